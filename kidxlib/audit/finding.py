@@ -96,10 +96,12 @@ class SegmentFinding:
     Attributes:
         base_offset: the segment's; for a file of the partition as a whole its first base offset.
         finding: what is said of the file.
+        beside_logs: it is a broker's own file, beside the logs, where index files are looked for elsewhere.
     """
 
     base_offset: int
     finding: Finding
+    beside_logs: bool = False
 
 
 #: The reason of a log to which a broker writes.

@@ -153,7 +153,10 @@ class Gap:
     def consequence(self) -> str:
         """What speaks for a loss, and what comes of it."""
         known = "; ".join((self.why, *(each.in_words for each in self.known_by)))
-        return f"{known}. Consumers and followers pass over these offsets without a word"
+        return (
+            f"{known}. Consumers and followers pass over these offsets without a word: look for the log on other "
+            "replicas and copies"
+        )
 
     @property
     def finding(self) -> Finding:
@@ -435,7 +438,8 @@ def _of_topic(topic: str, policy: ConfigValue | None, is_lacking: bool) -> _Said
     if is_lacking:
         return _Said(Evidence.LACKING_WITHIN, "logs of the topic have fewer records than offsets", True)
     why = "the topic's logs have a record for each of their offsets, as without compaction"
-    return _Said(Evidence.NONE, f"cleanup.policy is not known, and {why}", False)
+    tells = "--server-properties may tell it, or --cluster-metadata"
+    return _Said(Evidence.NONE, f"cleanup.policy is not known ({tells}), and {why}", False)
 
 
 def _of_gap(gap: Gap, names: Collection[str], *, is_damaged: bool) -> _Said | None:

@@ -13,7 +13,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.audit.finding import Finding, SegmentFinding, Verdict
+from kidxlib.audit.finding import DAMAGE, Finding, SegmentFinding, Verdict
 from kidxlib.audit.index_files.cleaned import CleanedLogs
 from kidxlib.audit.index_files.leader_epochs import LogEpochs, are_of_broker
 from kidxlib.audit.index_files.partition import (
@@ -44,6 +44,7 @@ from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition import PartitionFold
 from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.log_dir import META_PROPERTIES
 
 #: How often a partition is looked at whose files a broker changes meanwhile.
 _ATTEMPTS: Final = 3
@@ -104,7 +105,10 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     cleaned = CleanedLogs(task.directory, task.index_directory, logs, broken.keys())
     found.findings += audit_snapshots(read, fold, task.index_directory, cleaned)
     remote = _of_remote(task, base_offsets, found.simulation, epochs_of_logs)
-    found.findings += audit_leader_epochs(read, epochs, of_epochs, in_place=in_place, remote=remote)
+    in_file, harm = (of_epochs, remote) if in_place else (replace(of_epochs, first_offset=None), None)
+    found.findings += audit_leader_epochs(read, epochs, in_file, in_place=in_place, remote=harm)
+    own = () if in_place else _beside_logs(task, read, fold, cleaned, of_epochs, remote)
+    found.findings = _with_brokers_own(found.findings, own)
     if task.tiering:
         broken |= _broken(found.findings)
         known_epochs = None if isinstance(epochs, CheckpointError) else epochs
@@ -119,6 +123,39 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
             )
         )
     return found
+
+
+def _beside_logs(
+    task: PartitionAudit,
+    read: list[ReadSegment],
+    fold: PartitionFold,
+    cleaned: CleanedLogs,
+    of_epochs: LogEpochs,
+    remote: Finding | None,
+) -> Iterator[SegmentFinding]:
+    """The findings on a broker's leader epochs and producer snapshots, where index files are looked for elsewhere: a
+    broker that starts believes those beside the logs, whatever was built elsewhere.
+    """
+    if task.is_brokers:
+        # A broker has epochs for sure; an archive of logs may have none.
+        epochs, is_certain = read_epochs(task.directory), (task.directory.parent / META_PROPERTIES).exists()
+        yield from audit_snapshots(read, fold, task.directory, cleaned)
+        yield from audit_leader_epochs(read, epochs, of_epochs, in_place=is_certain, remote=remote)
+
+
+def _with_brokers_own(
+    findings: Sequence[SegmentFinding], beside_logs: Iterable[SegmentFinding]
+) -> list[SegmentFinding]:
+    """The findings, with those on files beside the logs. Of a file that is in both places it is the one elsewhere,
+    unless the broker's own is broken.
+    """
+    elsewhere = {(each.base_offset, each.finding.file): each.finding.verdict for each in findings}
+    own: dict[tuple[int, str], SegmentFinding] = {}
+    for each in beside_logs:
+        key = each.base_offset, each.finding.file
+        if key not in elsewhere or (each.finding.verdict in DAMAGE and elsewhere[key] not in DAMAGE):
+            own[key] = replace(each, beside_logs=True)
+    return [*(each for each in findings if (each.base_offset, each.finding.file) not in own), *own.values()]
 
 
 def _broken(findings: Iterable[SegmentFinding]) -> dict[tuple[int, str], str | None]:
@@ -163,7 +200,7 @@ def _log_epochs(
 
 def _first_offset(task: PartitionAudit, logs: Sequence[AuditedLog]) -> int | None:
     """Where the logs begin, if none before the first was copied to a bucket, or is being deleted."""
-    is_sure = task.last_stop.begins_with_first_log and task.tiered is None and task.index_directory == task.directory
+    is_sure = task.last_stop.begins_with_first_log and task.tiered is None
     if not logs or not is_sure or any(name.endswith(segment_files.DELETED_SUFFIX) for name in files_in(task.directory)):
         return None
     return min(log.base_offset for log in logs)
@@ -200,10 +237,10 @@ def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty
 
 
 def _simulate_empty(task: PartitionAudit) -> StartupSimulation:
-    named = (
-        "" if task.known_to is None else f"; there is no such directory, and {task.known_to} names it; {task.remedy}"
-    )
-    failures = [f"{task.last_stop.why_empty}{named}", *map(str, partition_files.failures_in_directory(task.directory))]
+    named = "" if task.known_to is None else f"; there is no such directory, and {task.known_to} names it"
+    mend = task.remedy or "restore it from a copy; where other replicas have the partition, the broker fetches it"
+    others = map(str, partition_files.failures_in_directory(task.directory))
+    failures = [f"{task.last_stop.why_empty}{named}; {mend}", *others]
     return StartupSimulation(failures=failures)
 
 
@@ -241,7 +278,7 @@ def _of_remote(
     Args:
         changes: by base offset where the epoch changes in a segment's log, its first one included.
     """
-    if task.tiered is None or task.index_directory != task.directory:
+    if task.tiered is None:
         return None
     recovered = [each.base_offset for each in simulation.segments if each.next_offset is not None]
     begun = (each for offset in recovered if offset in changes for each in changes[offset].tolist())

@@ -130,8 +130,10 @@ def _last_stops(
     # With what may not be committed yet: the node has folders of that, too.
     read = {name: each.to_end for name, each in metadata.items()}
     stops: dict[Location, LastStop] = {}
-    for of_node in by_node(sorted(set(log_dirs) & whole.keys(), key=str)):
-        stops |= last_stops(of_node, clean_shutdown, read.get(said[of_node[0]]))
+    clusters = list({str(each.directory): each for each in read.values()}.values())
+    for of_node in by_node(sorted(set(log_dirs) & whole.keys(), key=str), clusters):
+        of_cluster = next(filter(None, (read.get(said[log_dir]) for log_dir in of_node)), None)
+        stops |= last_stops(of_node, clean_shutdown, of_cluster)
     for log_dir in set(log_dirs) - whole.keys():
         stops[log_dir] = last_stop_of_folders(log_dir, folders[log_dir], clean_shutdown, read.get(said[log_dir]))
     return stops

@@ -84,7 +84,8 @@ def rows_of_partition(source: str, task: PartitionAudit, audited: AuditedPartiti
 
 def row_of_partition(source: str, task: PartitionAudit, found: SegmentFinding) -> FileFinding:
     """The row of a finding on a file of a partition, once it was looked at as a whole."""
-    directory = task.directory if found.finding.file == LOG_SUFFIX else task.index_directory
+    is_beside = found.beside_logs or found.finding.file == LOG_SUFFIX
+    directory = task.directory if is_beside else task.index_directory
     return _file(source, task.topic_partition, found.base_offset, found.finding, directory)
 
 

@@ -101,6 +101,7 @@ class AuditSummary:
         many_sources: rows are reported with the names of their sources.
         coverage: what was read, and what was left out, in words; none where there is no catalog.
         not_simulated: partitions that were left out.
+        not_looked_at: which index files were left out, in words; nothing where none were.
         gaps: between logs; those that are lost are among `files`, and are reported by topic.
         in_use: logs to which a broker wrote, and their bytes that were not judged.
         files: how many index and auxiliary files and logs, by suffix and verdict.
@@ -119,6 +120,7 @@ class AuditSummary:
     many_sources: bool = False
     coverage: str = ""
     not_simulated: int = 0
+    not_looked_at: str = ""
     gaps: FoundGaps = field(default_factory=FoundGaps)
     in_use: tuple[int, int] = (0, 0)
     files: Counter[tuple[str, str]] = field(default_factory=Counter)

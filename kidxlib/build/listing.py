@@ -107,11 +107,13 @@ def list_segments(directory: PartitionDirectory, skipped: Skipped) -> list[Found
 
 def _files_of_segments(directory: Path, skipped: Skipped) -> list[FoundSegment]:
     found: list[FoundSegment] = []
+    of = str(directory)
     with os.scandir(directory) as entries:
         for entry in entries:
             base_offset = parse_segment_log(entry.name)
             if base_offset is None:
-                skipped.add(entry.path, NotASegment.OTHER if is_directory(entry) else why_not_a_segment(entry.name))
+                why = NotASegment.OTHER if is_directory(entry) else why_not_a_segment(entry.name)
+                skipped.add(entry.path, why, of)
                 continue
             try:
                 status = entry.stat()
@@ -126,6 +128,7 @@ def _files_of_segments(directory: Path, skipped: Skipped) -> list[FoundSegment]:
 
 def _objects_of_segments(directory: ObjectPath, skipped: Skipped) -> list[FoundSegment]:
     found: list[FoundSegment] = []
+    of = str(directory)
     for path in directory.iterdir():
         base_offset = parse_segment_log(path.name)
         if base_offset is not None:
@@ -137,7 +140,7 @@ def _objects_of_segments(directory: ObjectPath, skipped: Skipped) -> list[FoundS
         elif path.listed is None:
             skipped.add(str(path), NotASegment.OTHER)
         else:
-            skipped.add(str(path), why_not_a_segment(path.name))
+            skipped.add(str(path), why_not_a_segment(path.name), of)
     return found
 
 

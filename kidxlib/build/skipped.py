@@ -10,6 +10,7 @@ from itertools import islice
 from typing import Any, Final
 
 from kidxlib.format.not_segments import NotASegment
+from kidxlib.format.segment_files import INDEX_SUFFIXES
 
 #: What an operator did not expect to find in a log dir; each gets a line of its own.
 _UNEXPECTED: Final = (NotASegment.WRONG_SEGMENT_NAME, NotASegment.NO_PARTITION_NUMBER)
@@ -20,20 +21,33 @@ _NAMED: Final = 100
 
 @dataclass(slots=True)
 class Skipped:
-    """What a listing skipped: how many of each kind, and the paths of unexpected entries."""
+    """What a listing skipped: how many of each kind, and the paths of unexpected entries.
+
+    Attributes:
+        indexes: how many index files lie beside logs, by the partition's directory and the suffix.
+    """
 
     counts: Counter[NotASegment] = field(default_factory=Counter)
     unexpected: list[tuple[str, NotASegment]] = field(default_factory=list)
+    indexes: Counter[tuple[str, str]] = field(default_factory=Counter)
 
-    def add(self, path: str, reason: NotASegment) -> None:
+    def add(self, path: str, reason: NotASegment, directory: str | None = None) -> None:
+        """Add an entry.
+
+        Args:
+            directory: the partition's that it is in; None for none.
+        """
         self.counts[reason] += 1
         if reason in _UNEXPECTED:
             self.unexpected.append((path, reason))
+        if directory is not None and reason is NotASegment.AUXILIARY and path.endswith(INDEX_SUFFIXES):
+            self.indexes[directory, path[path.rindex(".") :]] += 1
 
     def merge(self, other: Skipped) -> None:
         """Add what another part of the listing skipped."""
         self.counts.update(other.counts)
         self.unexpected.extend(other.unexpected)
+        self.indexes.update(other.indexes)
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,8 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from kidxlib.errors import CheckpointError, PublishError
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
-from kidxlib.format.leader_epochs import LeaderEpochs
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.retention.deleted_files import outcome_of, remove_files, rename_files

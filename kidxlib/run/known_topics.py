@@ -6,7 +6,7 @@ import base64
 import contextlib
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import reduce, wraps
 from pathlib import Path
@@ -451,29 +451,44 @@ def unnamed_log_dirs(
 
 
 def without_metadata_log(
-    sources: Iterable[Source], at_hand: Iterable[Source]
+    sources: Iterable[Source], at_hand: Iterable[Source], known: KnownTopics | None = None
 ) -> list[tuple[int | None, list[Location]]]:
     """The nodes with KRaft of sources, each with its log dirs, none of which has the log of the cluster's metadata. A
     node has it in one of its own log dirs, or in `metadata.log.dir`.
 
     Args:
         at_hand: all log dirs that somebody has named, the sources among them.
+        known: what the clusters say: a log dir that the node's own metadata has as its own is one of its own, whatever
+            its file says.
     """
-    having = {node for node, log_dir in _kraft_nodes(at_hand) if _is_directory(log_dir / METADATA_DIRECTORY)}
-    found: defaultdict[tuple[str | None, int | None], list[Location]] = defaultdict(list)
-    for node, log_dir in _kraft_nodes(sources):
-        if node not in having:
-            found[node].append(log_dir)
-    return [(node_id, log_dirs) for (_, node_id), log_dirs in found.items()]
+    having = {_node(found) for log_dir, found in _of_kraft(at_hand) if _is_directory(log_dir / METADATA_DIRECTORY)}
+    having_ids = set() if known is None else {each for metadata in known.read() for each in _of_its_node(metadata)}
+    lacking: defaultdict[tuple[str | None, int | None], list[Location]] = defaultdict(list)
+    for log_dir, found in _of_kraft(sources):
+        if _node(found) not in having and found.directory_id not in having_ids:
+            lacking[_node(found)].append(log_dir)
+    return [(node_id, log_dirs) for (_, node_id), log_dirs in lacking.items()]
 
 
-def _kraft_nodes(sources: Iterable[Source]) -> Iterator[tuple[tuple[str | None, int | None], Location]]:
-    """Whose log dir each source is, by cluster and node."""
+def _of_its_node(metadata: ClusterMetadata) -> Collection[str]:
+    """The ids of the log dirs of the node whose copy of the metadata it is."""
+    with contextlib.suppress(CheckpointError, OSError):
+        own = read_meta_properties(metadata.directory.parent).directory_id
+        return next((ids for ids in metadata.to_end.log_dirs.values() if own in ids), ())
+    return ()
+
+
+def _node(found: MetaProperties) -> tuple[str | None, int | None]:
+    return found.cluster_id, found.node_id
+
+
+def _of_kraft(sources: Iterable[Source]) -> Iterator[tuple[Location, MetaProperties]]:
+    """The log dirs of nodes with KRaft, and what each says of itself."""
     for source in sources:
         with contextlib.suppress(CheckpointError, OSError):
             found = read_meta_properties(source.log_dir)
             if found.is_kraft:
-                yield (found.cluster_id, found.node_id), source.log_dir
+                yield source.log_dir, found
 
 
 def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:

@@ -99,13 +99,13 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
         [[LOG_SUFFIX, *(summary.logs(verdict) for verdict in _OF_LOGS)]],
         text_columns=1,
     )
-    if summary.coverage:
-        print_line(summary.coverage)
+    _print_said(summary.coverage)
     suffixes = sorted({suffix for suffix, _ in summary.files} - {LOG_SUFFIX, GAP})
     rows: list[list[str | int]] = [
         [suffix, *(summary.files[suffix, verdict.value] for verdict in _OF_INDEX_FILES)] for suffix in suffixes
     ]
     print_line(f"index files: {', '.join(looked_in[:SHOWN])}")
+    _print_said(summary.not_looked_at)
     print_table("", ("file", *(verdict.value for verdict in _OF_INDEX_FILES)), rows, text_columns=1)
     for failure in first_of_each_kind(summary.failures, SHOWN, "; --json has them all"):
         print_line(f"{StartupAction.FAIL}: {failure}")
@@ -136,6 +136,11 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
         _print_more(summary.not_ready_count)
         if not summary.not_ready_count:
             print_line("ready for tiering: all inactive segments")
+
+
+def _print_said(line: str) -> None:
+    if line:
+        print_line(line)
 
 
 def _print_reported(summary: AuditSummary) -> None:
@@ -172,7 +177,7 @@ def _print_compacted(gaps: FoundGaps) -> None:
     """Say how many gaps the cleaner has made, and how that is known."""
     compacted = [each for each in gaps.explained if each.evidence in _KNOWN_BY]
     if compacted:
-        by = Counter(each.evidence for each in compacted)
+        by = Counter(evidence for evidence, _ in {(each.evidence, each.topic) for each in compacted})
         words = ", ".join(
             f"of {counted(by[evidence], 'topic')} by {how}" for evidence, how in _KNOWN_BY.items() if by[evidence]
         )

@@ -290,6 +290,9 @@ def test_leader_epochs_betray_first_logs_that_are_lost(kafka: Kafka, scratch: Pa
         path.unlink()
     found = _said(scratch, clean=True)[1].get(name, set())
     assert found == ({("leader-epoch-checkpoint", "first-logs-missing")} if checkpoint == "0\n0\n" else set())
+    with kafka.opened_log(directory, settings=_SETTINGS) as log:
+        assert log.logStartOffset() == end
+    assert _said(scratch, clean=True)[1].get(name, set()) == found, "a start leaves the trace"
 
 
 def test_a_lost_log_start_brings_deleted_records_back(kafka: Kafka, scratch: Path) -> None:

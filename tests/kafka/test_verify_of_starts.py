@@ -4,16 +4,28 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner, Result
 
 from kidxlib.audit.startup.last_stop import last_stops
 from kidxlib.cli.main import kidx
+from kidxlib.format.checkpoint_files import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    offset_checkpoint,
+)
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
+from kidxlib.storage.checkpoints import read_offset_checkpoint
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.kafka.start_disk import Disk, unpack
+from tests.support.logs.batches import Batch
 
 
 def _verify(*arguments: str | Path) -> Result:
@@ -76,6 +88,85 @@ def test_without_metadata_folders_are_compared_with_each_other(tmp_path: Path) -
         f"copy-0/{PARTITION_METADATA}",
         f"ledger-1.{0:032x}-future",
     ]
+
+
+@pytest.mark.parametrize("arguments", ["a b", "a b --this-dir-alone", "b", "b --cluster-metadata a"])
+def test_a_log_dir_whose_meta_properties_is_missing(tmp_path: Path, arguments: str) -> None:
+    """Alone, too, it is the log dir of a node with KRaft: that left other files there."""
+    disk = unpack(tmp_path)
+    (disk.b / META_PROPERTIES).unlink()
+    ended = _verify(*(str(getattr(disk, word, word)) for word in arguments.split()))
+    assert ended.return_value == ExitCode.PROBLEMS_FOUND
+    assert f"fail: {disk.b / META_PROPERTIES}: missing; a broker that starts ends" in ended.output
+    assert ("may be it: no directory.id is in meta.properties there" in ended.output) == (arguments == "a b")
+
+
+@pytest.mark.parametrize(
+    ("name", "found", "to_do"),
+    [
+        ("node.id", "{value}, and the cluster's metadata has this log dir as one of node 1; ", "write node.id=1 into"),
+        ("cluster.id", "{value}, that of {a} is ", "into the file, if that is the cluster's: its metadata has this"),
+    ],
+)
+@pytest.mark.parametrize("options", [(), ("--this-dir-alone",)], ids=["all", "this-dir-alone"])
+def test_log_dirs_of_one_node_that_say_they_are_not(
+    tmp_path: Path, name: str, found: str, to_do: str, options: tuple[str, ...]
+) -> None:
+    """The metadata has both: `verify` and `recover` name the file that is wrong, and keep the log dir."""
+    disk = unpack(tmp_path)
+    path, value = disk.b / META_PROPERTIES, "7" if name == "node.id" else "A" * 22
+    path.write_text(re.sub(rf"(?m)^{name}=.*$", f"{name}={value}", path.read_text()))
+    says = f"{path}: {name} is {found.format(value=value, a=disk.a)}"
+    ended = _verify(disk.a, disk.b, *options)
+    assert ended.return_value == ExitCode.PROBLEMS_FOUND
+    [fail] = [line for line in ended.output.splitlines() if line.startswith("fail: ")]
+    assert fail.startswith(f"fail: {says}") and to_do in fail
+    planned = CliRunner().invoke(kidx, ["recover", str(disk.a), str(disk.b)], standalone_mode=False)
+    assert f"refused: {fail.removeprefix('fail: ')}" in planned.output
+
+
+def test_what_checkpoints_do_not_say_is_named(tmp_path: Path) -> None:
+    disk = unpack(tmp_path)
+    (disk.a / HIGH_WATERMARK_CHECKPOINT).unlink()
+    points = read_offset_checkpoint(disk.b / RECOVERY_POINT_CHECKPOINT) or {}
+    assert points.pop(TopicPartition("orders", 0))
+    (disk.b / RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint(points))
+    ended = _verify(disk.a, disk.b)
+    count = sum(1 for each in disk.a.iterdir() if parse_partition_directory(each.name)) - 1  # but for the metadata's
+    expected = [
+        f"{disk.a / HIGH_WATERMARK_CHECKPOINT}: missing ({count} partitions): it is not known whether logs end below "
+        "their high watermark",
+        f"{disk.b / RECOVERY_POINT_CHECKPOINT}: has no line for 1 partition, as orders-0: it is not known whether logs "
+        "end below what was flushed to disk",
+    ]
+    said = [line for line in ended.output.splitlines() if line.startswith("not compared: ")]
+    assert said == [f"not compared: {line}" for line in expected]
+    assert json.loads(_verify(disk.a, disk.b, "--json").stdout)["not_compared"] == expected
+
+
+def test_a_brokers_own_files_are_looked_at_beside_index_files_elsewhere(tmp_path: Path) -> None:
+    """With a catalog, too: leader epochs and snapshots always, of indexes it is said that they were left out."""
+    disk, catalog = unpack(tmp_path / "disk"), tmp_path / "catalog"
+    (disk.b / "orders-0" / segment_file(10, LOG_SUFFIX)).write_bytes(Batch(leader_epoch=2).encode(10))
+    points = disk.b / RECOVERY_POINT_CHECKPOINT
+    points.write_text(points.read_text().replace("orders 0 10", "orders 0 11"))
+    named = ("--source", f"a={disk.a}", "--source", f"b={disk.b}", "--catalog", str(catalog))
+    built = CliRunner().invoke(kidx, ["build", *named, "--index-dir", str(tmp_path / "index")], standalone_mode=False)
+    assert built.return_value == ExitCode.OK
+    assert _verify(*named).return_value == ExitCode.OK
+    for path in (disk.b / "orders-0").glob(segment_file(0, ".*")):
+        path.unlink()
+    (disk.a / "orders-1" / LEADER_EPOCH_CHECKPOINT).unlink()
+    ended = _verify(*named, "--json")
+    found = json.loads(ended.stdout)
+    assert ended.return_value == ExitCode.PROBLEMS_FOUND
+    assert {(each["path"], each["reason"]) for each in found["files"] if each["verdict"] == "broken"} == {
+        (str(disk.b / "orders-0" / LEADER_EPOCH_CHECKPOINT), "first-logs-missing"),
+        (str(disk.a / "orders-1" / LEADER_EPOCH_CHECKPOINT), "missing-epoch"),
+    }
+    assert found["beside_logs_not_looked_at"][".index"] == len([*disk.a.glob("*/*.index"), *disk.b.glob("*/*.index")])
+    left = " .timeindex beside the logs, which a broker that starts takes: kidx verify"
+    assert f"{left} {disk.a} {disk.b} looks at these" in _verify(*named).output
 
 
 def test_a_log_dir_of_another_node(tmp_path: Path) -> None:

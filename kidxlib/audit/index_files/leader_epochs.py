@@ -98,7 +98,8 @@ def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
 
 def _of_lost_logs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding | None:
     """The finding on a file that begins before the logs do. Whatever a broker deletes from the start, it cuts the
-    epochs there at once, and again as it loads the log (`LeaderEpochFileCache.truncateFromStartAsyncFlush`).
+    epochs there (`UnifiedLog.maybeIncrementLogStartOffset`). As it loads a log it cuts them at the checkpoint of log
+    starts alone, so that the file tells of it until more is deleted (`LogLoader.load`).
     """
     first = None if found is None else found.first
     if first is None or logs.first_offset is None or first.start_offset >= logs.first_offset:
@@ -109,8 +110,9 @@ def _of_lost_logs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding | None
         reason=FIRST_LOGS_MISSING,
         detail=f"it begins with epoch {first.epoch} at offset {first.start_offset}, and the logs at "
         f"{logs.first_offset}: offsets {first.start_offset} to {logs.first_offset - 1} are in no log",
-        consequence="where a broker deletes logs from the start, it cuts this file there: these were lost. Consumers "
-        "that come to these offsets get OFFSET_OUT_OF_RANGE; a starting broker cuts the file, and nothing tells then",
+        consequence="these logs were lost: a broker that deletes the first logs cuts this file there, and so does kidx "
+        "retention. Consumers that ask for these offsets get OFFSET_OUT_OF_RANGE. Look for the logs on other replicas "
+        "and copies before a broker deletes more logs here: it cuts the file then, and nothing tells any more",
     )
 
 

@@ -118,7 +118,8 @@ _GONE_FROM_BEGINNING: Final = replace(
     verdict=Verdict.SAFE,
     reason="gone",
     detail="its .index is there, its log is not, nor any before it",
-    consequence="the log was deleted by retention, or is lost",
+    consequence="the log was deleted by retention, or is lost: leader-epoch-checkpoint beside the logs tells which, if "
+    "it begins there",
 )
 
 

@@ -16,7 +16,7 @@ from kidxlib.audit.logs.losses import with_fate
 from kidxlib.audit.logs.missing import may_be_compacted, missing_by_index_directory, missing_logs, swapped_in
 from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.recovery import Recovery
-from kidxlib.audit.startup.simulation import StartupSimulation
+from kidxlib.audit.startup.simulation import SimulatedSegment, StartupSimulation
 from kidxlib.format import segment_files
 from kidxlib.format.layouts import NO_LEADER_EPOCH
 from kidxlib.recovery.outcome import USABLE, Status
@@ -98,7 +98,7 @@ def audit_logs(
         if log.finding is not None:
             finding = log.finding
             if finding.verdict is Verdict.TORN and stop.clean_shutdown:
-                finding = _torn_after_clean_stop(finding, log.recovery)
+                finding = _torn_after_clean_stop(finding, log.recovery, segments.get(log.base_offset))
             trusts_index = indexed is None or (following is not None and not compacted)
             for more in _of_neighbours(log, end_before, following, stop, trusts_index):
                 finding = worse(finding, more)
@@ -115,14 +115,19 @@ def audit_logs(
         yield from missing_by_index_directory(logs, simulation, indexed, compacted)
 
 
-def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None) -> Finding:
-    """A broker that stops cleanly leaves no such tail, and one that starts after that looks for none."""
+def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None, segment: SimulatedSegment | None) -> Finding:
+    """A broker that stops cleanly leaves no such tail, and one that starts after that looks for none; but a segment
+    without an `.index` it recovers all the same, and cuts the tail off (`LogLoader.loadSegmentFiles`).
+    """
     size = "its end" if recovery is None else f"byte {recovery.log_bytes:,}"
+    is_cut = segment is not None and bool(segment.lost_bytes)
     return replace(
         finding,
         verdict=Verdict.BROKEN,
         detail=f"{finding.detail}; after a clean stop no log may end so",
-        consequence=f"a broker that starts after a clean stop does not look, and appends at {size}: what it writes "
+        consequence="the broker reads the segment after a clean stop, too, as its .index is missing or damaged"
+        if is_cut
+        else f"a broker that starts after a clean stop does not look, and appends at {size}: what it writes "
         f"from then on cannot be read, as it stands after byte {finding.position}",
     )
 

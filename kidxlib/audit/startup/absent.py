@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -123,28 +123,48 @@ def absent_in(
         stops: how the broker of each log dir stopped. A directory's entries are read after that.
         metadata: of the cluster of each log dir; None where it is not known.
     """
-    for of_node in by_node(sorted(stops, key=str)):
+    read = list({id(each): each for each in metadata.values() if each is not None}.values())
+    for of_node in by_node(sorted(stops, key=str), read):
         known = {id(each): each for log_dir in of_node if (each := metadata[log_dir]) is not None}
         at_hand = [LogDirAtHand.of(log_dir, stops[log_dir]) for log_dir in of_node]
         yield from absent_partitions(at_hand, [*known.values()])
 
 
-def by_node(log_dirs: Sequence[Location]) -> list[list[Location]]:
-    """Log dirs in groups, those of one node together: each has an id of its own (`directory.id`). Where two have the
-    same one, a log dir and its copy are there, and each is looked at by itself.
+def by_node(log_dirs: Sequence[Location], metadata: Iterable[ClusterMetadata] = ()) -> list[list[Location]]:
+    """Log dirs in groups, those of one node together: each has an id of its own (`directory.id`). What a cluster's
+    metadata has as a log dir of a node is one, whatever its `meta.properties` says. Where two have the same id, a log
+    dir and its copy are there, and each is looked at by itself.
+
+    Args:
+        metadata: of any clusters.
     """
-    nodes: defaultdict[object, dict[Location, str | None]] = defaultdict(dict)
+    registered: dict[str, tuple[int, int]] = {}
+    for number, each in enumerate(metadata):
+        ids = {directory_id: node for node, of_node in each.log_dirs.items() for directory_id in of_node}
+        cluster = min((registered[known][0] for known in ids.keys() & registered.keys()), default=number)
+        registered |= {directory_id: (cluster, node) for directory_id, node in ids.items()}
+    said: dict[Location, MetaProperties] = {}
     for log_dir in log_dirs:
         try:
-            found = read_meta_properties(log_dir)
+            said[log_dir] = read_meta_properties(log_dir)
         except (CheckpointError, OSError):
-            found = MetaProperties()
-        is_known = None not in (found.cluster_id, found.node_id, found.directory_id)
-        nodes[(found.cluster_id, found.node_id) if is_known else log_dir][log_dir] = found.directory_id
+            said[log_dir] = MetaProperties()
+    # A log dir that the metadata does not know is of the node of those that say the same as it.
+    by_name: dict[object, object] = {
+        (each.cluster_id, each.node_id): place
+        for each in said.values()
+        if each.directory_id is not None and (place := registered.get(each.directory_id)) and place[1] == each.node_id
+    }
+    nodes: defaultdict[object, dict[Location, str | None]] = defaultdict(dict)
+    for log_dir, found in said.items():
+        named, of_node = (found.cluster_id, found.node_id), registered.get(found.directory_id or "")
+        is_known = None not in (*named, found.directory_id)
+        key: object = of_node or (by_name.get(named, named) if is_known else log_dir)
+        nodes[key][log_dir] = found.directory_id
     groups: list[list[Location]] = []
-    for of_node in nodes.values():
-        are_distinct = len(set(of_node.values())) == len(of_node)
-        groups += [list(of_node)] if are_distinct else [[log_dir] for log_dir in of_node]
+    for of_one in nodes.values():
+        are_distinct = len(set(of_one.values())) == len(of_one)
+        groups += [list(of_one)] if are_distinct else [[log_dir] for log_dir in of_one]
     return groups
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -21,6 +22,7 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
+from kidxlib.text.counted import counted
 
 #: The reasons of logs that end below what a checkpoint says.
 BELOW_CHECKPOINTS: Final = ("ends-below-log-start", "ends-below-recovery-point", "ends-below-high-watermark")
@@ -36,6 +38,9 @@ class PartitionStop:
             deleted within its first log, and none of its logs is in a bucket (`LogManager.checkpointLogStartOffsets`).
         lost_log_starts: that file is missing, though the broker stopped cleanly, which writes it in any case
             (`LogManager.shutdown`).
+        of_broker: a broker has left a file of its own in the log dir.
+        not_in: the checkpoints that say nothing of the partition, though a broker writes it into them: they are
+            missing, or have no line for it.
     """
 
     clean_shutdown: bool
@@ -45,6 +50,8 @@ class PartitionStop:
     failures: tuple[str, ...] = ()
     begins_with_first_log: bool = False
     lost_log_starts: bool = False
+    of_broker: bool = False
+    not_in: tuple[str, ...] = ()
 
     @property
     def known_end(self) -> int:
@@ -70,6 +77,9 @@ class LastStop:
         knows_log_starts: `log-start-offset-checkpoint` is there, and reads.
         marker_is_false: what tells against the marker of a clean stop; None for nothing. A broker starts all the same.
         lost_metadata: what its copy of the cluster's metadata may lack; None for nothing. It is a note.
+        of_broker: a broker has left a file of its own there.
+        missing: the checkpoints that are not there.
+        unusable: those that do not read.
     """
 
     clean_shutdown: bool
@@ -82,6 +92,9 @@ class LastStop:
     knows_log_starts: bool = False
     marker_is_false: Obstacle | None = None
     lost_metadata: Obstacle | None = None
+    of_broker: bool = False
+    missing: frozenset[str] = frozenset()
+    unusable: frozenset[str] = frozenset()
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -92,7 +105,7 @@ class LastStop:
         """How it stopped for a partition."""
         if partition.topic == METADATA_TOPIC:
             # `KafkaRaftLog.createLog`: the whole log is recovered at each start, and no checkpoint names it.
-            return PartitionStop(False, 0, 0, 0, self.failures)
+            return PartitionStop(False, 0, 0, 0, self.failures, of_broker=self.of_broker)
         return PartitionStop(
             self.clean_shutdown,
             self.recovery_points.get(partition, 0),
@@ -101,7 +114,22 @@ class LastStop:
             self.failures,
             self.knows_log_starts and partition not in self.log_start_offsets,
             self.clean_shutdown and not self.knows_log_starts,
+            self.of_broker,
+            tuple(self._not_in(partition)) if self.of_broker else (),
         )
+
+    def _not_in(self, partition: TopicPartition) -> Iterator[str]:
+        """`LogManager.checkpointRecoveryOffsetsInDir`, `ReplicaManager.checkpointHighWatermarks`: all partitions of the
+        log dir are written. Log starts are only those that are no segment's.
+        """
+        for name, offsets in (
+            (checkpoint_files.RECOVERY_POINT_CHECKPOINT, self.recovery_points),
+            (checkpoint_files.HIGH_WATERMARK_CHECKPOINT, self.high_watermarks),
+            (checkpoint_files.LOG_START_OFFSET_CHECKPOINT, None),
+        ):
+            is_lacking = offsets is not None and partition not in offsets and name not in self.unusable
+            if name in self.missing or is_lacking:
+                yield name
 
 
 def last_stop(log_dir: Location) -> LastStop:
@@ -179,6 +207,13 @@ def _last_stop(log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown:
         starts.failure is None
         and starts.note is None
         and (log_dir / checkpoint_files.LOG_START_OFFSET_CHECKPOINT).exists(),
+        of_broker=_is_of_broker(log_dir),
+        missing=frozenset(name for name in checkpoint_files.LOG_DIR_CHECKPOINTS if not (log_dir / name).exists()),
+        unusable=frozenset(
+            name
+            for name, each in zip(checkpoint_files.LOG_DIR_CHECKPOINTS, read, strict=True)
+            if each.failure is not None or each.note is not None
+        ),
     )
 
 
@@ -188,6 +223,30 @@ def _is_of_broker(log_dir: Location) -> bool:
         (log_dir / name).exists()
         for name in (META_PROPERTIES, CLEAN_SHUTDOWN_FILE, METADATA_DIRECTORY, *checkpoint_files.LOG_DIR_CHECKPOINTS)
     )
+
+
+#: What nobody knows of a partition of which a checkpoint says nothing.
+_NOT_KNOWN: Final = {
+    checkpoint_files.RECOVERY_POINT_CHECKPOINT: "whether logs end below what was flushed to disk",
+    checkpoint_files.HIGH_WATERMARK_CHECKPOINT: "whether logs end below their high watermark",
+    checkpoint_files.LOG_START_OFFSET_CHECKPOINT: "whether first logs are missing",
+}
+
+
+def not_compared(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]) -> Iterator[str]:
+    """What could not be compared, as checkpoints of a broker say nothing of partitions: a line for each file.
+
+    Args:
+        stops: of partitions that are there, with their log dirs.
+    """
+    lacking: defaultdict[tuple[Location, str], list[TopicPartition]] = defaultdict(list)
+    for log_dir, partition, stop in stops:
+        for name in stop.not_in:
+            lacking[log_dir, name].append(partition)
+    for (log_dir, name), partitions in sorted(lacking.items(), key=lambda item: (str(item[0][0]), item[0][1])):
+        path, number = log_dir / name, counted(len(partitions), "partition")
+        has = f"has no line for {number}, as {min(partitions).directory}" if path.exists() else f"missing ({number})"
+        yield f"{path}: {has}: it is not known {_NOT_KNOWN[name]}"
 
 
 def below_checkpoints(next_offset: int, position: int | None, stop: PartitionStop) -> Finding | None:
@@ -209,7 +268,8 @@ def below_checkpoints(next_offset: int, position: int | None, stop: PartitionSto
             stop.recovery_point,
             of_recovery_point,
             checkpoint_files.RECOVERY_POINT_CHECKPOINT,
-            "offsets {end} to {last} are missing, which had been flushed to disk",
+            "offsets {end} to {last} are missing, which had been flushed to disk; another replica or a copy may have "
+            "them",
         ),
         (
             stop.high_watermark,

@@ -7,13 +7,17 @@ from __future__ import annotations
 
 import base64
 import binascii
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 from kidxlib import java
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.audit.startup.text_files import INT_BITS, Thrown, unreadable
+from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
+from kidxlib.log.cluster_metadata.read import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.java_properties import parse_properties
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, meta_properties_of
@@ -31,6 +35,8 @@ _MEND: Final = (
     "log dirs, and the directory.id that the cluster's metadata has for this one. kafka-storage format makes another "
     "directory.id, with which the node does not serve what is there"
 )
+_TAKE_OUT: Final = "name the log dirs of one node, or take the one that is another's out of log.dirs"
+_BROKER_EPOCH: Final = re.compile(rb'"brokerEpoch" *: *[0-9]')
 
 
 def accepted_properties(log_dir: Location) -> MetaProperties | Obstacle | None:
@@ -53,11 +59,21 @@ def accepted_properties(log_dir: Location) -> MetaProperties | Obstacle | None:
     return Obstacle(path, why, Effect.LOG_DIR, str(Thrown.IO), _MEND)
 
 
-def obstacles_of_meta_properties(log_dirs: Sequence[Location]) -> Iterator[Obstacle]:
+def registered_node(metadata: ClusterMetadata | None, directory_id: str | None) -> int | None:
+    """The node that last registered a log dir of this id as its own; None where none did, or nobody knows."""
+    if metadata is None or directory_id is None:
+        return None
+    return next((node for node, of_node in metadata.log_dirs.items() if directory_id in of_node), None)
+
+
+def obstacles_of_meta_properties(
+    log_dirs: Sequence[Location], metadata: ClusterMetadata | None = None
+) -> Iterator[Obstacle]:
     """What is wrong with the files of some of a node's log dirs, each by itself and together.
 
     Args:
         log_dirs: one may have no such file.
+        metadata: what the cluster says; None where nobody knows.
     """
     accepted: dict[Location, MetaProperties] = {}
     of_kraft = [log_dir for log_dir in log_dirs if (log_dir / METADATA_DIRECTORY).exists()]
@@ -67,11 +83,23 @@ def obstacles_of_meta_properties(log_dirs: Sequence[Location]) -> Iterator[Obsta
             accepted[log_dir] = found
         elif found is not None:
             yield found
-        elif of_kraft:
+        elif of_kraft or _was_formatted(log_dir):
             yield Obstacle(
                 log_dir / META_PROPERTIES, "missing", Effect.ENDS, f"{Thrown.OTHER} (RuntimeException)", _MEND
             )
-    yield from _contradictions(accepted)
+    yield from _contradictions(accepted, metadata)
+
+
+def _was_formatted(log_dir: Location) -> bool:
+    """Whether a node with KRaft has left something in a log dir: `kafka-storage format` makes `bootstrap.checkpoint` in
+    each, and a broker with ZooKeeper has no epoch to write into `.kafka_cleanshutdown` (`KafkaServer.shutdown`).
+    """
+    if (log_dir / BOOTSTRAP_SNAPSHOT).exists():
+        return True
+    try:
+        return _BROKER_EPOCH.search(small_file(log_dir / CLEAN_SHUTDOWN_FILE)) is not None
+    except OSError:
+        return False
 
 
 def _why_refused(found: Mapping[str, str]) -> str | None:
@@ -121,24 +149,34 @@ def _why_no_directory_id(text: str) -> str | None:
     return _RESERVED_ID if int.from_bytes(decoded) < _RESERVED else None
 
 
-def _contradictions(accepted: Mapping[Location, MetaProperties]) -> Iterator[Obstacle]:
-    """What log dirs of one node may not say (`MetaPropertiesEnsemble.verify`)."""
+def _contradictions(
+    accepted: Mapping[Location, MetaProperties], metadata: ClusterMetadata | None
+) -> Iterator[Obstacle]:
+    """What log dirs of one node may not say (`MetaPropertiesEnsemble.verify`). Where the metadata has a log dir as one
+    of a node, its file is wrong, and not the log dir's place in `log.dirs`.
+    """
+    registered = {log_dir: registered_node(metadata, found.directory_id) for log_dir, found in accepted.items()}
     by_id: dict[str, Location] = {}
+    in_order = sorted(accepted, key=lambda each: metadata is None or each != metadata.directory.parent)
     for log_dir, found in accepted.items():
-        first = next(iter(accepted))
-        of_first, path = accepted[first], log_dir / META_PROPERTIES
-        for name, value, expected in (
-            ("cluster.id", found.cluster_id, of_first.cluster_id),
-            ("node.id", found.node_id, of_first.node_id),
-        ):
-            if value != expected:
-                yield Obstacle(
-                    path,
-                    f"{name} is {value}, that of {first} is {expected}",
-                    Effect.ENDS,
-                    str(Thrown.OTHER),
-                    "name the log dirs of one node, or take the one that is another's out of log.dirs",
-                )
+        first = in_order[0]
+        path, node, expected = log_dir / META_PROPERTIES, registered[log_dir], accepted[first].node_id
+        if node is not None and node != found.node_id:
+            yield Obstacle(
+                path,
+                f"node.id is {found.node_id}, and the cluster's metadata has this log dir as one of node {node}",
+                Effect.ENDS,
+                f"a broker with node.id={node} does not start",
+                f"write node.id={node} into the file; with node.id={found.node_id} in server.properties, too, a broker "
+                "starts as another node, and sets all partitions aside",
+            )
+        elif node is None and found.node_id != expected:
+            yield _differs(path, f"node.id is {found.node_id}", f"{first} is {expected}", _TAKE_OUT)
+        if found.cluster_id != (of_cluster := accepted[first].cluster_id):
+            is_of_node = node is not None and node == registered[first]
+            mend = f"write cluster.id={of_cluster} into the file, if that is the cluster's: its metadata has this log "
+            mend = f"{mend}dir as one of node {node}" if is_of_node else _TAKE_OUT
+            yield _differs(path, f"cluster.id is {found.cluster_id}", f"{first} is {of_cluster}", mend)
         if found.directory_id is not None and (other := by_id.setdefault(found.directory_id, log_dir)) != log_dir:
             yield Obstacle(
                 path,
@@ -147,3 +185,7 @@ def _contradictions(accepted: Mapping[Location, MetaProperties]) -> Iterator[Obs
                 str(Thrown.OTHER),
                 "one of the two is a copy: take it out of log.dirs",
             )
+
+
+def _differs(path: Location, says: str, other: str, remedy: str) -> Obstacle:
+    return Obstacle(path, f"{says}, that of {other}", Effect.ENDS, str(Thrown.OTHER), remedy)

@@ -13,7 +13,11 @@ from typing import Final
 from kidxlib.audit.startup.against_metadata import SET_ASIDE, NodeLogDir, obstacles_by_metadata
 from kidxlib.audit.startup.log_dir_entries import directories_in, obstacles_in_log_dir
 from kidxlib.audit.startup.markers import stopped_apart
-from kidxlib.audit.startup.meta_properties import accepted_properties, obstacles_of_meta_properties
+from kidxlib.audit.startup.meta_properties import (
+    accepted_properties,
+    obstacles_of_meta_properties,
+    registered_node,
+)
 from kidxlib.audit.startup.metadata_log import RESTORE, lost_metadata, without_it
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.audit.startup.raft_files import obstacles_of_raft
@@ -25,7 +29,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_despite_damage
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, MetaProperties
+from kidxlib.storage.log_dir import PARTITION_METADATA, MetaProperties
 from kidxlib.text.counted import counted
 
 _NO_LIMIT: Final = 2**63 - 1
@@ -77,7 +81,7 @@ def read_to_end(directory: Location) -> ClusterMetadata | None:
 
 
 def _found(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
-    yield from obstacles_of_meta_properties(log_dirs)
+    yield from obstacles_of_meta_properties(log_dirs, metadata)
     yield from _two_metadata_logs(log_dirs)
     yield from stopped_apart(log_dirs)
     for log_dir in log_dirs:
@@ -89,23 +93,14 @@ def _found(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> It
     yield from _duplicates(directories)
     properties = {log_dir: accepted_properties(log_dir) for log_dir in log_dirs}
     accepted = {log_dir: each for log_dir, each in properties.items() if isinstance(each, MetaProperties)}
-    node_ids = {each.node_id for each in accepted.values()}
+    by_metadata = {registered_node(metadata, each.directory_id) for each in accepted.values()} - {None}
+    node_ids = by_metadata or {each.node_id for each in accepted.values()}
     if metadata is not None and len(node_ids) == 1 and (node_id := node_ids.pop()) is not None:
         of_node = [
             NodeLogDir(log_dir, accepted[log_dir].directory_id, directories[log_dir])
             for log_dir in log_dirs
             if log_dir in accepted
         ]
-        if (registered := _registered_as(metadata, of_node)) not in (None, node_id):
-            yield Obstacle(
-                of_node[0].path / META_PROPERTIES,
-                f"node.id is {node_id}, and the cluster's metadata has this log dir as one of node {registered}",
-                Effect.ENDS,
-                f"a broker with node.id={registered} does not start",
-                f"write node.id={registered} into the file; with node.id={node_id} in server.properties, too, a broker "
-                "starts as another node, and sets all partitions aside",
-            )
-            return
         has_all = set(metadata.log_dirs.get(node_id, ())) <= {each.directory_id for each in of_node}
         yield from _by_metadata(
             of_node, metadata, list(obstacles_by_metadata(of_node, node_id, metadata, are_all=has_all))
@@ -134,12 +129,6 @@ def _by_metadata(
     folders = f"{counted(len(aside), 'folder')} of partitions here, of topics that it does not have"
     yield replace(lost, found=f"{lost.found}; {folders} (the first: {aside[0].where.parent.name})")
     yield from (each for each in found if each not in aside)
-
-
-def _registered_as(metadata: ClusterMetadata, log_dirs: Sequence[NodeLogDir]) -> int | None:
-    """The node that last registered one of these log dirs as its own; None where none did."""
-    ids = {log_dir.directory_id for log_dir in log_dirs}
-    return next((node for node, of_node in metadata.log_dirs.items() if ids & set(of_node)), None)
 
 
 def _two_metadata_logs(log_dirs: Sequence[Location]) -> Iterator[Obstacle]:

@@ -10,6 +10,7 @@ from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import JudgedFile
 from kidxlib.operations.audit.found import find
 from kidxlib.operations.backend import Backend
+from kidxlib.operations.build.repair import without_brokers_own
 from kidxlib.operations.build.request import BuildRequest
 from kidxlib.operations.build.without_catalog import BrokenFiles
 from kidxlib.terminal.audit import say_before_repair
@@ -26,6 +27,7 @@ def broken_now(request: BuildRequest, plan: Plan, backend: Backend) -> BrokenFil
     audits, _ = partition_audits(plan, request.sources, request.options_for, clean_shutdown=None, tiering=False)
     found = find(backend.engine, plan.scan_tasks(), audits, request.sources, deep=False)
     files = JudgedFile.of_arrow(found.rows(Kind.FILE, JudgedFile.names(), [Among("verdict", (Verdict.BROKEN.value,))]))
+    files = without_brokers_own(plan, files)
     broken = broken_files(files)
     note(f"broken: {counted(sum(map(len, broken.values())), 'index file')} in {counted(len(broken), 'partition')}")
     return BrokenFiles(broken, say_before_repair(files))

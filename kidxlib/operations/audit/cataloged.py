@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Final
@@ -61,6 +62,21 @@ def looked_in(partitions: Sequence[ListedPartition]) -> list[str]:
         for each in partitions
     }
     return sorted(roots)
+
+
+def beside_logs(plan: Plan) -> dict[str, int]:
+    """How many index files lie beside logs and are not looked at, as those elsewhere are, by suffix. A broker that
+    starts takes the ones beside the logs.
+
+    Args:
+        plan: with the directories in which index files are looked for.
+    """
+    found: Counter[str] = Counter()
+    elsewhere = {str(each.directory.path) for each in plan.partitions if not each.in_place}
+    for (directory, suffix), count in plan.skipped.indexes.items():
+        if directory in elsewhere:
+            found[suffix] += count
+    return dict(sorted(found.items()))
 
 
 def _where_built(plan: Plan, there: Matched) -> list[ListedPartition]:

@@ -18,9 +18,9 @@ from kidxlib.operations.audit.found import Found
 from kidxlib.operations.audit.request import AuditRequest
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.storage.location import Location, as_text
+from kidxlib.terminal.audit import SHOWN, show_json, show_summary
 from kidxlib.terminal.audit import exit_code as exit_code_of
-from kidxlib.terminal.audit import show_json, show_summary
-from kidxlib.terminal.console import print_line
+from kidxlib.terminal.console import print_line, print_more
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import as_line
 
@@ -88,6 +88,7 @@ def show_audit(
     catalog: str | None,
     aside: Sequence[Aside],
     without_metadata: Sequence[Location],
+    not_compared: Sequence[str],
 ) -> None:
     """Print what was found, where, and where that is recorded.
 
@@ -95,13 +96,17 @@ def show_audit(
         catalog: where it is.
         aside: folders that Kafka moves, deletes or has set aside.
         without_metadata: log dirs of which nobody knows the cluster's metadata.
+        not_compared: what could not be compared with checkpoints.
     """
     audit_id = request.audit_id
-    title = str(request.sources[0].path) if audit_id is None else f"audit {audit_id}"
+    title = ", ".join(as_text(source.path) for source in request.sources) if audit_id is None else f"audit {audit_id}"
     show_summary(title, summary, looked_in(plan.partitions))
     for line in lines_of(aside):
         print_line(line)
     accepted.show()
+    for line in not_compared[:SHOWN]:
+        print_line(f"not compared: {line}")
+    print_more(len(not_compared) - SHOWN, "; --json has them all")
     if without_metadata:
         more = f" and {len(without_metadata) - 1:,} more" if len(without_metadata) > 1 else ""
         print_line(

@@ -9,7 +9,9 @@ from typing import Any
 from rich.filesize import decimal
 
 from kidxlib.audit.plan import PartitionAudit, partition_audits
+from kidxlib.audit.startup.absent import by_node
 from kidxlib.audit.startup.aside import Aside, folders_aside
+from kidxlib.audit.startup.last_stop import not_compared
 from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA
 from kidxlib.audit.summary import StartFailure
 from kidxlib.build.discover import find_segments
@@ -18,11 +20,12 @@ from kidxlib.build.source import Source
 from kidxlib.build.tasks import ScanTask
 from kidxlib.build.vanished import NOT_ASKED, without_directory
 from kidxlib.engine.protocol import Engine
+from kidxlib.errors import CheckpointError
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.audit.accepted import AuditedCatalog
 from kidxlib.operations.audit.budget import LastAudits, NotAudited, beyond_budget
-from kidxlib.operations.audit.cataloged import as_cataloged
+from kidxlib.operations.audit.cataloged import as_cataloged, beside_logs
 from kidxlib.operations.audit.found import Found, find
 from kidxlib.operations.audit.gaps import with_gaps
 from kidxlib.operations.audit.record import record_audit
@@ -37,7 +40,7 @@ from kidxlib.run.known_topics import unnamed_log_dirs, without_metadata_log
 from kidxlib.run.recorded_sources import source_paths, warn_of_other_names
 from kidxlib.run.result import RunResult
 from kidxlib.storage.location import Location, as_text, location
-from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.log_dir import META_PROPERTIES, read_meta_properties
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.console import note, warn, warn_of_first
 from kidxlib.terminal.progress import begin_phase
@@ -66,6 +69,14 @@ class _Planned:
     not_audited: NotAudited = field(default_factory=NotAudited)
     unread: Mapping[PartitionKey, PartitionAudit] = field(default_factory=dict)
     unchanged: int | None = None
+
+    @property
+    def not_compared(self) -> list[str]:
+        """What could not be compared with checkpoints."""
+        looked_at = (
+            each for each in {**self.audits, **self.unread}.values() if each.is_brokers and each.known_to is None
+        )
+        return list(not_compared((each.directory.parent, each.topic_partition, each.last_stop) for each in looked_at))
 
     @property
     def log_bytes(self) -> int:
@@ -151,13 +162,17 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         summary.add_failures(failures)
         summary.coverage, summary.not_simulated = planned.coverage(unread.earlier), len(planned.unread)
         without = _without_metadata(request, plan)
+        beside = beside_logs(planned.plan)
+        summary.not_looked_at = _not_looked_at(request, planned.plan, beside)
         if as_json:
             more = {"partitions_gone": planned.gone, "without_metadata": list(map(as_text, without))}
-            more["node_failures"] = of_nodes
+            more |= {"node_failures": of_nodes, "beside_logs_not_looked_at": beside}
+            more["not_compared"] = planned.not_compared
             more |= {**planned.coverage_as_json(failures, unread.earlier)}
             show_audit_json(request, plan, found, summary, accepted, place, aside=planned.aside, **more)
         else:
-            show_audit(request, planned.plan, accepted.taken_from(summary), accepted, place, planned.aside, without)
+            shown = accepted.taken_from(summary)
+            show_audit(request, planned.plan, shown, accepted, place, planned.aside, without, planned.not_compared)
     return RunResult(
         code=exit_code(plan, accepted.taken_from(summary), request.how.fail_on),
         run_id=audit_id,
@@ -165,6 +180,25 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         bytes=planned.log_bytes,
         catalog_segments=of_catalog.segments,
         catalog_files=of_catalog.files,
+    )
+
+
+def _not_looked_at(request: AuditRequest, plan: Plan, beside: Mapping[str, int]) -> str:
+    """The index files that were left out, and the command that looks at them.
+
+    Args:
+        beside: how many there are, by suffix.
+    """
+    if not beside:
+        return ""
+    elsewhere = {each.directory.source.name for each in plan.partitions if not each.in_place}
+    paths = [source.path for source in request.sources if source.name in elsewhere]
+    files = ", ".join(f"{count:,} {suffix}" for suffix, count in beside.items())
+    [first, *_] = by_node(paths)
+    others = " for one broker; the others each with theirs" if len(first) < len(paths) else ""
+    return (
+        f"not looked at: {files} beside the logs, which a broker that starts takes: kidx verify "
+        f"{' '.join(map(as_text, first))} looks at these{others}"
     )
 
 
@@ -200,11 +234,31 @@ def _not_named(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None)
     if request.how.alone:
         return []
     log_dirs, at_hand = _log_dirs(request, plan, catalog)
+    nameless = [path for path in (source.path for source in log_dirs) if _directory_id(path) is None]
     return [
         f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), which nobody "
-        "has named: it is not known what is there; name all of log.dirs, or give --this-dir-alone"
+        f"has named: it is not known what is there; {_name_them(nameless)}"
         for node_id, others in unnamed_log_dirs(request.known_topics, log_dirs, at_hand)
     ]
+
+
+def _name_them(nameless: Sequence[Location]) -> str:
+    """What to do about log dirs that nobody has named.
+
+    Args:
+        nameless: log dirs of which nobody knows which they are.
+    """
+    if not nameless:
+        return "name all of log.dirs, or give --this-dir-alone"
+    are = f"{', '.join(map(as_text, nameless))} may be {'it' if len(nameless) == 1 else 'these'}"
+    return f"{are}: no directory.id is in {META_PROPERTIES} there; write that into the file first"
+
+
+def _directory_id(log_dir: Location) -> str | None:
+    try:
+        return read_meta_properties(log_dir).directory_id
+    except (CheckpointError, OSError):
+        return None
 
 
 def _lost_metadata(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> list[str]:
@@ -212,7 +266,7 @@ def _lost_metadata(request: AuditRequest, plan: Plan, catalog: TablesCatalog | N
     where somebody has said where the metadata is, or that the log dir is to be judged alone.
     """
     found = []
-    for node_id, log_dirs in without_metadata_log(*_log_dirs(request, plan, catalog)):
+    for node_id, log_dirs in without_metadata_log(*_log_dirs(request, plan, catalog), request.known_topics):
         where = f"{', '.join(map(str, log_dirs))}: node {node_id} has {METADATA_DIRECTORY} in none of these log dirs"
         if request.cluster_metadata is not None:
             warn(

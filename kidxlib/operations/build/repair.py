@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 
 from kidxlib.build.plan import Plan, repairs
 from kidxlib.build.source import Source
+from kidxlib.catalog.findings import JudgedFile
 from kidxlib.errors import UsageError
-from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.storage.location import location
+from kidxlib.terminal.console import note
 
 
 def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence[Source]) -> Plan:
@@ -28,7 +32,7 @@ def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence
                 f"--repair: no audit of source {source.name} in {catalog.path}; make one with "
                 f"kidx verify --source {source.name}={source.path} --catalog {catalog.path}"
             )
-    files = catalog.broken_files([source.name for source in sources])
+    files = without_brokers_own(plan, catalog.broken_files([source.name for source in sources]))
     directories = {partition.key: str(partition.index_directory) for partition in plan.partitions}
     for file in files:
         directory = directories.get(file.partition_key)
@@ -40,3 +44,22 @@ def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence
             )
     say_before_repair(files)
     return repairs(plan, broken_files(files))
+
+
+def without_brokers_own(plan: Plan, files: Sequence[JudgedFile]) -> list[JudgedFile]:
+    """What was found broken, without a broker's leader epochs and producer snapshots beside the logs, where the build
+    writes elsewhere. Says that they are left.
+    """
+    elsewhere = {str(each.directory.path) for each in plan.partitions if not each.in_place}
+    own = [
+        file
+        for file in files
+        if file.file in (LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX) and os.path.dirname(file.path) in elsewhere
+    ]
+    if own:
+        more = f" and {len(own) - 1:,} more" if len(own) > 1 else ""
+        note(
+            f"broken, and left as it is, as this build writes elsewhere: {own[0].path}{more}; kidx verify says what "
+            "comes of it"
+        )
+    return [file for file in files if file not in own]

@@ -50,6 +50,7 @@ def compare_replicas_of_places(
     kinds = {finding.directory: finding.kind.value for finding in findings}
     results = [replace(result, verdict=kinds.get(result.directory, result.verdict)) for result in results]
     findings += origin(one, other, as_copy=False)
+    findings += _of_one_broker(one, other) if not pairs else ()
     for replicas in compare_pairs(pairs, one, other, known, engine):
         found = replicas.findings()
         findings += found
@@ -103,6 +104,17 @@ def compare_pairs(
         )
         for pair in pairs
     ]
+
+
+def _of_one_broker(one: Place, other: Place) -> Iterator[Finding]:
+    """That A and B are log dirs of one broker, where they have no partition in common: it has each partition once."""
+    is_one = one.clusters == other.clusters and one.nodes == other.nodes and one.nodes
+    if is_one and one.directory_ids and other.directory_ids and not one.directory_ids & other.directory_ids:
+        yield Finding(
+            kind=Kind.OTHER_ORIGIN,
+            detail=f"A and B are log dirs of one broker (node.id {', '.join(sorted(one.nodes))}), which has each "
+            "partition once: name them together, with a comma between, and another broker's log dirs for B",
+        )
 
 
 def _of_assignment(finding: Finding, other: Place, known: KnownOfPlaces) -> Finding:

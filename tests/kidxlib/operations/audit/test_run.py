@@ -221,7 +221,8 @@ def test_an_audit_that_is_run_again_replaces_its_own_findings(archive: Archive) 
     )
     sound = _verify_here(*asked).json
     spoil(archive.index_dir / _PARTITION)
-    (archive.index_dir / "plain-zstd-0" / checkpoint_files.LEADER_EPOCH_CHECKPOINT).unlink()
+    for directory in (archive.index_dir, archive.log_dir):  # a broker's own is looked at, too
+        (directory / "plain-zstd-0" / checkpoint_files.LEADER_EPOCH_CHECKPOINT).unlink()
     found = _verify_here(*asked).json
     assert found["audit_id"] == sound["audit_id"] and found["files"] != sound["files"]
     kept = rows(archive.catalog, f"SELECT * FROM findings WHERE audit_id = '{found['audit_id']}'")
