@@ -78,7 +78,7 @@ def recover(
     With --catalog and --dry-run, without LOG_DIR, it says how long a broker would take with each source of a catalog.
 
     Exit codes: 0 the broker drops nothing, and with --apply it is ready; 2 refused or wrong options, nothing changed;
-    3 as 0, but the broker drops what the lines name, or files are missing; 1 failed.
+    3 the same, and the broker drops what the lines name, or starts without it; 1 failed.
     """
     if catalog is None:
         if (option := first_given(context, _OF_CATALOG)) is not None:

@@ -52,7 +52,7 @@ def test_all_obstacles_are_named_with_what_to_do(tmp_path: Path) -> None:
         ("__cluster_metadata-0/quorum-state", "line 1: 20,000 NUL bytes, expected JSON", "remove the file: a node"),
         (disk.snapshots[-1].name, "empty, expected a whole snapshot", "move the file away: the node then reads"),
         ("bootstrap.checkpoint", "no metadata.version in it", "remove the file"),
-        ("orders-2", f"no {PARTITION_METADATA}", "put the topic's id"),
+        ("orders-2", f"no {PARTITION_METADATA}", "write two lines into"),
         ("away-0", "away-0 has its replicas on nodes", "copy it to a directory called away-0, outside of the log dirs"),
     ):
         assert any(f"{where}: {found}" in line and to_do in line for line in fails), (where, fails)

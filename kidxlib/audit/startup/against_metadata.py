@@ -15,7 +15,7 @@ from typing import Final
 
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.audit.startup.text_files import KafkaThrows, Thrown
-from kidxlib.audit.startup.topic_ids import NO_TOPIC_ID, STRAY, read_topic_id
+from kidxlib.audit.startup.topic_ids import STRAY, read_topic_id
 from kidxlib.format import topic_partition
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition
@@ -170,7 +170,13 @@ def _stray(folder: _Folder, said: _Metadata, where: Location, found: str) -> Obs
     takes_its_place = said.is_here(folder.named) and not folder.is_future
     remedy = _KEEP.format(folder.named.directory)
     if folder.topic_id is None and folder.named.topic in said.topics:
-        remedy = f"{NO_TOPIC_ID}: {said.topics[folder.named.topic]}, if the log is of that topic"
+        topic_id = said.topics[folder.named.topic]
+        remedy = (
+            f"if the log in it is of the topic {folder.named.topic} as it is now, write two lines into "
+            f"{PARTITION_METADATA}: 'version: 0' and 'topic_id: {topic_id}'"
+            if any(parse_segment_log(name) is not None for name in files_in(folder.path))
+            else "no log is in it: look for its logs on other disks and copies, or remove the folder"
+        )
     return Obstacle(where, found, Effect.HIDES, STRAY if takes_its_place else SET_ASIDE, remedy)
 
 

@@ -8,18 +8,21 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Final
 
 from kidxlib import java
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.audit.startup.text_files import INT_BITS, Thrown, unreadable
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT
+from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.cluster_metadata.read import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.java_properties import parse_properties
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Location, entries_in
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, meta_properties_of
 from kidxlib.storage.small_files import small_file
 from kidxlib.text.quoted import quoted
@@ -30,9 +33,10 @@ _ID_BYTES: Final = 16
 _ID_LENGTH_MAX: Final = 24
 #: Ids below this are reserved (`DirectoryId.reserved`).
 _RESERVED: Final = 100
+_ITS_ID: Final = "the directory.id that the cluster's metadata has for this one"
 _MEND: Final = (
     "write the file again with version=1, node.id, cluster.id and directory.id, one a line: those of the node's other "
-    "log dirs, and the directory.id that the cluster's metadata has for this one. kafka-storage format makes another "
+    f"log dirs, and {_ITS_ID}. kafka-storage format makes another "
     "directory.id, with which the node does not serve what is there"
 )
 _TAKE_OUT: Final = "name the log dirs of one node, or take the one that is another's out of log.dirs"
@@ -66,6 +70,29 @@ def registered_node(metadata: ClusterMetadata | None, directory_id: str | None) 
     return next((node for node, of_node in metadata.log_dirs.items() if directory_id in of_node), None)
 
 
+def directory_ids_of(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Mapping[Location, str]:
+    """The ids by which the metadata knows log dirs whose own file says none: most of what is in one is assigned to it.
+
+    Args:
+        log_dirs: of one node.
+        metadata: read to its end; None where it is not known.
+    """
+    accepted = {log_dir: accepted_properties(log_dir) for log_dir in log_dirs}
+    known = [each for each in accepted.values() if isinstance(each, MetaProperties)]
+    node_ids = {each.node_id for each in known}
+    if metadata is None or len(node_ids) != 1 or (node_id := node_ids.pop()) is None:
+        return {}
+    left = {*metadata.log_dirs.get(node_id, ())} - {each.directory_id for each in known}
+    found: dict[Location, str] = {}
+    for log_dir in (each for each, of_log_dir in accepted.items() if not isinstance(of_log_dir, MetaProperties)):
+        partitions = {parse_partition_directory(entry.name) for entry in entries_in(log_dir)} - {None}
+        of_node = (metadata.assignments[each] for each in partitions & metadata.assignments.keys() if each is not None)
+        counts = Counter(place for each in of_node for node, place in each.places if node == node_id and place in left)
+        if counts:
+            found[log_dir] = counts.most_common(1)[0][0]
+    return found if len({*found.values()}) == len(found) else {}
+
+
 def obstacles_of_meta_properties(
     log_dirs: Sequence[Location], metadata: ClusterMetadata | None = None
 ) -> Iterator[Obstacle]:
@@ -73,8 +100,19 @@ def obstacles_of_meta_properties(
 
     Args:
         log_dirs: one may have no such file.
-        metadata: what the cluster says; None where nobody knows.
+        metadata: as for `directory_ids_of`.
     """
+    ids = directory_ids_of(log_dirs, metadata)
+    for each in _obstacles(log_dirs, metadata):
+        directory_id = ids.get(each.where.parent)
+        yield (
+            each
+            if directory_id is None
+            else replace(each, remedy=each.remedy.replace(_ITS_ID, f"{_ITS_ID}, {directory_id}"))
+        )
+
+
+def _obstacles(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
     accepted: dict[Location, MetaProperties] = {}
     of_kraft = [log_dir for log_dir in log_dirs if (log_dir / METADATA_DIRECTORY).exists()]
     for log_dir in log_dirs:

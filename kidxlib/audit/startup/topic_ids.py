@@ -26,8 +26,8 @@ _OF_KRAFT: Final = re.compile(r"^version\s*[=:]\s*1\s*$", re.MULTILINE)
 #: `BrokerMetadataPublisher.initializeManagers`, `LogManager.isStrayReplica`.
 STRAY: Final = "a broker that starts sets the directory aside (-stray), and begins an empty partition in its place"
 NO_TOPIC_ID: Final = (
-    f"put the topic's id, which the cluster's metadata has, into {PARTITION_METADATA}, in two lines: 'version: 0' and "
-    "'topic_id: ID'"
+    f"write two lines into {PARTITION_METADATA}: 'version: 0', and 'topic_id: ID' with the topic's id, which the "
+    "cluster's metadata has"
 )
 ASK_METADATA: Final = "--cluster-metadata DIR tells which is the cluster's"
 

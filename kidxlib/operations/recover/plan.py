@@ -17,7 +17,8 @@ from kidxlib.audit.finding import Finding
 from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains_gaps, gaps_in
 from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
 from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of
-from kidxlib.audit.startup.last_stop import PartitionStop
+from kidxlib.audit.startup.last_stop import PartitionStop, not_compared
+from kidxlib.audit.startup.meta_properties import directory_ids_of
 from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA
 from kidxlib.build.directories import Target
 from kidxlib.build.discover import add_segments, find_partitions
@@ -186,6 +187,17 @@ class RecoveryPlan:
         return [str(stop.marker_is_false) for stop in stops if stop.marker_is_false is not None]
 
     @property
+    def not_compared(self) -> list[str]:
+        """What could not be compared with checkpoints."""
+        return list(
+            not_compared(
+                (log_dir.log_dir.path, each.topic_partition, each.stop)
+                for log_dir in self.log_dirs
+                for each in log_dir.forecasts
+            )
+        )
+
+    @property
     def doubts(self) -> bool:
         """Whether a warning says what may be lost as the broker starts."""
         return bool(
@@ -316,7 +328,7 @@ def recovery_plan(
         log_dirs=planned,
         obstacles=[*broker.obstacles, *refused],
         unknown=_unknown(broker, known),
-        not_named=known.other_log_dirs(broker.node_id, [each.meta.directory_id for each in broker.log_dirs]),
+        not_named=known.other_log_dirs(broker.node_id, _directory_ids(broker, known)),
         without_metadata=without,
         is_only_voter=bool(without) and any(each.only_voter == broker.node_id for each in known.read()),
         absent=list(_absent(broker, known)),
@@ -436,9 +448,16 @@ def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics) -> list[
     ]
 
 
+def _directory_ids(broker: StoppedBroker, known: KnownTopics) -> list[str | None]:
+    """The ids of the log dirs at hand; where a file says none, the one that the metadata has, if it tells."""
+    ids = [each.meta.directory_id for each in broker.log_dirs]
+    log_dirs = [location(str(each.path)) for each in broker.log_dirs]
+    return [*ids, *(found for each in known.read() for found in directory_ids_of(log_dirs, each.to_end).values())]
+
+
 def _unknown(broker: StoppedBroker, known: KnownTopics) -> list[str]:
     """Why it is not known whether all log dirs of the broker are named."""
-    if any(each.meta.directory_id is None for each in broker.log_dirs):
+    if any(each.meta.directory_id is None and each.is_known for each in broker.log_dirs):
         return [
             f"{META_PROPERTIES} has no directory.id, as before Kafka 3.7, so nobody can tell whether all log dirs of "
             "the broker are named: see that they are"

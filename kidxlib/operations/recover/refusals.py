@@ -156,6 +156,9 @@ def _accepting(plan: RecoveryPlan) -> str:
 
 
 def _what_to_do(plan: RecoveryPlan, each: Forecast) -> str:
+    leave = _accepting(plan)
+    if each.is_empty:
+        return f"look for its logs on other disks and copies, and put them back; else {leave} goes on without them"
     if any(dropped.is_unseen for dropped in each.dropped):
         return (
             f"restore the partition from another replica; or --accept-loss without --level {Level.MARKER} leaves it as "
@@ -167,7 +170,6 @@ def _what_to_do(plan: RecoveryPlan, each: Forecast) -> str:
             "nothing is left to be cut off, as after a run that has cut it: --accept-loss"
             f"{cuts} goes on without these records; or restore the partition from another replica first"
         )
-    leave = _accepting(plan)
     if not each.can_be_cut:
         return f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker"
     return (

@@ -70,6 +70,8 @@ def show_plan(
     reads = plan.start_bytes
     if plan.broker.unclean:
         print_line(f"by itself the broker would read {decimal(reads)}: {start_takes(reads)}")
+    for line in plan.not_compared:
+        print_line(f"not compared: {line}")
     for line in _verdict(plan, refusals, applies=applies, has_mended=has_mended):
         print_line(line)
 
@@ -91,15 +93,12 @@ def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool,
     what = "nothing but what was mended was changed" if has_mended else "nothing was changed"
     if not refusals and not plan.drops:
         looked_at = f"{counted(len(plan.forecasts), 'partition')} looked at"
-        how = "" if plan.everything else f", {_how_far(plan.broker)}; --all reads the rest"
-        what_lacks = (
-            "but a marker is not to be believed, as the warning says"
-            if plan.false_markers
-            else "it starts without what is missing, which is named above"
-            if plan.lacks
-            else "kidx verify finds what is missing"
-        )
-        yield f"the broker drops nothing of what is there: {looked_at}{how}; {what_lacks}"
+        how = "" if plan.everything else f", {_how_far(plan.broker)}; --all reads all of them"
+        yield f"the broker drops nothing of what is there: {looked_at}{how}"
+        if plan.lacks:
+            yield "it starts without what is missing, which is named above"
+        else:
+            yield f"run kidx verify, too: it finds what is missing within logs{_but_not(plan)}"
     if refusals and all(each.recovers for each in refusals):
         yield f"{what}: the broker recovers by itself as it starts"
     elif refusals:
@@ -112,12 +111,16 @@ def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool,
         yield "nothing was written; --apply does it"
 
 
+def _but_not(plan: RecoveryPlan) -> str:
+    return ", and not what the missing checkpoints would tell" if plan.not_compared else ""
+
+
 def _how_stopped(broker: StoppedBroker) -> str:
     if not broker.clean:
         return "stopped uncleanly"
     if not broker.unclean:
         return "stopped cleanly"
-    return f"stopped cleanly by {len(broker.clean)} of {counted(len(broker.log_dirs), 'log dir')}"
+    return f"with a marker of a clean stop in {len(broker.clean)} of {counted(len(broker.log_dirs), 'log dir')}"
 
 
 def _how_far(broker: StoppedBroker) -> str:
@@ -125,8 +128,8 @@ def _how_far(broker: StoppedBroker) -> str:
     if not broker.clean:
         return "from their recovery points on"
     if not broker.unclean:
-        return "their ends alone, as after a clean stop a broker reads no log"
-    return "from their recovery points on, and after a clean stop their ends alone"
+        return "the ends of their logs alone, as a broker that stopped cleanly reads no log"
+    return "from their recovery points on, and where a marker is the ends of their logs alone"
 
 
 def show_applied(plan: RecoveryPlan, read_then: int, seconds: float) -> None:
@@ -171,6 +174,7 @@ def as_json(
             for each in plan.losses
         ],
         "accepted": plan.accepted,
+        "not_compared": plan.not_compared,
         "noted": [*plan.noted, *plan.without_metadata],
         **plan.gaps.as_json(),
         "leader_epochs": [

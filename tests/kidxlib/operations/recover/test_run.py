@@ -227,7 +227,9 @@ def test_a_torn_log_behind_a_marker(log_dir: Path) -> None:
 def test_all_reads_after_a_clean_stop_too(log_dir: Path) -> None:
     (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7))
     assert planned(log_dir)[0] == 0 and planned(log_dir, "--all")[0] == 0
-    assert "the broker drops nothing of what is there: 2 partitions looked at, their ends alone" in shown(log_dir)
+    assert "the broker drops nothing of what is there: 2 partitions looked at, the ends of their logs alone" in shown(
+        log_dir
+    )
     _flip(log_dir)
     assert planned(log_dir)[0] == 0
     code, plan = planned(log_dir, "--all")
@@ -394,6 +396,29 @@ def test_a_folder_under_another_name_may_be_the_only_copy(two: list[Path], kind:
     assert f"it is there as {aside}: rename that to {aside.parent / name}" in line
     (aside / PARTITION_METADATA).write_text("version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAg\n")
     assert f"it is there as {aside}" not in shown(*two)
+
+
+def test_what_no_checkpoint_tells_is_said(log_dir: Path) -> None:
+    """A file that is gone, or a line of it, would have told of an end that is missing."""
+    (log_dir / HIGH_WATERMARK_CHECKPOINT).unlink()
+    (log_dir / RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint({PARTITION: 13_697}))
+    _lose_last_segment(log_dir)
+    code, plan = planned(log_dir)
+    missing = f"{log_dir}/{HIGH_WATERMARK_CHECKPOINT}: missing (2 partitions)"
+    without = f"{log_dir}/{RECOVERY_POINT_CHECKPOINT}: has no line for 1 partition, as append-time-0"
+    assert code == 0 and [each.split(": it is not")[0] for each in plan["not_compared"]][-2:] == [without, missing]
+    said = shown(log_dir)
+    assert all(f"not compared: {each}\n" in said for each in plan["not_compared"])
+    assert "and not what the missing checkpoints would tell" in said
+
+
+def test_meta_properties_that_is_missing_is_told_its_id(two: list[Path]) -> None:
+    """The metadata knows in which log dir the partitions are; and that log dir is not said to be another one."""
+    (two[1] / META_PROPERTIES).unlink()
+    assert f"the cluster's metadata has for this one, {cluster_metadata.topic_id('y')}. " in shown(*two)
+    code, plan = planned(*two)
+    [refused] = plan["refused"]
+    assert code == ExitCode.USAGE and META_PROPERTIES in refused and plan["unknown"] == []
 
 
 def test_both_log_dirs_have_a_partition(two: list[Path]) -> None:
