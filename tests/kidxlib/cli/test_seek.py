@@ -337,6 +337,11 @@ def test_what_is_missing_of_a_log_is_told_with_every_answer_that_rests_on_it(tmp
             [answer] = ended.json["answers"]
             assert note is None or note in answer["note"], (place, option, value, answer)
             assert (ended.code, answer["answered"]) == (0 if note is None else 3, is_certain), answer
+    (tmp_path / "questions.csv").write_text("topic,partition,offset,timestamp\nt,0,,-1\nt,0,5,\nt,0,35,\nt,0,20,\n")
+    many = ("--catalog", catalog, "--queries", tmp_path / "questions.csv", "--output", tmp_path / "answers.csv")
+    assert run_here(seek, *many).code == 3
+    lines = (tmp_path / "answers.csv").read_text()
+    assert all(lines.count(note) == 1 for note in (end, start, gap)), lines
     (log_dir / CLEANER_CHECKPOINT).write_text("0\n1\nt 0 40\n")
     ended = run_here(seek, log_dir, "--topic", "t", "--partition", "0", "--offset", "35", "--json")
     assert ended.code == 0 and "unless the topic is compacted" in ended.out
