@@ -191,18 +191,14 @@ def _compared(found: LeaderEpochs, expected: LeaderEpochs, logs: LogEpochs) -> F
             detail=f"epoch {after[0].epoch} begins at {after[0].start_offset}, where the log has another",
             consequence=_TRUNCATES,
         )
-    reason, why = (
-        ("epochs-without-batches", _without_batches({entry.epoch for entry in more}, logs.remote))
-        if more
-        else ("earlier-starts", "compaction or retention may have removed the first batches of an epoch")
-    )
-    return Finding(
-        file=LEADER_EPOCH_CHECKPOINT,
-        verdict=Verdict.SAFE,
-        reason=reason,
-        detail=f"entries: {len(entries)}, leader epochs in the log: {len(expected.entries)}",
-        consequence=why,
-    )
+    if more:
+        reason, why = "epochs-without-batches", _without_batches({entry.epoch for entry in more}, logs.remote)
+        detail = f"entries: {len(entries)}, leader epochs in the log: {len(expected.entries)}"
+    else:
+        reason, why = "earlier-starts", "the batches between were compacted, or deleted"
+        epoch, start = next((each.epoch, each.start_offset) for each in expected.entries if each not in entries)
+        detail = f"epoch {epoch} begins at {at[epoch]} in it, and with the batch at {start} in the log"
+    return Finding(file=LEADER_EPOCH_CHECKPOINT, verdict=Verdict.SAFE, reason=reason, detail=detail, consequence=why)
 
 
 def _where(start_offset: int | None) -> str:

@@ -77,7 +77,7 @@ def audit_snapshots(
                     verdict=Verdict.SAFE,
                     reason="stray",
                     detail="no segment begins at its offset",
-                    consequence="a broker that starts removes it, unless it is the last",
+                    consequence="a broker that starts removes it, unless no other is of a later offset",
                 ),
             )
 

@@ -104,7 +104,8 @@ def _kind(cleaned: int, forgotten: int, *, is_longer: bool) -> tuple[str, str]:
     if forgotten:
         return (
             "expired-producers",
-            f"{counted(forgotten, 'producer')} not in it, or newer there: a broker forgets producers after a day",
+            f"of {counted(forgotten, 'producer')} it lacks what the log has, or has something later: a broker forgets "
+            "producers after a day",
         )
     if is_longer:
         return "earlier-producers", "it knows producers of before what is left of the log"

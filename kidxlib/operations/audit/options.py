@@ -57,7 +57,7 @@ _OPTIONS: Final = (
         type=click.Choice([Verdict.BROKEN.value, Verdict.TORN.value, Verdict.SAFE.value]),
         default=Verdict.BROKEN.value,
         show_default=True,
-        help="Exit 3 if any file has this verdict or a worse one: safe, torn, broken.",
+        help="Exit 3 if a file has this verdict or a worse one; safe is the mildest, broken the worst.",
     ),
     click.option(
         "--list-safe",

@@ -110,8 +110,8 @@ def show_audit(
     if without_metadata:
         more = f" and {len(without_metadata) - 1:,} more" if len(without_metadata) > 1 else ""
         print_line(
-            f"not compared: {without_metadata[0]}{more}: no {METADATA_DIRECTORY} is known that can be read, so neither "
-            "topic ids and assignments of its folders nor which partitions it should have; --cluster-metadata names one"
+            f"not compared: {without_metadata[0]}{more}: topic ids and assignments of folders, and which partitions "
+            f"should be there, as no {METADATA_DIRECTORY} can be read; --cluster-metadata names one"
         )
     if audit_id is not None:
         print_line(f"source:  {as_line(request.sources)}")

@@ -277,8 +277,8 @@ def _lost_metadata(request: AuditRequest, plan: Plan, catalog: TablesCatalog | N
             warn(f"{where}: {STARTS_WITHOUT_METADATA}")
         else:
             found.append(
-                f"{where}: another one is not named, metadata.log.dir names another directory (name it, too), or it is "
-                f"lost: {STARTS_WITHOUT_METADATA}; restore it before any start, or give --this-dir-alone"
+                f"{where}: name the one that has it, which is that of metadata.log.dir; if it is lost, restore it "
+                f"before any start, as {STARTS_WITHOUT_METADATA}. --this-dir-alone goes on without"
             )
     return found
 

@@ -135,7 +135,7 @@ class ReplicaFindings:
                 return Kind.ONLY_IN_B, f"{offsets}{records}, beyond the end of A"
             if self._compared.as_copy:
                 return Kind.ONLY_IN_B, f"{offsets}{records}, which A lacks"
-            return Kind.LACKS, f"{offsets}{records}: A lacks them"
+            return Kind.LACKS, f"{offsets}{records}: B has them, and A lacks them"
         return None
 
     def _overlaps(self, row: BatchRangeRow, kind: str) -> bool:
@@ -155,7 +155,7 @@ class ReplicaFindings:
 
     def _of_cleaned(self, others: Sequence[Finding]) -> Finding:
         until = min(self.cleaned_to, max(self.one_end or 0, self.other_end or 0))
-        above = "nothing above is left to compare"
+        above = "B or A ends there, so that nothing was compared"
         if self.lower_end > until:
             above = "above it see the other lines" if others else f"above it the same up to offset {self.lower_end}"
         if self._compared.as_copy:

@@ -79,7 +79,7 @@ def _conclusion(request: CompareRequest, compared: Comparison) -> str:
     kinds = {each.kind for each in compared.findings}
     what = "all that A has" if request.how is As.COPY else "the same as A, as far as both can be compared"
     if not compared.fails(harmless=request.harmless):
-        until = ", up to where B ends" if Kind.BEHIND in kinds else ""
+        until = " up to the offset at which B ends" if Kind.BEHIND in kinds else ""
         less = "; of what is cleaned nobody can tell" if Kind.CLEANED in kinds else ""
         return f"B has {what}{until}{less}; whether that is whole, kidx verify says"
     if Kind.OTHER_SEGMENTS in kinds <= {Kind.OTHER_SEGMENTS, *HARMLESS, *request.harmless}:
@@ -88,4 +88,5 @@ def _conclusion(request: CompareRequest, compared: Comparison) -> str:
         return "B has all that A has up to where B ends; where that is right, --allow-behind ends with 0"
     if kinds <= {*OF_FILES, Kind.FILE_BEHIND, *HARMLESS, *request.harmless}:
         return "B has all logs of A, but not all other files; where that is right, --logs-only ends with 0"
-    return "B has not all that A has, or nobody can tell: see the lines above"
+    lacks = "A and B differ" if request.how is As.REPLICA else "B has not all that A has"
+    return f"{lacks}, or nobody can tell: see the lines above"

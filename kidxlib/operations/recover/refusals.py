@@ -139,11 +139,21 @@ def _after_clean_stop(plan: RecoveryPlan, each: Forecast) -> str | None:
         f". Offsets {_from_to(each.gone)} are gone all the same: {each.lost_end}; restore the partition from another "
         "replica, or --accept-loss goes on without them, once the marker is removed"
     )
+    does = "so it looks for nothing there, and appends behind it"
+    if each.dropped and _is_cut_all_the_same(each, each.dropped[0].base_offset):
+        does = "which leaves no such end; it cuts that off all the same"
     return (
-        f"{each.directory}: {'; '.join(found)}; {marker} says that the broker stopped cleanly, so it looks for nothing "
-        f"there, and appends behind it: remove that file in all log dirs of the broker, which then recovers as after a "
-        f"crash{saves}, and run this again{gone if each.gone else ''}"
+        f"{each.directory}: {'; '.join(found)}; {marker} says that the broker stopped cleanly, {does}: remove that "
+        f"file in all log dirs of the broker, which then recovers as after a crash{saves}, and run this again"
+        f"{gone if each.gone else ''}"
     )
+
+
+def _is_cut_all_the_same(each: Forecast, base_offset: int) -> bool:
+    """Whether a broker recovers a segment after a clean stop, too, as its `.index` is missing
+    (`LogLoader.loadSegmentFiles`).
+    """
+    return any(of.base_offset == base_offset and of.lost_bytes for of in each.alone.segments)
 
 
 def _from_to(offsets: range) -> str:

@@ -546,6 +546,9 @@ def test_the_log_dirs_of_a_broker_are_one_side(sides: Sides) -> None:
     (second / "meta.properties").write_text("version=1\ncluster.id=c\nnode.id=1\ndirectory.id=e\n")
     options = ("--as", "replica")
     assert sides.compared(*options, b=f"{sides.b},{second}")[0] == 0
+    code, compared = sides.compared(*options, a=str(sides.b), b=str(second))
+    said = "A and B are log dirs of one broker (node.id 1), which has each partition once"
+    assert code == 3 and any(said in each["detail"] for each in compared["findings"])
     empty = sides.b.parent / "empty"  # a log dir whose copy has failed leaves out its partitions, and no other's
     empty.mkdir()
     for also, kinds in ((second, {"other-origin"}), (empty, {"missing"})):

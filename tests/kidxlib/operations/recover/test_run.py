@@ -220,6 +220,12 @@ def test_a_torn_log_behind_a_marker(log_dir: Path) -> None:
         code, plan = planned(log_dir, *arguments)
         assert code == ExitCode.USAGE and not plan["applied"], plan
         assert "appends behind it: remove that file in all log dirs" in plan["refused"][0]
+    (log_dir / NAME / LAST).with_suffix(".index").unlink()  # then the broker reads and cuts the segment
+    [refused] = planned(log_dir)[1]["refused"]
+    assert "it cuts that off all the same: remove that file" in refused and "appends behind" not in refused
+    files = json.loads(run_kidx("verify", log_dir, "--json").stdout)["files"]
+    [torn] = [each for each in files if each["reason"] == "batch-overruns-file"]
+    assert "reads the segment after a clean stop, too" in torn["consequence"] and "appends" not in torn["consequence"]
     (log_dir / CLEAN_SHUTDOWN_FILE).unlink()
     assert planned(log_dir, "--apply")[0] == ExitCode.PROBLEMS_FOUND
 
