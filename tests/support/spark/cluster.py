@@ -43,8 +43,10 @@ class Cluster:
         self._temporary = directory / "tmp"
         for made in (directory / "logs", directory / "conf", self._temporary):
             made.mkdir()
+        # With the credentials of a store, Spark's daemons want an address for the name of their node.
+        credentials = {name for name in os.environ if name.startswith("AWS_")}
         self._environment = {
-            **clean_environment(),
+            **{name: value for name, value in clean_environment().items() if name not in credentials},
             "SPARK_HOME": str(_SPARK),
             "SPARK_CONF_DIR": str(directory / "conf"),  # empty: with Spark's own settings it says where it listens
             "SPARK_LOCAL_IP": HOSTS[0],
