@@ -153,7 +153,11 @@ def _with_brokers_own(
     own: dict[tuple[int, str], SegmentFinding] = {}
     for each in beside_logs:
         key = each.base_offset, each.finding.file
-        if key not in elsewhere or (each.finding.verdict in DAMAGE and elsewhere[key] not in DAMAGE):
+        is_damaged = each.finding.verdict in DAMAGE
+        # What is safe there is left out: `--fail-on safe` is a gate of the files elsewhere.
+        if each.finding.verdict is not Verdict.SAFE and (
+            key not in elsewhere or is_damaged > (elsewhere[key] in DAMAGE)
+        ):
             own[key] = replace(each, beside_logs=True)
     return [*(each for each in findings if (each.base_offset, each.finding.file) not in own), *own.values()]
 
