@@ -129,13 +129,13 @@ def test_first_logs_that_are_lost_are_told(tmp_path: Path) -> None:
     assert _told(_plan(log_dir)) == []  # the file of log starts may be lost as well
     (log_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n0\n")
     lost, gone = (Why.FIRST_LOGS_MISSING, 40, 100, None, True), (Why.BELOW_LOG_START, 5, 40, None, True)
-    options: dict[str, Any]
-    for options, told in (
+    cases: list[tuple[dict[str, Any], list[Any]]] = [
         ({}, [lost]),
         ({"offsets": (5, None)}, [lost, gone]),
         ({"offsets": (100, None)}, []),
         ({"times": (5, None)}, []),
-    ):
+    ]
+    for options, told in cases:
         assert _told(_plan(log_dir, **options)) == told, options
 
 
