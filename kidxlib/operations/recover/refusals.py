@@ -174,7 +174,7 @@ def _what_to_do(plan: RecoveryPlan, each: Forecast) -> str:
             f"restore the partition from another replica; or --accept-loss without --level {Level.MARKER} leaves it as "
             "it is, and --truncate with --keep DIR and --accept-loss cuts it as a broker without recovery points would"
         )
-    if not each.dropped:
+    if not each.dropped and each.can_be_cut:
         cuts = " with --truncate and --keep DIR" if plan.level is Level.MARKER else ""
         return (
             "nothing is left to be cut off, as after a run that has cut it: --accept-loss"
