@@ -524,7 +524,7 @@ def test_the_page_leads_to_a_run_on_spark(tmp_path: Path) -> None:
     assert [row["status"] for row in segments] == ["ok"] * 12
     assert [row["interval_source"] for row in segments].count("compaction") == 7
     findings = rows(catalog, "SELECT verdict, audited_at FROM findings")
-    # Beside the index files that were built: four of the broker's own snapshots and leader epochs.
+    # Beside the index files that were built, the broker's own leader epochs of four partitions.
     assert sorted(row["verdict"] for row in findings) == ["identical"] * (26 + 4) + ["whole"] * 12
     started_at = {row["started_at"] for row in rows(catalog, "SELECT started_at FROM builds")}
     assert started_at == {as_utc(each) for each in run_after.values()}
