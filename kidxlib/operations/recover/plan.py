@@ -316,7 +316,8 @@ def recovery_plan(
     tasks = _tasks(broker, listed, policy_of, everything=everything, untrusted=untrusted, scans=scans)
     planned = _forecast(broker, listed, tasks, engine, name)
     refused = [] if goes_alone else [*_without_metadata(broker, known)]
-    without = [] if refused else _starts_without_metadata(broker, known)
+    is_only_voter = any(each.only_voter == broker.node_id for each in known.read())
+    without = [] if refused else _starts_without_metadata(broker, known, is_only_voter=is_only_voter)
     return RecoveryPlan(
         broker=broker,
         level=level,
@@ -330,7 +331,7 @@ def recovery_plan(
         unknown=_unknown(broker, known),
         not_named=known.other_log_dirs(broker.node_id, _directory_ids(broker, known)),
         without_metadata=without,
-        is_only_voter=bool(without) and any(each.only_voter == broker.node_id for each in known.read()),
+        is_only_voter=bool(without) and is_only_voter,
         absent=list(_absent(broker, known)),
         aside=folders_aside(location(str(each.path)) for each in broker.log_dirs),
         gaps=_gaps(planned, policy_of),
@@ -429,7 +430,7 @@ def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Obs
         )
 
 
-def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics) -> list[str]:
+def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics, *, is_only_voter: bool) -> list[str]:
     """What becomes of a node without its copy. Where somebody has named one that lies in a log dir of that node, which
     is none of these, that is its `metadata.log.dir`.
     """
@@ -440,7 +441,6 @@ def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics) -> list[
             if meta.node_id == broker.node_id and meta.directory_id not in ids:
                 return []
     sources = list(map(source_of, broker.log_dirs))
-    is_only_voter = any(each.only_voter == broker.node_id for each in known.read())
     return [
         f"node {node_id} has {METADATA_DIRECTORY} in none of these log dirs; it has to be in metadata.log.dir, or in "
         f"the first of log.dirs, when the node starts: {_IS_ONLY_VOTER if is_only_voter else STARTS_WITHOUT_METADATA}"

@@ -66,7 +66,8 @@ def show_plan(
         print_line(f"{log_dir}: not trusted: {why}; so all is read from the recovery points on")
     if plan.cuts and not any(map(plan.is_cut, plan.forecasts)):
         why = "no log ends with what the broker would drop" if plan.broker.unclean else _NOT_AFTER_CLEAN_STOP
-        print_line(f"--truncate: nothing is cut off, and nothing goes to --keep: {why}")
+        kept = "" if any(plan.is_left(each) for each, _ in dropped) else ", and nothing goes to --keep"
+        print_line(f"--truncate: nothing is cut off{kept}: {why}")
     reads = plan.start_bytes
     if plan.broker.unclean:
         print_line(f"by itself the broker would read {decimal(reads)}: {start_takes(reads)}")

@@ -160,6 +160,7 @@ def test_what_the_broker_drops_amid_a_log_is_kept(log_dir: Path, tmp_path: Path)
     keep = ("--truncate", "--keep", str(tmp_path / "kept"), "--apply", "--accept-loss")
     ended = _recover(log_dir, *keep)
     assert ended.code == ExitCode.PROBLEMS_FOUND and "; not cut, but a copy goes to --keep" in ended.out, ended
+    assert "--truncate: nothing is cut off: " in ended.out, "and not that nothing is kept"
     assert damaged.read_bytes() == log
     [copy] = (tmp_path / "kept" / _PARTITION).glob(f"{damaged.name}*")
     assert log.endswith(copy.read_bytes()) and copy.name == f"{damaged.name}.from-{len(log) - copy.stat().st_size}"
