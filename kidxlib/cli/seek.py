@@ -24,12 +24,11 @@ from kidxlib.operations.seek.not_asked import NotAsked, find_not_asked
 from kidxlib.operations.seek.one_question import Answer, answer_of, result_of
 from kidxlib.operations.seek.options import seek_options
 from kidxlib.operations.seek.request import Question, seek_request
-from kidxlib.reading.of_log_dir import of_log_dir
+from kidxlib.reading.of_log_dir import OfLogDirs
 from kidxlib.run.known_topics import ensure_distinct
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
 from kidxlib.storage.checkpoints import read_offset_checkpoint
-from kidxlib.storage.location import Location
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.given import first_given
@@ -109,8 +108,9 @@ def _seek_in(sources: Sequence[Source], index_dir: str | None, *, as_json: bool,
     if not chosen:
         raise UsageError(f"{', '.join(map(str, log_dirs))}: {_why_none(question, partitions, others)}")
     asked = [replace(question, topic=each.topic, partition=each.partition) for each in chosen]
+    of_log_dirs = OfLogDirs(log_dirs)
     answers = [
-        _answer_in(partitions[each], one, index_dir, log_dirs, is_wide=question.is_wide)
+        _answer_in(partitions[each], one, index_dir, of_log_dirs, is_wide=question.is_wide)
         for each, one in zip(chosen, asked, strict=True)
     ]
     show_answers(answers, as_json, question.asked, is_wide=question.is_wide, left_out=others.as_json())
@@ -129,12 +129,12 @@ def _why_none(question: Question, partitions: Iterable[TopicPartition], others: 
 
 
 def _answer_in(
-    found: PartitionDirectory, question: Question, index_dir: str | None, log_dirs: Sequence[Location], *, is_wide: bool
+    found: PartitionDirectory, question: Question, index_dir: str | None, of_log_dirs: OfLogDirs, *, is_wide: bool
 ) -> Answer:
     """The answer of one partition; of many, one that cannot be asked has that for its answer.
 
     Args:
-        log_dirs: all that were named.
+        of_log_dirs: of all that were named.
     """
     wanted = found.topic_partition
     log_start = (read_offset_checkpoint(found.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}).get(wanted, 0)
@@ -147,7 +147,7 @@ def _answer_in(
         if found.remote is not None:
             seeker = Seeker(remote_log(found, index_directory, by_time=question.query == TIMESTAMP))
         else:
-            says = of_log_dir(found.path, wanted, [found.log_dir, *log_dirs], None, high_watermark)
+            says = of_log_dirs.of_log(found.path, wanted, None, high_watermark)
             seeker = Seeker.of_directory(found.path, index_directory, log_start_offset=log_start, of_log_dir=says)
     except (OSError, NoSegmentsError) as error:  # its directory may not be listed, or has no log
         if not is_wide:

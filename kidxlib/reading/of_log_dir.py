@@ -17,27 +17,34 @@ from kidxlib.storage.checkpoints import read_leader_epochs, read_offset_checkpoi
 from kidxlib.storage.location import Location, files_in
 
 
-def of_log_dir(
-    directory: Location,
-    partition: TopicPartition,
-    log_dirs: Collection[Location],
-    first_base: int | None,
-    high_watermark: int | None,
-) -> OfLogDir:
-    """What is said of a log. Files are read once somebody asks.
+class OfLogDirs:
+    """What is said of the logs in some log dirs. The cluster's metadata is read once for each log dir.
 
     Args:
-        directory: of the partition, in its log dir.
-        log_dirs: all that may have the cluster's metadata.
-        first_base: the base offset of its first log; None for that of the first that is in the directory now.
-        high_watermark: as the checkpoint has it.
+        log_dirs: all that may have the cluster's metadata, besides the one in which a log is.
     """
-    log_dir = directory.parent
-    return OfLogDir(
-        high_watermark,
-        partial(lost_first_offset, directory, partition, first_base),
-        lambda: is_compacted(partition.topic, log_dir, BrokersMetadata([log_dir, *log_dirs])),
-    )
+
+    def __init__(self, log_dirs: Collection[Location] = ()) -> None:
+        self._log_dirs = log_dirs
+        self._brokers: dict[Location, BrokersMetadata] = {}
+
+    def of_log(
+        self, directory: Location, partition: TopicPartition, first_base: int | None, high_watermark: int | None
+    ) -> OfLogDir:
+        """What is said of a log. Files are read once somebody asks.
+
+        Args:
+            directory: of the partition, in its log dir.
+            first_base: the base offset of its first log; None for that of the first that is in the directory now.
+            high_watermark: as the checkpoint has it.
+        """
+        log_dir = directory.parent
+        brokers = self._brokers.setdefault(log_dir, BrokersMetadata([log_dir, *self._log_dirs]))
+        return OfLogDir(
+            high_watermark,
+            partial(lost_first_offset, directory, partition, first_base),
+            partial(is_compacted, partition.topic, log_dir, brokers),
+        )
 
 
 def lost_first_offset(directory: Location, partition: TopicPartition, first_base: int | None) -> int | None:
@@ -49,7 +56,7 @@ def lost_first_offset(directory: Location, partition: TopicPartition, first_base
     first log, or in a bucket (`LogManager.checkpointLogStartOffsetsInDir`).
 
     Args:
-        first_base: as of `of_log_dir`.
+        first_base: as of `OfLogDirs.of_log`.
     """
     with contextlib.suppress(KidxError, OSError):
         starts = read_offset_checkpoint(directory.parent / LOG_START_OFFSET_CHECKPOINT)

@@ -15,12 +15,11 @@ from kidxlib.catalog.run_lengths import runs
 from kidxlib.engine.shared_rows import SharedRows
 from kidxlib.engine.work import ItemRows
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.log import OfLogDir
 from kidxlib.lookup.answers import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP, Longs
 from kidxlib.lookup.cataloged_partitions import CatalogedPartition
 from kidxlib.lookup.seeker import Seeker, answer_all, unanswered
 from kidxlib.operations.seek.catalog_rows import HELD, SEARCHED, Unknown
-from kidxlib.reading.of_log_dir import of_log_dir
+from kidxlib.reading.of_log_dir import OfLogDirs
 from kidxlib.storage.location import location
 
 _ASKED: Final[dict[str, pa.DataType]] = {
@@ -94,6 +93,7 @@ class _Answerer:
     partitions: Mapping[tuple[str, int], list[CatalogedPartition]]
     unknown: Unknown
     seekers: dict[tuple[str, int], _Seekers] = field(default_factory=dict)
+    of_log_dirs: OfLogDirs = field(default_factory=OfLogDirs)
 
     def answer(self, questions: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of `RESULT`."""
@@ -103,9 +103,16 @@ class _Answerer:
             topic, partition, by_time = (column[start].as_py() for column in columns)
             if (topic, partition) not in self.seekers:
                 held = self.partitions.get((topic, partition), ())
-                self.seekers[topic, partition] = {each.facts.source: each.seeker(_of_log_dir(each)) for each in held}
+                self.seekers[topic, partition] = {each.facts.source: self._seeker(each) for each in held}
             parts.append(self._answer(topic, partition, _KINDS[by_time], questions.slice(start, end - start)))
         return pa.Table.from_batches(parts, RESULT).combine_chunks().to_batches()[0]
+
+    def _seeker(self, partition: CatalogedPartition) -> Seeker | str:
+        facts = partition.facts
+        name = TopicPartition(facts.topic, facts.partition)
+        return partition.seeker(
+            self.of_log_dirs.of_log(location(facts.directory), name, facts.first_base_offset, facts.high_watermark)
+        )
 
     def _answer(self, topic: str, partition: int, query: str, questions: pa.RecordBatch) -> pa.RecordBatch:
         """The answers of one partition to questions of one kind, which are sorted by their target."""
@@ -139,12 +146,6 @@ class _Answerer:
             return parts[0]
         order = np.argsort(np.concatenate(rows), kind="stable")
         return pa.Table.from_batches(parts).combine_chunks().take(order).to_batches()[0]
-
-
-def _of_log_dir(partition: CatalogedPartition) -> OfLogDir:
-    facts = partition.facts
-    directory, name = location(facts.directory), TopicPartition(facts.topic, facts.partition)
-    return of_log_dir(directory, name, [directory.parent], facts.first_base_offset, facts.high_watermark)
 
 
 def _result(values: Mapping[str, Any], targets: Longs, answers: pa.RecordBatch) -> pa.RecordBatch:

@@ -20,7 +20,7 @@ from kidxlib.lookup.cataloged_partitions import CatalogedPartition, not_cataloge
 from kidxlib.lookup.seeker import Seeker, answer_all
 from kidxlib.operations.seek.not_asked import NotAsked, find_not_asked
 from kidxlib.operations.seek.request import Question
-from kidxlib.reading.of_log_dir import of_log_dir
+from kidxlib.reading.of_log_dir import OfLogDirs
 from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.result import RunResult
 from kidxlib.storage.location import location
@@ -47,14 +47,14 @@ def answers_of_catalog(tables: Tables, question: Question, source: str | None) -
     held = [row for row in rows if question.means(row.topic, row.partition)]
     if not held:
         raise UsageError(f"--catalog {tables.path}: {_why_none(tables, question, source)}")
-    log_dirs = [path for path in map(location, source_paths(tables).values()) if isinstance(path, Path)]
+    of_log_dirs = OfLogDirs([path for path in map(location, source_paths(tables).values()) if isinstance(path, Path)])
     answers = []
     for row in sorted(held, key=lambda row: (row.topic, row.partition, row.source)):
         of_it = [Among("topic", (row.topic,)), Among("partition", (row.partition,)), Among("source", (row.source,))]
         segments = tables.read(SEGMENTS, SegmentToSearch.names(), [*of_it, PRESENT])
         asked = replace(question, topic=row.topic, partition=row.partition)
         partition, directory = TopicPartition(row.topic, row.partition), location(row.directory)
-        says = of_log_dir(directory, partition, log_dirs, row.first_base_offset, row.high_watermark)
+        says = of_log_dirs.of_log(directory, partition, row.first_base_offset, row.high_watermark)
         answers.append(answer_of(CatalogedPartition(row, segments).seeker(says), asked, row.source, row.high_watermark))
     return answers
 
