@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from difflib import get_close_matches
 from importlib import import_module
-from typing import Final, NoReturn
+from typing import TYPE_CHECKING, Final, NoReturn
 
 import click
-from click.shell_completion import CompletionItem
 
 from kidxlib.engine.without_pandas import import_no_pandas
 from kidxlib.terminal import interrupts
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 #: Each stands in the module of its name; and what it does, in what a line of --help has room for.
 _COMMANDS: Final = {
@@ -47,6 +49,8 @@ class _Commands(click.Group):
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         """The commands' names; click would import all commands for them, and a new wheel compile."""
+        from click.shell_completion import CompletionItem  # a millisecond that no other start waits for
+
         commands = [CompletionItem(name, help=text) for name, text in _COMMANDS.items() if name.startswith(incomplete)]
         return commands + click.Command.shell_complete(self, ctx, incomplete)
 
