@@ -1,11 +1,12 @@
 """What compressed batches hold, a chunk at a time, whatever codec Kafka's clients have written them with.
 
-Zlib is Python's own; snappy, lz4 and zstd come with pyarrow, which is imported when one of them is met: an audit of
-uncompressed logs does not wait for it. What a codec's data may be like is taken from what Kafka reads:
+Zlib is Python's own; snappy and lz4 come with pyarrow, zstd with backports.zstd, each imported when it is met: an audit
+of uncompressed logs does not wait for them. What a codec's data may be like is taken from what Kafka reads:
 
 - gzip: one member after the other, as Java reads them;
 - snappy: Java's clients write the frames of snappy-java ("xerial"), others one raw block;
-- lz4: a subset of the frames (`Lz4BlockInputStream`); in messages of magic 0 their header checksum is wrong.
+- lz4: a subset of the frames (`Lz4BlockInputStream`); in messages of magic 0 their header checksum is wrong;
+- zstd: one frame after the other, as zstd-jni reads them (`ZstdInputStreamNoFinalizer`).
 """
 
 from __future__ import annotations
@@ -244,6 +245,49 @@ def _rotated(value: int, bits: int) -> int:
     return (value << bits | value >> 32 - bits) & _UINT32_MAX
 
 
+def unlz4(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
+    """What an lz4 frame holds, of those that Kafka reads."""
+    import pyarrow as pa
+
+    frame = ByteStream(plain_frame(compressed, verify_header=verify_header))
+    try:
+        # pyarrow-stubs wants a real file here; one that can be read and closed is enough.
+        stream = pa.CompressedInputStream(pa.PythonFile(frame, mode="r"), "lz4")  # type: ignore[arg-type]
+        while chunk := stream.read(CHUNK_BYTES):
+            yield chunk
+    except OSError as error:
+        if error.errno is not None:  # not Arrow's: the log cannot be read
+            raise
+        raise MalformedError(f"lz4 data that lz4 refuses ({error})", "what lz4 writes") from error
+
+
+#: What zstd-jni reads at a time: `ZSTD_DStreamInSize`.
+_ZSTD_READ_BYTES: Final = 128 * 1024 + 3
+
+
+def unzstd(compressed: ByteStream) -> Iterator[bytes]:
+    """One zstd frame after the other. Data that ends within a frame is refused, unless another frame has ended in what
+    was read last: then zstd-jni takes it for the end.
+    """
+    from backports.zstd import ZstdDecompressor, ZstdError
+
+    frame, has_ended = ZstdDecompressor(), True
+    while data := compressed.take(_ZSTD_READ_BYTES):
+        has_ended = False
+        while data or not frame.needs_input:
+            try:
+                chunk = frame.decompress(data, CHUNK_BYTES)
+            except ZstdError as error:
+                raise MalformedError(f"zstd data that zstd refuses ({error})", "what zstd writes") from error
+            if chunk:
+                yield chunk
+            data = b""
+            if frame.eof:
+                data, frame, has_ended = frame.unused_data, ZstdDecompressor(), True
+    if not has_ended:
+        raise MalformedError("the end of the data within a zstd frame", "its rest")
+
+
 def decompress(codec: int, compressed: ByteStream, magic: int) -> ByteStream:
     """What `compressed` holds, decompressed as it is taken (`Compression.wrapForInput`).
 
@@ -264,23 +308,9 @@ def decompress(codec: int, compressed: ByteStream, magic: int) -> ByteStream:
         case "snappy":
             chunks = unsnappy(compressed)
         case "lz4":
-            chunks = _by_arrow("lz4", ByteStream(plain_frame(compressed, verify_header=magic > 0)))
+            chunks = unlz4(compressed, verify_header=magic > 0)
         case "zstd":
-            chunks = _by_arrow("zstd", compressed)
+            chunks = unzstd(compressed)
         case _:
             raise MalformedError(f"codec {codec}", "0 to 4")
     return ByteStream(chunks)
-
-
-def _by_arrow(codec: str, compressed: ByteStream) -> Iterator[bytes]:
-    import pyarrow as pa
-
-    try:
-        # pyarrow-stubs wants a real file here; one that can be read and closed is enough.
-        stream = pa.CompressedInputStream(pa.PythonFile(compressed, mode="r"), codec)  # type: ignore[arg-type]
-        while chunk := stream.read(CHUNK_BYTES):
-            yield chunk
-    except OSError as error:
-        if error.errno is not None:  # not Arrow's: the log cannot be read
-            raise
-        raise MalformedError(f"{codec} data that {codec} refuses ({error})", f"what {codec} writes") from error

@@ -204,6 +204,16 @@ _BODY: Final = b"".join(
     encoded.record_v2(record, encoded.RECORDS[0].offset, encoded.RECORDS[0].timestamp) for record in encoded.RECORDS
 )
 
+
+def _zstd_frame(content: bytes, *, ends: bool = True) -> bytes:
+    """Of blocks that are stored as they are; the last one says that it is the last, or does not."""
+    blocks = [content[at : at + 2**16] for at in range(0, len(content), 2**16)]
+    marks = [False] * (len(blocks) - 1) + [ends]
+    return b"\x28\xb5\x2f\xfd\0\x70" + b"".join(
+        (len(block) << 3 | is_last).to_bytes(3, "little") + block for block, is_last in zip(blocks, marks, strict=True)
+    )
+
+
 _AS_FIELDS: Final[dict[str, dict[str, Any]]] = {
     "negative count": {"records": -1},
     "one record less": {"records": len(encoded.RECORDS) - 1},
@@ -229,6 +239,19 @@ _AS_FIELDS: Final[dict[str, dict[str, Any]]] = {
     "xerial and an empty block": {"attributes": 2, "body": encoded.xerial(_BODY) + bytes(4)},
     "xerial block cut": {"attributes": 2, "body": encoded.xerial(bytes(100))[:-1]},
     "zstd of nothing": {"attributes": 4, "body": b""},
+    "zstd frame without end": {"attributes": 4, "body": _zstd_frame(_BODY, ends=False)},
+    "zstd, second frame without end": {
+        "attributes": 4,
+        "body": encoded.zstd(_BODY[:-9]) + _zstd_frame(_BODY[-9:], ends=False),
+    },
+    "zstd, second frame without end, first one large": {
+        "attributes": 4,
+        "body": _zstd_frame(_BODY[:-9]) + _zstd_frame(_BODY[-9:], ends=False),
+    },
+    "zstd, second frame without end and large": {
+        "attributes": 4,
+        "body": encoded.zstd(_BODY[:9]) + _zstd_frame(_BODY[9:], ends=False),
+    },
     "gzip of nothing": {"attributes": 1, "body": b""},
     "offsets beyond the end": {"base_timestamp": 2**63 - 1, "magic": 127},
 }

@@ -32,6 +32,8 @@ _ANSWER: Final = re.compile(
 #: A store that asks to have so many requests made again for each that it answers is no use; a run gives it so long.
 _AGAIN_FOR_ONE: Final = 4
 _PATIENCE_SECONDS: Final = 120.0
+#: Where no request was made again for so long, none was waiting: what the store did before says nothing about now.
+_QUIET_SECONDS: Final = 60.0
 
 
 class NotNow(Enum):
@@ -68,7 +70,7 @@ class _Patience:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._since, self._again, self._answered = 0.0, 0, 0
+        self._since, self._again, self._answered, self._last = 0.0, 0, 0, 0.0
 
     def answered(self) -> None:
         with self._lock:
@@ -82,9 +84,11 @@ class _Patience:
         """
         with self._lock:
             now = time.monotonic()
-            if self._again <= self._answered * _AGAIN_FOR_ONE:  # it has answered well enough until now
+            has_answered_well = self._again <= self._answered * _AGAIN_FOR_ONE
+            if has_answered_well or now - self._last > _QUIET_SECONDS:
                 self._since, self._again, self._answered = now, 0, 0
             self._again += 1
+            self._last = now
             seconds = now - self._since
             if seconds > _PATIENCE_SECONDS:
                 raise StoreBusyError(

@@ -51,3 +51,12 @@ def test_a_run_gives_up_a_store_that_answers_one_request_in_ten(seconds: Callabl
 def test_a_store_that_answers_every_other_request_is_asked_on(seconds: Callable[[], float]) -> None:
     _asked(itertools.cycle([False, True]), 10_000)
     assert seconds() > 500
+
+
+def test_what_a_store_did_before_a_quiet_time_does_not_count(seconds: Callable[[], float]) -> None:
+    """A process that asked in vain, then for nothing, gives the store its two minutes again."""
+    _asked(itertools.repeat(False), 1)
+    before = seconds()
+    retries.time.sleep(600)  # type: ignore[attr-defined]  # the clock above
+    _asked(itertools.chain([False], itertools.repeat(True)), 1)
+    assert seconds() - before < 601
