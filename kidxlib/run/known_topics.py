@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import os
+import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,7 @@ import click
 from kidxlib.build.source import Source
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, UsageError, describe_error
 from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata, read_despite_damage
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, Endpoint
 from kidxlib.log.cluster_metadata.topic_configs import BrokerSettings, ConfigValue, topic_config
 from kidxlib.storage.java_properties import listed, parse_properties
 from kidxlib.storage.location import Location, given_location
@@ -31,6 +32,16 @@ _Result = TypeVar("_Result")
 
 _ROLES: Final = "process.roles"
 _VOTERS: Final = "controller.quorum.voters"
+_BOOTSTRAP: Final = "controller.quorum.bootstrap.servers"
+_LISTENERS: Final = ("advertised.listeners", "listeners")
+_RACK: Final = "broker.rack"
+#: `SocketServerConfigs.LISTENERS_DEFAULT`.
+_DEFAULT_LISTENERS: Final = "PLAINTEXT://:9092"
+#: As `EndPoint` parses a listener, and a server's address behind it.
+_LISTENER: Final = re.compile(r"(?P<name>[^:]*)://\[?(?P<host>[0-9A-Za-z\-%._:]*?)\]?:(?P<port>\d+)")
+_ADDRESS: Final = re.compile(r"(?:\d+@)?\[?(?P<host>[0-9A-Za-z\-%._:]*?)\]?:(?P<port>\d+)")
+#: The machine itself, under whatever name others know it.
+_OWN_HOST: Final = re.compile(r"|localhost|127\..*|::1|0\.0\.0\.0|::", re.IGNORECASE)
 #: Ids of log dirs below this number are none.
 _RESERVED_IDS: Final = 100
 
@@ -246,11 +257,9 @@ def read_known_topics(
         _ensure_of_use(options, known)
     if static is None:
         return known
-    contradicted = _contradicted(
-        static, found, {name: reader.properties(log_dir) for name, log_dir in log_dirs.items()}
-    )
-    doubt = _doubt(f"--server-properties {options.server_properties}", static, found, log_dirs, contradicted)
-    return replace(known, warnings=[*known.warnings, *doubt], contradicted=contradicted)
+    compared = _compared(static, found, {name: reader.properties(log_dir) for name, log_dir in log_dirs.items()})
+    doubt = _doubt(f"--server-properties {options.server_properties}", static, found, log_dirs, compared)
+    return replace(known, warnings=[*known.warnings, *doubt], contradicted=compared.contradicted)
 
 
 def ensure_distinct(sources: Sequence[Source]) -> None:
@@ -285,7 +294,7 @@ def ensure_proven(
     if known.contradicted:
         raise UsageError(
             f"{file}: nothing is deleted by it, also with --same-broker: {'; '.join(known.contradicted)}; give the "
-            "file that this broker was last started with"
+            "file that this broker was last started with, or start the broker with this one first"
         )
     if same_broker:
         return
@@ -309,7 +318,7 @@ def _doubt(
     static: Mapping[str, str],
     found: Mapping[str, TopicsOfSource],
     log_dirs: Mapping[str, Location],
-    contradicted: Sequence[str],
+    compared: _Compared,
 ) -> list[str]:
     """What speaks against a server.properties that is believed, of which `ensure_proven` would refuse it; nothing where
     nothing does.
@@ -320,51 +329,235 @@ def _doubt(
     why = [f"{log_dir / META_PROPERTIES} names no node" for log_dir in nameless]
     if others:
         why.append(f"{_log_dirs(static)} do not name {', '.join(map(str, others))}")
-    why += contradicted
+    why += compared.contradicted
     if not why:
         return []
     is_or_may_be = (
-        "is another broker's, or not the one of its last start" if contradicted else "may be another broker's"
+        "is another broker's, or not the one of its last start" if compared.contradicted else "may be another broker's"
     )
     voters = static.get(_VOTERS)
     whose = f"node.id={static.get('node.id', static.get('broker.id'))}{f', {_VOTERS}={voters}' if voters else ''}"
-    return [f"{file} ({whose}): it {is_or_may_be}, as {', and '.join(why)}; its values are used all the same"]
+    return [
+        f"{file} ({whose}): it {is_or_may_be}, as {', and '.join(why)}; {compared}; its values are used all the same"
+    ]
 
 
-def _contradicted(
+@dataclass(slots=True)
+class _Compared:
+    """How a server.properties compares with what the disk knows of the broker whose log dirs the sources are.
+
+    Attributes:
+        contradicted: what is certainly otherwise, with both values.
+        alike: the settings that are as the disk has them.
+        unknown: those that could not be compared.
+        confirmed: by what no two clusters have in common.
+    """
+
+    contradicted: list[str] = field(default_factory=list)
+    alike: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)
+    confirmed: bool = False
+
+    def add(self, what: str, differs: str | None, *, is_known: bool, confirms: bool = False) -> None:
+        """Note a setting.
+
+        Args:
+            differs: how it contradicts; None where it does not.
+            confirms: where it is alike, the file is of this cluster.
+        """
+        if differs is not None:
+            self.contradicted += [] if differs in self.contradicted else [differs]
+            return
+        names = self.alike if is_known else self.unknown
+        names += [] if what in names else [what]
+        self.confirmed |= is_known and confirms
+
+    def __str__(self) -> str:
+        alike = f"as the disk has them: {', '.join(self.alike) or 'none'}"
+        unknown = f"not compared: {', '.join(self.unknown) or 'none'}"
+        nothing = "" if self.confirmed or self.contradicted else "; nothing on the disk confirms whose it is"
+        return f"{alike}; {unknown}{nothing}"
+
+
+def _compared(
     static: Mapping[str, str], found: Mapping[str, TopicsOfSource], own: Mapping[str, MetaProperties]
-) -> list[str]:
-    """In what a server.properties contradicts what is certain of the broker whose log dirs the sources are.
+) -> _Compared:
+    """Compare a server.properties with what is certain of the broker whose log dirs the sources are.
 
     Args:
         own: the `meta.properties` of each source.
     """
-    why: dict[str, None] = {}
+    compared = _Compared()
     for name, each in found.items():
         if each.broker.server_properties is None:
             continue
         cluster_id, said = own[name].cluster_id, static.get("cluster.id")
-        if None not in (cluster_id, said) and cluster_id != said:
-            why[f"its cluster.id is {said}, and that of {META_PROPERTIES} is {cluster_id}"] = None
-        why |= dict.fromkeys(filter(None, (_other_log_dirs(static, each), _other_voters(static, each.metadata))))
-    return list(why)
+        if None not in (cluster_id, said):
+            differs = f"its cluster.id is {said}, and that of {META_PROPERTIES} is {cluster_id}"
+            compared.add("cluster.id", differs if cluster_id != said else None, is_known=True, confirms=True)
+        _compare_node(static, each, compared)
+    return compared
 
 
-def _other_log_dirs(static: Mapping[str, str], of_source: TopicsOfSource) -> str:
+def _compare_node(static: Mapping[str, str], of_source: TopicsOfSource, compared: _Compared) -> None:
+    """Compare it with what a node has registered (`BrokerServer`, `ControllerServer`), and with the quorum's voters."""
+    metadata, own_id = of_source.metadata.to_end, of_source.broker.node_id
+    if (node_id := _node_id(static, "") if own_id is None else own_id) is None:
+        return
+    others = None
+    if own_id is None and metadata.brokers and node_id not in metadata.brokers:
+        registered = ", ".join(map(str, sorted(metadata.brokers)))
+        others = f"its node.id is {node_id}, and by {metadata.directory} the brokers are {registered}"
+    compared.add("node.id", others, is_known=own_id is not None)
+    has_log_dirs = own_id is not None and bool(metadata.log_dirs.get(own_id))
+    compared.add("number of log.dirs", _other_log_dirs(static, of_source), is_known=has_log_dirs)
+    has_rack = (broker := metadata.brokers.get(node_id)) is not None
+    rack = static.get(_RACK) or None
+    differs = None
+    if broker is not None and rack != (broker.rack or None) and not _is_indirect(rack):
+        differs = (
+            f"its {_RACK} is {rack or 'not set'}, and by {metadata.directory} broker {node_id} has "
+            f"{broker.rack or 'none'}"
+        )
+    compared.add(_RACK, differs, is_known=has_rack and not _is_indirect(rack))
+    _compare_roles(static, node_id, metadata, compared)
+    given = metadata.broker_configs.get(str(node_id), {}).keys() | metadata.broker_configs.get("", {}).keys()
+    is_dynamic = not given.isdisjoint(_LISTENERS)  # may have been registered instead
+    for kind, endpoints in (
+        ("broker", None if broker is None or is_dynamic else broker.endpoints),
+        ("controller", None if is_dynamic else metadata.controllers.get(node_id)),
+    ):
+        if kind == "broker" or "controller" in listed(static[_ROLES]):
+            _compare_listeners(static, kind, f"by {metadata.directory} {kind} {node_id}", endpoints, compared)
+    compared.add(
+        _VOTERS, _other_voters(static, metadata), is_known=None not in (metadata.static_voters, static.get(_VOTERS))
+    )
+    _compare_addresses(static, node_id, metadata, compared)
+
+
+def _compare_roles(static: Mapping[str, str], node_id: int, metadata: ClusterMetadata, compared: _Compared) -> None:
+    """A voter is a controller, and each controller of Kafka 3.7 and later registers as it starts."""
+    roles = static[_ROLES]
+    is_controller = "controller" in listed(roles)
+    voters = metadata.static_voters if metadata.dynamic_voters is None else metadata.dynamic_voters.keys()
+    differs = None
+    if voters and node_id in voters and not is_controller:
+        differs = f"node {node_id} is a voter"
+    elif is_controller and voters and node_id not in voters and metadata.controllers.keys() - {node_id}:
+        differs = None if node_id in metadata.controllers else f"node {node_id} is no controller"
+    if differs is not None:
+        differs = f"its {_ROLES} is {roles}, and by {metadata.directory} {differs}"
+    compared.add(_ROLES, differs, is_known=bool(voters))
+
+
+def _compare_listeners(
+    static: Mapping[str, str],
+    kind: str,
+    whose: str,
+    registered: Sequence[Endpoint] | None,
+    compared: _Compared,
+) -> None:
+    """Compare the listeners that a node would register with those that it has.
+
+    Args:
+        kind: "broker" or "controller": which of the node's listeners.
+    """
+    what = f"listeners of the {kind}"
+    given = _advertised(static, of_controller=kind == "controller")
+    if given is None or not registered:
+        compared.add(what, None, is_known=False)
+        return
+    by_name = {each.name.upper(): each for each in registered}
+    is_alike = by_name.keys() == {each.name for each in given} and all(
+        each.port in (0, by_name[each.name].port)
+        and each.host.lower() in ("", by_name[each.name].host.lower())  # without a host it is the machine's name
+        for each in given
+    )
+    differs = f"its {what} are {_shown(given)}, and {whose} has registered {_shown(registered)}"
+    is_own_name = all(_OWN_HOST.fullmatch(each.host) for each in given)
+    compared.add(what, None if is_alike else differs, is_known=True, confirms=not is_own_name)
+
+
+def _advertised(static: Mapping[str, str], *, of_controller: bool) -> list[Endpoint] | None:
+    """The listeners that a node registers (`KafkaConfig.effectiveAdvertisedBrokerListeners`,
+    `effectiveAdvertisedControllerListeners`), by their names in capitals; None where the file does not say them.
+    """
+    names = {name.upper() for name in listed(static.get("controller.listener.names", ""))}
+    bound = _endpoints(static.get("listeners", _DEFAULT_LISTENERS))
+    told = _endpoints(static["advertised.listeners"]) if "advertised.listeners" in static else bound
+    if told is None or bound is None:
+        return None
+    if not of_controller:
+        return [each for each in told if each.name not in names]
+    by_name = {each.name: each for each in (*bound, *told)}
+    return [by_name[name] for name in sorted(names & by_name.keys())]
+
+
+def _endpoints(text: str) -> list[Endpoint] | None:
+    """Listeners as they are written; None where one is not, as with a value that Kafka takes from elsewhere."""
+    found = [_LISTENER.fullmatch(each) for each in listed(text)]
+    if not all(found):
+        return None
+    return [Endpoint(each["name"].upper(), each["host"], int(each["port"])) for each in found if each is not None]
+
+
+def _shown(endpoints: Iterable[Endpoint]) -> str:
+    return ", ".join(sorted(map(str, endpoints))) or "none"
+
+
+def _is_indirect(value: str | None) -> bool:
+    """Whether Kafka takes a value from elsewhere (`ConfigProvider`)."""
+    return value is not None and "${" in value
+
+
+def _compare_addresses(static: Mapping[str, str], node_id: int, metadata: ClusterMetadata, compared: _Compared) -> None:
+    """Compare where the quorum is looked for with where it is: one of its controllers has to be among them. Of a host
+    that is the machine itself under any name, the port alone is compared: so of the node's own controller, which
+    registers what the machine calls itself where its listener has no host, if something else has confirmed the file.
+    """
+    known = {**metadata.controllers, **(metadata.dynamic_voters or {})}
+    own = _advertised(static, of_controller=True) or ()
+    any_host = node_id if compared.confirmed and all(_OWN_HOST.fullmatch(each.host) for each in own) else None
+    for setting in filter(static.__contains__, (_BOOTSTRAP, _VOTERS)):
+        given = [_ADDRESS.fullmatch(each) for each in listed(static[setting])]
+        if not given or not all(given) or not any(known.values()):
+            compared.add(f"addresses in {setting}", None, is_known=False)
+            continue
+        found = {
+            bool(_OWN_HOST.fullmatch(each["host"]) or _OWN_HOST.fullmatch(endpoint.host) or node == any_host)
+            for each in given
+            for node, endpoints in known.items()
+            for endpoint in endpoints
+            if each is not None and _is_at(each["host"], int(each["port"]), endpoint, any_host=node == any_host)
+        }
+        at = _shown({endpoint for endpoints in known.values() for endpoint in endpoints})
+        differs = (
+            f"its {setting} is {static[setting]}, and by {metadata.directory} the controllers are at {at} (where that "
+            "is the same by another name, write one of these into a copy of the file)"
+        )
+        compared.add(f"addresses in {setting}", None if found else differs, is_known=True, confirms=False in found)
+
+
+def _is_at(host: str, port: int, endpoint: Endpoint, *, any_host: bool) -> bool:
+    is_own = any_host or _OWN_HOST.fullmatch(host) or _OWN_HOST.fullmatch(endpoint.host)
+    return port == endpoint.port and bool(is_own or host.lower() == endpoint.host.lower())
+
+
+def _other_log_dirs(static: Mapping[str, str], of_source: TopicsOfSource) -> str | None:
     """A broker registers the log dirs that are in use as it starts (`BrokerServer`). One that was out of use then is
     still known by its partitions.
     """
     node_id, metadata = of_source.broker.node_id, of_source.metadata.to_end
     if node_id is None or not (registered := set(metadata.log_dirs.get(node_id, ()))):
-        return ""
+        return None
     count = len(set(_named(static))) or 1  # Kafka's default is one
     if count > len(registered):
         places = (place for each in metadata.assignments.values() for place in each.places)
         registered |= {directory for node, directory in places if node == node_id and not _is_reserved(directory)}
         if count <= len(registered):
-            return ""
+            return None
     if count == len(registered):
-        return ""
+        return None
     return (
         f"{_log_dirs(static)} are {count:,}, and by {metadata.directory} broker {node_id} has {len(registered):,} "
         f"(directory.id {', '.join(sorted(registered))})"
@@ -376,14 +569,14 @@ def _is_reserved(directory_id: str) -> bool:
     return int.from_bytes(base64.urlsafe_b64decode(f"{directory_id}==")) < _RESERVED_IDS
 
 
-def _other_voters(static: Mapping[str, str], metadata: ClusterMetadata) -> str:
+def _other_voters(static: Mapping[str, str], metadata: ClusterMetadata) -> str | None:
     """The voters of a quorum that knows them by this config alone are the same on each node (`QuorumConfig`)."""
     given, voters = static.get(_VOTERS), metadata.to_end.static_voters
     if given is None or voters is None:
-        return ""
+        return None
     ids = {int(voter) for each in listed(given) if (voter := each.partition("@")[0]).isdecimal()}
     if ids == voters:
-        return ""
+        return None
     return f"{_VOTERS}={given}, and by {metadata.directory} the voters are {', '.join(map(str, sorted(voters)))}"
 
 

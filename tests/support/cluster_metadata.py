@@ -21,6 +21,7 @@ from tests.support.messages import varint
 _LEADER_CHANGE: Final = 2
 _SNAPSHOT_HEADER: Final = 3
 _SNAPSHOT_FOOTER: Final = 4
+_VOTERS: Final = 6
 
 TOPIC: Final = 2
 BROKER: Final = 4
@@ -49,13 +50,32 @@ def config(resource: str, name: str, value: str | None, kind: int = TOPIC) -> by
     return change("ConfigRecord", resourceType=kind, resourceName=resource, name=name, value=value)
 
 
-def of_broker(message_name: str, broker: int, log_dirs: Sequence[str]) -> bytes:
+def of_broker(
+    message_name: str, broker: int, log_dirs: Sequence[str], rack: str | None = None, listeners: Sequence[str] = ()
+) -> bytes:
     """A registration of a broker with its log dirs, or a change of one."""
     values = {"brokerId": broker, "brokerEpoch": 1, "logDirs": list(log_dirs)}
     if message_name == "RegisterBrokerRecord":
-        values |= {"isMigratingZkBroker": False, "incarnationId": topic_id("i"), "rack": None}
-        values |= {"endPoints": [], "features": []}
+        values |= {"isMigratingZkBroker": False, "incarnationId": topic_id("i"), "rack": rack}
+        values |= {"endPoints": [_endpoint(each) | {"securityProtocol": 0} for each in listeners], "features": []}
     return change(message_name, version=3, **values, fenced=False, inControlledShutdown=False, cordonedLogDirs=None)
+
+
+def of_controller(controller: int, listener: str) -> bytes:
+    """A registration of a controller."""
+    values: dict[str, Any] = {
+        "controllerId": controller,
+        "incarnationId": topic_id("i"),
+        "zkMigrationReady": False,
+        "features": [],
+    }
+    return change("RegisterControllerRecord", **values, endPoints=[_endpoint(listener) | {"securityProtocol": 0}])
+
+
+def _endpoint(listener: str) -> dict[str, Any]:
+    name, _, address = listener.partition("://")
+    host, _, port = address.rpartition(":")
+    return {"name": name, "host": host, "port": int(port)}
 
 
 def topic_id(letter: str) -> str:
@@ -72,6 +92,17 @@ def data(base_offset: int, values: Sequence[bytes | None], timestamp_ms: int = 0
 def leader_change(offset: int, voters: Iterable[int]) -> bytes:
     """A control batch that names the voters."""
     return _control(offset, _LEADER_CHANGE, "LeaderChangeMessage", leaderId=1, voters=_ids(voters), grantingVoters=[])
+
+
+def voters_record(offset: int, voters: dict[int, str]) -> bytes:
+    """A control batch that names the voters of a dynamic quorum, each with its listener."""
+    versions = {"minSupportedVersion": 0, "maxSupportedVersion": 1}
+    each = [
+        {"voterId": node, "voterDirectoryId": topic_id("v"), "endpoints": [_endpoint(listener)]}
+        | {"kRaftVersionFeature": versions}
+        for node, listener in voters.items()
+    ]
+    return _control(offset, _VOTERS, "VotersRecord", voters=each)
 
 
 def _ids(voters: Iterable[int]) -> list[dict[str, Any]]:

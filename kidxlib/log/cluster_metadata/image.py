@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from kidxlib.errors import ClusterMetadataError, UnreadableMessageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.replica import MetadataBatch
+from kidxlib.log.cluster_metadata.replica import Endpoint, MetadataBatch, endpoints_of
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.framed import CLUSTER_METADATA, FramedMessage, read_framed
 from kidxlib.records.reader import Record
@@ -24,7 +24,12 @@ _TOPIC: Final = 2
 _BROKER: Final = 4
 
 _CHANGES: Final = ("TopicRecord", "RemoveTopicRecord", "ConfigRecord")
-_BROKER_CHANGES: Final = ("RegisterBrokerRecord", "BrokerRegistrationChangeRecord", "UnregisterBrokerRecord")
+_NODE_CHANGES: Final = (
+    "RegisterBrokerRecord",
+    "BrokerRegistrationChangeRecord",
+    "UnregisterBrokerRecord",
+    "RegisterControllerRecord",
+)
 _PARTITION_CHANGES: Final = ("PartitionRecord", "PartitionChangeRecord")
 #: In a `PartitionChangeRecord` (`NO_LEADER_CHANGE`). Each other leader begins an epoch, also the same one again.
 _SAME_LEADER: Final = -2
@@ -71,6 +76,19 @@ class Assignment:
         )
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerRegistration:
+    """What a broker told its cluster of itself as it last started (`BrokerLifecycleManager`).
+
+    Attributes:
+        rack: its `broker.rack`; None where it has none.
+        endpoints: its listeners as it advertises them, without those of a controller.
+    """
+
+    rack: str | None
+    endpoints: tuple[Endpoint, ...]
+
+
 def is_wanted(record: Record) -> bool:
     """Whether an image looks at a record: also at one that is none of metadata, to say so."""
     return record.value is None or record.value[:1] != b"\1" or record.value.startswith(_wanted())
@@ -78,12 +96,12 @@ def is_wanted(record: Record) -> bool:
 
 @functools.cache
 def _wanted() -> tuple[bytes, ...]:
-    """Frame version and record type of what is read, and of brokers and partitions the versions that are known: all are
+    """Frame version and record type of what is read, and of nodes and partitions the versions that are known: all are
     varints of one byte.
     """
     messages = messages_of(CLUSTER_METADATA)
     wanted = [bytes([1, messages[name].api_key or 0]) for name in (*_CHANGES, *_TRANSACTION_MARKS)]
-    for message in map(messages.__getitem__, (*_BROKER_CHANGES, *_PARTITION_CHANGES)):
+    for message in map(messages.__getitem__, (*_NODE_CHANGES, *_PARTITION_CHANGES)):
         versions = range(message.versions.lowest, message.versions.highest + 1)
         wanted += [bytes([1, message.api_key or 0, version]) for version in versions]
     return tuple(wanted)
@@ -104,6 +122,8 @@ class Image:
     def __init__(self) -> None:
         self.topics: dict[str, str] = {}
         self.log_dirs: dict[int, tuple[str, ...]] = {}
+        self.brokers: dict[int, BrokerRegistration] = {}
+        self.controllers: dict[int, tuple[Endpoint, ...]] = {}
         self.topic_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.broker_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.assignments: dict[TopicPartition, Assignment] = {}
@@ -145,6 +165,8 @@ class Image:
                 self._assign(values)
             case "RegisterBrokerRecord" | "BrokerRegistrationChangeRecord" | "UnregisterBrokerRecord":
                 self._register(change)
+            case "RegisterControllerRecord":
+                self.controllers[values["controllerId"]] = endpoints_of(values["endPoints"])
             case "RemoveTopicRecord":
                 name = self._names.pop(values["topicId"], None)
                 if name is not None:
@@ -166,12 +188,17 @@ class Image:
             number += 1
 
     def _register(self, change: FramedMessage) -> None:
-        """Note the log dirs of a broker. A change that names none changes nothing of them (`ClusterDelta`)."""
-        log_dirs = tuple(change.values.get("logDirs", ()))
+        """Note a broker and its log dirs. A change that names none changes nothing of them (`ClusterDelta`)."""
+        values, kind = change.values, change.message.name
+        log_dirs = tuple(values.get("logDirs", ()))
         if log_dirs:
-            self.log_dirs[change.values["brokerId"]] = log_dirs
-        elif change.message.name != "BrokerRegistrationChangeRecord":
-            self.log_dirs.pop(change.values["brokerId"], None)
+            self.log_dirs[values["brokerId"]] = log_dirs
+        elif kind != "BrokerRegistrationChangeRecord":
+            self.log_dirs.pop(values["brokerId"], None)
+        if kind == "RegisterBrokerRecord":
+            self.brokers[values["brokerId"]] = BrokerRegistration(values["rack"], endpoints_of(values["endPoints"]))
+        elif kind == "UnregisterBrokerRecord":
+            self.brokers.pop(values["brokerId"], None)
 
     def _configure(self, kind: int, resource: str, name: str, value: str | None) -> None:
         if kind not in (_TOPIC, _BROKER):

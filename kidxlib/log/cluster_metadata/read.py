@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from kidxlib.errors import ClusterMetadataError
 from kidxlib.format import segment_files
 from kidxlib.format.segment_files import SnapshotId
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.image import Assignment, Image, is_wanted
-from kidxlib.log.cluster_metadata.replica import MetadataBatch, Replica, read_replica
+from kidxlib.log.cluster_metadata.image import Assignment, BrokerRegistration, Image, is_wanted
+from kidxlib.log.cluster_metadata.replica import Endpoint, MetadataBatch, Replica, read_replica
 from kidxlib.storage.location import Location, files_in
 from kidxlib.text.times import show_time
 
@@ -45,7 +45,8 @@ class ClusterMetadata:
         assignments: where the replicas of each partition are.
         broker_configs: by node id, what was set for it while brokers ran; by "", what was so set for all of them.
         log_dirs: by node id, the ids of its broker's log dirs (`directory.id`), as `Image` has them.
-        static_voters, only_voter: as `Replica` has them.
+        brokers, controllers: by node id, what the node registered, as `Image` has it.
+        static_voters, dynamic_voters, only_voter: as `Replica` has them.
         at_end: what it says if all of the copy is committed; None where all is known to be.
         left_out: the name of the latest snapshot, if that is damaged and was not read.
     """
@@ -58,7 +59,10 @@ class ClusterMetadata:
     assignments: Mapping[TopicPartition, Assignment]
     broker_configs: Mapping[str, Mapping[str, str]]
     log_dirs: Mapping[int, tuple[str, ...]]
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    controllers: Mapping[int, tuple[Endpoint, ...]] = field(default_factory=dict)
     static_voters: frozenset[int] | None = None
+    dynamic_voters: Mapping[int, tuple[Endpoint, ...]] | None = None
     only_voter: int | None = None
     at_end: ClusterMetadata | None = None
     left_out: str | None = None
@@ -145,6 +149,9 @@ def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch
         assignments=image.assignments,
         broker_configs=dict(image.broker_configs),
         log_dirs=dict(image.log_dirs),
+        brokers=dict(image.brokers),
+        controllers=dict(image.controllers),
+        dynamic_voters=replica.dynamic_voters,
         static_voters=replica.static_voters,
         only_voter=replica.only_voter,
     )

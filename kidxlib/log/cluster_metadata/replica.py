@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, Final, TypeAlias
@@ -56,6 +56,23 @@ class MetadataBatch:
 
 
 @dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where a node listens, as others are told."""
+
+    name: str
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        return f"{self.name}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
+
+
+def endpoints_of(found: Iterable[Mapping[str, Any]]) -> tuple[Endpoint, ...]:
+    """The endpoints in a record of a node's registration, or of the voters."""
+    return tuple(Endpoint(each["name"], each["host"], each["port"]) for each in found)
+
+
+@dataclass(frozen=True, slots=True)
 class Replica:
     """What a copy holds.
 
@@ -68,6 +85,7 @@ class Replica:
             not say that.
         static_voters: the ids of the voters that `controller.quorum.voters` has named; None where nothing says them, or
             the quorum has learned of voters by records (KIP-853), which go before that config.
+        dynamic_voters: by the voter's id, where it listens, as the last of those records says; None without them.
     """
 
     snapshot_end: int
@@ -76,6 +94,7 @@ class Replica:
     log: Sequence[MetadataBatch]
     only_voter: int | None
     static_voters: frozenset[int] | None
+    dynamic_voters: Mapping[int, tuple[Endpoint, ...]] | None
 
     @property
     def end_offset(self) -> int:
@@ -116,7 +135,7 @@ class _Copy:
     wanted: Wanted
     left_out: str | None = None
     voters: list[frozenset[int]] = field(default_factory=list)
-    is_dynamic: bool = False
+    dynamic_voters: Mapping[int, tuple[Endpoint, ...]] | None = None
 
     def read(self) -> Replica:
         files = {name: path for name, path in files_in(self.directory).items() if name != self.left_out}
@@ -136,8 +155,8 @@ class _Copy:
             self._add_voters(_quorum_state(files[QUORUM_STATE]), "currentVoters")
         one_decides = len(set(self.voters)) == 1 and len(self.voters[0]) == 1
         only_voter = min(self.voters[0]) if one_decides else None
-        static = None if self.is_dynamic or not self.voters else self.voters[-1]
-        return Replica(start, snapshot_ms, snapshot, log, only_voter, static)
+        static = None if self.dynamic_voters is not None or not self.voters else self.voters[-1]
+        return Replica(start, snapshot_ms, snapshot, log, only_voter, static, self.dynamic_voters)
 
     def read_snapshot(self, path: Location) -> tuple[list[MetadataBatch], int]:
         """Its batches, and the timestamp of the last record that it covers."""
@@ -196,7 +215,10 @@ class _Copy:
                 for name, fields in controls:
                     if name in _WITH_VOTERS:
                         self._add_voters(fields, "voters")
-                    self.is_dynamic |= name == _VOTERS
+                    if name == _VOTERS:
+                        self.dynamic_voters = {
+                            voter["voterId"]: endpoints_of(voter["endpoints"]) for voter in fields["voters"]
+                        }
                 yield MetadataBatch(batch.last_offset, batch.max_timestamp, data), controls
         except (MalformedError, MalformedRecordsError) as error:
             raise ClusterMetadataError(f"{path}: {error}; copy the directory again") from error

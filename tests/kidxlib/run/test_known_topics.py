@@ -22,9 +22,11 @@ from tests.support.cluster_metadata import (
     leader_change,
     log_dir_of_t,
     of_broker,
+    of_controller,
     partition,
     topic,
     topic_id,
+    voters_record,
     write_copy,
 )
 from tests.support.object_store import BUCKET, ObjectStore
@@ -65,7 +67,7 @@ def test_a_server_properties_that_may_be_another_brokers_is_told(tmp_path: Path)
     (tmp_path / "c" / META_PROPERTIES).write_text("cluster.id=c\n")
 
     def told(text: str) -> Sequence[str]:
-        file.write_text(f"process.roles=broker\nnode.id=1\n{text}")
+        file.write_text(f"process.roles=broker,controller\nnode.id=1\n{text}")
         return read_known_topics(MetadataOptions(server_properties=file), sources).warnings
 
     begin = f"--server-properties {file} (node.id=1): it may be another broker's, as "
@@ -77,8 +79,10 @@ def test_a_server_properties_that_may_be_another_brokers_is_told(tmp_path: Path)
             f"its log.dirs (a, {tmp_path}/link, {tmp_path}/c) do not name {tmp_path}/b",
         ),
     ):
-        assert told(text) == [f"{begin}{sources[2].path / META_PROPERTIES} names no node, and {why}{end}"]
-    file.write_text(f"process.roles=broker\nnode.id=1\nlog.dirs={tmp_path}/a,{tmp_path}/b")
+        [line] = told(text)
+        assert line.startswith(f"{begin}{sources[2].path / META_PROPERTIES} names no node, and {why}; as the disk has")
+        assert line.endswith(end)
+    file.write_text(f"process.roles=broker,controller\nnode.id=1\nlog.dirs={tmp_path}/a,{tmp_path}/b")
     assert read_known_topics(MetadataOptions(server_properties=file), sources[:2]).warnings == []
 
 
@@ -103,18 +107,90 @@ def test_a_server_properties_that_the_log_dir_contradicts_is_not_its_brokers(tmp
             ),
         ),
     ):
-        file.write_text(f"process.roles=broker\nnode.id=1\n{text}")
-        sources, options = (Source("s", log_dir),), MetadataOptions(server_properties=file)
-        known = read_known_topics(options, sources)
-        assert len(known.contradicted) == len(why) and all(map(str.__contains__, known.contradicted, why))
-        assert len(known.warnings) == bool(why), known.warnings
-        ensure = partial(ensure_proven, options, known, sources, same_broker=True)
-        if why:
-            assert "it is another broker's, or not the one of its last start" in known.warnings[0]
-            with pytest.raises(UsageError, match="nothing is deleted by it, also with --same-broker: "):
-                ensure()
-        else:
+        file.write_text(f"process.roles=broker,controller\nnode.id=1\n{text}")
+        _assert_contradicted(file, log_dir, why)
+
+
+def _assert_contradicted(file: Path, log_dir: Path, why: Sequence[str]) -> str:
+    """What the warning says of a file."""
+    sources, options = (Source("s", log_dir),), MetadataOptions(server_properties=file)
+    known = read_known_topics(options, sources)
+    assert len(known.contradicted) == len(why), known.contradicted
+    assert all(map(str.__contains__, known.contradicted, why)), known.contradicted
+    ensure = partial(ensure_proven, options, known, sources, same_broker=True)
+    if why:
+        assert "it is another broker's, or not the one of its last start" in known.warnings[0]
+        with pytest.raises(UsageError, match=r"also with --same-broker: .*or start the broker with this one first"):
             ensure()
+    else:
+        ensure()
+    return "".join(known.warnings)
+
+
+_AS_REGISTERED = "broker.rack=r\nlisteners=PLAINTEXT://:9092,C://:9093\nadvertised.listeners=PLAINTEXT://K1:9092"
+_QUORUM = "controller.quorum.bootstrap.servers"
+_VOTERS = "controller.quorum.voters"
+_UNCONFIRMED = "nothing on the disk confirms whose it is"
+
+
+@pytest.mark.parametrize(
+    ("text", "why", "compared"),
+    [
+        (f"{_AS_REGISTERED}\n{_QUORUM}=name:9093", (), "not compared: controller.quorum.voters; its values"),
+        (f"{_AS_REGISTERED}\n{_QUORUM}=x:9999,c2:9093", (), "broker.rack, process.roles, listeners of the broker"),
+        (
+            _AS_REGISTERED.replace("=PLAINTEXT://K1:9092", "=${file:/x:y}"),
+            (),
+            "nothing on the disk confirms whose it is",
+        ),
+        ("broker.rack=r\nlisteners=PLAINTEXT://:9092,C://:9093", (), _UNCONFIRMED),
+        (
+            f"broker.rack=r\nlisteners=PLAINTEXT://:9092,C://:9093\n{_QUORUM}=other:9093\n{_VOTERS}=1@other:9094",
+            (
+                f"its {_QUORUM} is other:9093, and by {{0}} the controllers are at C://c1:9093, C://c2:9093",
+                f"its {_VOTERS} is 1@other:9094, and by",
+            ),
+            "",
+        ),
+        (
+            _AS_REGISTERED.replace("=r", "=s").replace("K1", "k2"),
+            (
+                "its broker.rack is s, and by {0} broker 1 has r",
+                "its listeners of the broker are PLAINTEXT://k2:9092, and by {0} broker 1 has registered "
+                "PLAINTEXT://k1:9092",
+            ),
+            "",
+        ),
+        (
+            "listeners=SSL://:9092,C://:9094",
+            (
+                "its broker.rack is not set, and by {0} broker 1 has r",
+                "are SSL://:9092, and by",
+                "its listeners of the controller are C://:9094, and by {0} controller 1 has registered C://c1:9093",
+            ),
+            "",
+        ),
+        (f"{_AS_REGISTERED}\nprocess.roles=broker", ("its process.roles is broker, and by {0} node 1 is a voter",), ""),
+    ],
+)
+def test_a_server_properties_is_compared_with_what_the_node_registered(
+    tmp_path: Path, text: str, why: Sequence[str], compared: str
+) -> None:
+    """Its rack, its listeners, its roles, and where the voters of a dynamic quorum are. One line says what was
+    compared, and what was not.
+    """
+    log_dir, file = log_dir_of_t(tmp_path / "a"), tmp_path / "server.properties"
+    metadata = log_dir / METADATA_DIRECTORY
+    values = [
+        of_broker("RegisterBrokerRecord", 1, [topic_id("x")], "q", ["OLD://k0:1"]),
+        of_broker("RegisterBrokerRecord", 1, [topic_id("x")], "r", ["PLAINTEXT://k1:9092"]),
+        of_broker("BrokerRegistrationChangeRecord", 1, []),
+        of_controller(1, "C://c1:9093"),
+    ]
+    voters = voters_record(0, {1: "C://c1:9093", 2: "C://c2:9093"})
+    write_copy(metadata, {0: voters + data(1, values)})
+    file.write_text(f"process.roles=broker,controller\nnode.id=1\ncontroller.listener.names=C\nlog.dirs=/x\n{text}")
+    assert compared in _assert_contradicted(file, log_dir, [each.format(metadata) for each in why])
 
 
 def test_metadata_that_cannot_be_read_is_a_warning_or_a_mistake(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ def test_nothing_is_deleted_by_a_server_properties_that_may_be_another_brokers(t
     (tmp_path / "link").symlink_to(second)
 
     def file(name: str, text: str) -> Path:
-        (tmp_path / name).write_text(f"process.roles=broker\nnode.id=1\n{text}")
+        (tmp_path / name).write_text(f"process.roles=broker,controller\nnode.id=1\n{text}")
         return tmp_path / name
 
     own = file("own", f"log.dir=/nowhere\nlog.dirs = {tmp_path / 'link'} , {first}\n")
@@ -92,7 +92,7 @@ def test_a_log_dir_of_the_broker_that_the_catalog_does_not_have_is_told(tmp_path
     metadata = log_dir / METADATA_DIRECTORY / segment_file(0, ".log")
     metadata.write_bytes(metadata.read_bytes() + data(6, [of_broker("RegisterBrokerRecord", 1, ids)]))
     put(log_dir / "t-0", 20, [Batch(timestamp=1)])
-    (tmp_path / "own").write_text(f"process.roles=broker\nnode.id=1\nlog.dirs={log_dir},/mnt/b\n")
+    (tmp_path / "own").write_text(f"process.roles=broker,controller\nnode.id=1\nlog.dirs={log_dir},/mnt/b\n")
     catalog, by_file = tmp_path / "catalog", ("--server-properties", tmp_path / "own")
     built = kidx_build_here("--source", f"a={log_dir}", "--index-dir", tmp_path / "i", "--catalog", catalog)
     assert built.code == 0, built
@@ -101,7 +101,7 @@ def test_a_log_dir_of_the_broker_that_the_catalog_does_not_have_is_told(tmp_path
     assert line in planned.out and planned.code == 0, planned
     plan_id = kidx_retention_here("--catalog", catalog, *by_file, "--json").json["plan_id"]
     apply = ("--catalog", catalog, "--apply", "--plan", plan_id, "--delete-delay", "0s")
-    (tmp_path / "other").write_text(f"process.roles=broker\nnode.id=1\nlog.dirs={log_dir}\n")
+    (tmp_path / "other").write_text(f"process.roles=broker,controller\nnode.id=1\nlog.dirs={log_dir}\n")
     by_other = kidx_retention_here(*apply, "--server-properties", tmp_path / "other", "--same-broker")
     assert_refused(by_other, f"are 1, and by {log_dir / METADATA_DIRECTORY} broker 1 has 2")
     applied = kidx_retention_here(*apply, *by_file)
