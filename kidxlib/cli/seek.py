@@ -24,6 +24,7 @@ from kidxlib.operations.seek.not_asked import NotAsked, find_not_asked
 from kidxlib.operations.seek.one_question import Answer, answer_of, result_of
 from kidxlib.operations.seek.options import seek_options
 from kidxlib.operations.seek.request import Question, seek_request
+from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.of_log_dir import OfLogDirs
 from kidxlib.run.known_topics import ensure_distinct
 from kidxlib.run.result import RunResult
@@ -102,9 +103,10 @@ def _seek_in(sources: Sequence[Source], index_dir: str | None, *, as_json: bool,
     assert question is not None
     chosen = [each for each in partitions if question.means(each.topic, each.partition)]
     log_dirs = [source.path for source in sources]
+    brokers = BrokersMetadata([*log_dirs, *(source.log_dir for source in sources)])
     others = NotAsked()
     if question.is_wide or not chosen:
-        others = find_not_asked(question, log_dirs, [source.log_dir for source in sources], list(partitions))
+        others = find_not_asked(question, log_dirs, brokers, list(partitions))
     if not chosen:
         raise UsageError(f"{', '.join(map(str, log_dirs))}: {_why_none(question, partitions, others)}")
     asked = [replace(question, topic=each.topic, partition=each.partition) for each in chosen]
@@ -113,6 +115,7 @@ def _seek_in(sources: Sequence[Source], index_dir: str | None, *, as_json: bool,
         _answer_in(partitions[each], one, index_dir, of_log_dirs, is_wide=question.is_wide)
         for each, one in zip(chosen, asked, strict=True)
     ]
+    others = others.with_times(brokers, [(each, partitions[each].log_dir) for each in chosen])
     show_answers(answers, as_json, question.asked, is_wide=question.is_wide, left_out=others.as_json())
     others.show()
     return result_of(answers, lacks=others.is_problem)

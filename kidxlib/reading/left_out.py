@@ -30,6 +30,7 @@ class Why(enum.StrEnum):
     NO_DIRECTORY = "no-directory"
     OTHER_LOG_DIR = "other-log-dir"
     NOT_IN_LOG_DIRS = "not-in-log-dirs"
+    OLDER_LOG_DIR = "older-log-dir"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,7 @@ class LeftOut:
         records: how many records they have; None where nobody has counted them.
         directory_id: of a partition without a directory, the `directory.id` of the log dir that has it by the metadata;
             None where that does not say it.
+        told_by: of a partition in an older log dir, what tells that.
         is_problem: who asked gets less than there is, or not what was asked for. Else it is good to know.
     """
 
@@ -53,6 +55,7 @@ class LeftOut:
     edge: int
     records: int | None = None
     directory_id: str | None = None
+    told_by: str | None = None
     is_problem: bool = True
 
     @property
@@ -66,13 +69,13 @@ class LeftOut:
 
 
 def lines_of(left_out: Iterable[LeftOut]) -> Iterator[str]:
-    """A line for each reason."""
-    by_reason: dict[Why, list[LeftOut]] = {}
+    """A line for each reason, and for each log dir that is older than others."""
+    by_reason: dict[Why, dict[str | None, list[LeftOut]]] = {}
     for each in left_out:
-        by_reason.setdefault(each.why, []).append(each)
+        by_reason.setdefault(each.why, {}).setdefault(each.told_by, []).append(each)
     for why in Why:
-        if why in by_reason:
-            yield _line(why, by_reason[why])
+        for told_by, found in by_reason.get(why, {}).items():
+            yield _line(why, found) if told_by is None else _line_of_older(told_by, found)
 
 
 #: What is said of offsets, by the reason: what there is, what they lie beyond, and what to do.
@@ -124,6 +127,11 @@ _OF_PARTITIONS: Final = {
         "name all log dirs of the broker: one of them has the cluster's metadata, which says where they are",
     ),
 }
+
+
+def _line_of_older(told_by: str, found: list[LeftOut]) -> str:
+    names = _few([each.partition.directory for each in found])
+    return f"in an older log dir: {counted(len(found), 'partition')}: {names}; {told_by}"
 
 
 def _line(why: Why, found: list[LeftOut]) -> str:

@@ -18,6 +18,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_I
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.reading.absent import absent_partitions, log_dirs_without_metadata, may_be_elsewhere
 from kidxlib.reading.bounds import Bound, ListedLog, bounds_of
+from kidxlib.reading.brokers_metadata import not_of_one_time
 from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
 from kidxlib.reading.known_events import KnownEvents
 from kidxlib.reading.known_logs import KnownLog, KnownLogs, KnownPartition
@@ -65,6 +66,7 @@ class ReadPlan:
         left_out: offsets that are not read, and such as are asked for and not there.
         failed: partitions that cannot be planned, and why, where that does not end all.
         unreadable: checkpoint files that are malformed, and what is done without them, a line each.
+        of_another_time: log dirs that may be older than others of their broker, a line each.
         notes: what a person should know besides, a line each.
     """
 
@@ -77,6 +79,7 @@ class ReadPlan:
     left_out: tuple[LeftOut, ...]
     failed: Mapping[TopicPartition, str]
     unreadable: tuple[str, ...]
+    of_another_time: tuple[str, ...]
     notes: tuple[str, ...]
 
     @property
@@ -99,7 +102,8 @@ class ReadPlan:
     @property
     def problems(self) -> list[str]:
         """What of that who asked should look at, a line for each kind."""
-        return [*self.unreadable, *lines_of(each for each in self.left_out if each.is_problem)]
+        problems = lines_of(each for each in self.left_out if each.is_problem)
+        return [*self.unreadable, *self.of_another_time, *problems]
 
     @property
     def remarks(self) -> list[str]:
@@ -126,6 +130,7 @@ def plan_reads(
     part_bytes: int | None = None,
     catalog: TablesToRead | None = None,
     isolates: bool = False,
+    compares_times: bool = True,
 ) -> ReadPlan:
     """Plan what is read. Directories are listed and checkpoint files read; of a segment in which reading begins or ends
     amid the log, or that is divided, its `.index` and a batch at each such place. Where only what is committed is read,
@@ -141,6 +146,7 @@ def plan_reads(
         catalog: tells which times and transactions are in segments that are as they were when it was written; others
             are read.
         isolates: a partition that cannot be planned is told in the plan, and the others are read.
+        compares_times: tell log dirs that are not of one time, where there are several of a broker.
 
     Raises:
         UsageError: there is no segment, or what lies there is no log dir and no partition's directory.
@@ -168,6 +174,8 @@ def plan_reads(
             next(iter(planner.failed.values()), None)
             or f"{request.place}: no segment found; expected files named <20 digits>{LOG_SUFFIX}"
         )
+    if compares_times:
+        planner.compare_times([each for each, _ in asked])
     if isolates:
         planner.look_for({each.topic_partition for each in directories})
     planner.notes += _notes_on_sources(request, directories, len(asked), skipped)
@@ -225,6 +233,7 @@ class _Planner:
         self._isolates = isolates
         self._ends = ReadingEnds(request)
         self._left_out: list[LeftOut] = []
+        self._of_another_time: list[str] = []
         self._reads: list[SegmentRead] = []
         self._skipped_segments = self._skipped_bytes = 0
         self._first_offsets: dict[TopicPartition, int] = {}
@@ -265,6 +274,7 @@ class _Planner:
             left_out=tuple(self._left_out),
             failed=self.failed,
             unreadable=tuple(self._ends.unreadable),
+            of_another_time=tuple(self._of_another_time),
             notes=tuple(self.notes),
         )
 
@@ -315,6 +325,12 @@ class _Planner:
         by_name = self._request.is_by_name
         self._left_out += absent_partitions(whole, self._request.means, self._ends.brokers, there, by_name=by_name)
         self.notes += map(may_be_elsewhere, log_dirs_without_metadata(whole, self._ends.brokers))
+
+    def compare_times(self, directories: Iterable[PartitionDirectory]) -> None:
+        """Note which partitions are read in a log dir that is older than another one of its broker."""
+        there = ((each.topic_partition, each.log_dir) for each in directories)
+        left_out, self._of_another_time = not_of_one_time(self._ends.brokers, there)
+        self._left_out += left_out
 
     def _note_ends(self, ends: PartitionEnds) -> None:
         self._left_out += ends.left_out

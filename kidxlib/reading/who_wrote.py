@@ -27,6 +27,7 @@ from kidxlib.messages.coordinator import TRANSACTION_STATE, read_coordinator_rec
 from kidxlib.reading.batches import batch_rows_of
 from kidxlib.reading.damage import Damage, fail_on
 from kidxlib.reading.gaps_met import LogRead
+from kidxlib.reading.left_out import lines_of
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import Paths, ReadRequest, read_request
 from kidxlib.reading.rows import rows_of
@@ -130,7 +131,7 @@ def who_wrote(paths: Paths, partition: str, offset: int) -> WrittenBy:
         record=record,
         producer_id=batch["producer_id"],
         outcome=Outcome.NONE,
-        notes=notes,
+        notes=(*notes, *plan.of_another_time, *lines_of(each for each in plan.left_out if each.told_by is not None)),
     )
     if batch["control"]:
         found = replace(found, outcome=Outcome.MARKER, marker=_control_type(read.log_path, batch["position"]))
@@ -195,7 +196,7 @@ def _with_end(found: WrittenBy, behind: ReadRequest) -> WrittenBy:
         behind: what follows the batch.
     """
     met, before = list[Damage](), list[LogRead]()
-    for read in plan_reads(behind, goes_on=False).reads:
+    for read in plan_reads(behind, goes_on=False, compares_times=False).reads:
         next_offset = before[-1].next_offset if before else read.base_offset
         # What the cleaner leaves of a transaction has its marker, too (`CleanedTransactionMetadata`).
         if next_offset < read.base_offset and not any(log.lacks_records for log in before):

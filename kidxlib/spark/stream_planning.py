@@ -9,6 +9,7 @@ from typing import Final
 
 from kidxlib.errors import LostRecordsError
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.reading.brokers_metadata import BrokersMetadata, not_of_one_time
 from kidxlib.reading.left_out import LeftOut, Why, lines_of
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import OffsetRange
@@ -71,6 +72,8 @@ class StreamPlanner:
             UsageError: options name what is not there.
             CheckpointError, DamagedLogError, LogChangedError, OSError: as `StreamLogs.look`.
         """
+        if self.latest is None:
+            self._warn_of_times()
         there = self._logs.look({} if start is None else start.ends, at_start=start is None)
         starts = self._starts(there) if start is None else start.ends
         begins = {each: self._begin(each, starts.get(each, 0), there.get(each)) for each in starts.keys() | there}
@@ -85,6 +88,12 @@ class StreamPlanner:
             return start
         log_bytes = {each: found.log_bytes for each, found in taken.items()}
         return StreamOffsets(until, log_bytes, starts if start is None else None)
+
+    def _warn_of_times(self) -> None:
+        """Say which log dirs are not of one time: once, and not for each micro-batch."""
+        _, told = not_of_one_time(BrokersMetadata(source_request(self._options, None).log_dirs), ())
+        for line in told:
+            _log.warning("%s", line)
 
     def _starts(self, there: Mapping[TopicPartition, Available]) -> Numbers:
         """Where a stream begins."""
@@ -140,7 +149,7 @@ class StreamPlanner:
     ) -> ReadPlan:
         # What was planned is read, wherever the high watermark is now.
         request = source_request(replace(self._options, to_log_end=True), offsets)
-        plan = plan_reads(request, goes_on=False, threads=threads(), part_bytes=PART_BYTES)
+        plan = plan_reads(request, goes_on=False, threads=threads(), part_bytes=PART_BYTES, compares_times=False)
         return replace(plan, reads=tuple(_without_aborted(read, there) for read in plan.reads))
 
     def _lose(self, partition: TopicPartition, what: str) -> None:

@@ -25,7 +25,7 @@ from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.run.catalog_tables import existing_tables
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import note
+from kidxlib.terminal.console import note, warn
 from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.counted import counted
@@ -121,6 +121,8 @@ def _planned(request: ExportRequest, threads: int) -> PlannedExport:
         )
     for line in (*plan.notes, *plan.remarks):
         note(line)
+    for line in plan.of_another_time:
+        warn(line)
     units: list[list[SegmentRead]] = [[]]
     for read in plan.reads:
         if units[-1] and _bytes_of(units[-1]) + read.log_bytes > _PART_BYTES:

@@ -1,10 +1,12 @@
-"""Partitions that a question means and that nobody asked, as they are in none of the places that were named."""
+"""What answers leave out: partitions that a question means and that nobody asked, as they are in none of the places
+that were named; and what was written since to such as are in an older log dir than others of their broker.
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from kidxlib.errors import KidxError
@@ -17,7 +19,7 @@ from kidxlib.reading.absent import (
     may_be_elsewhere,
     numbered_below,
 )
-from kidxlib.reading.brokers_metadata import BrokersMetadata
+from kidxlib.reading.brokers_metadata import BrokersMetadata, not_of_one_time
 from kidxlib.reading.left_out import LeftOut, Why, lines_of
 from kidxlib.storage.location import Location
 from kidxlib.terminal.console import note, warn
@@ -25,21 +27,26 @@ from kidxlib.terminal.console import note, warn
 
 @dataclass(frozen=True, slots=True)
 class NotAsked:
-    """What a question means besides the partitions that were asked.
+    """What a question means besides what the partitions that were asked have answered.
 
     Attributes:
-        left_out: partitions that the cluster's metadata gives to the brokers of the log dirs.
+        left_out: partitions that the cluster's metadata gives to the brokers of the log dirs; and those that were asked
+            in older log dirs.
         without_metadata: log dirs of which nobody can tell what else their brokers have.
         of_topics: all partitions that are known to be of the topics, whichever broker has them, and were not asked.
+        of_another_time: log dirs that may be older than others of their broker, a line each.
     """
 
     left_out: Sequence[LeftOut] = ()
     without_metadata: Sequence[Location] = ()
     of_topics: Sequence[TopicPartition] = ()
+    of_another_time: Sequence[str] = ()
 
     @property
     def is_problem(self) -> bool:
-        """Whether a log dir that was asked ought to have one, or another one has it of a topic that was named."""
+        """Whether a log dir that was asked ought to have one, or another one has it of a topic that was named; or an
+        answer rests on an older log dir.
+        """
         return any(each.is_problem for each in self.left_out)
 
     def show(self) -> None:
@@ -48,6 +55,8 @@ class NotAsked:
             note(line)
         for log_dir in self.without_metadata:
             note(may_be_elsewhere(log_dir))
+        for line in self.of_another_time:
+            warn(line)
         for line in lines_of(each for each in self.left_out if each.is_problem):
             warn(line)
 
@@ -56,6 +65,16 @@ class NotAsked:
             {"topic": each.partition.topic, "partition": each.partition.partition, "why": each.why}
             for each in self.left_out
         ]
+
+    def with_times(self, brokers: BrokersMetadata, asked: Iterable[tuple[TopicPartition, Location]]) -> NotAsked:
+        """With what tells that log dirs are not of one time.
+
+        Args:
+            brokers: of all log dirs at hand.
+            asked: the partitions that were asked, with their log dirs.
+        """
+        left_out, of_another_time = not_of_one_time(brokers, asked)
+        return replace(self, left_out=[*self.left_out, *left_out], of_another_time=of_another_time)
 
     def why_not_in(self, partition: TopicPartition) -> str | None:
         """Where a partition is that was asked for; None where nobody says it."""
@@ -70,20 +89,19 @@ class NotAsked:
 
 
 def find_not_asked(
-    question: Question, log_dirs: Collection[Location], at_hand: Iterable[Location], there: Collection[TopicPartition]
+    question: Question, log_dirs: Collection[Location], brokers: BrokersMetadata, there: Collection[TopicPartition]
 ) -> NotAsked:
     """Look for partitions that a question means in what log dirs know of their brokers.
 
     Args:
         log_dirs: those that were asked as a whole.
-        at_hand: all that may have the cluster's metadata.
+        brokers: of all log dirs at hand, one of which may have the cluster's metadata.
         there: partitions that were asked, or that have a directory.
     """
 
     def means(partition: TopicPartition) -> bool:
         return question.means(partition.topic, partition.partition)
 
-    brokers = BrokersMetadata([*log_dirs, *at_hand])
     known = []
     for log_dir in log_dirs:
         with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from kidxlib.build.source import Source
 from kidxlib.catalog.conditions import PRESENT, Among, Condition
 from kidxlib.catalog.partitions import PARTITIONS, PartitionToSearch
 from kidxlib.catalog.segment_views import SegmentToSearch
@@ -20,10 +23,11 @@ from kidxlib.lookup.cataloged_partitions import CatalogedPartition, not_cataloge
 from kidxlib.lookup.seeker import Seeker, answer_all
 from kidxlib.operations.seek.not_asked import NotAsked, find_not_asked
 from kidxlib.operations.seek.request import Question
+from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.of_log_dir import OfLogDirs
-from kidxlib.run.recorded_sources import source_paths
+from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.run.result import RunResult
-from kidxlib.storage.location import location
+from kidxlib.storage.location import Location, location
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.exit_codes import ExitCode
 
@@ -60,14 +64,42 @@ def answers_of_catalog(tables: Tables, question: Question, source: str | None) -
 
 
 def not_asked_of(tables: Tables, question: Question, source: str | None, answers: Sequence[Answer]) -> NotAsked:
-    """Partitions that a question means and that no source has, as far as sources that are on this machine know."""
-    if not question.is_wide:
-        return NotAsked()
-    paths = {name: location(path) for name, path in source_paths(tables).items()}
-    here = {name: path for name, path in paths.items() if isinstance(path, Path)}
-    there = {TopicPartition(answer["topic"], answer["partition"]) for answer in answers}
-    log_dirs = [path for name, path in here.items() if source in (None, name)]
-    return find_not_asked(question, log_dirs, here.values(), there)
+    """What answers leave out, as far as sources that are on this machine know."""
+    here = _sources_here(tables)
+    log_dirs = [each.path for name, each in here.items() if source in (None, name)]
+    brokers = BrokersMetadata([*log_dirs, *(each.log_dir for each in here.values())])
+    others = NotAsked()
+    if question.is_wide:
+        there = {TopicPartition(answer["topic"], answer["partition"]) for answer in answers}
+        others = find_not_asked(question, log_dirs, brokers, there)
+    return others.with_times(brokers, _with_log_dirs(answers, here))
+
+
+def times_of(tables: Tables, held: pa.Table) -> NotAsked:
+    """What tells that log dirs of partitions that were asked are not of one time, as far as they are on this machine.
+
+    Args:
+        held: the partitions, with their sources.
+    """
+    here = _sources_here(tables)
+    brokers = BrokersMetadata(each.log_dir for each in here.values())
+    older = brokers.older()
+    names = [name for name, each in here.items() if each.log_dir in older]
+    in_older = held.filter(pc.is_in(held["source"], pa.array(names, pa.string()))).to_pylist()
+    return NotAsked().with_times(brokers, _with_log_dirs(in_older, here))
+
+
+def _sources_here(tables: Tables) -> dict[str, Source]:
+    return {each.name: each for each in as_sources(source_paths(tables)) if isinstance(each.path, Path)}
+
+
+def _with_log_dirs(
+    rows: Iterable[Mapping[str, Any]], here: Mapping[str, Source]
+) -> Iterator[tuple[TopicPartition, Location]]:
+    """The partitions of rows of sources that are on this machine, with their log dirs."""
+    for row in rows:
+        if (source := here.get(row["source"])) is not None:
+            yield TopicPartition(row["topic"], row["partition"]), source.log_dir
 
 
 def _why_none(tables: Tables, question: Question, source: str | None) -> str:

@@ -23,7 +23,7 @@ from kidxlib.operations.seek.catalog_rows import (
 from kidxlib.operations.seek.consumer_offsets import ensure_unambiguous, write_consumer_offsets
 from kidxlib.operations.seek.elsewhere import Elsewhere, is_elsewhere, not_reached
 from kidxlib.operations.seek.key_ranges import ASKED, asked_partitions, in_order, key_ranges
-from kidxlib.operations.seek.one_question import Answer, answers_of_catalog, not_asked_of, result_of
+from kidxlib.operations.seek.one_question import Answer, answers_of_catalog, not_asked_of, result_of, times_of
 from kidxlib.operations.seek.output import ensure_new, write_answers
 from kidxlib.operations.seek.questions import of_blocks, one_table, read_questions
 from kidxlib.operations.seek.report import count_answers, show_counts
@@ -151,7 +151,9 @@ def _answer_many(
         is_whole = write_consumer_offsets(request.consumer_group_csv, staged.rows(KIND), held)
     _write(request, backend, elsewhere, staged.batches(KIND))
     show_counts(request, counts, unknown, round(time.monotonic() - start, 3), as_json=as_json)
-    return result_of_counts(counts, lacks=not is_whole)
+    times = times_of(tables, held)
+    times.show()
+    return result_of_counts(counts, lacks=times.is_problem or not is_whole)
 
 
 def _answered(questions: pa.Table, held: pa.Table, unknown: Unknown, backend: Backend) -> Staged:

@@ -18,12 +18,14 @@ from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    clean_shutdown,
 )
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.log import Log
 from kidxlib.lookup.answers import MARKER
 from kidxlib.records.reader import Record
+from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from tests.conftest import Say
 from tests.support.catalog import append_rows
 from tests.support.cluster_metadata import (
@@ -255,6 +257,32 @@ def test_partitions_that_are_in_other_log_dirs_are_told(tmp_path: Path) -> None:
         shutil.rmtree(a / name)
     ended = run_here(seek, a, b, *asked)
     assert ended.code == 3 and "no directory of 1 partition" in ended.err
+
+
+def test_log_dirs_of_two_stops_are_told(tmp_path: Path) -> None:
+    """In the words of `verify`. The exit code is 3 where an answer rests on the older one, with a catalog, too."""
+    a, b = _two_log_dirs(tmp_path)
+    for log_dir, epoch in ((a, 9), (b, 7)):
+        (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(epoch))
+    told = f"{b}/{CLEAN_SHUTDOWN_FILE}: brokerEpoch 7, and that of {a} is 9: the broker did not stop with the two at "
+    of_t_1 = f"in an older log dir: 1 partition: t-1; {told}"
+    catalog, questions = tmp_path / "catalog", tmp_path / "questions.csv"
+    sources = ("--source", f"a={a}", "--source", f"b={b}")
+    assert kidx_build_here(*sources, "--catalog", catalog, "--index-dir", tmp_path / "index").code == 0
+    for place in ((a, b), ("--catalog", catalog)):
+        for option, said in (((), of_t_1), (("--partition", "1"), of_t_1), (("--partition", "0"), told)):
+            ended = run_here(seek, *place, "--topic", "t", *option, "--timestamp", "3000")
+            assert (ended.code, ended.err.count(f"warning: {said}")) == (3 if said == of_t_1 else 0, 1), ended
+        asked = ("--topic", "t", "--partition", "1", "--offset", "3", "--json")
+        left_out = [{"topic": "t", "partition": 1, "why": "older-log-dir"}]
+        assert run_here(seek, *place, *asked).json["left_out"] == left_out
+    for number in (0, 1):
+        questions.write_text(f"topic,partition,offset,timestamp\nt,{number},3,\n")
+        many = ("--queries", questions, "--output", tmp_path / f"answers-{number}.csv")
+        ended = run_here(seek, "--catalog", catalog, *many)
+        assert (ended.code, (of_t_1 if number else told) in ended.err) == (3 if number else 0, True), ended
+    (b / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(9))
+    assert run_here(seek, a, b, "--topic", "t", "--timestamp", "3000").err == ""
 
 
 def test_a_consumer_group_is_not_reset_in_part_without_a_word(tmp_path: Path) -> None:

@@ -14,11 +14,14 @@ from typing import Any, Final
 
 import pytest
 
+from kidxlib.cli.export import export
+from kidxlib.cli.verify import verify
 from kidxlib.errors import UsageError
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    clean_shutdown,
     offset_checkpoint,
 )
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
@@ -28,8 +31,10 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.reading.left_out import Why
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
+from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
 from kidxlib.run.catalog_tables import existing_tables
+from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
 from tests.support.cluster_metadata import (
     change,
@@ -43,7 +48,7 @@ from tests.support.cluster_metadata import (
     write_copy,
 )
 from tests.support.logs import encoded
-from tests.support.spark.jobs import kidx_build_here
+from tests.support.spark.jobs import kidx_build_here, run_here
 
 _ID = topic_id("a")
 _DIRECTORY = topic_id("b")
@@ -244,6 +249,37 @@ def test_log_dirs_of_a_broker_are_read_together(tmp_path: Path) -> None:
         read([first, second]).read_all()
     with pytest.raises(UsageError, match="a log beside other paths; expected it alone"):
         read([first, max((second / "t-0").glob("*.log"))]).read_all()
+
+
+@pytest.mark.parametrize("sign", ["marker", "leader epochs"])
+def test_log_dirs_of_two_stops_are_told(sign: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The marker of an older one: what was written since is missing. Leader epochs: it may be so, and is no problem."""
+    a, b = (_log_dir(tmp_path / name) for name in "ab")
+    (a / "t-0").rename(a / "s-0")
+    for log_dir, directory_id in ((a, _ID), (b, _DIRECTORY)):
+        properties = f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n"
+        (log_dir / "meta.properties").write_text(properties)
+    values = [topic("t", _ID), partition(_ID, 0, [1], [_DIRECTORY])]
+    values += [change("PartitionChangeRecord", partitionId=0, topicId=_ID, leader=1)] * 2
+    write_copy(a / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    if sign == "marker":
+        for log_dir, epoch in ((a, 9), (b, 7)):
+            (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(epoch))
+        told = f"{b}/{CLEAN_SHUTDOWN_FILE}: brokerEpoch 7, and that of {a} is 9: the broker did not stop with the two"
+    else:
+        (b / "t-0" / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 0\n")
+        told = f"{b}: it may be an older copy than the cluster's metadata: the newest leader epoch of t-0 is 0 there"
+    of_t = f"in an older log dir: 1 partition: t-0; {told}" if sign == "marker" else told
+    assert count([a, b]) == 400
+    assert [record.message.startswith(of_t) for record in caplog.records] == [True]
+    for topics, is_older in (("t", sign == "marker"), ("s", False)):
+        ended = run_here(export, a, b, "--topics", topics, "--output", tmp_path / f"{topics}.arrow", "--json")
+        assert (ended.code, f"warning: {of_t if topics == 't' else told}" in ended.err) == (3 if is_older else 0, True)
+        assert [each["why"] for each in ended.json["left_out"]] == ["older-log-dir"] * is_older
+    [note] = who_wrote([a, b], "t-0", 5).notes
+    assert note.startswith(of_t)
+    verified = run_here(verify, a, b)
+    assert (verified.out + verified.err).count(told) == 1
 
 
 def test_an_open_transaction_ends_what_is_committed(tmp_path: Path) -> None:

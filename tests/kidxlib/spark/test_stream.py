@@ -13,12 +13,16 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pyspark.sql.datasource import CaseInsensitiveDict
 
 from kidxlib.errors import DamagedLogError, LostRecordsError, UsageError
+from kidxlib.format.checkpoint_files import clean_shutdown
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import read
 from kidxlib.records.reader import Record
+from kidxlib.spark.source import KafkaSegmentSource
 from kidxlib.spark.stream_cut import shares
+from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from tests.support.consumed import rows_of_partition
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES
@@ -185,7 +189,7 @@ def _one(offset: int, **fields: Any) -> bytes:
 
 def _log(log_dir: Path, base_offset: int, *batches: bytes, partition: int = 0) -> Path:
     directory = log_dir / f"topic-{partition}"
-    directory.mkdir(exist_ok=True)
+    directory.mkdir(parents=True, exist_ok=True)
     log = directory / segment_file(base_offset, LOG_SUFFIX)
     log.write_bytes(b"".join(batches))
     return log
@@ -307,6 +311,26 @@ def test_with_available_now_it_says_what_lies_beyond_the_high_watermark(
     Stream(tmp_path, **options).reader.prepareForTriggerAvailableNow()
     lines = [record.message for record in caplog.records if record.message.startswith("not read: 2 offsets of 1 part")]
     assert len(lines) == said
+
+
+def test_log_dirs_of_two_stops_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """With each batch; by a stream once."""
+    for number, epoch in enumerate((9, 7)):
+        log_dir = tmp_path / "ab"[number]
+        _log(log_dir, 0, _one(0), partition=number)
+        text = f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={'AB'[number]}\n"
+        (log_dir / "meta.properties").write_text(text)
+        (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(epoch))
+    named = json.dumps([str(tmp_path / name) for name in "ab"])
+    given: Any = CaseInsensitiveDict({"paths": named})
+    source = KafkaSegmentSource(given)
+    source.reader(source.schema()).partitions()
+    told = f"{tmp_path}/b/{CLEAN_SHUTDOWN_FILE}: brokerEpoch 7, "
+    assert [f"in an older log dir: 1 partition: topic-1; {told}" in each.message for each in caplog.records] == [True]
+    caplog.clear()
+    stream = Stream(tmp_path, paths=named)
+    assert [len(stream.run()) for _ in range(2)] == [1, 0]
+    assert [record.message.startswith(told) for record in caplog.records] == [True]
 
 
 def test_a_batch_with_zeros_in_it_is_not_there_yet(tmp_path: Path) -> None:

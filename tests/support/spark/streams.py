@@ -33,7 +33,8 @@ class Stream:
 
     def start_again(self, **options: str) -> None:
         """What a process that ended knew is gone, and the checkpoint is there."""
-        given: Any = CaseInsensitiveDict({"path": str(self._path), **options})
+        place = {} if "paths" in options else {"path": str(self._path)}
+        given: Any = CaseInsensitiveDict({**place, **options})
         source = KafkaSegmentSource(given)
         self.reader: KafkaSegmentStreamReader = source.streamReader(source.schema())
         self._schema_names = source.schema().names
