@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
+from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
-from pyarrow.fs import FileSystem, PyFileSystem
+from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
 
 from kidxlib.catalog.rows import Table
+from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.commit_once import commit_once
 from kidxlib.tables.layout import READER_VERSION, WRITER_VERSION, counted_bytes
 from kidxlib.tables.maintenance import files_schema
@@ -44,8 +46,12 @@ def counted_bytes_of(files: pa.Table) -> dict[str, int]:
 
 
 def file_system_of(delta: DeltaTable) -> FileSystem:
-    """The table's directory as delta-rs reaches it, on a disk or in an object store."""
-    return PyFileSystem(DeltaStorageHandler(delta.table_uri, storage_options(delta.table_uri)))
+    """The table's directory: on a disk, or in an object store as delta-rs reaches it. On a disk that is full delta-rs
+    would print the state of its own threads before there is an error.
+    """
+    if is_object(delta.table_uri):
+        return PyFileSystem(DeltaStorageHandler(delta.table_uri, storage_options(delta.table_uri)))
+    return SubTreeFileSystem(unquote(urlsplit(delta.table_uri).path), LocalFileSystem())
 
 
 def rows_in(place: FileSystem, table: Table, path: str, names: Collection[str] | None = None) -> pa.Table:
@@ -90,7 +96,8 @@ def replace_files(
     data_change: bool,
     said: Mapping[str, Any],
 ) -> None:
-    """Commit new files in the place of old ones.
+    """Commit new files in the place of old ones. On a disk they go again where they are not committed; in an object
+    store nobody knows when a commit whose answer is lost may still be made.
 
     Args:
         delta: a version that has the old ones.
@@ -109,7 +116,23 @@ def replace_files(
     def write(properties: CommitProperties) -> None:
         delta.create_write_transaction([*adds, *removes], "append", delta.schema(), commit_properties=properties)
 
-    commit_once(delta.table_uri, delta.version() + 1, write, said)
+    try:
+        commit_once(delta.table_uri, delta.version() + 1, write, said)
+    except (DeltaError, OSError):
+        place = file_system_of(delta)
+        if not is_object(delta.table_uri) and not _is_committed(place, delta.version() + 1, new):
+            remove_files(place, new)
+        raise
+
+
+def _is_committed(place: FileSystem, version: int, new: Sequence[SortedFile]) -> bool:
+    """Whether a version has files: delta-rs may fail after a commit, as where no checkpoint can be written."""
+    try:
+        with place.open_input_stream(f"_delta_log/{version:020}.json") as log:
+            commit = log.read()
+    except FileNotFoundError:
+        return False
+    return any(file.name.encode() in commit for file in new)
 
 
 def remove_files(place: FileSystem, files: Sequence[SortedFile]) -> None:

@@ -7,6 +7,7 @@ that both find missing would otherwise both land.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from pathlib import Path
 from typing import Final, Self
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, WriterProperties, write_deltalake
+from deltalake import CommitProperties, DeltaTable, QueryBuilder, Schema, WriterProperties
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 
 from kidxlib.catalog.change import Change, Found, TableChange
@@ -28,12 +29,14 @@ from kidxlib.errors import CatalogError
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.commit_once import commit_once
+from kidxlib.tables.data_files import file_system_of, has_plain_files, remove_files, replace_files
 from kidxlib.tables.dropped import ATTEMPTS, attempts, was_dropped, whole_answer
 from kidxlib.tables.grouped import ROWS, Ends
-from kidxlib.tables.layout import FILE_BYTES, commented_schema, properties_of
+from kidxlib.tables.layout import commented_schema, properties_of
 from kidxlib.tables.place import storage_options
 from kidxlib.tables.protocol import ArrowStream, Question
 from kidxlib.tables.scope import scope_of
+from kidxlib.tables.sorted_files import SortedFile, write_as_it_comes
 from kidxlib.tables.sorted_merge import merge_sorted
 from kidxlib.tables.version import made_by_an_older_release, version_of
 
@@ -148,7 +151,7 @@ class DeltaTables:
             change = TableChange.adding(table, rows)
             self._commit(table, lambda delta: _Commit.of(table, delta, change))
         else:
-            self._commit(table, lambda delta: _Commit(0, partial(_append, delta, rows)))
+            self._commit(table, lambda delta: _Commit(0, partial(_append, table, delta, rows)))
 
     def opened(self, table: Table, version: int | None = None) -> DeltaTable | None:
         """A version of a table, the latest by default; None where there is no such table.
@@ -268,12 +271,16 @@ class DeltaTables:
         return next((name for name in names if not name.startswith((".", "_delta_log"))), None)
 
     def _is_committed(self, table: Table, write: Callable[[], None]) -> bool:
-        """Commit right after a version; False if another writer was faster."""
+        """Commit right after a version; False if another writer was faster, or a connection ended before there was a
+        commit.
+        """
         try:
             write()
         except CommitFailedError:
             return False
         except (DeltaError, OSError, pa.ArrowException) as error:
+            if was_dropped(error):  # amid the files: `commit_once` has looked for the commit itself
+                return False
             raise CatalogError(f"{self.place(table)}: cannot be written: {one_line(error)}") from error
         return True
 
@@ -301,7 +308,7 @@ class _Commit:
 
 def _write(table: Table, delta: DeltaTable, change: TableChange) -> None:
     if not (change.updates.num_rows or change.deletes.num_rows):
-        _append(delta, _in_order(table, change.inserts))
+        _append(table, delta, _in_order(table, change.inserts))
     elif not merge_sorted(table, delta, change):
         _merge(table, delta, change)
 
@@ -336,18 +343,21 @@ def _in_order(table: Table, rows: pa.Table) -> pa.Table:
     return rows.sort_by([(name, "ascending") for name in table.order])
 
 
-def _append(delta: DeltaTable, rows: ArrowStream) -> None:
-    def write(properties: CommitProperties) -> None:
-        write_deltalake(
-            delta,
-            rows,
-            mode="append",
-            target_file_size=FILE_BYTES,
-            commit_properties=properties,
-            writer_properties=ZSTD,
-        )
-
-    commit_once(delta.table_uri, delta.version() + 1, write)
+def _append(table: Table, delta: DeltaTable, rows: ArrowStream) -> None:
+    """Of a table that asks for more of its writers than of those here delta-rs makes the files."""
+    if not has_plain_files(delta):
+        _merge(table, delta, TableChange.adding(table, pa.RecordBatchReader.from_stream(rows).read_all()))
+        return
+    place = file_system_of(delta)
+    new: list[SortedFile] = []
+    with contextlib.ExitStack() as stack:
+        # What is no file of the table would stay until it is vacuumed.
+        stack.callback(remove_files, place, new)
+        new += write_as_it_comes(place, table, rows)
+        stack.pop_all()  # from now on they may be committed
+        # As delta-rs says it of what it has written.
+        metrics = {"num_added_files": len(new), "num_added_rows": sum(file.rows for file in new)}
+        replace_files(delta, {}, new, data_change=True, said={"operationMetrics": metrics})
 
 
 def _merge(table: Table, delta: DeltaTable, change: TableChange) -> None:

@@ -6,6 +6,7 @@ common, and what it writes from a stream is cut in the order in which its thread
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import uuid
@@ -22,7 +23,8 @@ from pyarrow.fs import FileSystem
 from kidxlib.catalog.conditions import literal
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.rows import Table
-from kidxlib.tables.layout import FILE_BYTES
+from kidxlib.tables.layout import FILE_BYTES, counted_bytes
+from kidxlib.tables.protocol import ArrowStream
 
 #: So many files are read, sorted and written at a time: up to 500,000 segments, which take 500 MB of memory.
 FILES_AT_ONCE: Final = 4
@@ -86,11 +88,13 @@ class SortedFile:
     Attributes:
         name: below the table's directory.
         size: in bytes.
+        rows: how many there are in it.
         statistics: what Delta's log says of its rows, as JSON.
     """
 
     name: str
     size: int
+    rows: int
     statistics: str
 
 
@@ -126,11 +130,56 @@ def write_sorted(place: FileSystem, table: Table, rows: pa.Table, files: int) ->
     in_order = rows.sort_by([(name, "ascending") for name in table.order])
     for number in range(files):
         start, end = (in_order.num_rows * each // files for each in (number, number + 1))
-        if start == end:
-            continue
-        part, name = in_order.slice(start, end - start), f"part-{number:05}-{uuid.uuid4()}-c000.zstd.parquet"
-        pq.write_table(part, name, filesystem=place, compression="zstd", row_group_size=_ROWS_PER_GROUP)
-        yield SortedFile(name, place.get_file_info(name).size, _statistics(table, part))
+        if start < end:
+            yield _written(place, table, number, iter([in_order.slice(start, end - start)]))
+
+
+def write_as_it_comes(place: FileSystem, table: Table, rows: ArrowStream) -> Iterator[SortedFile]:
+    """Write some rows into new files, each as large as it is to be; of one file a group of rows at a time is held.
+
+    Args:
+        place: the table's directory.
+        rows: whole rows, in the order in which the files are to have them.
+
+    Raises:
+        OSError, pa.ArrowException: the rows cannot be read, or a file cannot be written.
+    """
+    groups = _groups(rows)
+    for number, first in enumerate(groups):
+        yield _written(place, table, number, itertools.chain([first], groups))
+
+
+def _groups(rows: ArrowStream) -> Iterator[pa.Table]:
+    """Rows, as many at a time as a group has; of the last ones fewer."""
+    reader = pa.RecordBatchReader.from_stream(rows)
+    held = reader.schema.empty_table()
+    for batch in reader:
+        held = pa.concat_tables([held, pa.Table.from_batches([batch])])
+        while held.num_rows >= _ROWS_PER_GROUP:
+            yield held.slice(0, _ROWS_PER_GROUP)
+            held = held.slice(_ROWS_PER_GROUP)
+    if held.num_rows:
+        yield held
+
+
+def _written(place: FileSystem, table: Table, number: int, rows: Iterator[pa.Table]) -> SortedFile:
+    """A new file of rows, of as many as it takes until it is full. One that cannot be written goes."""
+    name, bounded, counted = f"part-{number:05}-{uuid.uuid4()}-c000.zstd.parquet", [], 0
+    try:
+        with place.open_output_stream(name) as sink:
+            with pq.ParquetWriter(sink, table.schema(), compression="zstd") as file:
+                for part in rows:
+                    file.write_table(part, _ROWS_PER_GROUP)
+                    bounded.append(part.select(table.statistics))
+                    counted += part.num_rows
+                    if counted_bytes(sink.tell(), counted) * (1 + _ROWS_PER_GROUP / counted) > FILE_BYTES:
+                        break  # with another group it would be too large
+            size = sink.tell()
+    except BaseException:
+        with contextlib.suppress(OSError):  # in an object store it may not have begun to be
+            place.delete_file(name)
+        raise
+    return SortedFile(name, size, counted, _statistics(table, pa.concat_tables(bounded)))
 
 
 def _statistics(table: Table, rows: pa.Table) -> str:

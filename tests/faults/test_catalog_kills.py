@@ -101,11 +101,12 @@ def test_a_catalog_whose_disk_is_full_is_finished_once_it_has_room(
     """It has too little room for the tables, then for their rows, and then is enlarged."""
     place = Place(tmp_path, log_dir, settings)
     with mounted(place.catalog, "tmpfs", "tmpfs", "size=64k"):
-        for size in ("64k", "200k"):
+        for size in ("64k", "160k", "200k"):
             remount(place.catalog, f"size={size}")
             ended = kidx("build", *place.arguments)
             assert (ended.code, ended.out) == (1, ""), ended
             assert "No space left on device" in ended.err.splitlines()[-1] and "Traceback" not in ended.err, ended
+            assert "panicked" not in ended.err, ended
         remount(place.catalog, "size=64m")
         _build(place)
         assert place.state() == undisturbed[0]

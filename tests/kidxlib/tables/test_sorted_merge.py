@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import random
 import tempfile
@@ -11,10 +12,12 @@ from pathlib import Path
 from typing import Any, Final
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -22,7 +25,8 @@ from kidxlib.catalog.change import TableChange
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS as TABLE
 from kidxlib.errors import CatalogError
-from kidxlib.tables import layout, sorted_files, sorted_merge
+from kidxlib.tables import data_files, layout, sorted_files, sorted_merge
+from kidxlib.tables.commit_once import commit_once
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.layout import FILE_BYTES
@@ -247,6 +251,8 @@ def test_a_table_that_asks_for_more_of_its_writers_is_merged_by_delta_rs(tables:
     commit(tables, 1, updates=[("t", 0, 0)])
     assert last_commit(tables)["operation"] == "MERGE" and rows_of(tables) == {("t", 0, 0): 1}
     assert list(Path(tables.path, TABLE.name).glob("_change_data/*.parquet"))
+    tables.append(TABLE, whole([("t", 0, 1)], 2))
+    assert last_commit(tables)["operation"] == "MERGE" and rows_of(tables) == {("t", 0, 0): 1, ("t", 0, 1): 2}
 
 
 def test_a_write_that_fails_leaves_nothing(tables: DeltaTables, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -261,6 +267,50 @@ def test_a_write_that_fails_leaves_nothing(tables: DeltaTables, monkeypatch: pyt
     with pytest.raises(CatalogError, match=r"aborted_transactions: cannot be written: .*No space left on device"):
         commit(tables, 1, updates=[("t", 0, 0)])
     assert sorted(Path(tables.path).rglob("*")) == before
+
+
+def test_what_is_appended_is_cut_where_a_file_is_full(tables: DeltaTables, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A table is in order; a stream of batches, small and large, is written as it comes."""
+    monkeypatch.setattr(sorted_files, "FILE_BYTES", _FULL_FILE_BYTES)
+    monkeypatch.setattr(sorted_files, "_ROWS_PER_GROUP", 50)
+    keys = [("t", number % 7, number) for number in range(1000)]
+    rows = whole(keys, 1)
+    tables.append(TABLE, rows)
+    of_table, cut = paths(tables), files_in_order(tables)
+    assert [key for file in cut for key in file] == sorted(keys)
+    starts = [0, *itertools.accumulate(itertools.islice(itertools.cycle([1, 7, 300]), 8)), 1000]
+    batches = (rows.slice(start, end - start) for start, end in itertools.pairwise(starts))
+    tables.append(TABLE, pa.RecordBatchReader.from_batches(rows.schema, (b for t in batches for b in t.to_batches())))
+    files = DeltaMaintenance(tables).files(TABLE).to_pylist()
+    assert len(of_table) > 5 and len(files) == 2 * len(of_table)
+    assert all(file["size_bytes"] == Path(tables.path, TABLE.name, file["path"]).stat().st_size for file in files)
+    assert max(file["size_bytes"] for file in files) <= _FULL_FILE_BYTES
+    said = last_commit(tables)["operationMetrics"]
+    assert said == {"num_added_files": len(of_table), "num_added_rows": 1000}
+    as_they_came = {Path(path).name for path in paths(tables) - of_table}
+    read = [pq.read_table(Path(tables.path, TABLE.name, name))["base_offset"].to_numpy() for name in as_they_came]
+    assert np.concatenate(sorted(read, key=lambda offsets: offsets[0])).tolist() == list(range(1000))
+    assert sum(file["num_records"] for file in files) == tables.read(TABLE).num_rows == 2000
+
+
+@pytest.mark.parametrize("made", [False, True])
+def test_a_commit_that_fails_leaves_no_file_that_is_not_of_the_table(
+    made: bool, tables: DeltaTables, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """delta-rs may also fail after it has made one, as where it cannot write a checkpoint."""
+    commit(tables, 0, inserts=[("t", 0, 0)])
+    before = sorted(Path(tables.path).rglob("*"))
+
+    def fail(*arguments: Any) -> None:
+        if made:
+            commit_once(*arguments)
+        raise DeltaError("No space left on device")
+
+    monkeypatch.setattr(data_files, "commit_once", fail)
+    with pytest.raises(CatalogError, match=r"aborted_transactions: cannot be written: No space left on device"):
+        tables.append(TABLE, whole([("t", 0, 1)], 1))
+    assert rows_of(tables) == {("t", 0, 0): 0, **({("t", 0, 1): 1} if made else {})}
+    assert (sorted(Path(tables.path).rglob("*")) == before) is not made
 
 
 def test_rows_of_one_partition_are_asked_of_few_files(tables: DeltaTables, in_order: list[Key]) -> None:

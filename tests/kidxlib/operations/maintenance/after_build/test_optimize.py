@@ -19,7 +19,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.operations.maintenance.after_build import choice
 from kidxlib.operations.maintenance.after_build.choice import OptimizeLimits
 from kidxlib.operations.maintenance.after_build.optimize import optimize_tables, optimized_as_line
-from kidxlib.tables import delta_tables, merged_files, sorted_files, sorted_merge
+from kidxlib.tables import merged_files, sorted_files, sorted_merge
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.conftest import Say
@@ -36,7 +36,7 @@ _TOPICS, _PARTITIONS, _BUILDS = 4, 12, 6
 
 @pytest.fixture
 def _small_files(monkeypatch: pytest.MonkeyPatch) -> None:
-    for module in (sorted_files, sorted_merge, delta_tables):
+    for module in (sorted_files, sorted_merge):
         monkeypatch.setattr(module, "FILE_BYTES", _FILE_BYTES)
     monkeypatch.setattr(choice, "SMALL_FILE_BYTES", _FILE_BYTES // 2)
 
