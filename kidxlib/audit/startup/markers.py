@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Final
 
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.errors import CheckpointError, LogChangedError
 from kidxlib.format import topic_partition
-from kidxlib.format.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kidxlib.format.layouts import HEADER_SIZE_UP_TO_MAGIC, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -39,18 +40,23 @@ _ENTRY_BYTES: Final = {
     OFFSET_INDEX_SUFFIX: OFFSET_INDEX_ENTRY.itemsize,
     TIME_INDEX_SUFFIX: TIME_INDEX_ENTRY.itemsize,
 }
+#: What tells against a marker, of a partition.
+_BEYOND: Final = "with records from the recovery point on"
+_ZEROS: Final = "with zeros from the recovery point on, and no records"
+_PREALLOCATED: Final = "with a last segment whose index files are still preallocated"
 
 
 def why_false(log_dir: Location, folders: Iterable[Location], points: Mapping[TopicPartition, int]) -> Obstacle | None:
-    """What tells against a log dir's marker; None for nothing. No log is read: an index with zeros for its
-    last entry, or records in a segment that begins at or above the recovery point, are left by no clean stop.
+    """What tells against a log dir's marker; None for nothing. Of a log at most the first bytes are read: an index with
+    zeros for its last entry, or bytes in a segment that begins at or above the recovery point, are left by no clean
+    stop, which cuts off zeros behind the records, too (`FileRecords.close`).
 
     Args:
         folders: of partitions, among others.
         points: what `recovery-point-offset-checkpoint` says; partitions that it does not name tell nothing.
     """
-    beyond: list[str] = []
-    preallocated: list[str] = []
+    signs: defaultdict[str, list[str]] = defaultdict(list)
+    is_read: list[str] = []
     for folder in folders:
         partition = topic_partition.loaded_as(folder.name)
         if partition is None or partition.topic == METADATA_TOPIC or topic_partition.is_moved(folder.name):
@@ -60,28 +66,49 @@ def why_false(log_dir: Location, folders: Iterable[Location], points: Mapping[To
             last = max((base for name in files if (base := parse_segment_log(name)) is not None), default=None)
             if last is None or files[segment_file(last, LOG_SUFFIX)].stat().st_size == 0:
                 continue
+            of_it = []
             if points.get(partition, last + 1) <= last:
-                beyond.append(folder.name)
+                of_it.append(_ZEROS if _begins_with_zeros(files[segment_file(last, LOG_SUFFIX)]) else _BEYOND)
             if any(_ends_with_room(files.get(segment_file(last, suffix)), suffix) for suffix in _ENTRY_BYTES):
-                preallocated.append(folder.name)
-    if not beyond and not preallocated:
+                of_it.append(_PREALLOCATED)
+            for sign in of_it:
+                signs[sign].append(folder.name)
+            if of_it and segment_file(last, OFFSET_INDEX_SUFFIX) not in files:
+                is_read.append(folder.name)
+    if not signs:
         return None
-    signs = [
-        f"{counted(len(found), 'partition')} {what} (the first: {min(found)})"
-        for found, what in (
-            (beyond, "with records above the recovery point"),
-            (preallocated, "with a last segment whose index files are still preallocated"),
-        )
-        if found
+    told = [
+        f"{counted(len(signs[sign]), 'partition')} {sign} (the first: {min(signs[sign])})"
+        for sign in (_BEYOND, _ZEROS, _PREALLOCATED)
+        if sign in signs
     ]
     return Obstacle(
         log_dir / CLEAN_SHUTDOWN_FILE,
-        f"it says that the broker stopped cleanly, and that is not so: {', and '.join(signs)}, which no clean stop "
+        f"it says that the broker stopped cleanly, and that is not so: {', and '.join(told)}, which no clean stop "
         "leaves",
         Effect.HIDES,
-        "a broker that starts reads no log, and takes them and their indexes as they are",
+        _does(len({name for found in signs.values() for name in found}), is_read),
         REMOVE_MARKERS,
     )
+
+
+def _does(partitions: int, is_read: Sequence[str]) -> str:
+    """What a broker does that believes the marker (`LogSegment.sanityCheck`: it recovers what has no `.index`).
+
+    Args:
+        partitions: in which something tells against it.
+        is_read: those of them whose last segment has no `.index`.
+    """
+    if not is_read:
+        return "a broker that starts reads no log that has an .index, and takes these and their indexes as they are"
+    reads = f"a broker that starts reads the last segment of {counted(len(is_read), 'partition')} all the same"
+    others = ", and takes the others and their indexes as they are" if len(is_read) < partitions else ""
+    return f"{reads}, as its .index is missing, and cuts off what is no whole batch (the first: {min(is_read)}){others}"
+
+
+def _begins_with_zeros(log: Location) -> bool:
+    with contextlib.closing(LogFile(str(log), HEADER_SIZE_UP_TO_MAGIC)) as opened:
+        return not any(opened.read(0, min(HEADER_SIZE_UP_TO_MAGIC, opened.size)))
 
 
 def _ends_with_room(path: Location | None, suffix: str) -> bool:

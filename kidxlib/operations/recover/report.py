@@ -105,11 +105,19 @@ def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool,
     elif refusals:
         yield f"{what}: the refused lines say what the broker does as it starts"
     elif plan.false_markers and not plan.broker.unclean:
-        yield "the broker believes the marker, and recovers nothing as it starts: remove it, and run this again"
+        yield f"the broker believes the marker, and {_recovers_as_it_starts(plan)}: remove it, and run this again"
     elif not plan.broker.unclean:
-        yield "the broker stopped cleanly: it recovers nothing as it starts"
+        yield f"the broker stopped cleanly: it {_recovers_as_it_starts(plan)}"
     elif not applies:
         yield "nothing was written; --apply does it"
+
+
+def _recovers_as_it_starts(plan: RecoveryPlan) -> str:
+    """After a clean stop (`LogSegment.sanityCheck`)."""
+    count = sum(len(each.recovered) for each in plan.forecasts)
+    if not count:
+        return "recovers nothing as it starts"
+    return f"recovers {counted(count, 'segment')} as it starts, whose .index is missing or damaged, and nothing else"
 
 
 def _but_not(plan: RecoveryPlan) -> str:
@@ -129,7 +137,7 @@ def _how_far(broker: StoppedBroker) -> str:
     if not broker.clean:
         return "from their recovery points on"
     if not broker.unclean:
-        return "the ends of their logs alone, as a broker that stopped cleanly reads no log"
+        return "the ends of their logs alone, as a broker that stopped cleanly reads no log that has an .index"
     return "from their recovery points on, and where a marker is the ends of their logs alone"
 
 

@@ -23,6 +23,7 @@ from kidxlib.format.checkpoint_files import (
     clean_shutdown,
     offset_checkpoint,
 )
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover import missing
@@ -529,25 +530,61 @@ def test_each_loss_that_is_accepted_has_a_line(log_dir: Path) -> None:
     assert "else --level checkpoint with --accept-loss goes on" in shown(log_dir, "--accept-loss", "--level", "marker")
 
 
-@pytest.mark.parametrize("sign", ["recovery point", "preallocated"])
-def test_a_marker_that_no_clean_stop_has_written(log_dir: Path, sign: str) -> None:
-    """Either sign is enough; `verify` says the same, and ends with the same code."""
+_NOT_READ: Final = "a broker that starts reads no log that has an .index, and takes these and their indexes as they are"
+
+
+@pytest.mark.parametrize(
+    ("sign", "found", "does"),
+    [
+        ("recovery point", f"1 partition with records from the recovery point on (the first: {NAME})", _NOT_READ),
+        ("preallocated", "2 partitions with a last segment whose index files are still preallocated", _NOT_READ),
+        ("zeros", f"1 partition with zeros from the recovery point on, and no records (the first: {NAME})", _NOT_READ),
+        (
+            "zeros without .index",
+            f"1 partition with zeros from the recovery point on, and no records (the first: {NAME})",
+            "a broker that starts reads the last segment of 1 partition all the same, as its .index is missing, and "
+            f"cuts off what is no whole batch (the first: {NAME}); remove",
+        ),
+        (
+            "records without .index, preallocated",
+            f"1 partition with records from the recovery point on (the first: {NAME}), and 2 partitions with a last",
+            f"(the first: {NAME}), and takes the others and their indexes as they are; remove",
+        ),
+    ],
+)
+def test_a_marker_that_no_clean_stop_has_written(log_dir: Path, sign: str, found: str, does: str) -> None:
+    """Each sign is enough; `verify` says the same, and both end with a problem. What the broker does all the same to a
+    segment without an `.index` is told.
+    """
     (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7))
     (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(b"0\n0\n")
     assert planned(log_dir)[0] == run_kidx("verify", log_dir, "--this-dir-alone").return_value == 0
-    if sign == "recovery point":
+    last = log_dir / NAME / LAST
+    if sign.startswith("rec"):
         _set_recovery_point(log_dir, 13_697)
-    else:
+    if "preallocated" in sign:
         for name in ENDS:
-            last = max((log_dir / name.directory).glob("*.timeindex"))
-            os.truncate(last, last.stat().st_size + 12 * 100)
-    code = planned(log_dir)[0]
-    says = f": {log_dir}/{CLEAN_SHUTDOWN_FILE}: it says that the broker stopped cleanly, and that is not so"
+            path = max((log_dir / name.directory).glob("*.timeindex"))
+            os.truncate(path, path.stat().st_size + 12 * 100)
+    if sign.startswith("zeros"):
+        last = log_dir / NAME / segment_file(ENDS[PARTITION], LOG_SUFFIX)
+        last.write_bytes(bytes(1_000))
+        last.with_suffix(OFFSET_INDEX_SUFFIX).touch()
+    if "without .index" in sign:
+        last.with_suffix(OFFSET_INDEX_SUFFIX).unlink()
+    code, _ = planned(log_dir)
+    says = f": {log_dir}/{CLEAN_SHUTDOWN_FILE}: it says that the broker stopped cleanly, and that is not so: {found}"
     verified = run_kidx("verify", log_dir)
-    assert code == verified.return_value == ExitCode.PROBLEMS_FOUND
-    assert f"warning{says}" in shown(log_dir) and f"fail{says}" in verified.output
+    assert verified.return_value == ExitCode.PROBLEMS_FOUND
+    assert code == (ExitCode.USAGE if sign.startswith("zeros") else ExitCode.PROBLEMS_FOUND)
+    said = shown(log_dir)
+    for line, output in ((f"warning{says}", said), (f"fail{says}", verified.output)):
+        assert line in output and does in output, output
+    if code == ExitCode.PROBLEMS_FOUND:
+        recovers = "1 segment" if "without" in sign else "nothing"
+        assert f"the broker believes the marker, and recovers {recovers} as it starts" in said
     (log_dir / CLEAN_SHUTDOWN_FILE).unlink()
-    assert planned(log_dir)[0] == 0
+    assert planned(log_dir)[0] == (ExitCode.PROBLEMS_FOUND if sign.startswith("zeros") else 0)
 
 
 @pytest.mark.parametrize("epoch", [9, 7, -1])
