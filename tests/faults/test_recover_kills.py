@@ -25,6 +25,7 @@ from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended, end, kidx, start_kidx
+from tests.support.cluster_metadata import write_checkpoints
 from tests.support.logs import golden
 
 _KEPT: Final = "kept"
@@ -60,6 +61,7 @@ def crashed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(golden.SAMPLES, log_dir)
     shutil.rmtree(log_dir / "compacted-0")  # its offsets have gaps, over which nothing tells of the producers
     (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    write_checkpoints(log_dir)
     built = CliRunner().invoke(kidx_command, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
     assert built.exit_code == 0, built.output
     torn, zeros = (sorted((log_dir / name).glob(f"*{LOG_SUFFIX}"))[-1] for name in ("append-time-0", "plain-zstd-0"))

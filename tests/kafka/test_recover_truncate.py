@@ -28,6 +28,7 @@ from tests.conftest import Say
 from tests.faults.processes import kidx
 from tests.kafka.loaded import files_of, load
 from tests.kafka.spoilt import offsets_go_back, spoil
+from tests.support.cluster_metadata import write_checkpoints
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.jars import OLDER, with_older_kafkas
 from tests.support.logs.random_logs import write_random_log
@@ -55,6 +56,7 @@ class _LogDir:
         self.path, self.untouched = directory / "logs", directory / "untouched"
         self.path.mkdir()
         (self.path / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
+        write_checkpoints(self.path)
         self.partitions = [TopicPartition("test", number) for number in range(count)]
         for each in self.partitions:
             write_random_log(self.path / each.directory, rng)

@@ -37,6 +37,7 @@ from tests.conftest import Say
 from tests.faults.processes import kidx
 from tests.kafka.killed_disks import KilledPartition, kill, write_partition
 from tests.kafka.loaded import files_of, load
+from tests.support.cluster_metadata import write_checkpoints
 from tests.support.kafka.classes import Kafka
 from tests.support.logs.snapshots import Producer
 
@@ -69,6 +70,7 @@ class _KilledBroker:
         self.alone = directory / "alone"
         self.alone.mkdir()
         (self.alone / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
+        write_checkpoints(self.alone)
         self.partitions = [TopicPartition("test", number) for number in range(count)]
         written = {each: write_partition(self.alone / each.directory, rng) for each in self.partitions}
         built = kidx("build", self.alone, "--in-place", "--snapshots", "--epochs")

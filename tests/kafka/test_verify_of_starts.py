@@ -126,7 +126,9 @@ def test_log_dirs_of_one_node_that_say_they_are_not(
 
 
 def test_what_checkpoints_do_not_say_is_named(tmp_path: Path) -> None:
+    """The broker made all files, and its clean stop wrote a line for each partition into two of them."""
     disk = unpack(tmp_path)
+    assert json.loads(_verify(disk.a, disk.b, "--json").stdout)["lost_checkpoints"] == []
     (disk.a / HIGH_WATERMARK_CHECKPOINT).unlink()
     points = read_offset_checkpoint(disk.b / RECOVERY_POINT_CHECKPOINT) or {}
     assert points.pop(TopicPartition("orders", 0))
@@ -134,14 +136,17 @@ def test_what_checkpoints_do_not_say_is_named(tmp_path: Path) -> None:
     ended = _verify(disk.a, disk.b)
     count = sum(1 for each in disk.a.iterdir() if parse_partition_directory(each.name)) - 1  # but for the metadata's
     expected = [
-        f"{disk.a / HIGH_WATERMARK_CHECKPOINT}: missing ({count} partitions): it is not known whether logs end below "
-        "their high watermark",
-        f"{disk.b / RECOVERY_POINT_CHECKPOINT}: has no line for 1 partition, as orders-0: it is not known whether logs "
-        "end below what was flushed to disk",
+        f"{disk.a / HIGH_WATERMARK_CHECKPOINT}: missing ({count} partitions), though a broker makes the file as it "
+        "starts: it is not known whether logs end below their high watermark; a broker that starts takes the log start "
+        "for it until the replicas in sync are there; restore the file, if a copy of this log dir has it",
+        f"{disk.b / RECOVERY_POINT_CHECKPOINT}: has no line for 1 partition, as orders-0, though a clean stop writes "
+        "one: it is not known whether logs end below what was flushed to disk; a broker that starts takes 0 for it, "
+        "and reads all of the logs after an unclean stop; restore the file, if a copy of this log dir has it",
     ]
-    said = [line for line in ended.output.splitlines() if line.startswith("not compared: ")]
-    assert said == [f"not compared: {line}" for line in expected]
-    assert json.loads(_verify(disk.a, disk.b, "--json").stdout)["not_compared"] == expected
+    assert ended.return_value == ExitCode.PROBLEMS_FOUND
+    said = [line for line in ended.output.splitlines() if line.startswith("fail: ")]
+    assert said == [f"fail: {line}" for line in expected]
+    assert json.loads(_verify(disk.a, disk.b, "--json").stdout)["lost_checkpoints"] == expected
 
 
 def test_a_brokers_own_files_are_looked_at_beside_index_files_elsewhere(tmp_path: Path) -> None:

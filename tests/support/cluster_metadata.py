@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.format import layouts as formats
 from kidxlib.format import segment_files
+from kidxlib.format.checkpoint_files import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    offset_checkpoint,
+)
 from kidxlib.format.segment_files import SnapshotId, kraft_snapshot_file, segment_file
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.framed import CLUSTER_METADATA
@@ -76,6 +83,16 @@ def _endpoint(listener: str) -> dict[str, Any]:
     name, _, address = listener.partition("://")
     host, _, port = address.rpartition(":")
     return {"name": name, "host": host, "port": int(port)}
+
+
+def write_checkpoints(log_dir: Path, ends: Mapping[TopicPartition, int] | None = None) -> None:
+    """The offset checkpoints of a broker that are not there yet: it makes them as it starts, and ends of logs come into
+    two of them as it stops.
+    """
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
+        if not (log_dir / name).exists():
+            of_stop = {} if name == LOG_START_OFFSET_CHECKPOINT else (ends or {})
+            (log_dir / name).write_bytes(offset_checkpoint(of_stop))
 
 
 def topic_id(letter: str) -> str:

@@ -41,6 +41,7 @@ class PartitionStop:
         of_broker: a broker has left a file of its own in the log dir.
         not_in: the checkpoints that say nothing of the partition, though a broker writes it into them: they are
             missing, or have no line for it.
+        lost_from: those of them that must have said something, so that the file or the line is lost.
     """
 
     clean_shutdown: bool
@@ -52,6 +53,7 @@ class PartitionStop:
     lost_log_starts: bool = False
     of_broker: bool = False
     not_in: tuple[str, ...] = ()
+    lost_from: tuple[str, ...] = ()
 
     @property
     def known_end(self) -> int:
@@ -80,6 +82,8 @@ class LastStop:
         of_broker: a broker has left a file of its own there.
         missing: the checkpoints that are not there.
         unusable: those that do not read.
+        written: the checkpoints that a clean stop of this node writes a line for each partition into.
+        has_properties: a node has made the log dir its own (`meta.properties`).
     """
 
     clean_shutdown: bool
@@ -95,6 +99,8 @@ class LastStop:
     of_broker: bool = False
     missing: frozenset[str] = frozenset()
     unusable: frozenset[str] = frozenset()
+    written: frozenset[str] = frozenset()
+    has_properties: bool = False
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -106,6 +112,7 @@ class LastStop:
         if partition.topic == METADATA_TOPIC:
             # `KafkaRaftLog.createLog`: the whole log is recovered at each start, and no checkpoint names it.
             return PartitionStop(False, 0, 0, 0, self.failures, of_broker=self.of_broker)
+        not_in = tuple(self._not_in(partition)) if self.of_broker else ()
         return PartitionStop(
             self.clean_shutdown,
             self.recovery_points.get(partition, 0),
@@ -115,8 +122,16 @@ class LastStop:
             self.knows_log_starts and partition not in self.log_start_offsets,
             self.clean_shutdown and not self.knows_log_starts,
             self.of_broker,
-            tuple(self._not_in(partition)) if self.of_broker else (),
+            not_in,
+            tuple(filter(self._is_lost, not_in)),
         )
+
+    def _is_lost(self, name: str) -> bool:
+        """Whether a checkpoint that says nothing of a partition must have: a broker makes the files that are not there
+        as it starts (`LogManager`, `ReplicaManager`, `CheckpointFile`), and a clean stop writes the lines.
+        """
+        is_clean = self.clean_shutdown and self.marker_is_false is None
+        return self.has_properties and (name in self.missing or (is_clean and name in self.written))
 
     def _not_in(self, partition: TopicPartition) -> Iterator[str]:
         """`LogManager.checkpointRecoveryOffsetsInDir`, `ReplicaManager.checkpointHighWatermarks`: all partitions of the
@@ -196,6 +211,8 @@ def _last_stop(log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown:
     points, starts, watermarks, cleaned = read
     if clean_shutdown is None:
         clean_shutdown = (log_dir / CLEAN_SHUTDOWN_FILE).exists()
+    properties = accepted_properties(log_dir)
+    is_kraft = isinstance(properties, MetaProperties) and properties.is_kraft
     return LastStop(
         clean_shutdown,
         points.by_partition,
@@ -214,6 +231,13 @@ def _last_stop(log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown:
             for name, each in zip(checkpoint_files.LOG_DIR_CHECKPOINTS, read, strict=True)
             if each.failure is not None or each.note is not None
         ),
+        # With ZooKeeper a broker may stop before it is told of a partition that it has (`LeaderAndIsrRequest`).
+        written=frozenset(
+            (checkpoint_files.RECOVERY_POINT_CHECKPOINT, checkpoint_files.HIGH_WATERMARK_CHECKPOINT)
+            if is_kraft
+            else (checkpoint_files.RECOVERY_POINT_CHECKPOINT,)
+        ),
+        has_properties=properties is not None,
     )
 
 
@@ -233,20 +257,53 @@ _NOT_KNOWN: Final = {
 }
 
 
+#: What a broker does that starts without it.
+_WITHOUT: Final = {
+    checkpoint_files.RECOVERY_POINT_CHECKPOINT: "takes 0 for it, and reads all of the logs after an unclean stop",
+    checkpoint_files.HIGH_WATERMARK_CHECKPOINT: "takes the log start for it until the replicas in sync are there",
+    checkpoint_files.LOG_START_OFFSET_CHECKPOINT: "serves records again that were deleted, where their segments are "
+    "left",
+}
+
+
 def not_compared(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]) -> Iterator[str]:
-    """What could not be compared, as checkpoints of a broker say nothing of partitions: a line for each file.
+    """What could not be compared, as checkpoints of a broker say nothing of partitions, and need not: a line for each
+    file.
 
     Args:
         stops: of partitions that are there, with their log dirs.
     """
-    lacking: defaultdict[tuple[Location, str], list[TopicPartition]] = defaultdict(list)
-    for log_dir, partition, stop in stops:
-        for name in stop.not_in:
-            lacking[log_dir, name].append(partition)
-    for (log_dir, name), partitions in sorted(lacking.items(), key=lambda item: (str(item[0][0]), item[0][1])):
+    lacking = ((log_dir, partition, set(stop.not_in) - set(stop.lost_from)) for log_dir, partition, stop in stops)
+    for path, has in _by_file(lacking):
+        yield f"{path}: {has}: it is not known {_NOT_KNOWN[path.name]}"
+
+
+def lost_checkpoints(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]) -> Iterator[str]:
+    """The checkpoints that are lost, or lines of them, and what a broker does without: a line for each file.
+
+    Args:
+        stops: of partitions that are there, with their log dirs.
+    """
+    for path, has in _by_file((log_dir, partition, stop.lost_from) for log_dir, partition, stop in stops):
+        written = "a clean stop writes one" if path.exists() else "a broker makes the file as it starts"
+        yield (
+            f"{path}: {has}, though {written}: it is not known {_NOT_KNOWN[path.name]}; a broker that starts "
+            f"{_WITHOUT[path.name]}; restore the file, if a copy of this log dir has it"
+        )
+
+
+def _by_file(lacking: Iterable[tuple[Location, TopicPartition, Iterable[str]]]) -> Iterator[tuple[Location, str]]:
+    """Each file that says nothing of partitions, and of which."""
+    by_file: defaultdict[tuple[Location, str], list[TopicPartition]] = defaultdict(list)
+    for log_dir, partition, names in lacking:
+        for name in names:
+            by_file[log_dir, name].append(partition)
+    for (log_dir, name), partitions in sorted(by_file.items(), key=lambda item: (str(item[0][0]), item[0][1])):
         path, number = log_dir / name, counted(len(partitions), "partition")
-        has = f"has no line for {number}, as {min(partitions).directory}" if path.exists() else f"missing ({number})"
-        yield f"{path}: {has}: it is not known {_NOT_KNOWN[name]}"
+        yield (
+            path,
+            f"has no line for {number}, as {min(partitions).directory}" if path.exists() else f"missing ({number})",
+        )
 
 
 def below_checkpoints(next_offset: int, position: int | None, stop: PartitionStop) -> Finding | None:

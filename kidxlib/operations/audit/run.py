@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -11,7 +11,7 @@ from rich.filesize import decimal
 from kidxlib.audit.plan import PartitionAudit, partition_audits
 from kidxlib.audit.startup.absent import by_node
 from kidxlib.audit.startup.aside import Aside, folders_aside
-from kidxlib.audit.startup.last_stop import not_compared
+from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
 from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA
 from kidxlib.audit.summary import StartFailure
 from kidxlib.build.discover import find_segments
@@ -21,7 +21,7 @@ from kidxlib.build.tasks import ScanTask
 from kidxlib.build.vanished import NOT_ASKED, without_directory
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import CheckpointError
-from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.audit.accepted import AuditedCatalog
 from kidxlib.operations.audit.budget import LastAudits, NotAudited, beyond_budget
@@ -73,10 +73,18 @@ class _Planned:
     @property
     def not_compared(self) -> list[str]:
         """What could not be compared with checkpoints."""
-        looked_at = (
-            each for each in {**self.audits, **self.unread}.values() if each.is_brokers and each.known_to is None
-        )
-        return list(not_compared((each.directory.parent, each.topic_partition, each.last_stop) for each in looked_at))
+        return list(not_compared(self._stops))
+
+    @property
+    def lost_checkpoints(self) -> list[str]:
+        """Which checkpoints are lost, or lines of them."""
+        return list(lost_checkpoints(self._stops))
+
+    @property
+    def _stops(self) -> Iterator[tuple[Location, TopicPartition, PartitionStop]]:
+        for each in {**self.audits, **self.unread}.values():
+            if each.is_brokers and each.known_to is None:
+                yield each.directory.parent, each.topic_partition, each.last_stop
 
     @property
     def log_bytes(self) -> int:
@@ -157,7 +165,7 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys, list_safe=request.how.list_safe)
         summary.many_sources = len(request.sources) > 1
         of_nodes = [*_not_named(request, plan, catalog), *_lost_metadata(request, plan, catalog)]
-        summary.failures |= dict.fromkeys(of_nodes)
+        summary.failures |= dict.fromkeys([*of_nodes, *planned.lost_checkpoints])
         failures = unread.all_failures(accepted.partitions)
         summary.add_failures(failures)
         summary.coverage, summary.not_simulated = planned.coverage(unread.earlier), len(planned.unread)
@@ -167,7 +175,7 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         if as_json:
             more = {"partitions_gone": planned.gone, "without_metadata": list(map(as_text, without))}
             more |= {"node_failures": of_nodes, "beside_logs_not_looked_at": beside}
-            more["not_compared"] = planned.not_compared
+            more |= {"not_compared": planned.not_compared, "lost_checkpoints": planned.lost_checkpoints}
             more |= {**planned.coverage_as_json(failures, unread.earlier)}
             show_audit_json(request, plan, found, summary, accepted, place, aside=planned.aside, **more)
         else:

@@ -17,7 +17,7 @@ from kidxlib.audit.finding import Finding
 from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains_gaps, gaps_in
 from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
 from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of
-from kidxlib.audit.startup.last_stop import PartitionStop, not_compared
+from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
 from kidxlib.audit.startup.meta_properties import directory_ids_of
 from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA
 from kidxlib.build.directories import Target
@@ -29,7 +29,7 @@ from kidxlib.catalog.segment_key import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import CheckpointError
-from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey
+from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast
@@ -178,7 +178,7 @@ class RecoveryPlan:
     @property
     def lacks(self) -> bool:
         """Whether something is missing that no start brings back, and that keeps no broker from starting."""
-        return bool(self.gaps.lost or self.lost_epochs)
+        return bool(self.gaps.lost or self.lost_epochs or self.lost_checkpoints)
 
     @property
     def false_markers(self) -> list[str]:
@@ -189,13 +189,17 @@ class RecoveryPlan:
     @property
     def not_compared(self) -> list[str]:
         """What could not be compared with checkpoints."""
-        return list(
-            not_compared(
-                (log_dir.log_dir.path, each.topic_partition, each.stop)
-                for log_dir in self.log_dirs
-                for each in log_dir.forecasts
-            )
-        )
+        return list(not_compared(self._stops))
+
+    @property
+    def lost_checkpoints(self) -> list[str]:
+        """Which checkpoints are lost, or lines of them."""
+        return list(lost_checkpoints(self._stops))
+
+    @property
+    def _stops(self) -> Iterator[tuple[Path, TopicPartition, PartitionStop]]:
+        for log_dir in self.log_dirs:
+            yield from ((log_dir.log_dir.path, each.topic_partition, each.stop) for each in log_dir.forecasts)
 
     @property
     def doubts(self) -> bool:

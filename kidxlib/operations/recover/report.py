@@ -57,6 +57,8 @@ def show_plan(
         print_line(f"broken: {each.directory.name} {of_epochs.file}: {of_epochs.reason}: {of_epochs.detail}")
         print_line(f"  {of_epochs.consequence}")
     print_more(len(plan.lost_epochs) - _SHOWN, "; --json has them all")
+    for line in plan.lost_checkpoints:
+        print_line(f"broken: {line}")
     _print_kinds("loses", _accepted(plan, refusals))
     _print_kinds("noted", plan.noted)
     for each_mended in mended:
@@ -184,6 +186,7 @@ def as_json(
         ],
         "accepted": plan.accepted,
         "not_compared": plan.not_compared,
+        "lost_checkpoints": plan.lost_checkpoints,
         "noted": [*plan.noted, *plan.without_metadata],
         **plan.gaps.as_json(),
         "leader_epochs": [

@@ -30,6 +30,7 @@ from tests.support.cluster_metadata import (
     snapshot,
     topic,
     topic_id,
+    write_checkpoints,
     write_copy,
 )
 from tests.support.logs.batches import Batch
@@ -220,6 +221,7 @@ def test_verify_of_a_node_without_its_metadata_is_not_well(tmp_path: Path, versi
         properties = f"version={version}\n{node_id}=1\ncluster.id=c\ndirectory.id={directory_id}\n"
         (log_dir / "meta.properties").write_text(properties)
         (log_dir / name / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
+        write_checkpoints(log_dir)
         assert run_here(kidx, "build", log_dir, "--in-place").code == 0
     assigned = [partition(OTHER_ID, number, [1], [where]) for number, where in enumerate((_HERE, _THERE))]
     of_node = of_broker("RegisterBrokerRecord", 1, [_HERE, _THERE])

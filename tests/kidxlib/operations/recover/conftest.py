@@ -26,8 +26,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
     built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
     assert built.exit_code == 0, built.output
-    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
-        (log_dir / name).write_bytes(offset_checkpoint(ENDS))
+    cluster_metadata.write_checkpoints(log_dir, ENDS)
     return log_dir
 
 
@@ -54,6 +53,7 @@ def two(log_dir: Path, tmp_path: Path) -> list[Path]:
         (place / META_PROPERTIES).write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n")
         for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
             (place / name).write_bytes(offset_checkpoint({partition: ENDS[partition]}))
+        cluster_metadata.write_checkpoints(place)
     log = {0: cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values, 1_000)}
     cluster_metadata.write_copy(log_dir / METADATA_DIRECTORY, log)
     return [log_dir, more]

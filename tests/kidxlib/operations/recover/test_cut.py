@@ -21,6 +21,7 @@ from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended
+from tests.support.cluster_metadata import write_checkpoints
 from tests.support.logs import golden
 from tests.support.terminal import without_progress
 
@@ -33,6 +34,7 @@ def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     log_dir = tmp_path_factory.mktemp("sound") / "logs"
     shutil.copytree(golden.SAMPLES / _PARTITION, log_dir / _PARTITION)
     (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    write_checkpoints(log_dir)
     built = CliRunner().invoke(kidx, ["build", str(log_dir), "--in-place", "--snapshots", "--epochs"])
     assert built.exit_code == 0, built.output
     return log_dir

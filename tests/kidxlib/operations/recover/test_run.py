@@ -405,18 +405,34 @@ def test_a_folder_under_another_name_may_be_the_only_copy(two: list[Path], kind:
     assert f"it is there as {aside}" not in shown(*two)
 
 
-def test_what_no_checkpoint_tells_is_said(log_dir: Path) -> None:
-    """A file that is gone, or a line of it, would have told of an end that is missing."""
+@pytest.mark.parametrize("stop", ["of no broker", "killed", "stopped"])
+def test_what_no_checkpoint_tells_is_said(log_dir: Path, stop: str) -> None:
+    """A file that is gone, or a line of it, would have told of an end that is missing. A broker makes the files as it
+    starts, and a clean stop writes the lines, but of log starts: these are lost then.
+    """
     (log_dir / HIGH_WATERMARK_CHECKPOINT).unlink()
     (log_dir / RECOVERY_POINT_CHECKPOINT).write_bytes(offset_checkpoint({PARTITION: 13_697}))
-    _lose_last_segment(log_dir)
-    code, plan = planned(log_dir)
     missing = f"{log_dir}/{HIGH_WATERMARK_CHECKPOINT}: missing (2 partitions)"
     without = f"{log_dir}/{RECOVERY_POINT_CHECKPOINT}: has no line for 1 partition, as append-time-0"
-    assert code == 0 and [each.split(": it is not")[0] for each in plan["not_compared"]][-2:] == [without, missing]
-    said = shown(log_dir)
+    if stop == "of no broker":
+        (log_dir / META_PROPERTIES).unlink()
+    else:
+        _lose_last_segment(log_dir)
+    if stop == "stopped":
+        (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7))
+    code, plan = planned(log_dir)
+    verified, said = run_kidx("verify", log_dir, "--json", "--this-dir-alone"), shown(log_dir)
+    lost = [[], [missing], [without, missing]][("of no broker", "killed", "stopped").index(stop)]
+    for found in (plan, json.loads(verified.stdout)):
+        assert [each.split(", though")[0] for each in found["lost_checkpoints"]] == lost
+        told = [each.split(": it is not")[0] for each in found["not_compared"]]
+        assert told == [each for each in (without, missing) if each not in lost]
+    assert (verified.return_value == ExitCode.PROBLEMS_FOUND) == bool(lost)
+    assert all(f"broken: {each}\n" in said for each in plan["lost_checkpoints"])
     assert all(f"not compared: {each}\n" in said for each in plan["not_compared"])
-    assert "and not what the missing checkpoints would tell" in said
+    if stop == "killed":
+        assert code == ExitCode.PROBLEMS_FOUND and "it starts without what is missing" in said
+        assert "though a broker makes the file as it starts" in plan["lost_checkpoints"][0]
 
 
 def test_meta_properties_that_is_missing_is_told_its_id(two: list[Path]) -> None:
@@ -483,6 +499,7 @@ def test_no_producer_snapshot_after_a_clean_stop(log_dir: Path) -> None:
 
 def test_no_producer_snapshot_of_a_log_that_begins_later(log_dir: Path) -> None:
     """Nobody can make one that is right; but a broker learns from the log what is left."""
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint({PARTITION: 1}))
     for path in (log_dir / NAME).glob("00000000000000000000.*"):
         path.unlink()
     assert "remove .kafka_cleanshutdown in all log dirs" in _without_snapshots(log_dir)

@@ -15,6 +15,7 @@ from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.exit_codes import ExitCode
+from tests.support.cluster_metadata import write_checkpoints
 from tests.support.logs import golden
 from tests.support.report_fleet import run_kidx
 from tests.support.spark.jobs import run_here
@@ -32,6 +33,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
         log_dir = site / name
         shutil.copytree(golden.SAMPLES, log_dir)
         (log_dir / META_PROPERTIES).write_text(f"version=1\nnode.id={number}\ncluster.id=c\n")
+        write_checkpoints(log_dir)
         run_kidx("build", str(log_dir), "--in-place", codes=(0, 3))
     points = {
         partition: int(max(directory.glob("*.log")).stem) // 2
