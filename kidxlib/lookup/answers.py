@@ -202,15 +202,22 @@ def why_not_in(segment: LogSegment, since: int) -> str:
     if segment.max_timestamp_so_far.timestamp < 0:
         return (
             f"{log_name(segment)} has no timestamps; as its file is of {show_ms(segment.largest_timestamp)}, "
-            "a broker looks there and no further"
+            f"a broker looks there and no further; {_READS_ON}"
         )
-    return f"{log_name(segment)} has no such record from offset {since} on, and a broker looks no further"
+    return f"{log_name(segment)} has no such record from offset {since} on, and a broker looks no further; {_READS_ON}"
 
 
 NO_RECORDS: Final = "no records"
 #: What is found of a transaction's end is no record that consumers get.
 MARKER: Final = "the marker at the end of a transaction; consumers that begin there get the record after it"
 FAR: Final = "after the time that was asked for"
+#: Of a record far from the time that was asked for: what stands before it, and who tells what stands behind it.
+_BEGINS: Final = "the log begins there"
+_ALL_OLDER: Final = "all records before it are older than that time"
+_BETWEEN: Final = (
+    "kidx export --times TIME/FOUND reads the logs, and has the records between the two times, if there are any"
+)
+_READS_ON: Final = "kidx export --times TIME/ reads on"
 GAP: Final = "in no log: unless the topic is compacted, a segment is missing"
 LOST: Final = "in no log, and the topic is not compacted: a segment is missing; kidx verify looks for who has it"
 _HOUR_MS: Final = 3_600_000
@@ -236,7 +243,13 @@ def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> 
         for number, each in groups(numbers[units == unit], far[units == unit]):
             answers.note(each, f"{counted(number, one)} {FAR}")
     last = _last_timestamp(log)
-    if last is None or not (is_later := is_far & (timestamps > last)).any():
+    is_later = is_far & (timestamps > last) if last is not None else np.zeros_like(is_far)
+    merely_far = found[is_far & ~is_later]
+    is_first = answers.is_first_batch(merely_far) & (answers.segments(merely_far) == log.segments[0].base_offset)
+    for rows_in, why in (merely_far[is_first], _BEGINS), (merely_far[~is_first], _ALL_OLDER):
+        if len(rows_in):
+            answers.note(rows_in, f"{why}; {_BETWEEN}")
+    if last is None or not is_later.any():
         return
     by_base_offset = {segment.base_offset: segment for segment in log.segments}
     for base_offset, rows_in in groups(answers.segments(found[is_later]), found[is_later]):

@@ -22,6 +22,7 @@ from kidxlib.catalog.segment_views import SegmentToSearch
 from kidxlib.cli.seek import seek as seek_command
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.library.read import read as read_records
 from kidxlib.log.list_offsets import EARLIEST, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from kidxlib.log.log import Log
 from kidxlib.lookup.answers import ANSWER, FAR, OFFSET, RESULT_COLUMNS, TIMESTAMP, Answers
@@ -267,6 +268,31 @@ def test_a_timestamp_of_the_future_is_told(tmp_path: Path) -> None:
     )
     in_the_way = "segment 0 stands in the way, whose largest timestamp is 3600000000 (1970-02-11T16:00:00.000Z)"
     assert in_the_way in notes[1] and "kidx export --times TIME/" in notes[1]
+
+
+_BETWEEN: Final = "kidx export --times TIME/FOUND reads the logs, and has the records between the two times, if there"
+
+
+@pytest.mark.parametrize(
+    ("hours", "note", "between"),
+    [
+        ([0, 0, 1_000, 1_001], f"41 days {FAR}; all records before it are older than that time; {_BETWEEN}", []),
+        ([0, 0, 1_000, 500, 1_001], f"41 days {FAR}; all records before it are older than that time; {_BETWEEN}", [3]),
+        ([9_000, 2, 9_000], f"1 year {FAR}; the log begins there; {_BETWEEN}", [1]),
+    ],
+)
+def test_a_record_that_is_merely_late_has_a_way_out(
+    hours: list[int], note: str, between: list[int], tmp_path: Path
+) -> None:
+    """Where no timestamp of the future is in the way; the command that the note names finds what is nearer."""
+    hour = 3_600_000
+    (tmp_path / "t-0").mkdir()
+    batches = [encoded.batch_v2([Record(offset, time * hour, b"k", b"v")]) for offset, time in enumerate(hours)]
+    (tmp_path / "t-0" / segment_file(0, LOG_SUFFIX)).write_bytes(b"".join(batches))
+    [answer] = Seeker.of_directory(tmp_path / "t-0").timestamps([11]).to_pylist()
+    assert note in answer["note"]
+    found = read_records(tmp_path, times=(11, answer["timestamp"])).read_all()
+    assert found["offset"].to_pylist() == between
 
 
 @pytest.fixture(scope="module")
