@@ -43,12 +43,14 @@ class OfLogDir:
 
     Attributes:
         high_watermark: as the checkpoint has it; None where none does.
+        why_no_high_watermark: gives what is wrong with that checkpoint, and whether it is malformed; None for nothing.
         first_offset: gives where its leader epochs begin, if that is before its first segment, and none of its logs was
             deleted from the start; None where nobody knows.
         is_compacted: gives whether the cleaner may have taken offsets out; None where nobody knows.
     """
 
     high_watermark: int | None = None
+    why_no_high_watermark: Callable[[], tuple[str, bool] | None] = _nobody_knows
     first_offset: Callable[[], int | None] = _nobody_knows
     is_compacted: Callable[[], bool | None] = _nobody_knows
 

@@ -386,6 +386,7 @@ def remark_on_end(log: Log, rows: Longs, answers: Answers) -> None:
         missing = describe_error(error)
     else:
         missing = "; ".join(filter(None, (missing, _why_end_is_early(log)))) or None
+        _remark_on_unknown_end(log, rows, answers)
     finally:
         active.release()
     answers.unsure(rows, missing)
@@ -399,3 +400,14 @@ def _why_end_is_early(log: Log) -> str | None:
         f"the log ends at offset {end}, below the high watermark {high_watermark} that {HIGH_WATERMARK_CHECKPOINT} "
         f"has: offsets {end} to {high_watermark - 1} are missing"
     )
+
+
+def _remark_on_unknown_end(log: Log, rows: Longs, answers: Answers) -> None:
+    """Add a remark where a broker's checkpoint does not tell whether the end of the log is missing."""
+    if log.of_log_dir.high_watermark is not None or (why := log.of_log_dir.why_no_high_watermark()) is None:
+        return
+    text = f"{why[0]}: it is not known whether the log ends below its high watermark"
+    if why[1]:
+        answers.file_error(rows, text)
+    else:
+        answers.note(rows, text)

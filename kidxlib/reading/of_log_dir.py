@@ -6,8 +6,8 @@ import contextlib
 from collections.abc import Collection
 from functools import partial
 
-from kidxlib.errors import KidxError
-from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
+from kidxlib.errors import CheckpointError, KidxError, describe_error
+from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.segment_files import DELETED_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.log import OfLogDir
@@ -15,6 +15,7 @@ from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.gaps_met import is_compacted
 from kidxlib.storage.checkpoints import read_leader_epochs, read_offset_checkpoint
 from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.log_dir import META_PROPERTIES
 
 
 class OfLogDirs:
@@ -42,9 +43,27 @@ class OfLogDirs:
         brokers = self._brokers.setdefault(log_dir, BrokersMetadata([log_dir, *self._log_dirs]))
         return OfLogDir(
             high_watermark,
+            partial(why_no_high_watermark, log_dir, partition),
             partial(lost_first_offset, directory, partition, first_base),
             partial(is_compacted, partition.topic, log_dir, brokers),
         )
+
+
+def why_no_high_watermark(log_dir: Location, partition: TopicPartition) -> tuple[str, bool] | None:
+    """Why a broker's checkpoint has no high watermark of a partition, and whether it cannot be read. None where it has
+    one by now, or where no broker has written: a broker writes one of each partition of a log dir
+    (`ReplicaManager.checkpointHighWatermarks`).
+    """
+    path = log_dir / HIGH_WATERMARK_CHECKPOINT
+    try:
+        if not (log_dir / META_PROPERTIES).exists():
+            return None
+        offsets = read_offset_checkpoint(path)
+    except (CheckpointError, OSError) as error:
+        return describe_error(error), True
+    if offsets is None:
+        return f"{path}: missing", False
+    return None if partition in offsets else (f"{path}: has no line for {partition.directory}", False)
 
 
 def lost_first_offset(directory: Location, partition: TopicPartition, first_base: int | None) -> int | None:

@@ -375,6 +375,35 @@ def test_what_is_missing_of_a_log_is_told_with_every_answer_that_rests_on_it(tmp
     assert ended.code == 0 and "unless the topic is compacted" in ended.out
 
 
+@pytest.mark.parametrize(
+    ("content", "code", "said"),
+    [
+        ("0\n1\nt 0 20\n", 0, None),
+        ("0\n0\n", 0, ": has no line for t-0: it is not known whether the log ends below its high watermark"),
+        (None, 0, ": missing: it is not known whether"),
+        ("0\n9\n", 3, ": line 2: 9 entries announced, 0 found: it is not known whether"),
+    ],
+)
+def test_an_end_that_no_high_watermark_bears_out(
+    content: str | None, code: int, said: str | None, tmp_path: Path
+) -> None:
+    """As `verify`: a checkpoint that is missing is told, one that cannot be read is a problem."""
+    log_dir = log_dir_of_t(tmp_path / "logs")
+    if content is not None:
+        (log_dir / HIGH_WATERMARK_CHECKPOINT).write_text(content)
+    (log_dir / "t-0" / segment_file(0, OFFSET_INDEX_SUFFIX)).touch()
+    (log_dir / "t-0" / segment_file(0, TIME_INDEX_SUFFIX)).write_bytes(struct.pack(">qi", 1, 0))
+    for option, value in (("--timestamp", "-1"), ("--timestamp", "99000"), ("--offset", "20")):
+        ended = run_here(seek, log_dir, "--topic", "t", "--partition", "0", option, value, "--json")
+        [answer] = ended.json["answers"]
+        assert ended.code == code, answer
+        told = f"{log_dir}/{HIGH_WATERMARK_CHECKPOINT}{said}"
+        assert (said is not None) == ("not known whether the log ends" in (answer["note"] or "")), answer
+        assert said is None or told in answer["note"], answer
+    ended = run_here(seek, log_dir, "--topic", "t", "--partition", "0", "--offset", "5", "--json")
+    assert "high watermark" not in (ended.json["answers"][0]["note"] or "")
+
+
 def test_the_room_after_the_entries_of_an_index_is_no_damage(tmp_path: Path) -> None:
     """A broker that did not stop in order leaves the files of its last segments as long as they may become."""
     shutil.copytree(golden.SAMPLES / "txn-mixed-0", tmp_path / "txn-mixed-0")
