@@ -12,6 +12,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
+from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.findings import ACCEPTED as ACCEPTED_TABLE
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
@@ -137,6 +138,21 @@ def test_what_is_shown_is_what_the_json_says(opened: Opened, reported: Reported)
         opened.page.wait_for_selector(f'[data-chart="timeline"]:has-text("{name}")')
         lanes = next(row for row in numbers["timelines"] if f"{row['topic']}-{row['partition']}" == name)["lanes"]
         assert [int(row[1]) for row in _rows(opened, "lanes")] == [at for lane in lanes for at in lane["base_offset"]]
+
+
+def test_a_gap_that_compaction_leaves_is_not_among_what_is_to_be_looked_at(browser: Browser, tmp_path: Path) -> None:
+    catalog, page = tmp_path / "catalog", tmp_path / "report.html"
+    append_rows(catalog, BUILDS, {"build_id": "b", "sources": [("disk", "/logs")]})
+    for topic, records in (("cleaned", 5), ("holes", 10)):
+        of_topic = {"source": "disk", "topic": topic, "partition": 0, "status": "ok", "records": records}
+        rows = [{**of_topic, "base_offset": start, "next_offset": start + 10} for start in (0, 20)]
+        append_rows(catalog, SEGMENTS, *rows)
+    run_kidx("report", "--catalog", str(catalog), "--output", str(page), "--now", str(NOW_MS), codes=(3,))
+    opened = open_page(browser, page)
+    opened.go("timeline")
+    listed = opened.page.locator("#timeline-partition option").all_inner_texts()
+    assert listed == ["holes-0 · 2 segments · gap", "cleaned-0 · 2 segments"]
+    opened.page.context.close()
 
 
 def test_a_list_that_ends_early_says_so(browser: Browser, tmp_path: Path) -> None:

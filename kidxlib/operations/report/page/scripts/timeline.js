@@ -3,7 +3,7 @@
 const MATCHES_SHOWN = 200;
 
 function timelinePage(report, chosen) {
-  const { partitions, marks } = report.timeline;
+  const { marks } = report.timeline, partitions = report.timeline.partitions.map((row) => withoutExplainedGaps(report, row));
   if (partitions.length === 0) return [note("The catalog has no segment.")];
   const label = (row) => `${partitionName(row)} · ${counted(row.segments, "segment")}${notable(marks, row)}`;
   const order = partitions.slice().sort((one, other) => isNotable(marks, other) - isNotable(marks, one));
@@ -41,6 +41,13 @@ function timelinePage(report, chosen) {
     place,
     origin(report, "SELECT source, base_offset, next_offset, status, active, log_bytes, max_timestamp\nFROM segments\nWHERE topic = '…' AND partition = …\nORDER BY source, base_offset"),
   ];
+}
+
+// A gap that compaction explains is nothing to look at.
+function withoutExplainedGaps({ health, timeline }, row) {
+  const isExplained = health.gaps_explained.some((gaps) => gaps.topic === row.topic);
+  const isLost = health.lost_gaps.some((gap) => !gap.is_accepted && gap.topic === row.topic && gap.partition === row.partition);
+  return isExplained && !isLost ? { ...row, marks: row.marks & ~(1 << timeline.marks.indexOf("GAP")) } : row;
 }
 
 function isNotable(words, row) {
