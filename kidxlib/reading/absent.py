@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
-from kidxlib.errors import KidxError
-from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.audit.startup.log_dir_entries import directories_in
+from kidxlib.errors import CheckpointError, KidxError
+from kidxlib.format.topic_partition import TopicPartition, is_moved, loaded_as
 from kidxlib.log.cluster_metadata.read import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.left_out import LeftOut, Why
 from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import MetaProperties
+from kidxlib.storage.log_dir import MetaProperties, read_topic_id
 
 
 def absent_partitions(
@@ -36,6 +38,7 @@ def absent_partitions(
             problem, and not merely good to know.
     """
     found: dict[TopicPartition, LeftOut] = {}
+    topic_ids: dict[str, str] = {}
     owners = list[MetaProperties]()
     for log_dir in brokers.log_dirs:
         with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told
@@ -45,13 +48,45 @@ def absent_partitions(
         with contextlib.suppress(OSError, KidxError):
             metadata = None if cluster_id is None else brokers.of_cluster(cluster_id)
             if metadata is not None and node_id is not None:
+                topic_ids |= metadata.to_end.topics
                 directories = {owner.directory_id for owner in owners if owner.node_id == node_id}
                 for each in _absent(means, metadata.to_end, node_id, directories, by_name=by_name):
                     found.setdefault(each.partition, each)
     if log_dirs_without_metadata(log_dirs, brokers):
         for partition in filter(means, numbered_below(there)):
             found.setdefault(partition, _absent_one(partition, Why.NOT_IN_LOG_DIRS, None, is_problem=by_name))
-    return [each for partition, each in sorted(found.items()) if partition not in there]
+    moved = _moved_folders(log_dirs)
+    return [
+        replace(each, aside=_aside(moved.get(partition, ()), topic_ids.get(partition.topic)))
+        for partition, each in sorted(found.items())
+        if partition not in there
+    ]
+
+
+def not_anywhere(partitions: Iterable[TopicPartition]) -> Iterator[LeftOut]:
+    """Partitions that are asked for by their names, and that nobody knows."""
+    for partition in partitions:
+        yield _absent_one(partition, Why.NOT_ANYWHERE, None, is_problem=True)
+
+
+def _moved_folders(log_dirs: Iterable[Location]) -> Mapping[TopicPartition, Sequence[Location]]:
+    """The folders of partitions that brokers move, delete or have set aside."""
+    found: defaultdict[TopicPartition, list[Location]] = defaultdict(list)
+    for log_dir in log_dirs:
+        with contextlib.suppress(OSError):
+            for folder in directories_in(log_dir):
+                if is_moved(folder.name) and (partition := loaded_as(folder.name)) is not None:
+                    found[partition].append(folder)
+    return found
+
+
+def _aside(folders: Iterable[Location], topic_id: str | None) -> str | None:
+    """The first folder that is not of a topic of that name that was deleted before."""
+    for folder in folders:
+        with contextlib.suppress(OSError, CheckpointError):
+            if topic_id is None or read_topic_id(folder) in (topic_id, None):
+                return str(folder)
+    return None
 
 
 def log_dirs_without_metadata(log_dirs: Iterable[Location], brokers: BrokersMetadata) -> list[Location]:

@@ -11,6 +11,8 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LEADER_EP
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.text.counted import counted
 
+#: How folders are read that have no partition's name.
+COPY_IT: Final = "to read one, copy it to a directory called <topic>-<partition>, and name that"
 #: So many partitions are named in a line.
 _NAMED: Final = 5
 
@@ -28,6 +30,7 @@ class Why(enum.StrEnum):
     BETWEEN_LOGS = "between-logs"
     NO_LOG = "no-log"
     NO_DIRECTORY = "no-directory"
+    NOT_ANYWHERE = "not-anywhere"
     OTHER_LOG_DIR = "other-log-dir"
     NOT_IN_LOG_DIRS = "not-in-log-dirs"
     OLDER_LOG_DIR = "older-log-dir"
@@ -44,6 +47,8 @@ class LeftOut:
         records: how many records they have; None where nobody has counted them.
         directory_id: of a partition without a directory, the `directory.id` of the log dir that has it by the metadata;
             None where that does not say it.
+        aside: of a partition without a directory, a folder with its records that the broker moves, deletes or has set
+            aside; None for none.
         told_by: of a partition in an older log dir, what tells that.
         is_problem: who asked gets less than there is, or not what was asked for. Else it is good to know.
     """
@@ -55,6 +60,7 @@ class LeftOut:
     edge: int
     records: int | None = None
     directory_id: str | None = None
+    aside: str | None = None
     told_by: str | None = None
     is_problem: bool = True
 
@@ -121,6 +127,7 @@ _OF_PARTITIONS: Final = {
         "no directory of {} that the cluster's metadata gives to this broker",
         "look for a copy of it",
     ),
+    Why.NOT_ANYWHERE: ("asked for and not there: {}", "see that the names are right"),
     Why.OTHER_LOG_DIR: ("in other log dirs of the broker: {}", "name all log dirs to read them"),
     Why.NOT_IN_LOG_DIRS: (
         "in none of these log dirs, by the numbers of those that are: {}",
@@ -138,7 +145,9 @@ def _line(why: Why, found: list[LeftOut]) -> str:
     if why in _OF_PARTITIONS:
         what, to_do = _OF_PARTITIONS[why]
         names = _few([each.partition.directory for each in found])
-        return f"{what.format(counted(len(found), 'partition'))}: {names}; {to_do}"
+        aside = [each.aside for each in found if each.aside is not None]
+        folders = f"; perhaps all that is left is {_few(aside)}: {COPY_IT}" if aside else ""
+        return f"{what.format(counted(len(found), 'partition'))}: {names}; {to_do}{folders}"
     what, edge, to_do = _OF_OFFSETS[why]
     names = _few([f"{each.offsets} ({edge} {each.edge})" for each in found])
     return f"{what.format(_sizes(found))}: {names}{to_do}"

@@ -16,13 +16,13 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.reading.absent import absent_partitions, log_dirs_without_metadata, may_be_elsewhere
+from kidxlib.reading.absent import absent_partitions, log_dirs_without_metadata, may_be_elsewhere, not_anywhere
 from kidxlib.reading.bounds import Bound, ListedLog, bounds_of
 from kidxlib.reading.brokers_metadata import not_of_one_time
 from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
 from kidxlib.reading.known_events import KnownEvents
 from kidxlib.reading.known_logs import KnownLog, KnownLogs, KnownPartition
-from kidxlib.reading.left_out import LeftOut, Why, lines_of
+from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of
 from kidxlib.reading.partition_to_read import LogToRead, PartitionToRead, has_offsets, may_hold, visible_part
 from kidxlib.reading.request import ReadRequest
 from kidxlib.reading.segment_read import SegmentRead
@@ -47,7 +47,7 @@ _Planned = TypeVar("_Planned")
 _log: Final = logging.getLogger(__name__)
 
 #: Directories that have a partition's records and are not read.
-_SET_ASIDE: Final = (NotASegment.DIRECTORY_STRAY, NotASegment.DIRECTORY_DELETE)
+_SET_ASIDE: Final = (NotASegment.DIRECTORY_STRAY, NotASegment.DIRECTORY_DELETE, NotASegment.DIRECTORY_FUTURE)
 _OFFSET_MAX: Final = 2**63 - 1
 #: Partitions that are listed before what becomes of them is planned: their logs may be scanned at the same time.
 _PARTITIONS_AT_ONCE: Final = 1_000
@@ -178,6 +178,7 @@ def plan_reads(
         planner.compare_times([each for each, _ in asked])
     if isolates:
         planner.look_for({each.topic_partition for each in directories})
+    planner.look_for_names(directories)
     planner.notes += _notes_on_sources(request, directories, len(asked), skipped)
     planner.left_out_topics = sorted({each.topic_partition.topic for each in directories if request.leaves_out(each)})
     return planner.plan()
@@ -191,10 +192,8 @@ def _notes_on_sources(
         yield f"{request.place}: it has {there}, none of which is asked for"
     for reason in _SET_ASIDE:
         if count := skipped.counts[reason]:
-            yield (
-                f"{request.place}: not read: {counted(count, 'directory', 'directories')} ({reason.in_words}); to read "
-                "one, copy it to a directory called <topic>-<partition>, and name that"
-            )
+            directories_of_it = counted(count, "directory", "directories")
+            yield f"{request.place}: not read: {directories_of_it} ({reason.in_words}); {COPY_IT}"
     for source in request.sources:
         if source.remote is not None and source.remote.visible is None:
             yield (
@@ -325,6 +324,13 @@ class _Planner:
         by_name = self._request.is_by_name
         self._left_out += absent_partitions(whole, self._request.means, self._ends.brokers, there, by_name=by_name)
         self.notes += map(may_be_elsewhere, log_dirs_without_metadata(whole, self._ends.brokers))
+
+    def look_for_names(self, directories: Iterable[PartitionDirectory]) -> None:
+        """Note which partitions and topics are asked for by their names, while others are there, and are nowhere."""
+        if self.named_partitions:
+            there = {each.topic_partition for each in directories}
+            known = there | {each.partition for each in self._left_out}
+            self._left_out += not_anywhere(self._request.missing_names(known))
 
     def compare_times(self, directories: Iterable[PartitionDirectory]) -> None:
         """Note which partitions are read in a log dir that is older than another one of its broker."""

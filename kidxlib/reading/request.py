@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral
 from typing import Final, TypeAlias
@@ -43,6 +43,8 @@ _EXPECTED_TIMES: Final = (
     "expected a start and an end, each in ms since the epoch, in ISO 8601 with a zone (as a datetime's isoformat()), "
     "or nothing for no limit"
 )
+#: A pattern that is a topic's name.
+_TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]+")
 _EVERYTHING: Final[OffsetRange] = (None, None)
 #: The pattern of topics that nobody has named.
 ALL_TOPICS: Final = ".*"
@@ -123,6 +125,18 @@ class ReadRequest:
     def is_by_name(self) -> bool:
         """Whether topics or partitions are asked for by their names, and not all that there are."""
         return self.offsets is not None or self.topics.pattern != ALL_TOPICS
+
+    def missing_names(self, known: Collection[TopicPartition]) -> list[TopicPartition]:
+        """The partitions that are asked for by name and are not among those that are known. Of a topic that is named,
+        by itself or as in `a|b`, it is partition 0, which each topic has.
+        """
+        if self.offsets is not None:
+            return sorted(self.offsets.keys() - known)
+        topics = {each.topic for each in known}
+        names = self.topics.pattern.split("|")
+        if not all(map(_TOPIC_NAME.fullmatch, names)):
+            return []
+        return [TopicPartition(name, 0) for name in names if not any(map(re.compile(name).fullmatch, topics))]
 
     def leaves_out(self, directory: PartitionDirectory) -> bool:
         """Whether `topics` matches a partition that is not read, as brokers keep its topic for themselves and nothing

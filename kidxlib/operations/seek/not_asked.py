@@ -20,7 +20,7 @@ from kidxlib.reading.absent import (
     numbered_below,
 )
 from kidxlib.reading.brokers_metadata import BrokersMetadata, not_of_one_time
-from kidxlib.reading.left_out import LeftOut, Why, lines_of
+from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of
 from kidxlib.storage.location import Location
 from kidxlib.terminal.console import note, warn
 
@@ -85,6 +85,8 @@ class NotAsked:
                     f"no partition {partition.directory} in it; by the cluster's metadata it is in another log dir of "
                     f"the broker{name}: name that one"
                 )
+            if each.partition == partition and each.aside is not None:
+                return f"no partition {partition.directory} in it; there is {each.aside}: {COPY_IT}"
         return None
 
 

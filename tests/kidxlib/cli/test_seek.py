@@ -253,10 +253,13 @@ def test_partitions_that_are_in_other_log_dirs_are_told(tmp_path: Path) -> None:
     shutil.copytree(b / "t-1", a / "t-1")
     ended = run_here(seek, a, b, *asked)
     assert ended.code == 2 and f"t-1 is in {a} and in {b}" in ended.err
-    for name in ("t-1", "t-2"):
-        shutil.rmtree(a / name)
+    shutil.rmtree(a / "t-1")
+    aside = (a / "t-2").rename(a / f"t-2.{'0' * 32}-future")
     ended = run_here(seek, a, b, *asked)
     assert ended.code == 3 and "no directory of 1 partition" in ended.err
+    assert f"perhaps all that is left is {aside}: to read one, copy it" in ended.err
+    ended = run_here(seek, a, b, *asked, "--partition", "2")
+    assert ended.code == 2 and f"no partition t-2 in it; there is {aside}: to read one, copy it" in ended.err
 
 
 def test_log_dirs_of_two_stops_are_told(tmp_path: Path) -> None:

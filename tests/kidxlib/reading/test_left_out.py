@@ -104,6 +104,7 @@ def _told(plan: ReadPlan) -> list[tuple[str, int, int | None, int | None, bool]]
         ({}, {"offsets": {"t-0": (200, None)}}, [(Why.BEYOND_LOG_END, 200, None, None, False)]),
         ({}, {"offsets": (190, 220)}, [(Why.BEYOND_LOG_END, 200, 220, None, False)]),
         ({}, {"offsets": (5, 5)}, []),
+        ({}, {"offsets": {"t-0": (0, 5), "u-3": (0, None)}}, [(Why.NOT_ANYWHERE, 0, None, None, True)]),
         ({"log_start": 20}, {"offsets": (5, 15)}, [(Why.BELOW_LOG_START, 5, 15, None, True)]),
         ({"log_start": 20}, {"offsets": (5, 30)}, [(Why.BELOW_LOG_START, 5, 20, None, True)]),
         ({"log_start": 20}, {}, []),
@@ -407,6 +408,14 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
     ]
     assert all(each.is_problem for each in planned("t", _DIRECTORY).left_out)
     assert not planned("__.*|u", _DIRECTORY).left_out
+    nowhere = [each for each in planned("t|nowhere", _DIRECTORY).left_out if each.why is Why.NOT_ANYWHERE]
+    assert [(each.partition.directory, each.is_problem) for each in nowhere] == [("nowhere-0", True)]
+    aside = tmp_path / f"t-1.{'0' * 32}-delete"
+    for its_id, is_it in ((_ID, True), (other, False)):  # or of a topic of that name that was deleted before
+        aside.mkdir(exist_ok=True)
+        (aside / "partition.metadata").write_text(f"version: 0\ntopic_id: {its_id}\n")
+        assert [each.aside for each in planned("t", _DIRECTORY).left_out] == [str(aside) if is_it else None, None]
+    shutil.rmtree(aside)
     (tmp_path / "t-0").rename(tmp_path / "t-1")
     shutil.rmtree(tmp_path / "__cluster_metadata-0")
     for asked in (".*", "t"):  # another log dir has the metadata: numbers alone tell
@@ -421,13 +430,14 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
 def test_directories_that_are_set_aside_are_told(tmp_path: Path) -> None:
     """They have records, and their names are no partition's: what a copy of such a name has is read."""
     log_dir = _log_dir(tmp_path / "logs")
-    for name in ("t-1", "t-2", "t-3"):
-        shutil.copytree(log_dir / "t-0", log_dir / f"{name}.{'0' * 32}-{'stray' if name > 't-1' else 'delete'}")
+    for name, aside in (("t-1", "delete"), ("t-2", "stray"), ("t-3", "stray"), ("t-4", "future")):
+        shutil.copytree(log_dir / "t-0", log_dir / f"{name}.{'0' * 32}-{aside}")
     assert [note for note in _plan(log_dir).notes if "not read" in note] == [
         f"{log_dir}: not read: {which}; to read one, copy it to a directory called <topic>-<partition>, and name that"
         for which in (
             "2 directories (partition that Kafka set aside (-stray))",
             "1 directory (partition that Kafka is deleting (-delete))",
+            "1 directory (partition that Kafka is moving here (-future))",
         )
     ]
     copy = tmp_path / "t-2"
