@@ -8,13 +8,12 @@ from functools import partial
 
 from kidxlib.errors import CheckpointError, KidxError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
-from kidxlib.format.segment_files import DELETED_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.log import OfLogDir
 from kidxlib.reading.brokers_metadata import BrokersMetadata
 from kidxlib.reading.gaps_met import is_compacted
-from kidxlib.storage.checkpoints import read_leader_epochs, read_offset_checkpoint
-from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.checkpoints import before_first_log, read_offset_checkpoint
+from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES
 
 
@@ -81,13 +80,6 @@ def lost_first_offset(directory: Location, partition: TopicPartition, first_base
         starts = read_offset_checkpoint(directory.parent / LOG_START_OFFSET_CHECKPOINT)
         if starts is None or partition in starts:
             return None
-        names = files_in(directory)
-        if any(name.endswith(DELETED_SUFFIX) for name in names):
-            return None
-        if first_base is None:
-            bases = [base for name in names if (base := parse_segment_log(name)) is not None]
-            first_base = min(bases, default=0)
-        epochs = read_leader_epochs(directory)
-        if epochs is not None and epochs.first is not None and epochs.first.start_offset < first_base:
-            return epochs.first.start_offset
+        lost = before_first_log(directory, first_base)
+        return None if lost is None else lost[0].start_offset
     return None

@@ -10,10 +10,10 @@ from dataclasses import dataclass, replace
 from typing import Final, TypeVar
 
 from kidxlib.errors import CheckpointError, describe_error
-from kidxlib.format import checkpoint_files
+from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.small_files import lines_of
 from kidxlib.text.quoted import quoted
 
@@ -99,6 +99,28 @@ def read_leader_epochs(partition_directory: Location) -> LeaderEpochs | None:
     """
     entries = read_epoch_entries(partition_directory / checkpoint_files.LEADER_EPOCH_CHECKPOINT)
     return None if entries is None else LeaderEpochs(entries)
+
+
+def before_first_log(partition_directory: Location, first_base: int | None = None) -> tuple[EpochEntry, int] | None:
+    """The first leader epoch of a partition, if it begins before the first log, and where that log begins; None where
+    it does not, or where a log is just being deleted.
+
+    Args:
+        first_base: the base offset of the first log; None for that of the first that is in the directory now.
+
+    Raises:
+        CheckpointError, OSError: as `read_leader_epochs`, or the directory cannot be listed.
+    """
+    epochs = read_leader_epochs(partition_directory)
+    if epochs is None or epochs.first is None or (first_base is not None and epochs.first.start_offset >= first_base):
+        return None
+    names = files_in(partition_directory)
+    if any(name.endswith(segment_files.DELETED_SUFFIX) for name in names):
+        return None
+    if first_base is None:
+        bases = [base for name in names if (base := segment_files.parse_segment_log(name)) is not None]
+        first_base = min(bases, default=0)
+    return (epochs.first, first_base) if epochs.first.start_offset < first_base else None
 
 
 def read_epoch_entries(path: Location) -> list[EpochEntry] | None:

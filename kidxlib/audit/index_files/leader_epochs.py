@@ -75,7 +75,7 @@ def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
     Args:
         found: what it says; None where there is none.
     """
-    if (finding := _of_lost_logs(found, logs)) is not None:
+    if (finding := of_lost_logs(None if found is None else found.first, logs.first_offset)) is not None:
         return finding
     file = LeaderEpochs() if found is None else found
     findings = [_compared(file, expected, logs) for expected in logs.from_starts(logs.recovered)]
@@ -96,20 +96,23 @@ def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
     return findings[-1]  # of the latest log start that is known
 
 
-def _of_lost_logs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding | None:
+def of_lost_logs(first: EpochEntry | None, first_offset: int | None) -> Finding | None:
     """The finding on a file that begins before the logs do. Whatever a broker deletes from the start, it cuts the
     epochs there (`UnifiedLog.maybeIncrementLogStartOffset`). As it loads a log it cuts them at the checkpoint of log
     starts alone, so that the file tells of it until more is deleted (`LogLoader.load`).
+
+    Args:
+        first: the file's first entry; None where there is none.
+        first_offset: as of `LogEpochs`.
     """
-    first = None if found is None else found.first
-    if first is None or logs.first_offset is None or first.start_offset >= logs.first_offset:
+    if first is None or first_offset is None or first.start_offset >= first_offset:
         return None
     return Finding(
         file=LEADER_EPOCH_CHECKPOINT,
         verdict=Verdict.BROKEN,
         reason=FIRST_LOGS_MISSING,
         detail=f"it begins with epoch {first.epoch} at offset {first.start_offset}, and the logs at "
-        f"{logs.first_offset}: offsets {first.start_offset} to {logs.first_offset - 1} are in no log",
+        f"{first_offset}: offsets {first.start_offset} to {first_offset - 1} are in no log",
         consequence="these logs were lost: a broker that deletes the first logs cuts this file there, and so does kidx "
         "retention. Consumers that ask for these offsets get OFFSET_OUT_OF_RANGE. Look for the logs on other replicas "
         "and copies before a broker deletes more logs here: it cuts the file then, and nothing tells any more",

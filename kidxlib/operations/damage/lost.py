@@ -10,11 +10,13 @@ import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kidxlib.audit.finding import Verdict
+from kidxlib.audit.index_files.leader_epochs import of_lost_logs
 from kidxlib.audit.startup.absent import AbsentPartition, absent_in
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, below_checkpoints
 from kidxlib.build.plan import Plan
@@ -24,14 +26,15 @@ from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segment_key import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
-from kidxlib.errors import ClusterMetadataError
+from kidxlib.errors import CheckpointError, ClusterMetadataError
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_despite_damage
 from kidxlib.operations.damage.acceptance_rule import COLUMNS, VERSION_NAMES, findings_of, held, others_of
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.storage.checkpoints import Checkpoints, usable_checkpoints
+from kidxlib.storage.checkpoints import Checkpoints, before_first_log, usable_checkpoints
 from kidxlib.storage.file_version import version_at
 from kidxlib.storage.location import Location, as_text, entries_in, files_in, location
 from kidxlib.tables.protocol import TablesToRead
@@ -40,6 +43,7 @@ from kidxlib.terminal.gaps import print_lost
 
 #: The reason of a partition that is not there.
 PARTITION_MISSING: Final = "partition-missing"
+_BY_CATALOG: Final = "the catalog has some"
 #: What comes of it.
 EMPTY_LOG: Final = "a broker that starts makes an empty log; look for the directory on other disks and copies"
 
@@ -116,12 +120,47 @@ class LostEnd:
         return asdict(self)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LostStart:
+    """First logs of a partition that its leader epochs know, and that are not there.
+
+    Attributes:
+        path: of the leader epochs.
+        first_offset, log_start: where those begin, and the first log that is there.
+        reason, detail, consequence: as an audit has them.
+        accepted_by, accepted_reason: None where nobody has accepted it.
+    """
+
+    source: str
+    topic: str
+    partition: int
+    path: str
+    first_offset: int
+    log_start: int
+    reason: str
+    detail: str
+    consequence: str
+    accepted_by: str | None = None
+    accepted_reason: str | None = None
+
+    @property
+    def brief(self) -> str:
+        return f"{self.topic}-{self.partition} (offsets {self.first_offset} to {self.log_start - 1})"
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+_OfFile = TypeVar("_OfFile", LostStart, LostEnd)
+
+
 @dataclass(frozen=True, slots=True)
 class Lost:
     """What is not there.
 
     Attributes:
         partitions: by source, topic and partition.
+        starts: the same, accepted or not.
         ends: those that nobody has accepted.
         accepted: the others.
     """
@@ -129,16 +168,23 @@ class Lost:
     partitions: tuple[LostPartition, ...] = ()
     ends: tuple[LostEnd, ...] = ()
     accepted: tuple[LostEnd, ...] = ()
+    starts: tuple[LostStart, ...] = ()
+
+    @property
+    def lost_starts(self) -> list[LostStart]:
+        """The starts that nobody has accepted."""
+        return [each for each in self.starts if each.accepted_by is None]
 
     @property
     def is_loss(self) -> bool:
         """Whether there is something that nobody has accepted."""
-        return bool(self.partitions or self.ends)
+        return bool(self.partitions or self.ends or self.lost_starts)
 
     @property
     def counts(self) -> dict[str, int]:
         return {
             "partitions_missing": len(self.partitions),
+            "first_logs_missing": len(self.lost_starts),
             "ends_below": len(self.ends),
             "ends_below_accepted": len(self.accepted),
         }
@@ -146,16 +192,21 @@ class Lost:
     def as_json(self) -> dict[str, Any]:
         return {
             "partitions_missing": [each.as_json() for each in self.partitions],
+            "first_logs_missing": [each.as_json() for each in self.starts],
             "ends_below": [each.as_json() for each in self.ends],
             "ends_below_accepted": [each.as_json() for each in self.accepted],
         }
 
     def show(self, *, many_sources: bool) -> None:
         """Print what nobody has accepted, a line for each topic and reason, and the first that is accepted."""
-        print_lost([*self.partitions, *self.ends], "partition", many_sources=many_sources)
-        if self.accepted:
-            first_end = self.accepted[0]
-            more = f"; {len(self.accepted) - 1:,} more" if len(self.accepted) > 1 else ""
+        print_lost([*self.partitions, *self.lost_starts, *self.ends], "partition", many_sources=many_sources)
+        accepted: list[LostStart | LostEnd] = [
+            *(each for each in self.starts if each.accepted_by is not None),
+            *self.accepted,
+        ]
+        if accepted:
+            first_end = accepted[0]
+            more = f"; {len(accepted) - 1:,} more" if len(accepted) > 1 else ""
             print_line(
                 f"accepted: {first_end.topic}-{first_end.partition}: {first_end.detail} (by {first_end.accepted_by}: "
                 f"{first_end.accepted_reason}){more}"
@@ -250,8 +301,10 @@ class OfLogDirs:
         absent = pa.array([status.value for status in ABSENT], logs.schema.field("status").type)
         logs = logs.filter(pc.invert(pc.is_in(logs["status"], value_set=absent)))
         grouped = logs.group_by(list(PARTITION_KEY), use_threads=False)
-        ends = grouped.aggregate([("next_offset", "max")]).to_pylist()
-        end_of = {(row["source"], row["topic"], row["partition"]): row["next_offset_max"] for row in ends}
+        ends = grouped.aggregate([("next_offset", "max"), ("base_offset", "min")]).to_pylist()
+        keys = [(row["source"], row["topic"], row["partition"]) for row in ends]
+        end_of = {key: row["next_offset_max"] for key, row in zip(keys, ends, strict=True)}
+        begin_of = {key: row["base_offset_min"] for key, row in zip(keys, ends, strict=True)}
         lost = self._below(end_of, not_known, self.stops)
         if lost:  # a topic that was made anew meanwhile has other checkpoints by now
             stops = {place: _stop(usable_checkpoints(place)) for place in {self.log_dirs[key] for key in lost}}
@@ -259,12 +312,64 @@ class OfLogDirs:
         if self.is_recorded:
             lost = self._as_recorded(tables, logs, lost)
         empty = [self._empty(key) for key in sorted(lost) if key not in end_of]
+        emptied = [self._empty(key, _BY_CATALOG) for key in sorted(end_of.keys() - lost) if self._is_emptied(key)]
         found = list(_ends(tables, logs, {key: self._stop_of(key) for key in lost if key in end_of}))
         return Lost(
-            partitions=tuple(sorted([*self.partitions, *empty], key=lambda each: each.partition_key)),
+            partitions=tuple(sorted([*self.partitions, *empty, *emptied], key=lambda each: each.partition_key)),
             ends=tuple(each for each in found if each.accepted_by is None),
             accepted=tuple(each for each in found if each.accepted_by is not None),
+            starts=tuple(_with_accepted(tables, list(self._starts(begin_of, not_known)), LEADER_EPOCH_CHECKPOINT)),
         )
+
+    def _starts(
+        self, begins: Mapping[PartitionKey, int], not_known: Collection[PartitionKey]
+    ) -> Iterator[tuple[LostStart, dict[str, Any]]]:
+        """The first logs that are lost, as an audit finds them, each with what `held` looks at. Only of logs that begin
+        above 0 leader epochs are read.
+
+        Args:
+            begins: where the first log begins that the catalog has.
+        """
+        for key, begin in sorted(begins.items()):
+            log_dir = self.log_dirs.get(key)
+            if begin == 0 or log_dir is None or key in not_known or not self._stop_of(key).begins_with_first_log:
+                continue
+            directory = log_dir / TopicPartition(key[1], key[2]).directory
+            try:
+                lost = before_first_log(directory)
+            except (CheckpointError, OSError):
+                continue  # a finding of its own
+            if lost is None or (found := of_lost_logs(*lost)) is None:
+                continue
+            assert found.reason is not None and found.detail is not None and found.consequence is not None
+            path = directory / LEADER_EPOCH_CHECKPOINT
+            start = LostStart(
+                source=key[0],
+                topic=key[1],
+                partition=key[2],
+                path=as_text(path),
+                first_offset=lost[0].start_offset,
+                log_start=lost[1],
+                reason=found.reason,
+                detail=found.detail,
+                consequence=found.consequence,
+            )
+            seen = version_at(path)
+            version = (None,) * 3 if seen is None else (seen.size, seen.mtime_ns, seen.inode)
+            yield start, _as_finding(start, lost[1], LEADER_EPOCH_CHECKPOINT, None, version)
+
+    def _is_emptied(self, key: PartitionKey) -> bool:
+        """Whether a recorded partition's directory has no log any more. In an object store nobody looks: that is a
+        request for each partition.
+        """
+        log_dir = self.log_dirs.get(key)
+        if not self.is_recorded or not isinstance(log_dir, Path):
+            return False
+        try:
+            names = files_in(log_dir / TopicPartition(key[1], key[2]).directory)
+        except OSError:  # as in `_as_recorded`
+            return False
+        return all(parse_segment_log(name) is None for name in names)
 
     def _stop_of(self, key: PartitionKey) -> PartitionStop:
         return _of_partition(self.stops[self.log_dirs[key]], key)
@@ -307,7 +412,9 @@ class OfLogDirs:
             found.add(key)
         return found
 
-    def _empty(self, key: PartitionKey) -> LostPartition:
+    def _empty(
+        self, key: PartitionKey, known_by: str = "the log dir's checkpoints say that it had some"
+    ) -> LostPartition:
         stop, directory = self._stop_of(key), self.log_dirs[key] / TopicPartition(key[1], key[2]).directory
         return LostPartition(
             source=key[0],
@@ -316,7 +423,7 @@ class OfLogDirs:
             directory=as_text(directory),
             known_end=_known_end(stop),
             has_directory=True,
-            detail="no segment is in its directory, and the log dir's checkpoints say that it had some",
+            detail=f"no segment is in its directory, and {known_by}",
         )
 
 
@@ -390,6 +497,7 @@ def _stop(checkpoints: Checkpoints) -> LastStop:
         checkpoints.log_start_offsets or {},
         checkpoints.high_watermarks or {},
         cleaner_offsets=checkpoints.cleaner_offsets or {},
+        knows_log_starts=checkpoints.log_start_offsets is not None,
     )
 
 
@@ -433,9 +541,16 @@ def _ends(tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, Par
             detail=found.detail,
             consequence=found.consequence,
         )
-        of_file = {"file": LOG_SUFFIX, "position": position, **dict(zip(VERSION_NAMES, version, strict=True))}
-        ends.append((end, {**asdict(end), **of_file, "found": found.verdict.value}))
-    yield from _with_accepted(tables, ends)
+        ends.append((end, _as_finding(end, end.base_offset, LOG_SUFFIX, position, version)))
+    yield from _with_accepted(tables, ends, LOG_SUFFIX)
+
+
+def _as_finding(
+    lost: LostStart | LostEnd, base_offset: int, file: str, position: int | None, version: tuple[Any, ...]
+) -> dict[str, Any]:
+    """What `held` looks at."""
+    of_file = {"base_offset": base_offset, "file": file, "position": position, "found": Verdict.BROKEN.value}
+    return {**asdict(lost), **of_file, **dict(zip(VERSION_NAMES, version, strict=True))}
 
 
 def _last_logs(logs: pa.Table, partitions: Collection[PartitionKey]) -> dict[PartitionKey, dict[str, Any]]:
@@ -461,17 +576,20 @@ def _files(
     }
 
 
-def _with_accepted(tables: TablesToRead, ends: Sequence[tuple[LostEnd, dict[str, Any]]]) -> Iterator[LostEnd]:
-    """Ends, each with who has accepted it: by itself, or with what else an audit has found in the log.
+def _with_accepted(tables: TablesToRead, ends: Sequence[tuple[_OfFile, dict[str, Any]]], file: str) -> list[_OfFile]:
+    """Ends or starts, each with who has accepted it: by itself, or with what else an audit has found in the file.
 
     Args:
         ends: each with what `held` looks at.
+        file: in which they are found.
     """
-    names = ("accepted_by", "accepted_reason")
+    if not ends:
+        return []
+    names: tuple[str, ...] = ("accepted_by", "accepted_reason")
     findings = findings_of(row for _, row in ends)
-    accepted = tables.read(ACCEPTED, [*COLUMNS, *names], [Among("file", (LOG_SUFFIX,))])
+    accepted = tables.read(ACCEPTED, [*COLUMNS, *names], [Among("file", (file,))])
     by: dict[int, dict[str, Any]] = {}
     for some in (others_of(accepted), accepted):
         acceptances, found = some.select(names).to_pylist(), held(findings, some)
         by |= {number: acceptances[at] for number, at in enumerate(found.at) if at >= 0}
-    return (replace(end, **by.get(number, {})) for number, (end, _) in enumerate(ends))
+    return [replace(end, **by.get(number, {})) for number, (end, _) in enumerate(ends)]

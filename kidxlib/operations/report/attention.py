@@ -110,6 +110,13 @@ def _of_lost(health: dict[str, Any]) -> list[Attention]:
         title = f"{counted(len(missing), 'partition')} missing"
         found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
     audited = {(row["path"], row["reason"]) for row in health["files"]}
+    starts = [row for row in health["first_logs_missing"] if row["accepted_by"] is None]
+    if starts := [row for row in starts if (row["path"], row["reason"]) not in audited]:
+        row = starts[0]
+        detail = f"{row['topic']}-{row['partition']} of {row['source']}: {row['detail']}. "
+        title = f"{counted(len(starts), 'partition')} without first logs"
+        attention_on = Attention(Severity.BAD, "health", title, detail + _sentence(row["consequence"]), is_missing=True)
+        found.append(attention_on)
     if ends := [row for row in health["ends_below"] if (row["path"], row["reason"]) not in audited]:
         row = ends[0]
         detail = (

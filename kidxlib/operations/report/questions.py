@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import ALSO
 from kidxlib.audit.gaps import GAP
+from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING
 from kidxlib.audit.logs.missing import MISSING
 from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINTS
 from kidxlib.catalog.builds import BUILDS
@@ -282,7 +283,8 @@ FOUND: Final = _listed(
 SELECT l.source, l.topic, l.partition, l.base_offset, l.file, l.verdict, l.reason, l.position, l.detail, l.consequence,
        l.action, l.kept_bytes, l.lost_bytes, l.lost_records, l.path, a.accepted_by, a.accepted_reason,
        a.accepted_by IS NOT NULL AS is_accepted, l.file = '{GAP}' AS is_gap,
-       l.file = '.log' AND (l.reason IN {_words(_MISSING)} OR {_ALSO_MISSING}) AS is_missing
+       l.file = '.log' AND (l.reason IN {_words(_MISSING)} OR {_ALSO_MISSING}) OR l.reason = '{FIRST_LOGS_MISSING}'
+         AS is_missing
 FROM last AS l LEFT JOIN accepted AS a
   ON {on_accepted(of_audits_in_sql("l"))}
 WHERE l.verdict IN ('broken', 'torn')

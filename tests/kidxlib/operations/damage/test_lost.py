@@ -159,6 +159,42 @@ def test_an_end_that_is_accepted_fails_no_build_and_no_report(log_dir: Path) -> 
     assert _build(log_dir).code == 3
 
 
+@pytest.mark.parametrize("why", ["lost", "deleted", "log start", "no checkpoint"])
+def test_first_logs_that_leader_epochs_know(log_dir: Path, why: str) -> None:
+    """Where a broker deletes logs it cuts the epochs. A log start in a checkpoint may be in a bucket."""
+    catalog, directory, index = log_dir.parent / "catalog", log_dir / "orders-0", log_dir.parent / "index"
+    put(directory, 3, [Batch()])
+    (directory / segment_file(0, ".log")).unlink()
+    begin = 3 if why == "deleted" else 0
+    (directory / checkpoint_files.LEADER_EPOCH_CHECKPOINT).write_text(f"0\n1\n0 {begin}\n")
+    if why != "no checkpoint":
+        starts = {TopicPartition("orders", 0): 3} if why == "log start" else {}
+        content = checkpoint_files.offset_checkpoint(starts)
+        (log_dir / checkpoint_files.LOG_START_OFFSET_CHECKPOINT).write_bytes(content)
+    built, once = _build(log_dir, "--json"), _build(log_dir, catalog=False)
+    found = [
+        (each["partition"], each["first_offset"], each["log_start"])
+        for each in built.json["damage"]["first_logs_missing"]
+    ]
+    said = "broken: orders-0: first-logs-missing: it begins with epoch 0 at offset 0, and the logs at 3: offsets 0 to 2"
+    assert (said in once.out) == (why == "lost")
+    if why != "lost":
+        assert (built.code, once.code, found, _missing(catalog)) == (0, 0, [], [])
+        return
+    assert (built.code, once.code, found) == (3, 3, [(0, 0, 3)])
+    assert _missing(catalog) == [(3, "1 partition without first logs")]
+    verified = _kidx("verify", log_dir, "--index-dir", index, "--catalog", catalog)
+    assert verified.code == 3 and "first-logs-missing" in verified.out
+    assert _missing(catalog) == [(3, "1 file broken")]
+    named = ("--segment", "orders-0/3", "--reason", "known", "--by", "ann", "--apply")
+    assert _kidx("accept", "--catalog", catalog, *named).code == 0
+    built = _build(log_dir)
+    assert built.code == 0 and f"accepted: {said.removeprefix('broken: ').split(': ')[0]}: it begins" in built.out, (
+        built
+    )
+    assert _kidx("report", "--catalog", catalog, "--json").code == 0
+
+
 def test_the_report_looks_for_what_is_missing(log_dir: Path) -> None:
     """As of now, by checkpoints and directories: a log that has grown since its build says nothing. A log dir that is
     not mounted is named.
@@ -170,7 +206,11 @@ def test_the_report_looks_for_what_is_missing(log_dir: Path) -> None:
     put(log_dir / "orders-2", 3, [Batch()])  # the broker goes on
     assert _missing(catalog) == [(3, "1 partition missing"), (3, "1 log ending below a checkpoint")]
     (log_dir / "orders-1" / segment_file(0, ".log")).unlink()
-    assert _missing(catalog) == [(3, "1 partition missing")], "of what a build has not seen nobody says how it ends"
+    assert _missing(catalog) == [(3, "2 partitions missing")], "of what a build has not seen nobody says how it ends"
+    assert (
+        "no segment is in its directory, and the catalog has some"
+        in _kidx("report", "--catalog", catalog, "--json").out
+    )
     assert _build(log_dir).code == 3
     shown = _kidx("report", "--catalog", catalog, "--json")
     assert [row["title"] for row in shown.json["attention"] if row["is_missing"]] == ["2 partitions missing"]
