@@ -176,9 +176,7 @@ def plan_reads(
         )
     if compares_times:
         planner.compare_times([each for each, _ in asked])
-    if isolates:
-        planner.look_for({each.topic_partition for each in directories})
-    planner.look_for_names(directories)
+    planner.look_for({each.topic_partition for each in directories}, isolates=isolates)
     planner.notes += _notes_on_sources(request, directories, len(asked), skipped)
     planner.left_out_topics = sorted({each.topic_partition.topic for each in directories if request.leaves_out(each)})
     return planner.plan()
@@ -318,18 +316,17 @@ class _Planner:
         must_reach = None if ends.is_short and self._isolates else ends.high_watermark
         return PartitionToRead(directory, logs, ends.limit, must_reach, ends.seen)
 
-    def look_for(self, there: Collection[TopicPartition]) -> None:
-        """Note which partitions are asked for that have no directory, of those that the cluster's metadata has."""
-        whole = {source.path for source in self._request.sources}
-        by_name = self._request.is_by_name
-        self._left_out += absent_partitions(whole, self._request.means, self._ends.brokers, there, by_name=by_name)
-        self.notes += map(may_be_elsewhere, log_dirs_without_metadata(whole, self._ends.brokers))
-
-    def look_for_names(self, directories: Iterable[PartitionDirectory]) -> None:
-        """Note which partitions and topics are asked for by their names, while others are there, and are nowhere."""
+    def look_for(self, there: Collection[TopicPartition], *, isolates: bool) -> None:
+        """Note which partitions and topics are asked for and have no directory: such as the cluster's metadata has; and
+        such as are named, while others are there, and are nowhere.
+        """
+        if isolates:
+            whole = {source.path for source in self._request.sources}
+            by_name = self._request.is_by_name
+            self._left_out += absent_partitions(whole, self._request.means, self._ends.brokers, there, by_name=by_name)
+            self.notes += map(may_be_elsewhere, log_dirs_without_metadata(whole, self._ends.brokers))
         if self.named_partitions:
-            there = {each.topic_partition for each in directories}
-            known = there | {each.partition for each in self._left_out}
+            known = {*there, *(each.partition for each in self._left_out)}
             self._left_out += not_anywhere(self._request.missing_names(known))
 
     def compare_times(self, directories: Iterable[PartitionDirectory]) -> None:
