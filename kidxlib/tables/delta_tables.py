@@ -344,7 +344,7 @@ def _in_order(table: Table, rows: pa.Table) -> pa.Table:
 
 
 def _append(table: Table, delta: DeltaTable, rows: ArrowStream) -> None:
-    """Of a table that asks for more of its writers than of those here delta-rs makes the files."""
+    """Add rows. delta-rs makes the files of a table that asks for more of its writers than is done here."""
     if not has_plain_files(delta):
         _merge(table, delta, TableChange.adding(table, pa.RecordBatchReader.from_stream(rows).read_all()))
         return
