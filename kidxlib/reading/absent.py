@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from dataclasses import replace
 
 from kidxlib.audit.startup.log_dir_entries import directories_in
+from kidxlib.audit.startup.meta_properties import was_formatted
 from kidxlib.errors import CheckpointError, KidxError
 from kidxlib.format.topic_partition import TopicPartition, is_moved, loaded_as
 from kidxlib.log.cluster_metadata.read import ClusterMetadata
@@ -97,7 +98,14 @@ def log_dirs_without_metadata(log_dirs: Iterable[Location], brokers: BrokersMeta
             owner = brokers.owner(log_dir)
             if owner.is_kraft and owner.cluster_id is not None and brokers.of_cluster(owner.cluster_id) is None:
                 found.append(log_dir)
+            # Without meta.properties nobody knows whose it is: the metadata of any log dir may be that of its broker.
+            if owner == MetaProperties() and was_formatted(log_dir) and not any(map(_has_metadata, brokers.log_dirs)):
+                found.append(log_dir)
     return found
+
+
+def _has_metadata(log_dir: Location) -> bool:
+    return (log_dir / METADATA_DIRECTORY).exists()
 
 
 def may_be_elsewhere(log_dir: Location) -> str:

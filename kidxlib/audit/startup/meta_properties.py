@@ -121,14 +121,14 @@ def _obstacles(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -
             accepted[log_dir] = found
         elif found is not None:
             yield found
-        elif of_kraft or _was_formatted(log_dir):
+        elif of_kraft or was_formatted(log_dir):
             yield Obstacle(
                 log_dir / META_PROPERTIES, "missing", Effect.ENDS, f"{Thrown.OTHER} (RuntimeException)", _MEND
             )
     yield from _contradictions(accepted, metadata)
 
 
-def _was_formatted(log_dir: Location) -> bool:
+def was_formatted(log_dir: Location) -> bool:
     """Whether a node with KRaft has left something in a log dir: `kafka-storage format` makes `bootstrap.checkpoint` in
     each, and a broker with ZooKeeper has no epoch to write into `.kafka_cleanshutdown` (`KafkaServer.shutdown`).
     """

@@ -237,9 +237,15 @@ def test_partitions_that_are_in_other_log_dirs_are_told(tmp_path: Path) -> None:
     assert run_here(seek, a, "--timestamp", "3000").code == 0  # of whatever is there
     left_out = [{"topic": "t", "partition": 1, "why": "other-log-dir"}]
     assert run_here(seek, a, *asked, "--json").json["left_out"] == left_out
-    ended = run_here(seek, b, *asked)  # which has no metadata
-    assert ended.code == 3 and f"{b}: no __cluster_metadata-0 in it, so that another log dir" in ended.err
-    assert "in none of these log dirs, by the numbers of those that are: 1 partition: t-0; name all" in ended.err
+    properties = (b / "meta.properties").read_text()
+    for _ in range(2):
+        ended = run_here(seek, b, *asked)  # which has no metadata
+        assert ended.code == 3 and f"{b}: no __cluster_metadata-0 in it, so that another log dir" in ended.err
+        assert "in none of these log dirs, by the numbers of those that are: 1 partition: t-0; name all" in ended.err
+        (b / "meta.properties").unlink(missing_ok=True)
+        (b / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7))  # no archive has that
+    (b / CLEAN_SHUTDOWN_FILE).unlink()
+    (b / "meta.properties").write_text(properties)
     both = run_here(seek, a, b, *asked)
     shown = [line.split()[:3] for line in both.out.splitlines()]
     assert shown == [[str(place), f"t-{number}", "3"] for number, place in enumerate((a, b, a))]
