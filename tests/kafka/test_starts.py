@@ -109,6 +109,15 @@ _WITHOUT_END_OF_METADATA: Final = {
 }
 
 
+#: The node starts, and nobody can tell which ends were lost.
+_WITHOUT_CHECKPOINTS: Final = {
+    "recovery-point-offset-checkpoint: missing",
+    "log-start-offset-checkpoint: missing",
+    "replication-offset-checkpoint: missing",
+    "replication-offset-checkpoint: empty",
+}
+
+
 @pytest.mark.parametrize("case", DAMAGES)
 def test_recover_agrees(case: str, recordings: Recordings, tmp_path: Path) -> None:
     """A plan ends with 0 only where nothing keeps the node from starting, and nothing is missed; each obstacle that
@@ -128,6 +137,8 @@ def test_recover_agrees(case: str, recordings: Recordings, tmp_path: Path) -> No
     is_well = (
         did["serves"] and not did["offline"] and not did["offsets"] and not obstacles and not plan["leader_epochs"]
     ) and case not in _WITHOUT_END_OF_METADATA
+    assert bool(plan["lost_checkpoints"]) == (case in _WITHOUT_CHECKPOINTS)
+    is_well = is_well and not plan["lost_checkpoints"]
     assert (result.return_value == 0) == is_well, (plan, did)
 
 

@@ -128,9 +128,12 @@ class LastStop:
 
     def _is_lost(self, name: str) -> bool:
         """Whether a checkpoint that says nothing of a partition must have: a broker makes the files that are not there
-        as it starts (`LogManager`, `ReplicaManager`, `CheckpointFile`), and a clean stop writes the lines.
+        as it starts (`LogManager`, `ReplicaManager`, `CheckpointFile`), and a clean stop writes the lines. A broker
+        that stops before it has loaded its logs writes no recovery point at all, and `recover --mend` neither.
         """
         is_clean = self.clean_shutdown and self.marker_is_false is None
+        if name == checkpoint_files.RECOVERY_POINT_CHECKPOINT and not self.recovery_points:
+            is_clean = False
         return self.has_properties and (name in self.missing or (is_clean and name in self.written))
 
     def _not_in(self, partition: TopicPartition) -> Iterator[str]:
