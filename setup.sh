@@ -128,7 +128,7 @@ compile_loops() {
   rm -rf "$directory"
 }
 
-# Goes on when this script has ended, beside Spark's start: the job waits for the loops (jobs/common/spark/loops.py) by the
+# Goes on when this script has ended, beside Spark's start: the job waits for the loops (jobs/common/spark/engine.py) by the
 # lock, which this process has before the script ends, and for nothing else.
 compile_meanwhile() { # VENV
   say "compiling the library's loops for this processor …"
@@ -256,7 +256,7 @@ set_up_class_archive() {
   say "letting Java note down what Spark loads, so that it starts sooner from now on (a minute; some minutes where kidx compiles its loops first) …"
   rm -rf "$archive"*
   mkdir "$directory"
-  # Java writes the archive when it ends, and with this variable the job ends after it (jobs/common/spark/java.py). Where that
+  # Java writes the archive when it ends, and with this variable the job ends after it (jobs/common/spark/session.py). Where that
   # takes too long, or Java does not end well, the job fails.
   if ! env -u SPARK_HOME -u SPARK_CONF_DIR KIDX_CLASS_ARCHIVE="$PWD/$directory/spark.jsa" ./spark-submit.sh build_index \
     --source samples/kafka-logs --index-dir "$directory/index" --catalog "$directory/catalog" >"$directory/log" 2>&1; then

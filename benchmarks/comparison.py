@@ -16,13 +16,13 @@ import pyarrow as pa
 from benchmarks.figures import Target, record
 from benchmarks.library import plan_build
 from benchmarks.links import SEGMENT_BYTES, SEGMENTS_A_PARTITION
-from kidxlib.build.changes import compare
-from kidxlib.build.comparison.known_segments import KNOWN
-from kidxlib.build.plan import AuxiliaryFiles, Plan
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.indexing.changes import compare
+from kidxlib.indexing.known_segments import KNOWN
+from kidxlib.indexing.plan import AuxiliaryFiles, Plan
 from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
 from kidxlib.recovery.outcome import Status
 from kidxlib.terminal.console import note

@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 
 from kidxlib.errors import UsageError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.checksums.crc import extend_crc32, extend_crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.terminal.console import print_line
@@ -32,9 +32,9 @@ FIRST_TIMESTAMP_MS: Final = 1_700_000_000_000
 DISORDER_MS: Final = 100
 
 _MESSAGE_V0: Final = np.dtype(
-    [(name, formats.MESSAGE_V1[name]) for name in formats.MESSAGE_V1.names or () if name != "timestamp"]
+    [(name, layouts.MESSAGE_V1[name]) for name in layouts.MESSAGE_V1.names or () if name != "timestamp"]
 )
-_HEADERS: Final = {0: _MESSAGE_V0, 1: formats.MESSAGE_V1, formats.MAGIC_V2: formats.BATCH_V2}
+_HEADERS: Final = {0: _MESSAGE_V0, 1: layouts.MESSAGE_V1, layouts.MAGIC_V2: layouts.BATCH_V2}
 
 
 #: Those that Arrow writes as Kafka does; its snappy has no frames.
@@ -61,7 +61,7 @@ class SegmentContent:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.magic < formats.MAGIC_V2 and (self.codec != "none" or self.batches_a_transaction):
+        if self.magic < layouts.MAGIC_V2 and (self.codec != "none" or self.batches_a_transaction):
             raise UsageError(f"magic {self.magic} with a codec or transactions: expected magic 2, or neither")
 
 
@@ -150,16 +150,16 @@ class _Cycle:
         headers = self._headers
         offsets = offset + self._first_offsets
         timestamps = FIRST_TIMESTAMP_MS + offsets + random.integers(0, DISORDER_MS, len(offsets))
-        if self._magic >= formats.MAGIC_V2:
+        if self._magic >= layouts.MAGIC_V2:
             headers["base_offset"] = offsets
             headers["base_timestamp"] = timestamps
             headers["max_timestamp"] = timestamps + self._counts - 1
-            checksum, covered = extend_crc32c, formats.field_position(formats.BATCH_V2, "attributes")
+            checksum, covered = extend_crc32c, layouts.field_position(layouts.BATCH_V2, "attributes")
         else:
             headers["offset"] = offsets
             if self._magic == 1:
                 headers["timestamp"] = timestamps
-            checksum, covered = extend_crc32, formats.field_position(formats.MESSAGE_V1, "magic")
+            checksum, covered = extend_crc32, layouts.field_position(layouts.MESSAGE_V1, "magic")
         self._place_headers()
         data = self._data.tobytes()
         headers["crc"] = [
@@ -181,27 +181,27 @@ def _constant_headers(
     """Headers with all that does not depend on the offset; sequence numbers start again in each section."""
     headers = np.zeros(len(lengths), _HEADERS[content.magic])
     headers["magic"] = content.magic
-    if content.magic < formats.MAGIC_V2:
-        headers["size"] = lengths - formats.LOG_OVERHEAD
+    if content.magic < layouts.MAGIC_V2:
+        headers["size"] = lengths - layouts.LOG_OVERHEAD
         return headers
-    headers["batch_length"] = lengths - formats.LOG_OVERHEAD
-    headers["attributes"] = formats.CODECS.index(content.codec)
+    headers["batch_length"] = lengths - layouts.LOG_OVERHEAD
+    headers["attributes"] = layouts.CODECS.index(content.codec)
     headers["last_offset_delta"] = counts - 1
     headers["records_count"] = counts
     for field in ("producer_id", "producer_epoch", "base_sequence"):
         headers[field] = -1
     if content.batches_a_transaction:
         headers["producer_id"], headers["producer_epoch"] = _PRODUCER_ID, 0
-        headers["base_sequence"] = np.where(is_marker, formats.NO_SEQUENCE, np.cumsum(counts) - counts)
-        headers["attributes"] = np.where(is_marker, formats.ATTRIBUTE_CONTROL, headers["attributes"])
-        headers["attributes"] |= formats.ATTRIBUTE_TRANSACTIONAL
+        headers["base_sequence"] = np.where(is_marker, layouts.NO_SEQUENCE, np.cumsum(counts) - counts)
+        headers["attributes"] = np.where(is_marker, layouts.ATTRIBUTE_CONTROL, headers["attributes"])
+        headers["attributes"] |= layouts.ATTRIBUTE_TRANSACTIONAL
     return headers
 
 
 def _records(content: SegmentContent, size: int, random: np.random.Generator) -> tuple[bytes, int]:
     """About `size` bytes of records, as they follow the header, and how many they are."""
     letters = random.integers(ord("a"), ord("z"), size, np.uint8, endpoint=True).tobytes()
-    if content.magic < formats.MAGIC_V2:
+    if content.magic < layouts.MAGIC_V2:
         value = letters[8:]
         return (-1).to_bytes(4, "big", signed=True) + len(value).to_bytes(4, "big") + value, 1
     values = [letters[start : start + RECORD_BYTES - 10] for start in range(0, size, RECORD_BYTES)]
@@ -232,6 +232,6 @@ _PRODUCER_ID: Final = 1
 #: What the batch of a commit marker holds: `EndTransactionMarker` of coordinator epoch 0.
 _MARKER: Final = _record_v2(
     0,
-    bytes(formats.MARKER_VALUE_BYTES),
-    key=bytes(2) + formats.CONTROL_TYPE_COMMIT.to_bytes(formats.CONTROL_KEY_BYTES - 2),
+    bytes(layouts.MARKER_VALUE_BYTES),
+    key=bytes(2) + layouts.CONTROL_TYPE_COMMIT.to_bytes(layouts.CONTROL_KEY_BYTES - 2),
 )

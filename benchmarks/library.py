@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 from unittest import mock
 
-from kidxlib.build.directories import Target
-from kidxlib.build.discover import find_segments
-from kidxlib.build.plan import Plan
-from kidxlib.build.segments import build
-from kidxlib.build.source import source_at
-from kidxlib.build.tasks import BuildTask
+from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.segments import build
+from kidxlib.indexing.source import Target, source_at
+from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.directory import Directory
@@ -86,7 +85,7 @@ class TimedBuild:
 
 def timed_build(warm_up: BuildTask, tasks: Sequence[BuildTask]) -> TimedBuild:
     """Build segments as a task on an executor does."""
-    with mock.patch("kidxlib.build.segments.Publisher", _TimedPublisher):
+    with mock.patch("kidxlib.indexing.segments.Publisher", _TimedPublisher):
         list(build([warm_up], use_mmap=True))
         wait_for_others()
         _TimedPublisher.staging_seconds = _TimedPublisher.commit_seconds = 0.0

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from benchmarks.figures import Table, Target, record
 from benchmarks.scan import BROKER_JAVA_OPTIONS
 from kidxlib.errors import KidxError
-from kidxlib.format import layouts as formats
-from kidxlib.format import segment_files
+from kidxlib.format import layouts, segment_files
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.terminal.console import note
@@ -97,7 +96,7 @@ def _targets(seconds: Mapping[str, Sequence[float]]) -> list[Target]:
 def _index(kafka: Kafka, kind: type[AnIndex], size: int, directory: Path) -> tuple[AnIndex, KafkaIndex]:
     """One index file, opened by us and by Kafka."""
     is_offset = kind is OffsetIndex
-    layout = formats.OFFSET_INDEX_ENTRY if is_offset else formats.TIME_INDEX_ENTRY
+    layout = layouts.OFFSET_INDEX_ENTRY if is_offset else layouts.TIME_INDEX_ENTRY
     entries = np.zeros(size // layout.itemsize, layout)
     key, value = layout.names or ()
     entries[key] = STEP * np.arange(1, len(entries) + 1)

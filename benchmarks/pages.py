@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from benchmarks.figures import Table, record
 from kidxlib.errors import KidxError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.search import PAGE_BYTES, Trace
 from kidxlib.terminal.console import note
@@ -27,7 +27,7 @@ Targets: TypeAlias = NDArray[np.int64]
 
 #: Pages of an index: where Kafka's example begins, up to 10 MiB, Kafka's default limit.
 SIZES: Final = (13, 14, 20, 40, 80, 160, 320, 640, 1280, 2560)
-ENTRIES_A_PAGE: Final = PAGE_BYTES // formats.OFFSET_INDEX_ENTRY.itemsize
+ENTRIES_A_PAGE: Final = PAGE_BYTES // layouts.OFFSET_INDEX_ENTRY.itemsize
 #: Targets that are looked up at once.
 MANY: Final = 100_000
 
@@ -95,7 +95,7 @@ def pages(rounds: int, directory: Path) -> None:
 
 def _write_index(path: Path, size: int) -> None:
     """An offset index of so many full pages, whose entries have the offsets 1, 2, 3, …"""
-    entries = np.zeros(size * ENTRIES_A_PAGE, formats.OFFSET_INDEX_ENTRY)
+    entries = np.zeros(size * ENTRIES_A_PAGE, layouts.OFFSET_INDEX_ENTRY)
     entries["relative_offset"] = np.arange(1, len(entries) + 1)
     entries["position"] = np.arange(len(entries)) * 1600
     path.write_bytes(entries.tobytes())

@@ -19,7 +19,7 @@ from matplotlib.figure import Figure
 from matplotlib.patches import Patch, Rectangle
 
 from benchmarks.pages import ENTRIES_A_PAGE, PLAIN, SIZES, TAIL, WARM_COLD, traced
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.search_kernel import WARM_BYTES
 from kidxlib.index.time import TimeIndex
@@ -187,7 +187,7 @@ def draw_search() -> Figure:
             known = {*_pages_at_tail(search, PAGES_BEFORE), pages - 1}  # what is appended to is in memory
             for page in range(pages):
                 _draw_page(axes, page, y, page in touched, page in known)
-        first_warm = pages - (WARM_BYTES + formats.OFFSET_INDEX_ENTRY.itemsize) / (ENTRIES_A_PAGE * 8)
+        first_warm = pages - (WARM_BYTES + layouts.OFFSET_INDEX_ENTRY.itemsize) / (ENTRIES_A_PAGE * 8)
         axes.plot([first_warm, first_warm, pages, pages], [y - 0.12, y - 0.3, y - 0.3, y - 0.12], color=BLACK, lw=1)
         axes.text((first_warm + pages) / 2, y - 0.42, "the last 8 KiB and one entry", ha="center", va="top", fontsize=9)
     legend = [
@@ -205,7 +205,7 @@ def draw_search() -> Figure:
 
 def _pages_at_tail(search: str, pages: int) -> tuple[int, ...]:
     """The pages that a lookup of the last entry touches, in an index of so many full ones."""
-    entries = np.zeros(pages * ENTRIES_A_PAGE, formats.OFFSET_INDEX_ENTRY)
+    entries = np.zeros(pages * ENTRIES_A_PAGE, layouts.OFFSET_INDEX_ENTRY)
     entries["relative_offset"] = np.arange(len(entries))
     return traced(entries.view(np.uint8), search, len(entries) - 1).pages
 

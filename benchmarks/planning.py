@@ -31,7 +31,7 @@ from jobs.common.spark.session import session
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import KidxError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.tables.layout import FILE_BYTES, ROW_BYTES
 from kidxlib.terminal.console import note
@@ -175,7 +175,7 @@ def _look_up(place: Path, partition: int, offset: int) -> float:
     seconds = time.perf_counter() - start
     (answer,) = json.loads(ended.stdout)["answers"]
     log = content_file(place / "kafka-logs" / f"bench-{partition}").read_bytes()
-    header = np.frombuffer(log, formats.BATCH_V2, 1, answer["position"])[0]
+    header = np.frombuffer(log, layouts.BATCH_V2, 1, answer["position"])[0]
     if not header["base_offset"] <= offset <= header["base_offset"] + header["last_offset_delta"]:
         raise KidxError(f"bench-{partition}: offset {offset} is not in the batch at byte {answer['position']}")
     return seconds

@@ -28,12 +28,12 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.operations.recover.page_cache.note import note_down
+from kidxlib.operations.recover.page_cache import note_down
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.segment import recover as recover_segment
-from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.log_dir import PARTITION_METADATA
+from kidxlib.storage.opened_log import LogFile
 from kidxlib.terminal.console import note, print_line
 from tests.support.kafka.broker import Broker
 

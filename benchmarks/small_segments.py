@@ -17,8 +17,8 @@ import click
 from benchmarks.figures import Target, record
 from benchmarks.library import TimedBuild, at_once, plan_build, timed_build
 from benchmarks.links import content_file, write_log_dir
-from kidxlib.build.segments import GROUP_FILES
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.indexing.segments import GROUP_FILES
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.directory import Directory

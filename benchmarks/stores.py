@@ -14,10 +14,10 @@ import click
 from benchmarks.figures import Target, record
 from benchmarks.library import at_once, wait_for_others
 from benchmarks.submit import JobRun, run_command
-from kidxlib.build.directories import Target as IndexDirectories
-from kidxlib.build.discover import find_segments
-from kidxlib.build.source import source_at
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
+from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.source import Target as IndexDirectories
+from kidxlib.indexing.source import source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import location

@@ -20,11 +20,10 @@ import click
 
 from benchmarks.figures import Target, record
 from kidxlib.errors import KidxError
-from kidxlib.log.remote.local_layout import LOCAL, STORAGE_DIRECTORY, partition_directory
-from kidxlib.log.remote.objects import object_name
-from kidxlib.log.remote.partitioner import metadata_partition
-from kidxlib.messages.framed import FramedMessage
+from kidxlib.log.remote.layout import LOCAL, STORAGE_DIRECTORY, object_name, partition_directory
+from kidxlib.log.remote.metadata_topic import metadata_partition
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.messages.typed_records import FramedMessage
 from kidxlib.terminal.console import note
 from tests.support.tiered import copied, write_metadata
 

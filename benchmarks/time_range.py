@@ -16,7 +16,7 @@ import click
 import kidxlib
 from benchmarks.figures import Target, beside, record
 from kidxlib.errors import KidxError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.reading.request import ISOLATIONS, READ_COMMITTED
 from kidxlib.records.reader import Record
@@ -34,7 +34,7 @@ _PER_TRANSACTION: Final = 20
 _PER_ABORT: Final = 10
 _PRODUCER_ID: Final = 1
 _TRANSACTIONAL: Final[dict[str, Any]] = {
-    "attributes": formats.ATTRIBUTE_TRANSACTIONAL,
+    "attributes": layouts.ATTRIBUTE_TRANSACTIONAL,
     "producer_id": _PRODUCER_ID,
     "producer_epoch": 0,
 }
@@ -110,7 +110,7 @@ def _write_partition(directory: Path, segments: int, batches: int) -> int:
 
 def _marker(offset: int, timestamp: int, *, aborts: bool) -> bytes:
     """What ends a transaction."""
-    control_type = formats.CONTROL_TYPE_ABORT if aborts else formats.CONTROL_TYPE_COMMIT
+    control_type = layouts.CONTROL_TYPE_ABORT if aborts else layouts.CONTROL_TYPE_COMMIT
     fields = {**control(control_type.to_bytes(4)), "producer_id": _PRODUCER_ID}
     return Batch(**fields, timestamp=timestamp, base_timestamp=timestamp).encode(offset)
 

@@ -16,9 +16,9 @@ from benchmarks.figures import Target, record
 from benchmarks.generate import SegmentContent, write_segment
 from benchmarks.library import plan_build
 from benchmarks.submit import read_status, remove_results, status_bytes
-from kidxlib.build.segments import build
 from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.indexing.segments import build
 from kidxlib.terminal.console import note
 from tests.support import page_cache
 from tests.support.page_cache import held_in_memory

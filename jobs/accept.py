@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from jobs.common.backend import open_spark
+from kidxlib.operations.accept.accept import AcceptOptions, accept_request, run_accept
 from kidxlib.operations.accept.options import accept_options
-from kidxlib.operations.accept.request import AcceptOptions, accept_request
-from kidxlib.operations.accept.run import run_accept
 from kidxlib.run import options as shared_options
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run

@@ -9,10 +9,10 @@ from typing import Any
 import click
 
 from jobs.common.backend import open_spark, open_spark_once, spark_maintenance
+from kidxlib.operations.build.build_catalog import run_build
 from kidxlib.operations.build.from_options import BuildOptions, build_request
 from kidxlib.operations.build.options import build_options
-from kidxlib.operations.build.run import run_build
-from kidxlib.operations.build.tiered.options import asks_for_tiered, reported_as
+from kidxlib.operations.tiered.repair_options import asks_for_tiered, reported_as
 from kidxlib.run.context import RunContext
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
@@ -39,8 +39,8 @@ def build_index(context: click.Context, /, as_json: bool, **options: Any) -> Run
     verify_index judges the other files, too.
     """
     if asks_for_tiered(context, options):
-        from kidxlib.operations.build.tiered.request import RepairOptions, repair_request
-        from kidxlib.operations.build.tiered.run import run_repair
+        from kidxlib.operations.tiered.repair import run_repair
+        from kidxlib.operations.tiered.repair_request import RepairOptions, repair_request
 
         repair = repair_request(RepairOptions(**options))
         if (recording := repair.audit.recording) is not None:

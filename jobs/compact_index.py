@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from jobs.common.backend import open_spark, spark_maintenance
+from kidxlib.operations.compaction.compact import CompactIndexOptions, compaction_request, run_compaction
 from kidxlib.operations.compaction.options import compaction_options
-from kidxlib.operations.compaction.request import CompactIndexOptions, compaction_request
-from kidxlib.operations.compaction.run import run_compaction
 from kidxlib.run import options as shared_options
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run

@@ -8,9 +8,8 @@ from typing import Any
 import click
 
 from jobs.common.backend import open_spark
+from kidxlib.operations.forget.forget import ForgetOptions, forget_request, run_forget
 from kidxlib.operations.forget.options import forget_options
-from kidxlib.operations.forget.request import ForgetOptions, forget_request
-from kidxlib.operations.forget.run import run_forget
 from kidxlib.run import options as shared_options
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from jobs.common.backend import open_spark
-from kidxlib.operations.recover.fleet.options import DRY_RUN, Rates, ensure_dry_run, rate_options
-from kidxlib.operations.recover.fleet.run import fleet_context, run_fleet
+from kidxlib.operations.recover.fleet import fleet_context, run_fleet
+from kidxlib.operations.recover.fleet_options import DRY_RUN, Rates, ensure_dry_run, rate_options
 from kidxlib.run import options as shared_options
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run

@@ -8,9 +8,9 @@ from typing import Any
 import click
 
 from jobs.common.backend import open_spark
+from kidxlib.operations.report.make_report import run_report
 from kidxlib.operations.report.options import report_options
-from kidxlib.operations.report.request import ReportOptions, report_request
-from kidxlib.operations.report.run import run_report
+from kidxlib.operations.report.report_request import ReportOptions, report_request
 from kidxlib.run import options as shared_options
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run

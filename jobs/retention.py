@@ -9,7 +9,7 @@ import click
 
 from jobs.common.backend import open_spark
 from kidxlib.operations.retention.options import retention_options
-from kidxlib.operations.retention.request import RetentionOptions, retention_request
+from kidxlib.operations.retention.retention_request import RetentionOptions, retention_request
 from kidxlib.operations.retention.run import run_retention
 from kidxlib.run import options as shared_options
 from kidxlib.run.result import RunResult

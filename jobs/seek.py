@@ -10,9 +10,9 @@ import click
 
 from jobs.common.backend import open_spark
 from jobs.common.seek.spark_places import SparkPlaces
+from kidxlib.operations.seek.many_questions import run_seek
 from kidxlib.operations.seek.options import seek_options
-from kidxlib.operations.seek.request import seek_request
-from kidxlib.operations.seek.run import run_seek
+from kidxlib.operations.seek.seek_request import seek_request
 from kidxlib.run.context import RunContext
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run

@@ -9,11 +9,11 @@ from typing import Any
 import click
 
 from jobs.common.backend import open_spark, open_spark_once
+from kidxlib.operations.audit.audit import run_audit
 from kidxlib.operations.audit.copies.options import asks_for_copy, reported_as
 from kidxlib.operations.audit.from_options import AuditOptions, audit_request
 from kidxlib.operations.audit.options import audit_options
-from kidxlib.operations.audit.run import run_audit
-from kidxlib.operations.audit.tiered.options import asks_for_tiered
+from kidxlib.operations.tiered.options import asks_for_tiered
 from kidxlib.run import options as shared_options
 from kidxlib.run.context import RunContext
 from kidxlib.run.result import RunResult
@@ -43,8 +43,8 @@ def verify_index(context: click.Context, /, as_json: bool, **options: Any) -> Ru
     finding is as bad as --fail-on says; 1 failed.
     """
     if asks_for_tiered(context, options):
-        from kidxlib.operations.audit.tiered.request import TieredOptions, tiered_request
-        from kidxlib.operations.audit.tiered.run import run_tiered
+        from kidxlib.operations.tiered.audit_tiered import run_tiered
+        from kidxlib.operations.tiered.tiered_request import TieredOptions, tiered_request
 
         tiered = tiered_request(TieredOptions(**options))
         if tiered.recording is not None:
@@ -54,8 +54,8 @@ def verify_index(context: click.Context, /, as_json: bool, **options: Any) -> Ru
         return run_tiered(tiered, partial(open_spark_once, "verify_index", once), as_json=as_json)
     if asks_for_copy(context, options):
         with needing_packages("--copy", "copies"):
-            from kidxlib.operations.audit.copies.request import CopyOptions, copy_request
-            from kidxlib.operations.audit.copies.run import run_copies
+            from kidxlib.operations.audit.copies.compare_copy import run_copies
+            from kidxlib.operations.audit.copies.copy_request import CopyOptions, copy_request
 
         of_copy = copy_request(CopyOptions(**options))
         open_copied = partial(open_spark, "verify_index", of_copy.context, upgrade=False, changes=False)

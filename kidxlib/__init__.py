@@ -34,8 +34,7 @@ if TYPE_CHECKING:
     from kidxlib.library.read_tables import read_batches, read_records, stream_records
     from kidxlib.library.recover_directory import RecoveredDirectory, recover_directory
     from kidxlib.library.recover_file import recover_file
-    from kidxlib.log.leader_epoch_cache import LeaderEpochCache
-    from kidxlib.log.log import Log
+    from kidxlib.log.log import LeaderEpochCache, Log
     from kidxlib.log.segment import LogSegment
     from kidxlib.lookup.seeker import Seeker
     from kidxlib.reading.who_wrote import WrittenBy, who_wrote
@@ -43,7 +42,7 @@ if TYPE_CHECKING:
     from kidxlib.recovery.outcome import Status
     from kidxlib.recovery.segment import RecoveredSegment
     from kidxlib.retention.decide import Decisions
-    from kidxlib.retention.topic_policy import Cleanup, TopicPolicy
+    from kidxlib.retention.policy import Cleanup, TopicPolicy
 
     __version__: str
 
@@ -108,23 +107,44 @@ _HOMES: Final = {
     "index.offset": ("OffsetIndex",),
     "index.time": ("TimeIndex",),
     "index.transaction": ("TransactionIndex",),
-    "library.audit_directory": ("AuditedDirectory", "audit_directory"),
+    "library.audit_directory": (
+        "AuditedDirectory",
+        "audit_directory",
+    ),
     "library.decide_retention": ("decide_retention",),
     "library.open_partition": ("open_partition",),
-    "library.read": ("count", "read"),
-    "library.read_tables": ("read_batches", "read_records", "stream_records"),
+    "library.read": (
+        "count",
+        "read",
+    ),
+    "library.read_tables": (
+        "read_batches",
+        "read_records",
+        "stream_records",
+    ),
     "library.recover_file": ("recover_file",),
-    "library.recover_directory": ("RecoveredDirectory", "recover_directory"),
-    "log.leader_epoch_cache": ("LeaderEpochCache",),
-    "log.log": ("Log",),
+    "library.recover_directory": (
+        "RecoveredDirectory",
+        "recover_directory",
+    ),
+    "log.log": (
+        "LeaderEpochCache",
+        "Log",
+    ),
     "log.segment": ("LogSegment",),
     "lookup.seeker": ("Seeker",),
-    "reading.who_wrote": ("WrittenBy", "who_wrote"),
+    "reading.who_wrote": (
+        "WrittenBy",
+        "who_wrote",
+    ),
     "recovery.options": ("RecoverOptions",),
     "recovery.outcome": ("Status",),
     "recovery.segment": ("RecoveredSegment",),
     "retention.decide": ("Decisions",),
-    "retention.topic_policy": ("Cleanup", "TopicPolicy"),
+    "retention.policy": (
+        "Cleanup",
+        "TopicPolicy",
+    ),
 }
 
 

@@ -71,8 +71,8 @@ PARTS: Final = {
         ],
     ),
     "fold": Part(
-        "kidxlib/recovery/partition.py",
-        ("tests/kidxlib/library", "tests/kidxlib/build", "tests/kafka/test_partitions.py"),
+        "kidxlib/recovery/partition_fold.py",
+        ("tests/kidxlib/library", "tests/kidxlib/indexing", "tests/kafka/test_partitions.py"),
         [
             Mutant("a gap is not seen", "if segment.base_offset != self._expected_offset:", "if False:"),
             Mutant(

@@ -14,7 +14,7 @@ from jobs.common.catalog.find_place import find_place
 from jobs.common.catalog.spark_maintenance import SparkMaintenance
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.engine import spark_engine
-from jobs.common.spark.job_session import JobSession
+from jobs.common.spark.session import JobSession
 from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION, UPGRADE_ORDER
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
@@ -24,10 +24,9 @@ from kidxlib.run.catalog_place import STAGING, no_catalog
 from kidxlib.run.context import Committer, RunContext
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.tables.maintenance import Maintenance
+from kidxlib.tables.layout import made_by_an_older_release
 from kidxlib.tables.memory_tables import MemoryTables
-from kidxlib.tables.protocol import Tables
-from kidxlib.tables.version import made_by_an_older_release
+from kidxlib.tables.protocol import Maintenance, Tables
 
 
 @contextlib.contextmanager
@@ -46,10 +45,6 @@ def open_spark(
         must_exist: only a build makes a catalog.
         upgrade: bring a catalog of an older release up to date; otherwise it is refused.
         changes: False for a job that changes and records nothing.
-
-    Raises:
-        UsageError: there is no catalog, or Spark has no access to its place.
-        CatalogError: it is of another version of the code.
     """
     with JobSession(job, context.event_log_dir, changes=changes) as session:
         tables = _tables(session, context)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from kidxlib.storage.store.heads import Asked, ObjectHead
+from kidxlib.storage.store.client import Asked, ObjectHead
 
 _64_BITS: Final = 2**64
 

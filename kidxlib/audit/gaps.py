@@ -39,16 +39,16 @@ from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.reading import read_snapshot_file
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Flags, Values, differing
-from kidxlib.catalog.segment_key import PARTITION_KEY, SEGMENT_KEY
+from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import SnapshotError
 from kidxlib.format import segment_files
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, PartitionKey
-from kidxlib.log.cluster_metadata.topic_configs import ConfigValue
+from kidxlib.log.cluster_metadata.image import ConfigValue
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.location import Location, as_text, files_in
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 #: What findings on gaps have in place of a file's suffix, and what acceptances have for their reason.
 GAP: Final = "gap"

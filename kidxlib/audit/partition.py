@@ -1,4 +1,5 @@
-"""Audits a partition as a whole: what depends on the segments before and after, and on its directory.
+"""Audits a partition as a whole: what depends on the segments before and after, and on its directory; its transaction
+indexes, producer snapshots and leader epochs against what its logs show.
 
 It runs after all segments were read (`kidxlib.audit.segment`). It opens a log again only if the start-up simulation
 needs it.
@@ -14,37 +15,30 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import DAMAGE, Finding, SegmentFinding, Verdict
-from kidxlib.audit.index_files.cleaned import CleanedLogs
-from kidxlib.audit.index_files.leader_epochs import LogEpochs, are_of_broker
-from kidxlib.audit.index_files.partition import (
-    ReadSegment,
-    audit_leader_epochs,
-    audit_snapshots,
-    audit_transaction_indexes,
-    read_epochs,
-)
-from kidxlib.audit.index_files.reading import read_snapshot_file, snapshot_files
-from kidxlib.audit.index_files.transaction_index import markers_in
+from kidxlib.audit.index_files.leader_epochs import LogEpochs, are_of_broker, audit_epochs
+from kidxlib.audit.index_files.reading import of_unreadable_file, read_index, read_snapshot_file, snapshot_files
+from kidxlib.audit.index_files.snapshot import CleanedLogs, audit_snapshot
+from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index, markers_in
 from kidxlib.audit.logs.log import AuditedLog
-from kidxlib.audit.logs.partition import EpochsOfLogs, audit_logs
-from kidxlib.audit.plan import PartitionAudit
+from kidxlib.audit.logs.partition_logs import EpochsOfLogs, audit_logs
 from kidxlib.audit.segment import SegmentForPartition
-from kidxlib.audit.startup import partition_files
-from kidxlib.audit.startup.forgotten_producers import forgotten_producers
+from kidxlib.audit.startup import checkpoints
 from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.loader import simulate_startup
-from kidxlib.audit.startup.recovery import Recovery
-from kidxlib.audit.startup.simulation import StartupSimulation
+from kidxlib.audit.startup.producer_snapshots import forgotten_producers
+from kidxlib.audit.startup.simulation import Recovery, StartupSimulation
+from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.audit.tiered.local_epochs import LocalLog, epochs_in, of_local_epochs
 from kidxlib.audit.tiering import NotReady, not_ready_for_tiering
-from kidxlib.build.listing import offset_indexes
 from kidxlib.errors import CheckpointError, LogChangedError, describe_error
-from kidxlib.format import segment_files
+from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
+from kidxlib.indexing.listing import offset_indexes
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.partition import PartitionFold
+from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, StateSource
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.small_files import read_leader_epochs
 
 #: How often a partition is looked at whose files a broker changes meanwhile.
 _ATTEMPTS: Final = 3
@@ -63,14 +57,113 @@ class AuditedPartition:
     not_ready: list[NotReady] | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class ReadSegment:
+    """What is kept of a readable segment until the partition's last segment was read."""
+
+    base_offset: int
+    folded: FoldedSegment
+    markers: frozenset[tuple[int, int]]
+
+
+def audit_transaction_indexes(
+    read: list[ReadSegment], fold: PartitionFold, index_directory: Location
+) -> Iterator[SegmentFinding]:
+    later = min(fold.ongoing, default=None)
+    findings = []
+    for segment in reversed(read):
+        aborted = segment.folded.aborted
+        path = index_directory / segment_files.segment_file(segment.base_offset, segment_files.TRANSACTION_INDEX_SUFFIX)
+        content = read_index(path, use_mmap=False)
+        logs = TransactionsOfSegment(
+            base_offset=segment.base_offset,
+            aborted=aborted,
+            state_source=segment.folded.state_source,
+            markers=segment.markers,
+            later_first_offset=later,
+        )
+        if isinstance(content, OSError):
+            finding = of_unreadable_file(segment_files.TRANSACTION_INDEX_SUFFIX, content)
+            findings.append(SegmentFinding(segment.base_offset, finding))
+        elif content is not None or len(aborted):
+            findings.append(SegmentFinding(segment.base_offset, audit_transaction_index(content, logs)))
+        firsts = aborted["first_offset"].tolist()
+        later = min(firsts if later is None else [*firsts, later], default=None)
+    yield from reversed(findings)
+
+
+def audit_snapshots(
+    read: list[ReadSegment], fold: PartitionFold, index_directory: Location, cleaned: CleanedLogs
+) -> Iterator[SegmentFinding]:
+    states = {segment.base_offset: (segment.folded.snapshot, segment.folded.state_source) for segment in read}
+    states.setdefault(fold.map_end_offset, (fold.end_snapshot, fold.end_source))
+    for path in snapshot_files(index_directory):
+        offset = segment_files.parse_snapshot(path.name)
+        content = read_snapshot_file(path)
+        if offset is None or content is None:
+            continue
+        if offset in states:
+            expected, source = states[offset]
+            known = source is not StateSource.UNKNOWN
+            finding = audit_snapshot(content, expected, state_is_known=known, offset=offset, cleaned=cleaned)
+            yield SegmentFinding(offset, finding)
+        else:
+            yield SegmentFinding(
+                offset,
+                Finding(
+                    file=segment_files.SNAPSHOT_SUFFIX,
+                    verdict=Verdict.SAFE,
+                    reason="stray",
+                    detail="no segment begins at its offset",
+                    consequence="a broker that starts removes it, unless no other is of a later offset",
+                ),
+            )
+
+
+def read_epochs(index_directory: Location) -> LeaderEpochs | CheckpointError | None:
+    try:
+        return read_leader_epochs(index_directory)
+    except CheckpointError as error:
+        return error
+
+
+def audit_leader_epochs(
+    read: list[ReadSegment],
+    found: LeaderEpochs | CheckpointError | None,
+    logs: LogEpochs,
+    *,
+    in_place: bool,
+    remote: Finding | None = None,
+) -> Iterator[SegmentFinding]:
+    """
+    Args:
+        remote: what a leader that starts with it does to remote segments, if it does them harm.
+    """
+    first = read[0].base_offset if read else 0
+    if isinstance(found, CheckpointError):
+        without = "" if remote is None else f"; without the file {remote.consequence}"
+        finding = Finding(
+            file=checkpoint_files.LEADER_EPOCH_CHECKPOINT,
+            verdict=Verdict.BROKEN,
+            reason="unreadable",
+            detail=str(found),
+            consequence=f"a broker that starts takes the log dir out of use{without}",
+        )
+    elif remote is not None:
+        finding = remote
+    else:
+        # Where a broker has one for sure; in an index directory only if it was asked for.
+        if found is None and not (in_place and logs.recovered.entries):
+            return
+        finding = audit_epochs(found, logs)
+    yield SegmentFinding(first, finding)
+
+
 def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition]) -> AuditedPartition:
     """Audit a partition whose segments were all read.
 
     Args:
         segments: by base offset.
-
-    Raises:
-        OSError: its directories cannot be listed.
     """
     fold = PartitionFold(lambda offset: read_snapshot_file(_snapshot_path(task, offset)))
     read: list[ReadSegment] = []
@@ -243,7 +336,7 @@ def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty
 def _simulate_empty(task: PartitionAudit) -> StartupSimulation:
     named = "" if task.known_to is None else f"; there is no such directory, and {task.known_to} names it"
     mend = task.remedy or "restore it from a copy; where other replicas have the partition, the broker fetches it"
-    others = map(str, partition_files.failures_in_directory(task.directory))
+    others = map(str, checkpoints.failures_in_directory(task.directory))
     failures = [f"{task.last_stop.why_empty}{named}; {mend}", *others]
     return StartupSimulation(failures=failures)
 

@@ -14,20 +14,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import IN_USE, Finding, Verdict, worse
-from kidxlib.audit.index_files.offset_index import audit_offset_index
 from kidxlib.audit.index_files.reading import of_unreadable_file, read_index
-from kidxlib.audit.index_files.time_index import audit_time_index
+from kidxlib.audit.index_files.sparse_indexes import audit_offset_index, audit_time_index
 from kidxlib.audit.logs.log import AuditedLog, audit_log
-from kidxlib.audit.startup.recovery import Recovery
-from kidxlib.build.scan import recover_task, why_not_read
-from kidxlib.build.tasks import ScanTask
+from kidxlib.audit.startup.simulation import Recovery
 from kidxlib.errors import LogChangedError
 from kidxlib.format import segment_files
 from kidxlib.format.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kidxlib.index.abstract_index import filled_bytes
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
-from kidxlib.index.preallocated import filled_bytes
+from kidxlib.indexing.scan import recover_task, why_not_read
+from kidxlib.indexing.tasks import ScanTask
 from kidxlib.recovery.outcome import ScanEnd, Status
-from kidxlib.recovery.partition import ScannedSegment
+from kidxlib.recovery.partition_fold import ScannedSegment
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.location import location
 from kidxlib.storage.log_bytes import Access, LogBytes
@@ -82,7 +81,7 @@ def audit_segment(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown:
 
     Args:
         task: nothing is written in its index directory.
-        use_mmap: see `kidxlib.build.segments.build`.
+        use_mmap: see `kidxlib.indexing.segments.build`.
         deep: look at the records, too.
         clean_shutdown: the broker of its log dir stopped cleanly.
     """
@@ -107,12 +106,7 @@ def audit_segment(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown:
 
 
 def _audited(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool) -> AuditedSegment:
-    """One attempt of the audit.
-
-    Raises:
-        LogChangedError: the log is another one than when it was opened, or shorter.
-        OSError: it cannot be read; `FileNotFoundError` also where it was deleted meanwhile.
-    """
+    """One attempt of the audit."""
     segment, base_offset = task.segment, task.segment.base_offset
     with opened_log(segment.path) as opened:
         log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
@@ -143,12 +137,7 @@ def _audited(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool
 
 
 def _is_written_to(opened: OpenedLog, path: str, end: ScanEnd) -> bool:
-    """Whether a broker has appended to a log since it was opened.
-
-    Raises:
-        LogChangedError: it is another log, or shorter, or was changed before its end.
-        FileNotFoundError: it was deleted.
-    """
+    """Whether a broker has appended to a log since it was opened."""
     try:
         opened.ensure_unchanged()
         appended = False

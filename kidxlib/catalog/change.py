@@ -11,7 +11,7 @@ import pyarrow as pa
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.rows import Table
 
-#: Rows that a run has found, by their kind, as `kidxlib.catalog.results.build` has them.
+#: Rows that a run has found, by their kind, as `kidxlib.catalog.results` has them.
 Found = Mapping[str, pa.Table]
 
 

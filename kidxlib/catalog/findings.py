@@ -5,9 +5,20 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Final
 
-from kidxlib.catalog.columns import Int32, column
-from kidxlib.catalog.rows import Row, Table, row, view_of
-from kidxlib.catalog.segment_key import PARTITION, SEGMENT_KEY, SOURCE, TOPIC, PartitionOfSource, SegmentKey
+from kidxlib.catalog.rows import (
+    PARTITION,
+    SEGMENT_KEY,
+    SOURCE,
+    TOPIC,
+    Int32,
+    PartitionOfSource,
+    Row,
+    SegmentKey,
+    Table,
+    column,
+    row,
+    view_of,
+)
 
 _FILE_OFFSET: Final = (
     "the offset in the file's name; of the leader epochs the first segment's, of a gap the first that is missing"

@@ -6,9 +6,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Final, TypedDict
 
-from kidxlib.catalog.columns import Int32, column
-from kidxlib.catalog.rows import Row, Table, row, view_of
-from kidxlib.catalog.segment_key import PARTITION, TOPIC
+from kidxlib.catalog.rows import PARTITION, TOPIC, Int32, Row, Table, column, row, view_of
 
 
 class RemoteEpoch(TypedDict):

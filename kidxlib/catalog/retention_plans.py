@@ -6,9 +6,21 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Final
 
-from kidxlib.catalog.columns import Formerly, Int32, column
-from kidxlib.catalog.rows import Row, Table, row, view_of
-from kidxlib.catalog.segment_key import BASE_OFFSET, PARTITION, SEGMENT_KEY, SOURCE, TOPIC, SegmentKey
+from kidxlib.catalog.rows import (
+    BASE_OFFSET,
+    PARTITION,
+    SEGMENT_KEY,
+    SOURCE,
+    TOPIC,
+    Formerly,
+    Int32,
+    Row,
+    SegmentKey,
+    Table,
+    column,
+    row,
+    view_of,
+)
 
 
 @row

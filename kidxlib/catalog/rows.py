@@ -1,21 +1,131 @@
-"""How a table of the catalog is declared: a frozen dataclass, whose fields are the columns and say what they mean.
+"""How a table of the catalog is declared: a frozen dataclass, whose fields are the columns and say what they mean, of
+types that Arrow and Spark have too; and which partition or segment a row is about.
 
 Arrow's schema, Spark's, the tables in Delta and `docs/catalog.md` follow from it.
 """
 
 from __future__ import annotations
 
+import types
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import MISSING, dataclass, field, fields
+from datetime import datetime
 from enum import StrEnum
-from typing import Any, ClassVar, Self, TypeVar, dataclass_transform
+from typing import (
+    Annotated,
+    Any,
+    ClassVar,
+    Final,
+    Self,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import numpy as np
 import pyarrow as pa
 
-from kidxlib.catalog.columns import Column, column, declared_columns
+from kidxlib.format.topic_partition import PartitionKey
 
 _R = TypeVar("_R", bound="Row")
+
+#: A number of 32 bits.
+Int32 = Annotated[int, pa.int32()]
+
+_MEANING: Final = "meaning"
+_FORMERLY: Final = "formerly"
+_ARROW_TYPES: Final[Mapping[Any, pa.DataType]] = {
+    str: pa.string(),
+    bytes: pa.binary(),
+    int: pa.int64(),
+    bool: pa.bool_(),
+    float: pa.float64(),
+    datetime: pa.timestamp("us", tz="UTC"),
+}
+
+#: What the columns of a key mean, for rows that do not begin with them.
+SOURCE: Final = "name of the log dir, backup or volume that holds the segment"
+TOPIC: Final = "topic"
+PARTITION: Final = "partition number"
+BASE_OFFSET: Final = "the segment's base offset, from its file name"
+
+
+@dataclass(frozen=True, slots=True)
+class Formerly:
+    """What a column was called in catalogs before a version."""
+
+    name: str
+    before: int
+
+
+def column(meaning: str, formerly: Formerly | None = None) -> Any:
+    """A field of a row, with what the column means."""
+    return field(metadata={_MEANING: meaning, _FORMERLY: formerly})
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A column of a table.
+
+    Attributes:
+        comment: what it means.
+        words: what it may say, where these are the words of an enum; None of any other.
+        formerly: its last name before this one; None where it had no other.
+    """
+
+    name: str
+    arrow_type: pa.DataType
+    comment: str
+    nullable: bool
+    words: type[StrEnum] | None = None
+    formerly: Formerly | None = None
+
+    @property
+    def field(self) -> pa.Field[Any]:
+        """The column in an Arrow schema."""
+        return pa.field(self.name, self.arrow_type, self.nullable)
+
+
+def declared_columns(cls: type[Any]) -> tuple[Column, ...]:
+    """The fields of a dataclass as columns, in order."""
+    hints = get_type_hints(cls, include_extras=True)
+    found = []
+    for declared in fields(cls):
+        hint, nullable = _without_none(hints[declared.name])
+        assert declared.default is MISSING
+        words = hint if isinstance(hint, type) and issubclass(hint, StrEnum) else None
+        kind = pa.string() if words else _arrow_type(hint)
+        comment, formerly = declared.metadata.get(_MEANING, ""), declared.metadata.get(_FORMERLY)
+        found.append(Column(declared.name, kind, comment, nullable, words, formerly))
+    return tuple(found)
+
+
+def _without_none(hint: Any) -> tuple[Any, bool]:
+    if get_origin(hint) in (Union, types.UnionType):
+        (inner,) = (part for part in get_args(hint) if part is not type(None))
+        return inner, True
+    return hint, False
+
+
+def _arrow_type(hint: Any) -> pa.DataType:
+    """Arrow's type of an annotation: of a number, a text, a time, a list or a map of these, or of a TypedDict."""
+    if hint in _ARROW_TYPES:
+        return _ARROW_TYPES[hint]
+    origin, arguments = get_origin(hint), get_args(hint)
+    if origin is Annotated:
+        declared: pa.DataType = arguments[1]
+        return declared
+    if origin is Sequence:
+        return pa.list_(pa.field("element", _arrow_type(arguments[0])))
+    if origin is Mapping:
+        return pa.map_(_arrow_type(arguments[0]), _arrow_type(arguments[1]))
+    if hasattr(hint, "__required_keys__"):
+        inner = {name: _without_none(value) for name, value in get_type_hints(hint, include_extras=True).items()}
+        return pa.struct([pa.field(name, _arrow_type(value)) for name, (value, _) in inner.items()])
+    raise TypeError(f"{hint}: not the type of a column")
 
 
 class Row:
@@ -38,11 +148,7 @@ class Row:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """A row of some values; other columns are null.
-
-        Raises:
-            TypeError: a column that is never null has no value, or a value has no column.
-        """
+        """A row of some values; other columns are null."""
         return cls(**{**{column.name: None for column in cls._columns if column.nullable}, **values})
 
     @classmethod
@@ -63,11 +169,7 @@ class Row:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(column,))
 def row(cls: type[_R]) -> type[_R]:
-    """Make a class the row of a table: every field is a `column`.
-
-    Raises:
-        TypeError: a field does not say what it means, or its type is none of a column.
-    """
+    """Make a class the row of a table: every field is a `column`."""
     made = _made(cls)
     for column_ in made._columns:
         if not column_.comment:
@@ -77,11 +179,7 @@ def row(cls: type[_R]) -> type[_R]:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def view_of(whole: type[Row]) -> Callable[[type[_R]], type[_R]]:
-    """Make a class some of the columns of a row, by their names and types.
-
-    Raises:
-        TypeError: where it is applied: the row has no such column, or one of another type.
-    """
+    """Make a class some of the columns of a row, by their names and types."""
     known = {column.name: column for column in whole.columns()}
 
     def view(cls: type[_R]) -> type[_R]:
@@ -161,11 +259,7 @@ def kinds_of(**kinds: Sequence[Column]) -> pa.Schema:
 
 
 def rows_of_columns(columns: Mapping[str, Any], count: int, schema: pa.Schema) -> pa.Table:
-    """Rows whose columns are there by name, as Arrow or NumPy has them; a column that is left out is null.
-
-    Raises:
-        TypeError: there is no such column, or one that is never null is left out.
-    """
+    """Rows whose columns are there by name, as Arrow or NumPy has them; a column that is left out is null."""
     unknown = columns.keys() - set(schema.names)
     missing = {field.name for field in schema if not field.nullable} - columns.keys()
     if unknown or missing:
@@ -183,3 +277,29 @@ def _made(cls: type[_R]) -> type[_R]:
     made._columns = declared_columns(made)
     made._words = tuple((column.name, column.words) for column in made._columns if column.words is not None)
     return made
+
+
+@row
+class PartitionOfSource(Row):
+    """One partition of a source."""
+
+    source: str = column(SOURCE)
+    topic: str = column(TOPIC)
+    partition: Int32 = column(PARTITION)
+
+    @property
+    def partition_key(self) -> PartitionKey:
+        """Source, topic, partition."""
+        return self.source, self.topic, self.partition
+
+
+@row
+class SegmentKey(PartitionOfSource):
+    """One segment of a source."""
+
+    base_offset: int = column(BASE_OFFSET)
+
+
+#: The names of these columns, and of those that name its partition.
+SEGMENT_KEY: Final = SegmentKey.names()
+PARTITION_KEY: Final = PartitionOfSource.names()

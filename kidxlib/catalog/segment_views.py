@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kidxlib.catalog.columns import Int32
-from kidxlib.catalog.rows import Row, view_of
+from kidxlib.catalog.rows import Int32, Row, view_of
 from kidxlib.catalog.segments import IntervalSource, LeaderEpochEntry, SegmentRow, SmallestTimestamp
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.storage.file_version import FileVersion
+from kidxlib.storage.location import FileVersion
 from kidxlib.text.times import NS_PER_MS
 
 

@@ -1,18 +1,19 @@
-"""The table `segments`."""
+"""The table `segments`, and what it keeps of an index file: its number of entries, its size and its checksum."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Final, Self, TypedDict
 
-from kidxlib.catalog.columns import Formerly, Int32, column
-from kidxlib.catalog.rows import Row, Table, row, view_of
-from kidxlib.catalog.segment_key import SEGMENT_KEY, SegmentKey
-from kidxlib.index.file import IndexFile
+import numpy as np
+
+from kidxlib.catalog.rows import SEGMENT_KEY, Formerly, Int32, Row, SegmentKey, Table, column, row, view_of
+from kidxlib.format.checksums.crc import crc32c
 from kidxlib.recovery.outcome import ScanEnd, Status
-from kidxlib.storage.file_version import FileVersion
+from kidxlib.storage.location import FileVersion
 
 
 class LeaderEpochEntry(TypedDict):
@@ -189,6 +190,19 @@ class EndFacts(Row):
     def of_end(cls, end: ScanEnd) -> Self:
         position = None if end.reason is None else end.position
         return cls(status=end.status, reason=end.reason, reason_position=position, reason_detail=end.detail)
+
+
+@dataclass(frozen=True, slots=True)
+class IndexFile:
+    """An index as it stands in its directory; its size in bytes."""
+
+    entries: int
+    size: int
+    crc32c: int
+
+    @classmethod
+    def of(cls, content: bytes, entry: np.dtype[np.void]) -> Self:
+        return cls(len(content) // entry.itemsize, len(content), crc32c(content))
 
 
 @view_of(SegmentRow)

@@ -1,16 +1,17 @@
-"""The tables of a catalog, and the version of their columns."""
+"""The tables of a catalog, the table `builds` among them, and the version of their columns."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
 from typing import Final
 
-from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
-from kidxlib.catalog.partitions import PARTITION_STATES, PARTITIONS
+from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
+from kidxlib.catalog.rows import Formerly, Int32, Row, Table, column, row
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
 
 #: Raised by one with every column that a release adds, and where tables are laid out in another way; they carry it as a
 #: property.
@@ -20,6 +21,44 @@ CATALOG_VERSION: Final = 9
 LAYOUT_VERSION: Final = 7
 #: The last one that added columns which a scan fills: segments of rows of an earlier one are read again.
 FACTS_VERSION: Final = 2
+
+
+@row
+class BuildRow(Row):
+    """One row per run of build_index."""
+
+    build_id: str = column("id of the run")
+    started_at: datetime = column("when it started (its --now)")
+    seconds: float = column("how long it took, listing to catalog")
+    scan_seconds: float = column("of these, reading logs and publishing indexes")
+    waves: Int32 = column("commits of results to the catalog")
+    sources: Mapping[str, str] = column("sources by name, with their paths")
+    options: Mapping[str, str] = column("options of the run")
+    versions: Mapping[str, str] = column("versions of the code and of what it ran on")
+    partitions: int = column("partitions listed")
+    segments: int = column("segments read")
+    log_bytes: int = column("bytes of their logs")
+    batches: int = column("batches in them")
+    unchanged: int = column("segments that were not read, because nothing about them had changed")
+    gone: int = column("segments newly marked as gone")
+    by_status: Mapping[str, int] = column("segments read, by status")
+    by_published: Mapping[str, int] = column("segments read, by what publishing did")
+    finished: int | None = column("partitions whose transactions were derived again")
+    aborted_transactions: int | None = column("aborted transactions in them")
+    by_transaction_index: Mapping[str, int] | None = column("their segments, by what publishing did with .txnindex")
+    skipped: Mapping[str, int] = column(
+        "files and directories that are no segments, by reason", Formerly("left_alone", before=7)
+    )
+    rows_changed: int = column("rows of segments that this run added or changed")
+
+
+BUILDS: Final = Table(
+    name="builds",
+    row=BuildRow,
+    key=("build_id",),
+    sort_by=(),
+    asked_by=("started_at",),
+)
 
 TABLES: Final = (
     *(SEGMENTS, PARTITIONS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS, PARTITION_STATES),

@@ -14,11 +14,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.change import Found, TableChange
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.matching import Flags, Positions, Values, differing, positions_in
-from kidxlib.catalog.partitions import PARTITION_STATES, PARTITIONS
+from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import (
@@ -30,7 +29,7 @@ from kidxlib.catalog.segments import (
     LogVersion,
     ReadCost,
 )
-from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
+from kidxlib.catalog.tables import BUILDS
 from kidxlib.recovery.outcome import Status
 
 #: The years that every reader of a SQL timestamp can show (1 to 9999), in milliseconds since the epoch.

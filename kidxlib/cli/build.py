@@ -13,8 +13,8 @@ from kidxlib.cli.without_catalog.build_run import run_build
 from kidxlib.cli.without_catalog.options import refuse_without_catalog
 from kidxlib.errors import UsageError
 from kidxlib.operations.build.options import build_options
-from kidxlib.operations.build.tiered.options import asks_for_tiered, reported_as
 from kidxlib.operations.local_once import open_local_once
+from kidxlib.operations.tiered.repair_options import asks_for_tiered, reported_as
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.extras import needing_packages
@@ -56,8 +56,8 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
     """
     options["directory"] = directory
     if asks_for_tiered(context, options):
-        from kidxlib.operations.build.tiered.request import RepairOptions, repair_request
-        from kidxlib.operations.build.tiered.run import run_repair
+        from kidxlib.operations.tiered.repair import run_repair
+        from kidxlib.operations.tiered.repair_request import RepairOptions, repair_request
 
         if options["catalog"] is not None:
             with needing_packages("--catalog"):

@@ -27,8 +27,7 @@ def compact(processes: int | None, as_json: bool, **options: Any) -> RunResult:
     1 failed.
     """
     with needing_packages("kidx compact"):
-        from kidxlib.operations.compaction.request import CompactIndexOptions, compaction_request
-        from kidxlib.operations.compaction.run import run_compaction
+        from kidxlib.operations.compaction.compact import CompactIndexOptions, compaction_request, run_compaction
         from kidxlib.operations.local import local_maintenance, open_local
     request = compaction_request(CompactIndexOptions(database=None, **options))
     open_backend = partial(open_local, request.context, processes, must_exist=True)

@@ -7,7 +7,7 @@ from functools import partial
 import click
 
 from kidxlib.errors import UsageError
-from kidxlib.operations.compare.request import As, CompareRequest
+from kidxlib.operations.compare.compare_request import As, CompareRequest
 from kidxlib.operations.local_once import open_local_once
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
@@ -86,6 +86,6 @@ def compare(
         return compare_with_catalog(request, processes, as_json=as_json)
     if inactive_only:
         raise UsageError("--inactive-only: only with --catalog; --allow-behind lets a copy end earlier")
-    from kidxlib.operations.compare.run import run_compare  # with compiled loops: others do not wait
+    from kidxlib.operations.compare.compare_places import run_compare  # with compiled loops: others do not wait
 
     return run_compare(request, partial(open_local_once, processes), as_json=as_json)

@@ -8,8 +8,7 @@ from dataclasses import asdict
 
 import click
 
-from kidxlib.operations.doctor.examine import examine
-from kidxlib.operations.doctor.fact import Fact
+from kidxlib.operations.doctor.examine import Fact, examine
 from kidxlib.terminal.console import note, print_json, print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import shared as shared_options

@@ -18,7 +18,7 @@ from kidxlib.terminal.command import discard_output
 from kidxlib.terminal.console import note
 from kidxlib.terminal.dump import print_dump
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options.integer_range import IntegerRange
+from kidxlib.terminal.options.numbers import IntegerRange
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 _INT_MAX: Final = 2**31 - 1

@@ -7,8 +7,7 @@ from typing import Any, Final
 
 import click
 
-from kidxlib.operations.export.request import export_request
-from kidxlib.operations.export.run import run_export
+from kidxlib.operations.export.export import export_request, run_export
 from kidxlib.reading.left_out import LeftOut, lines_of
 from kidxlib.reading.request import ISOLATIONS
 from kidxlib.run.result import RunResult
@@ -16,8 +15,8 @@ from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.console import note, print_json, print_line, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options.integer_range import IntegerRange
-from kidxlib.text.counted import counted
+from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.text.words import counted
 
 _THREADS_MAX: Final = 64
 

@@ -61,11 +61,7 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called.
-
-        Raises:
-            click.UsageError: there is none of that name; it says which may be meant.
-        """
+        """The command that is called."""
         name = args[0]
         if name not in _COMMANDS and not name.startswith("-"):
             meant = get_close_matches(name, _COMMANDS, n=1)

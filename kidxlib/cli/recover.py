@@ -10,7 +10,7 @@ import click
 
 from kidxlib.errors import UsageError
 from kidxlib.operations.local_once import open_local_once
-from kidxlib.operations.recover.fleet.options import DRY_RUN, RATES, Rates, ensure_dry_run, rate_options
+from kidxlib.operations.recover.fleet_options import DRY_RUN, RATES, Rates, ensure_dry_run, rate_options
 from kidxlib.operations.recover.options import Level, recover_options
 from kidxlib.run import options as shared_options
 from kidxlib.run.known_topics import MetadataOptions
@@ -119,11 +119,7 @@ def _beside_disks(
     processes: int | None,
     as_json: bool,
 ) -> RunResult:
-    """Recover the log dirs of one broker.
-
-    Raises:
-        KidxError: as `run_recover`.
-    """
+    """Recover the log dirs of one broker."""
     if (truncate or mends) != (keep is not None):
         raise UsageError("--keep DIR: needed by --truncate and by --mend, and of no use without one of them")
     if (accepted_topics or replicas or sets_snapshot_aside) and not mends:
@@ -136,7 +132,7 @@ def _beside_disks(
         )
     if broker_logs and not trusts:
         raise UsageError("--broker-log: only --trust-page-cache looks there; give it too")
-    from kidxlib.operations.recover.run import RecoverRequest, run_recover
+    from kidxlib.operations.recover.recover import RecoverRequest, run_recover
 
     request = RecoverRequest(
         log_dirs=log_dirs,

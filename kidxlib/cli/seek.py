@@ -10,26 +10,25 @@ from typing import Any, Final
 import click
 from click.core import ParameterSource
 
-from kidxlib.build.listing import list_distinct_partitions
-from kidxlib.build.remote_logs import RemoteOptions
-from kidxlib.build.source import PartitionDirectory, Source, source_at
 from kidxlib.errors import CheckpointError, NoSegmentsError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.listing import list_distinct_partitions
+from kidxlib.indexing.remote_logs import RemoteOptions
+from kidxlib.indexing.source import PartitionDirectory, Source, source_at
 from kidxlib.lookup.answers import TIMESTAMP
 from kidxlib.lookup.cataloged_partitions import no_such_partition
 from kidxlib.lookup.remote_log import remote_log
 from kidxlib.lookup.seeker import Seeker
-from kidxlib.operations.seek.not_asked import NotAsked, find_not_asked
-from kidxlib.operations.seek.one_question import Answer, answer_of, result_of
+from kidxlib.operations.seek.one_question import Answer, NotAsked, answer_of, find_not_asked, result_of
 from kidxlib.operations.seek.options import seek_options
-from kidxlib.operations.seek.request import Question, seek_request
-from kidxlib.reading.brokers_metadata import BrokersMetadata
+from kidxlib.operations.seek.seek_request import Question, seek_request
+from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.of_log_dir import OfLogDirs
 from kidxlib.run.known_topics import ensure_distinct
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
-from kidxlib.storage.checkpoints import read_offset_checkpoint
+from kidxlib.storage.small_files import read_offset_checkpoint
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.given import first_given

@@ -31,8 +31,7 @@ def tables(as_json: bool, **options: Any) -> RunResult:
     """
     with needing_packages("kidx tables"):
         from kidxlib.operations.local import local_maintenance, open_local
-        from kidxlib.operations.maintenance.request import TablesOptions, tables_request
-        from kidxlib.operations.maintenance.run import run_tables
+        from kidxlib.operations.maintenance.tidy_tables import TablesOptions, run_tables, tables_request
     request = tables_request(TablesOptions(**options))
     open_backend = partial(open_local, request.context, 1, must_exist=True)
     return run_tables(request, open_backend, local_maintenance, as_json=as_json)

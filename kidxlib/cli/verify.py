@@ -11,8 +11,8 @@ from kidxlib.cli.without_catalog.options import refuse_without_catalog
 from kidxlib.errors import UsageError
 from kidxlib.operations.audit.copies.options import asks_for_copy, reported_as
 from kidxlib.operations.audit.options import audit_options
-from kidxlib.operations.audit.tiered.options import asks_for_tiered
 from kidxlib.operations.local_once import open_local_once
+from kidxlib.operations.tiered.options import asks_for_tiered
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.console import warn
@@ -59,8 +59,8 @@ def verify(
     """
     options["directories"] = directories
     if asks_for_tiered(context, options):
-        from kidxlib.operations.audit.tiered.request import TieredOptions, tiered_request
-        from kidxlib.operations.audit.tiered.run import run_tiered
+        from kidxlib.operations.tiered.audit_tiered import run_tiered
+        from kidxlib.operations.tiered.tiered_request import TieredOptions, tiered_request
 
         if options["catalog"] is not None:
             with needing_packages("--catalog"):
@@ -79,7 +79,7 @@ def verify(
         for parameter in ("catalog", *_OF_CATALOGS):
             del options[parameter]
         from kidxlib.cli.without_catalog.audit_request import audit_request  # with compiled loops: others do not wait
-        from kidxlib.operations.audit.run import run_audit
+        from kidxlib.operations.audit.audit import run_audit
 
         request = audit_request(directories, **options)
         return run_audit(request, partial(open_local_once, processes), as_json=as_json)

@@ -16,8 +16,8 @@ from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.console import print_json, print_line
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options.integer_range import IntegerRange
-from kidxlib.text.counted import counted
+from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.text.words import counted
 
 #: So many characters of a key, a value or a header are shown.
 _SHOWN: Final = 100

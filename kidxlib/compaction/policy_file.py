@@ -68,10 +68,6 @@ class _File(TomlTable):
 
 
 def read_compaction_policy(path: Path) -> CompactionPolicy:
-    """Read the policy in a file.
-
-    Raises:
-        UsageError: it cannot be read or parsed, or a key has a value that is not allowed.
-    """
+    """Read the policy in a file."""
     file = checked(path, read_text(path), _File)
     return CompactionPolicy(tuple(Rule(**rule.given()) for rule in file.rule), Expiry(**file.tables.given()))

@@ -12,18 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 from kidxlib.errors import MalformedError, UnknownRecordTypeError, UnreadableMessageError
-from kidxlib.messages.coordinator import (
-    CONSUMER_OFFSETS,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-    CoordinatorRecord,
-    read_coordinator_record,
-)
 from kidxlib.messages.definitions import messages_of
-from kidxlib.messages.framed import CLUSTER_METADATA, FramedMessage, read_framed
-from kidxlib.messages.json_objects import json_object, json_text
-from kidxlib.messages.readable import Readable
-from kidxlib.messages.reading import read_message
+from kidxlib.messages.reading import Readable, json_object, json_text, read_message
 from kidxlib.messages.remote_log_metadata import (
     RemoteLogMetadata,
     RemotePartitionDelete,
@@ -33,6 +23,16 @@ from kidxlib.messages.remote_log_metadata import (
     RemoteSegmentUpdate,
     TopicIdPartition,
     read_remote_log_metadata,
+)
+from kidxlib.messages.typed_records import (
+    CLUSTER_METADATA,
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    CoordinatorRecord,
+    FramedMessage,
+    read_coordinator_record,
+    read_framed,
 )
 from kidxlib.records.reader import Record
 
@@ -166,29 +166,17 @@ def _boolean(value: bool) -> str:
 
 
 def decode_consumer_offsets(record: Record) -> Decoded:
-    """A record of `__consumer_offsets` (`--offsets-decoder`).
-
-    Raises:
-        MalformedError: it has no key; Kafka throws, too.
-    """
+    """A record of `__consumer_offsets` (`--offsets-decoder`)."""
     return _decode(record, CONSUMER_OFFSETS)
 
 
 def decode_transaction_state(record: Record) -> Decoded:
-    """A record of `__transaction_state` (`--transaction-log-decoder`).
-
-    Raises:
-        MalformedError: as `decode_consumer_offsets`.
-    """
+    """A record of `__transaction_state` (`--transaction-log-decoder`)."""
     return _decode(record, TRANSACTION_STATE)
 
 
 def decode_share_group_state(record: Record) -> Decoded:
-    """A record of `__share_group_state` (`--share-group-state-decoder`).
-
-    Raises:
-        MalformedError: as `decode_consumer_offsets`.
-    """
+    """A record of `__share_group_state` (`--share-group-state-decoder`)."""
     return _decode(record, SHARE_GROUP_STATE)
 
 

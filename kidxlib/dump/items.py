@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar, Final, TypeAlias
 
 from kidxlib.dump.decoders import Decoded
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.java import as_int, incremented_sequence
 from kidxlib.records.batch_headers import Batch
 from kidxlib.records.control import ControlRecord
@@ -53,8 +53,8 @@ class DumpedBatch:
     @property
     def last_sequence(self) -> int:
         batch = self.batch
-        if batch.base_sequence == formats.NO_SEQUENCE:
-            return formats.NO_SEQUENCE
+        if batch.base_sequence == layouts.NO_SEQUENCE:
+            return layouts.NO_SEQUENCE
         return incremented_sequence(batch.base_sequence, as_int(batch.last_offset - batch.offset_field))
 
 
@@ -79,7 +79,7 @@ class DumpedRecord:
     timestamp: int
     key_size: int
     value_size: int
-    sequence: int = formats.NO_SEQUENCE
+    sequence: int = layouts.NO_SEQUENCE
     headers: tuple[Header, ...] = ()
     crc: int | None = None
     crc_valid: bool | None = None

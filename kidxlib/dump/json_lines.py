@@ -9,8 +9,8 @@ from typing import Any
 
 from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem
 from kidxlib.dump.lines import RecordFormat, as_json_text, timestamp_type
-from kidxlib.format import layouts as formats
-from kidxlib.messages.json_objects import json_text
+from kidxlib.format import layouts
+from kidxlib.messages.reading import json_text
 
 
 def as_json(item: DumpItem, file: str, record_format: RecordFormat) -> str:
@@ -39,7 +39,7 @@ def _batch_object(dumped: DumpedBatch) -> dict[str, Any]:
         "records": v2(batch.records_count),
         "timestamp_type": timestamp_type(batch),
         "max_timestamp_ms": batch.max_timestamp,
-        "codec": formats.CODECS[batch.codec],
+        "codec": layouts.CODECS[batch.codec],
         "leader_epoch": v2(batch.partition_leader_epoch),
         "producer_id": v2(batch.producer_id),
         "producer_epoch": v2(batch.producer_epoch),

@@ -30,9 +30,9 @@ from kidxlib.dump.items import (
     TimestampMismatch,
     TimestampOutOfOrder,
 )
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.java import text_of
-from kidxlib.messages.json_objects import json_text
+from kidxlib.messages.reading import json_text
 from kidxlib.records.batch_headers import Batch
 
 
@@ -124,7 +124,7 @@ def batch_line(dumped: DumpedBatch) -> str:
         return line
     return (
         f"{line} position: {batch.position} {timestamp_type(batch)}: {batch.max_timestamp} size: {batch.size} "
-        f"magic: {batch.magic} compresscodec: {formats.CODECS[batch.codec]} crc: {batch.crc} "
+        f"magic: {batch.magic} compresscodec: {layouts.CODECS[batch.codec]} crc: {batch.crc} "
         f"isvalid: {_boolean(dumped.crc_valid)}"
     )
 
@@ -173,7 +173,7 @@ def _control(record: DumpedRecord) -> str:
     assert control is not None
     if control.fields is None:
         return f"controlType: UNKNOWN({control.type_id})"
-    if control.type_id in (formats.CONTROL_TYPE_ABORT, formats.CONTROL_TYPE_COMMIT):
+    if control.type_id in (layouts.CONTROL_TYPE_ABORT, layouts.CONTROL_TYPE_COMMIT):
         return f"endTxnMarker: {control.name} coordinatorEpoch: {control.fields['coordinatorEpoch']}"
     return f"{_KRAFT_WORDS[control.type_id]} {json_text(control.fields)}"
 

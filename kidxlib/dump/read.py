@@ -42,11 +42,10 @@ from kidxlib.dump.items import (
 )
 from kidxlib.dump.source import DumpOptions, DumpSource, FileKind, base_offset, beside, snapshot_id
 from kidxlib.errors import DumpError, MalformedError, MalformedRecordsError
-from kidxlib.format import layouts as formats
-from kidxlib.format import segment_files
+from kidxlib.format import layouts, segment_files
 from kidxlib.format.checksums.crc import extend_crc32
 from kidxlib.format.producer_snapshot import read_snapshot
-from kidxlib.index.base import AbstractIndex
+from kidxlib.index.abstract_index import AbstractIndex
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.index.transaction import TransactionIndex
@@ -54,10 +53,10 @@ from kidxlib.java import as_int, decremented_sequence, incremented_sequence
 from kidxlib.records.batch_headers import Batch, headers, is_crc_valid, spans
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import messages, records
-from kidxlib.storage.checkpoints import read_epoch_entries
-from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_file import open_log
+from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import read_epoch_entries
 
 _Entry = TypeVar("_Entry", OffsetPosition, TimestampOffset)
 
@@ -67,24 +66,15 @@ _NO_ENTRY: Final = -1
 
 @contextlib.contextmanager
 def opened_log(path: Path) -> Iterator[LogFile]:
-    """A log, closed at the end.
-
-    Raises:
-        DumpError: it is larger than any that Kafka opens.
-        OSError: it cannot be read.
-    """
+    """A log, closed at the end."""
     with contextlib.closing(LogFile(str(path))) as log:
-        if log.size > formats.SEGMENT_BYTES_MAX:
-            raise DumpError(f"{log.size} bytes, expected {formats.SEGMENT_BYTES_MAX} or less, all that Kafka opens")
+        if log.size > layouts.SEGMENT_BYTES_MAX:
+            raise DumpError(f"{log.size} bytes, expected {layouts.SEGMENT_BYTES_MAX} or less, all that Kafka opens")
         yield log
 
 
 def content(path: PathLike[str]) -> bytes:
-    """A small file as it is now: mapped, it would kill the process when a broker that uses it truncates it.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """A small file as it is now: mapped, it would kill the process when a broker that uses it truncates it."""
     with open_log(str(path)) as (descriptor, _version), open(descriptor, "rb", closefd=False) as file:
         return file.read()
 
@@ -127,7 +117,7 @@ def _check_known(batch: Batch) -> None:
         raise MalformedRecordsError(batch.position, f"codec {batch.codec}", f"0 to {_CODECS_ASSIGNED - 1}")
 
 
-_CODECS_ASSIGNED: Final = formats.CODEC_ZSTD + 1
+_CODECS_ASSIGNED: Final = layouts.CODEC_ZSTD + 1
 
 
 def _records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[DumpedRecord]:
@@ -135,7 +125,7 @@ def _records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[Dump
     To hold nothing either, such a batch is decompressed twice.
     """
     taken_apart: Callable[[LogBytes, Batch], Iterator[Any]] = records if batch.is_v2 else messages
-    if batch.codec != formats.CODEC_NONE:
+    if batch.codec != layouts.CODEC_NONE:
         for _ in taken_apart(log, batch):
             pass
     try:
@@ -146,7 +136,7 @@ def _records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[Dump
 
 def _records_v2(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[DumpedRecord]:
     for record in records(log, batch):
-        sequence = formats.NO_SEQUENCE
+        sequence = layouts.NO_SEQUENCE
         if batch.base_sequence >= 0:
             sequence = incremented_sequence(batch.base_sequence, as_int(record.offset - batch.offset_field))
         control, malformed = None, None
@@ -271,7 +261,7 @@ def at_fault(log: LogBytes, position: int, leads: str, error: MalformedRecordsEr
 def time_entries(index: TimeIndex, offsets: OffsetIndex, log: LogBytes) -> Iterator[DumpItem]:
     """The entries of a `.timeindex`, each after what is wrong with it."""
     readable = _Readable(log)
-    previous_timestamp = formats.NO_TIMESTAMP
+    previous_timestamp = layouts.NO_TIMESTAMP
     for _number, entry in used_entries(index):
         position = offsets.lookup(entry.offset).position
         try:
@@ -309,10 +299,6 @@ class _Readable:
         self._reached: int | None = None  # by it; None at the end
 
     def check(self, position: int) -> None:
-        """
-        Raises:
-            MalformedRecordsError: it cannot.
-        """
         while self._reached is not None and self._reached < position:
             self._step()
         if self._reached != position:
@@ -329,7 +315,7 @@ def _max_timestamp(log: LogBytes, batch: Batch) -> int:
     """The largest of its records; −1 where none is above that."""
     timestamps = (record.timestamp for record in records(log, batch)) if batch.is_v2 else _timestamps(log, batch)
     try:
-        return max(itertools.chain((formats.NO_TIMESTAMP,), timestamps))
+        return max(itertools.chain((layouts.NO_TIMESTAMP,), timestamps))
     except MalformedRecordsError as error:
         raise DumpError(f"its log is malformed where an entry leads: {error}") from error
 
@@ -345,13 +331,7 @@ def _timestamps(log: LogBytes, batch: Batch) -> Iterator[int]:
 
 
 def dump_index(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
-    """The items of an offset or time index. Where its log is not there, they are not compared, which an item says.
-
-    Raises:
-        DumpError: an entry leads nowhere, or to where the log is malformed; all before it was given.
-        KidxError: the index is malformed as a whole, or a log was changed meanwhile.
-        OSError: a file cannot be read.
-    """
+    """The items of an offset or time index. Where its log is not there, they are not compared, which an item says."""
     path = source.path
     index: OffsetIndex | TimeIndex
     if source.kind is FileKind.OFFSET_INDEX:
@@ -391,13 +371,7 @@ def _compared(
 
 
 def dump_file(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
-    """The items of a file.
-
-    Raises:
-        DumpError: the file is malformed; all before that place was given.
-        KidxError: it is as a whole, or was changed meanwhile.
-        OSError: it cannot be read.
-    """
+    """The items of a file."""
     path = source.path
     match source.kind:
         case FileKind.LOG | FileKind.KRAFT_SNAPSHOT:
@@ -416,8 +390,8 @@ def dump_file(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
 def _dump_transaction_index(path: Path) -> Iterator[DumpItem]:
     entries = content(path)
     TransactionIndex.from_bytes(entries, base_offset(path), name=str(path)).all()  # raises of a version that is newer
-    size = formats.ABORTED_TRANSACTION.itemsize
-    for entry in np.frombuffer(entries, formats.ABORTED_TRANSACTION, len(entries) // size).tolist():
+    size = layouts.ABORTED_TRANSACTION.itemsize
+    for entry in np.frombuffer(entries, layouts.ABORTED_TRANSACTION, len(entries) // size).tolist():
         version, *fields = entry
         yield AbortedEntry(version >> 8, *fields)  # its higher byte is all that Kafka reads
 

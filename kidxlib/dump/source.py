@@ -80,10 +80,6 @@ def dump_source(path: Path, options: DumpOptions, log_dir: Path | None = None) -
 
     Args:
         log_dir: where the log of an index lies: a log dir, or that partition's directory. None for beside the index.
-
-    Raises:
-        UsageError: it cannot be dumped; it is not there, or its name does not begin with an offset; `log_dir` does not
-            hold the log; or the comparison is all that was asked for, and its log is not there.
     """
     kind = FileKind.LEADER_EPOCHS if path.name == LEADER_EPOCH_CHECKPOINT else _KINDS.get(path.suffix)
     is_file = _is_file(path)  # of what is not there no name is at fault
@@ -146,11 +142,7 @@ def _is_there(path: Path) -> bool:
 
 
 def base_offset(path: Path) -> int:
-    """What Kafka takes for it: all up to the first dot.
-
-    Raises:
-        UsageError: the name does not begin with an offset.
-    """
+    """What Kafka takes for it: all up to the first dot."""
     text = path.name.partition(".")[0]
     is_number = text.removeprefix("-").isdecimal() and text.isascii() and len(text) <= _NAME_MAX
     offset = int(text) if is_number else None
@@ -162,11 +154,7 @@ def base_offset(path: Path) -> int:
 
 
 def snapshot_id(path: Path) -> segment_files.SnapshotId | None:
-    """Which snapshot of KRaft's log a file is; None for that of a controller that starts for the first time.
-
-    Raises:
-        UsageError: the name is that of neither.
-    """
+    """Which snapshot of KRaft's log a file is; None for that of a controller that starts for the first time."""
     if path.name == segment_files.BOOTSTRAP_SNAPSHOT:
         return None
     if (found := segment_files.parse_kraft_snapshot(path.name)) is None:

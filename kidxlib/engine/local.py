@@ -10,12 +10,10 @@ from typing import Any, TypeVar
 
 import pyarrow as pa
 
-from kidxlib.engine.in_process import run_in_process
 from kidxlib.engine.processes import Workers, until_stopped
-from kidxlib.engine.shared_rows import RowsInFile
 from kidxlib.engine.staged import StagedFiles
-from kidxlib.engine.units import Unit, UnitDone, do_unit, units_of
-from kidxlib.engine.work import Work
+from kidxlib.engine.units import Unit, UnitDone, do_unit, run_in_process, units_of
+from kidxlib.engine.work import RowsInFile, Work
 from kidxlib.storage.scratch import writing_in
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.phase import Done, Span

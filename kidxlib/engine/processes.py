@@ -18,7 +18,7 @@ from typing import Final, Self, TypeVar
 from kidxlib.engine.without_pandas import import_no_pandas
 from kidxlib.errors import KidxError
 from kidxlib.jit import compiling
-from kidxlib.terminal import interrupts, signals
+from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn
 
 _PR_SET_PDEATHSIG: Final = 1
@@ -99,9 +99,6 @@ class Workers:
 
         Args:
             do: what to do with a unit, and whether it may map files.
-
-        Raises:
-            KidxError: a worker died once more.
         """
         self.are_started = True
         for use_mmap in (True, False):
@@ -154,7 +151,7 @@ def _begin_worker(parent: int, stop: Event, flag: ctypes.c_bool) -> None:
     global _stop
     _stop = stop
     compiling.share(flag)
-    for number in signals.SIGNALS:  # a terminal sends them to all, and so does who ends a service
+    for number in interrupts.SIGNALS:  # a terminal sends them to all, and so does who ends a service
         signal.signal(number, signal.SIG_IGN)
     import_no_pandas()
     libc = ctypes.CDLL(None)

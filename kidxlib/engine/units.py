@@ -1,4 +1,6 @@
-"""A unit of work and the Parquet file that it fills, in whatever process it is done."""
+"""A unit of work and the Parquet file that it fills, in whatever process it is done. Rows leave it in Arrow batches, as
+mapInArrow and Parquet's writer take them.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from kidxlib.engine.row_batches import row_batches
+from kidxlib.engine.staged import StagedFiles
 from kidxlib.engine.work import ItemRows, Work
 from kidxlib.storage.scratch import writing_in
 from kidxlib.storage.store.requests import Requests, requests_made
@@ -20,6 +22,8 @@ from kidxlib.terminal.phase import Span
 
 #: Rows that a worker holds before it writes them. Few segments have as many, but one may have millions of events.
 _ROWS_PER_GROUP: Final = 65_536
+
+_ROWS_PER_BATCH: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +52,7 @@ class UnitDone:
 
 
 def units_of(work: Work[Any], directory: Path) -> list[Unit]:
-    """The units of some work, each with a file of its own in a new directory.
-
-    Raises:
-        KidxError: the directory cannot be made.
-    """
+    """The units of some work, each with a file of its own in a new directory."""
     with writing_in(directory.parent):
         directory.mkdir(parents=True)
     return [
@@ -61,14 +61,26 @@ def units_of(work: Work[Any], directory: Path) -> list[Unit]:
     ]
 
 
+def row_batches(rows: Iterable[dict[str, Any] | pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Rows in batches of 1,000. A batch among them goes out as it is, before the rows that are still being gathered."""
+    gathered: list[dict[str, Any]] = []
+    for row in rows:
+        if isinstance(row, pa.RecordBatch):
+            yield row
+            continue
+        gathered.append(row)
+        if len(gathered) == _ROWS_PER_BATCH:
+            yield pa.RecordBatch.from_pylist(gathered, schema)
+            gathered.clear()
+    if gathered:
+        yield pa.RecordBatch.from_pylist(gathered, schema)
+
+
 def do_unit(unit: Unit, use_mmap: bool, until_stopped: Callable[[Iterable[Any]], Iterator[Any]] = iter) -> UnitDone:
     """Do a unit, and write what it gives.
 
     Args:
         until_stopped: gives the items that are still to be done.
-
-    Raises:
-        KidxError: its file cannot be written; or as its work.
     """
     begin, made_before = time.time(), requests_made()
     segments = log_bytes = 0
@@ -107,3 +119,23 @@ def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
             group = []
     if group:
         yield group
+
+
+def run_in_process(
+    work: Work[Any],
+    directory: Path,
+    until_stopped: Callable[[Iterable[Any]], Iterator[Any]],
+    take: Callable[[UnitDone], None],
+) -> StagedFiles:
+    """Do the units of some work one after the other. Nothing is mapped: a log that shrinks would end the process.
+
+    Args:
+        directory: of the files, a new one.
+        until_stopped: gives the units and items that are still to be done.
+        take: gets each unit that is done.
+    """
+    done = []
+    for unit in until_stopped(units_of(work, directory)):
+        done.append(do_unit(unit, False, until_stopped))
+        take(done[-1])
+    return StagedFiles([unit.path for unit in done], work.schema)

@@ -14,9 +14,6 @@ def c_library(distribution: str, module: str, function: str) -> ctypes.CDLL:
     Args:
         distribution: what pip calls the wheel.
         module: the first part of the module's file name.
-
-    Raises:
-        MissingLibraryError: there is none, as in a wheel that was built from its source.
     """
     for file in _files_of(distribution):
         if file.suffix == ".so" and file.name.startswith(f"{module}."):

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from kidxlib.errors import MalformedError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -292,15 +292,11 @@ def decompress(codec: int, compressed: ByteStream, magic: int) -> ByteStream:
     """What `compressed` holds, decompressed as it is taken (`Compression.wrapForInput`).
 
     Args:
-        codec: number of the codec, an index of `formats.CODECS`.
+        codec: number of the codec, an index of `layouts.CODECS`.
         compressed: taken from while the result is.
         magic: of the batch or message that it is the records of.
-
-    Raises:
-        MalformedError: there is no such codec. Taking from the result raises it too, where the bytes are not what the
-            codec writes, or end too early.
     """
-    match formats.CODECS[codec]:
+    match layouts.CODECS[codec]:
         case "none":
             chunks = chunks_of(compressed)
         case "gzip":

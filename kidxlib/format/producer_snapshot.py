@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import SnapshotError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.checksums.crc import crc32c
 
-CRC_COVERS_FROM: Final = formats.field_position(formats.SNAPSHOT_HEADER, "entries")
+CRC_COVERS_FROM: Final = layouts.field_position(layouts.SNAPSHOT_HEADER, "entries")
 
 #: No snapshot that Kafka writes is larger: 46 bytes for each of a million producers. A larger file is none.
 SNAPSHOT_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -19,21 +19,18 @@ SNAPSHOT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 def read_snapshot(data: bytes) -> NDArray[np.void]:
     """The entries of a `.snapshot` in its order (`ProducerStateManager.readSnapshot`), of dtype
-    `formats.SNAPSHOT_ENTRY`.
-
-    Raises:
-        SnapshotError: version, length or checksum are wrong.
+    `layouts.SNAPSHOT_ENTRY`.
     """
-    if len(data) < formats.SNAPSHOT_HEADER.itemsize:
+    if len(data) < layouts.SNAPSHOT_HEADER.itemsize:
         raise SnapshotError(f"a producer snapshot of {len(data)} bytes, expected 10 or more")
-    header = np.frombuffer(data, formats.SNAPSHOT_HEADER, count=1)[0]
-    expected = formats.SNAPSHOT_HEADER.itemsize + int(header["entries"]) * formats.SNAPSHOT_ENTRY.itemsize
-    if header["version"] != formats.SNAPSHOT_VERSION or len(data) != expected:
+    header = np.frombuffer(data, layouts.SNAPSHOT_HEADER, count=1)[0]
+    expected = layouts.SNAPSHOT_HEADER.itemsize + int(header["entries"]) * layouts.SNAPSHOT_ENTRY.itemsize
+    if header["version"] != layouts.SNAPSHOT_VERSION or len(data) != expected:
         raise SnapshotError(
             f"a producer snapshot of version {header['version']} and {len(data)} bytes, expected version "
-            f"{formats.SNAPSHOT_VERSION} and {expected} bytes for its {header['entries']} entries"
+            f"{layouts.SNAPSHOT_VERSION} and {expected} bytes for its {header['entries']} entries"
         )
     computed = crc32c(data[CRC_COVERS_FROM:])
     if computed != header["crc"]:
         raise SnapshotError(f"a producer snapshot with checksum {computed:#010x}, it says {header['crc']:#010x}")
-    return np.frombuffer(data, formats.SNAPSHOT_ENTRY, offset=formats.SNAPSHOT_HEADER.itemsize)
+    return np.frombuffer(data, layouts.SNAPSHOT_ENTRY, offset=layouts.SNAPSHOT_HEADER.itemsize)

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
 
@@ -17,10 +17,10 @@ POSITION: Final = 1
 TIMESTAMP: Final = 2
 OFFSET_OF_TIMESTAMP: Final = 3
 
-OFFSET_ENTRY_BYTES: Final = formats.OFFSET_INDEX_ENTRY.itemsize
-TIME_ENTRY_BYTES: Final = formats.TIME_INDEX_ENTRY.itemsize
-_POSITION_AT: Final = formats.field_position(formats.OFFSET_INDEX_ENTRY, "position")
-_OFFSET_OF_TIMESTAMP_AT: Final = formats.field_position(formats.TIME_INDEX_ENTRY, "relative_offset")
+OFFSET_ENTRY_BYTES: Final = layouts.OFFSET_INDEX_ENTRY.itemsize
+TIME_ENTRY_BYTES: Final = layouts.TIME_INDEX_ENTRY.itemsize
+_POSITION_AT: Final = layouts.field_position(layouts.OFFSET_INDEX_ENTRY, "position")
+_OFFSET_OF_TIMESTAMP_AT: Final = layouts.field_position(layouts.TIME_INDEX_ENTRY, "relative_offset")
 
 BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)
 TARGETS: Final = types.Array(types.int64, 1, "C", readonly=True)

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import CorruptIndexError, InvalidOffsetError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.index import columns, search
-from kidxlib.index.mutable import MutableIndex
+from kidxlib.index.abstract_index import MutableIndex
 from kidxlib.java import as_int, as_long
 
-_ENTRY: Final = formats.as_struct(formats.OFFSET_INDEX_ENTRY)
+_ENTRY: Final = layouts.as_struct(layouts.OFFSET_INDEX_ENTRY)
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import CorruptIndexError, InvalidOffsetError, InvalidTimestampError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.index import columns, search
-from kidxlib.index.mutable import MutableIndex
+from kidxlib.index.abstract_index import MutableIndex
 from kidxlib.java import as_long
 
-_ENTRY: Final = formats.as_struct(formats.TIME_INDEX_ENTRY)
+_ENTRY: Final = layouts.as_struct(layouts.TIME_INDEX_ENTRY)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class TimeIndex(MutableIndex[TimestampOffset]):
         if memory is None:
             memory = self._bytes()
         slot = search.slot(memory, self._entries, columns.TIMESTAMP, self.base_offset, timestamp, False)
-        return self._entry(memory, slot) if slot >= 0 else TimestampOffset(formats.NO_TIMESTAMP, self.base_offset)
+        return self._entry(memory, slot) if slot >= 0 else TimestampOffset(layouts.NO_TIMESTAMP, self.base_offset)
 
     @property
     def last_entry(self) -> TimestampOffset:
@@ -119,4 +119,4 @@ class TimeIndex(MutableIndex[TimestampOffset]):
         return self.entry(number).offset
 
     def _none(self) -> tuple[int, int]:
-        return formats.NO_TIMESTAMP, self.base_offset
+        return layouts.NO_TIMESTAMP, self.base_offset

@@ -1,32 +1,68 @@
-"""`.txnindex`: the transactions that were aborted in a segment. Kafka's `TransactionIndex`."""
+"""`.txnindex`: the transactions that were aborted in a segment, and their entries. Kafka's `TransactionIndex` and
+`AbortedTxn`.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import CorruptIndexError, InvalidOffsetError, NoSuchEntryError, UnknownVersionError
-from kidxlib.format import layouts as formats
-from kidxlib.index.aborted_transaction import AbortedInRange, AbortedTransaction, transactions_of
-from kidxlib.index.base import IN_MEMORY
-from kidxlib.index.mapped_file import map_file
+from kidxlib.format import layouts
+from kidxlib.index.abstract_index import IN_MEMORY
 from kidxlib.storage.location import location
+from kidxlib.storage.opened_file import map_file
 
-_ENTRY_BYTES: Final = formats.ABORTED_TRANSACTION.itemsize
+_ENTRY_BYTES: Final = layouts.ABORTED_TRANSACTION.itemsize
 #: What is written, and the highest that is read.
 _VERSION: Final = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedTransaction:
+    """A transaction that was aborted.
+
+    Attributes:
+        producer_id: whose it was.
+        first_offset: of its first record.
+        last_offset: of the marker that aborted it.
+        last_stable_offset: below this offset all transactions were decided when the marker was written.
+    """
+
+    producer_id: int
+    first_offset: int
+    last_offset: int
+    last_stable_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class AbortedInRange:
+    """Aborted transactions that a range of offsets meets (`TxnIndexSearchResult`).
+
+    Attributes:
+        transactions: in the order of the index.
+        complete: whether these are all. If not, the following segments' indexes may have more.
+    """
+
+    transactions: tuple[AbortedTransaction, ...]
+    complete: bool
+
+
+def transactions_of(entries: NDArray[Any]) -> tuple[AbortedTransaction, ...]:
+    return tuple(AbortedTransaction(*fields) for _version, *fields in entries.tolist())
 
 
 class TransactionIndex:
     """The transactions that were aborted in a segment, in the order of their markers.
 
     A file that holds a part of an entry at its end is read up to there. Changes are made to a copy in memory, which
-    `to_bytes` gives. The three methods that make them stand here and not in `kidxlib.index.mutable`: they share nothing
-    with those of the other two indexes, which have room for entries to come and store relative offsets.
+    `to_bytes` gives. The three methods that make them stand here and not in `kidxlib.index.abstract_index`: they share
+    nothing with those of the other two indexes, which have room for entries to come and store relative offsets.
 
     Attributes:
         name: the file, or whatever it is called in messages.
@@ -155,7 +191,7 @@ class TransactionIndex:
                     transaction.last_stable_offset,
                 )
             ],
-            formats.ABORTED_TRANSACTION,
+            layouts.ABORTED_TRANSACTION,
         )
         self._memory = np.concatenate([self._bytes(), entry.view(np.uint8)])
         self._last_offset = transaction.last_offset
@@ -188,7 +224,7 @@ class TransactionIndex:
 
     def _entries(self) -> NDArray[np.void]:
         memory = self._bytes()
-        return memory[: len(memory) // _ENTRY_BYTES * _ENTRY_BYTES].view(formats.ABORTED_TRANSACTION)
+        return memory[: len(memory) // _ENTRY_BYTES * _ENTRY_BYTES].view(layouts.ABORTED_TRANSACTION)
 
     def _check_versions(self, entries: NDArray[np.void], first: int = 0) -> None:
         """Kafka looks at the higher byte of the version alone (`AbortedTxn.version`), as a signed one."""

@@ -1,20 +1,264 @@
-"""Numba's compiler, which keeps what it has compiled where `kidxlib.jit.locators` say."""
+"""Numba's compiler, which keeps what it has compiled of this library, and where.
+
+For a module in a directory numba keeps compiled code in `__pycache__` beside it, or else in the user's home. A
+service's user can often write neither: for it there is a directory of its own among the temporary ones, where nobody
+else may write.
+
+For a module in a zip, as on Spark's executors, numba would take a directory of the user's named by the zip's path. That
+is another path for each executor: each would compile everything again and leave its own copy there. Here such a
+directory is named by the zip's content.
+
+Numba takes compiled code again as long as the function's own file is the same. But the constants and functions that the
+file imports are compiled in, too: a layout that was mended would leave the old one at work. Here the sources of all
+modules of ours that a function's module imports, directly or not, must be the same.
+"""
 
 from __future__ import annotations
 
+import atexit
 import functools
+import hashlib
 import logging
+import os
+import re
+import shutil
+import stat
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 from types import FunctionType
 from typing import Any, Final
 
 import numba
 from numba.core import event
+from numba.core.caching import (
+    InTreeCacheLocator,
+    UserProvidedCacheLocator,
+    UserWideCacheLocator,
+    _CacheLocator,
+    _SourceFileBackedLocatorMixin,
+)
 
-from kidxlib.jit import compiling, locators
+from kidxlib.jit import compiling
 
 _log: Final = logging.getLogger(__name__)
 
-locators.register()
+_config: Any = numba.config
+
+PACKAGE: Final = Path(__file__).parents[1]
+ROOT: Final = PACKAGE.parent
+
+#: An import of a module of ours, by its whole name: ruff refuses relative imports (`pyproject.toml`). What only looks
+#: like an import does no harm: one more source counts.
+_IMPORT: Final = re.compile(
+    rf"^\s*(?:from\s+(?P<module>{PACKAGE.name}[\w.]*)\s+import\s+(?P<names>\((?:[^)#]|#.*)*\)|.*)"
+    rf"|import\s+(?P<imported>{PACKAGE.name}[\w.]*))",
+    re.MULTILINE,
+)
+
+_ZIP: Final = ROOT if ROOT.is_file() else None
+
+#: The directory for compiled code in a Python environment.
+DIRECTORY: Final = "kidx-compiled"
+
+
+@functools.cache
+def own_directory() -> Path | None:
+    """This user's directory among the temporary ones: numba runs what it finds there, so nobody else may write to it.
+
+    Where somebody else has made one of that name, it is one that is new, for this process and those that it starts.
+    None where none can be made, or where somebody else could put another one in its place.
+    """
+    # Not where else Python would look: in the current directory, which may be a broker's log dir.
+    place = Path(os.environ.get("TMPDIR") or "/tmp")
+    own = place / f"{DIRECTORY}-{os.geteuid()}"
+    try:
+        if not _keeps_ours(place):
+            _log.warning(
+                "%s: not sticky (chmod +t), and others can write there, or it is another user's; "
+                "compiled code is not kept",
+                place,
+            )
+            return None
+        own.mkdir(mode=0o700)
+    except FileExistsError:
+        if not _is_private(own):
+            _log.warning("%s: somebody else can write there, so compiled code is kept for this run only", own)
+            return _new_directory(place)
+    except OSError:
+        return None
+    return own
+
+
+def _keeps_ours(place: Path) -> bool:
+    """Whether nobody but us and root can rename what is ours in a directory."""
+    status = place.stat()
+    return status.st_uid in (0, os.geteuid()) and bool(status.st_mode & stat.S_ISVTX or not status.st_mode & 0o022)
+
+
+def _is_private(directory: Path) -> bool:
+    status = directory.lstat()  # a symlink is none
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
+
+
+def _new_directory(place: Path) -> Path | None:
+    try:
+        directory = tempfile.mkdtemp(prefix=f"{DIRECTORY}-", dir=place)
+    except OSError:
+        return None
+    os.environ["NUMBA_CACHE_DIR"] = directory  # numba's first choice in the processes to come
+    atexit.register(_remove, directory, os.getpid())
+    return Path(directory)
+
+
+def _remove(directory: str, made_by: int) -> None:
+    if os.getpid() == made_by:
+        shutil.rmtree(directory, ignore_errors=True)
+
+
+@functools.cache
+def stamp_of(source: Path) -> str:
+    """A hash of the sources of a module of ours and of all of ours that it imports, directly or not."""
+    to_read, hashes = [source], dict[Path, bytes]()
+    while to_read:
+        path = to_read.pop()
+        if path not in hashes:
+            hashes[path], imported = _read(path)
+            to_read.extend(imported)
+    return hashlib.sha256(b"".join(hashes[path] for path in sorted(hashes))).hexdigest()
+
+
+@functools.cache
+def _read(source: Path) -> tuple[bytes, tuple[Path, ...]]:
+    """A hash of a module, and the files of our modules that it imports and of the packages that they are in.
+
+    Python's own parser would take a tenth of a second at each start.
+    """
+    content = source.read_bytes()
+    files = []
+    for found in _IMPORT.finditer(content.decode()):
+        module = found["module"] or found["imported"]
+        # Of `from a import b`, b may be a module.
+        for name in (module, *(f"{module}.{word}" for word in re.findall(r"\w+", found["names"] or ""))):
+            path = ROOT.joinpath(*name.split("."))
+            files += [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()]
+    return hashlib.sha256(content).digest(), tuple(files)
+
+
+class ZipLocator(_CacheLocator):
+    """Where the compiled code of a function in our zip is: numba asks its locators in turn.
+
+    It is a directory named by the zip's content, in the first of these that can be written: the one that
+    NUMBA_CACHE_DIR names, the Python environment (so that an environment can bring compiled code along), a directory
+    of this user's among the temporary ones.
+    """
+
+    def __init__(self, directory: Path, line: int) -> None:
+        self._directory, self._line = directory, line
+
+    def get_cache_path(self) -> str:
+        """The directory."""
+        return str(self._directory)
+
+    def get_source_stamp(self) -> str:
+        """What the code was compiled from."""
+        return self._directory.name
+
+    def get_disambiguator(self) -> str:
+        """What tells functions of one name apart."""
+        return str(self._line)
+
+    @classmethod
+    def from_function(cls, py_func: FunctionType, py_file: str) -> ZipLocator | None:
+        """The locator of a function; None where the function is not from our zip."""
+        if _ZIP is None or not Path(py_file).is_relative_to(_ZIP):
+            return None
+        version = hashlib.sha256(_ZIP.read_bytes()).hexdigest()
+        for directory in _directories():
+            locator = cls(directory / version, py_func.__code__.co_firstlineno)
+            try:
+                locator.ensure_cache_path()  # type: ignore[no-untyped-call]
+            except OSError:
+                continue  # cannot be written
+            return locator
+        return None
+
+
+class _OfOurs(_SourceFileBackedLocatorMixin):
+    """What the locators for our modules in a directory have in common: their stamp covers whatever is compiled in."""
+
+    _py_file: str
+
+    def get_source_stamp(self) -> str:
+        """What the code was compiled from."""
+        return stamp_of(Path(self._py_file))
+
+    @classmethod
+    def from_function(cls, py_func: FunctionType, py_file: str) -> _CacheLocator | None:
+        """The locator of a function; None where it is not ours, or nothing can be kept in this place."""
+        if not Path(py_file).is_relative_to(PACKAGE):
+            return None
+        found: _CacheLocator | None = super().from_function(py_func, py_file)  # type: ignore[no-untyped-call]
+        return found
+
+
+class ProvidedLocator(_OfOurs, UserProvidedCacheLocator):
+    """Compiled code in the directory that NUMBA_CACHE_DIR names."""
+
+
+class TreeLocator(_OfOurs, InTreeCacheLocator):
+    """Compiled code in `__pycache__`, beside the module."""
+
+
+class HomeLocator(_OfOurs, UserWideCacheLocator):
+    """Compiled code in the user's cache directory."""
+
+
+class TemporaryLocator(_OfOurs, _CacheLocator):
+    """Compiled code in a directory of this user's among the temporary ones, if no other place can be written."""
+
+    def __init__(self, function: FunctionType, file: str) -> None:
+        directory = own_directory()
+        if directory is None:
+            raise FileNotFoundError
+        # The mixin's own names.
+        self._py_file, self._lineno = file, function.__code__.co_firstlineno
+        self._directory = directory / self.get_suitable_cache_subpath(file)  # type: ignore[no-untyped-call]
+
+    def get_cache_path(self) -> str:
+        """The directory."""
+        return str(self._directory)
+
+    @classmethod
+    def from_function(cls, py_func: FunctionType, py_file: str) -> _CacheLocator | None:
+        """The locator of a function; None where it is not ours, or there is no such directory."""
+        try:
+            return super().from_function(py_func, py_file)
+        except FileNotFoundError:
+            return None
+
+
+def _directories() -> Iterator[Path]:
+    if _config.CACHE_DIR:
+        yield Path(_config.CACHE_DIR)
+    yield Path(sys.prefix) / DIRECTORY
+    own = own_directory()
+    if own is not None:
+        yield own
+
+
+def register() -> None:
+    """Let numba ask these before its own, unless its setting names others."""
+    if not _config.CACHE_LOCATOR_CLASSES:
+        # Ours first. What is not ours goes where it always goes: numba's own locators, in their order.
+        in_directories = (ProvidedLocator, TreeLocator, HomeLocator, TemporaryLocator)
+        ours = [f"{__name__}.{locator.__name__}" for locator in ([ZipLocator] if _ZIP is not None else in_directories)]
+        numbas = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
+        _config.CACHE_LOCATOR_CLASSES = ",".join([*ours, numbas])
+
+
+register()
 
 
 class _Teller(event.Listener):

@@ -11,21 +11,20 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import SegmentFinding, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, gaps_in
-from kidxlib.audit.logs.missing import is_missing
+from kidxlib.audit.logs.partition_logs import is_missing
 from kidxlib.audit.partition import audit_partition
-from kidxlib.audit.plan import PartitionAudit, partition_audits
 from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_segment
 from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.simulation import StartupSimulation
+from kidxlib.audit.tasks import PartitionAudit, partition_audits
 from kidxlib.audit.tiering import NotReady
-from kidxlib.build.directories import Target
-from kidxlib.build.discover import find_segments
-from kidxlib.build.plan import Plan
-from kidxlib.build.source import source_at
-from kidxlib.build.tasks import ScanTask
-from kidxlib.catalog.segment_key import PARTITION_KEY
+from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition, parse_partition_directory
+from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.source import Target, source_at
+from kidxlib.indexing.tasks import ScanTask
 from kidxlib.library.recover_directory import ensure_listable
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions

@@ -7,10 +7,8 @@ import numpy as np
 from kidxlib.errors import KidxError
 from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
-from kidxlib.retention.decide import Decisions, decide, keep_all
-from kidxlib.retention.partition import Bounds, Segments
-from kidxlib.retention.reasons import Reason
-from kidxlib.retention.topic_policy import TopicPolicy
+from kidxlib.retention.decide import Bounds, Decisions, Segments, decide, keep_all
+from kidxlib.retention.policy import Reason, TopicPolicy
 
 
 def decide_retention(log: Log, policy: TopicPolicy, now_ms: int, *, high_watermark: int | None = None) -> Decisions:

@@ -9,8 +9,8 @@ from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.log import Log
 from kidxlib.lookup.checked_segment import CheckedSegment
-from kidxlib.storage.checkpoints import read_offset_checkpoint
 from kidxlib.storage.location import Location, given_location
+from kidxlib.storage.small_files import read_offset_checkpoint
 
 
 def open_partition(

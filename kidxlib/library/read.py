@@ -10,18 +10,17 @@ from typing import Final
 
 import pyarrow as pa
 
-from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.errors import UsageError
+from kidxlib.indexing.remote_logs import RemoteOptions
 from kidxlib.reading.batches import batch_rows_of, count_of
-from kidxlib.reading.damage import OnDamage, TakeDamage, fail_on, warn_of
 from kidxlib.reading.gaps_met import LogRead, gaps_of
-from kidxlib.reading.left_out import lines_of
+from kidxlib.reading.left_out import OnDamage, TakeDamage, fail_on, lines_of, warn_of
 from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
 from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_means_something, read_request, read_schema
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.arrow.schema import CONSUMED
-from kidxlib.run.catalog_tables import existing_tables
+from kidxlib.run.catalog_place import existing_tables
 from kidxlib.terminal.options.directories import existing_index_dir
 from kidxlib.terminal.options.sources import parse_topics
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kidxlib.errors import UsageError
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.library.segment_log import segment_log
+from kidxlib.library.recover_file import segment_log
 from kidxlib.log.log import Log
 from kidxlib.records.arrow.batches import BATCHES, batch_rows
 from kidxlib.records.arrow.records import record_rows
@@ -24,8 +24,8 @@ from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
 from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.records.reader import base_offset
-from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.opened_log import LogFile
 
 #: The path of a segment's log, or a partition that was opened.
 LogSource: TypeAlias = str | os.PathLike[str] | Log

@@ -6,15 +6,14 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from kidxlib.build.directories import Target
-from kidxlib.build.discover import find_segments
-from kidxlib.build.finish.partition import finish, segment_task
-from kidxlib.build.plan import AuxiliaryFiles, ListedPartition, Plan
-from kidxlib.build.segments import build
-from kidxlib.build.source import source_at
-from kidxlib.build.tasks import BuildTask, SegmentTask
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.finish_partition import finish, segment_task
+from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
+from kidxlib.indexing.segments import build
+from kidxlib.indexing.source import Target, source_at
+from kidxlib.indexing.tasks import BuildTask, SegmentTask
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status

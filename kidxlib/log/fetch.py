@@ -8,11 +8,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from kidxlib.errors import InvalidFetchError
-from kidxlib.index.aborted_transaction import AbortedTransaction
 from kidxlib.index.offset import OffsetPosition
+from kidxlib.index.transaction import AbortedTransaction
 from kidxlib.log.log import Log
-from kidxlib.log.positions import BatchPosition, LogOffset
-from kidxlib.log.segment import LogSegment
+from kidxlib.log.segment import BatchPosition, LogOffset, LogSegment
 
 
 @dataclass(frozen=True, slots=True)

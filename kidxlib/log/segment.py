@@ -1,30 +1,83 @@
-"""A segment's log and its indexes, asked as a broker asks them: Kafka's `LogSegment`.
+"""A segment's log and its indexes, asked as a broker asks them: Kafka's `LogSegment`, with what `ListOffsets` asks and
+answers.
 
-Indexes are trusted, as they are there: an index of another log gives whatever stands at the positions it names.
-What a fetch gets is in `kidxlib.log.fetch`, whether a new segment is begun in `kidxlib.log.roll`.
+Indexes are trusted, as they are there: an index of another log gives whatever stands at the positions it names. What a
+fetch gets is in `kidxlib.log.fetch`, whether a new segment is begun in `kidxlib.log.roll`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from functools import cached_property
 from os import PathLike
-from typing import Self
+from typing import Final, Self
 
-from kidxlib.format import layouts as formats
-from kidxlib.format import segment_files
+from kidxlib.format import layouts, segment_files
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.index.transaction import TransactionIndex
 from kidxlib.java import as_long
-from kidxlib.log.list_offsets import TimestampAndOffset
-from kidxlib.log.positions import BatchPosition
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.records.reader import Record, base_offset, first_record_since, offset_of_max_timestamp
-from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.location import Location, as_location
 from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.opened_log import LogFile
 from kidxlib.text.times import NS_PER_MS
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPosition:
+    """Where a batch lies (`FileRecords.LogOffsetPosition`).
+
+    Attributes:
+        base_offset: the offset of its first record.
+        position: its first byte in the log.
+        size: all its bytes.
+    """
+
+    base_offset: int
+    position: int
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogOffset:
+    """A place in a log (`LogOffsetMetadata`).
+
+    Attributes:
+        offset: base offset of the batch that starts there, or the log end offset.
+        segment_base_offset: of the segment that holds it.
+        position: in its log, in bytes.
+    """
+
+    offset: int
+    segment_base_offset: int
+    position: int
+
+
+@dataclass(frozen=True, slots=True)
+class TimestampAndOffset:
+    """An offset that was asked for by time (`FileRecords.TimestampAndOffset`).
+
+    Attributes:
+        timestamp: the record's own, in ms since the epoch; −1 where no record was asked for.
+        offset: the record's offset, or the one that was asked for.
+        leader_epoch: of the record's batch, or of the offset; None where it has none.
+    """
+
+    timestamp: int
+    offset: int
+    leader_epoch: int | None
+
+
+#: Timestamps that ask for something else (`ListOffsetsRequest`).
+LATEST: Final = -1
+EARLIEST: Final = -2
+MAX_TIMESTAMP: Final = -3
+EARLIEST_LOCAL: Final = -4
+LATEST_TIERED: Final = -5
+EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class LogSegment:
@@ -219,7 +272,7 @@ class LogSegment:
             return None
         batch, record = found
         epoch = batch.partition_leader_epoch
-        return TimestampAndOffset(record.timestamp, record.offset, None if epoch == formats.NO_LEADER_EPOCH else epoch)
+        return TimestampAndOffset(record.timestamp, record.offset, None if epoch == layouts.NO_LEADER_EPOCH else epoch)
 
     def find_record(self, timestamp: int, starting_offset: int) -> tuple[Batch, Record] | None:
         """The record that `find_offset_by_timestamp` is about, and its batch.

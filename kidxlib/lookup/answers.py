@@ -12,18 +12,17 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kidxlib.catalog.arrow_arrays import flags_array, numbers_array, strings_array
+from kidxlib.catalog.matching import flags_array, numbers_array, strings_array
 from kidxlib.errors import KidxError, describe_error
-from kidxlib.format import layouts as formats
-from kidxlib.format import segment_files
+from kidxlib.format import layouts, segment_files
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
 from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.storage.lazy_log import LogFile
-from kidxlib.text.counted import counted
+from kidxlib.storage.opened_log import LogFile
 from kidxlib.text.times import show_ms
+from kidxlib.text.words import counted
 
 _Rows: TypeAlias = NDArray[np.int64]
 _Long: TypeAlias = NDArray[np.int64] | int
@@ -178,7 +177,7 @@ class Answers:
 
     def _set_epoch(self, rows: _Rows, leader_epoch: _Long) -> None:
         self._columns["leader_epoch"][rows] = leader_epoch
-        self._filled["leader_epoch"][rows] = np.not_equal(leader_epoch, formats.NO_LEADER_EPOCH)
+        self._filled["leader_epoch"][rows] = np.not_equal(leader_epoch, layouts.NO_LEADER_EPOCH)
 
 
 def groups(keys: NDArray[Any], rows: Longs) -> Iterator[tuple[int, Longs]]:

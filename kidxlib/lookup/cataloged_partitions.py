@@ -15,7 +15,7 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from kidxlib.catalog.partitions import PartitionToSearch
-from kidxlib.catalog.segment_key import PARTITION_KEY
+from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segment_views import SegmentToSearch
 from kidxlib.format.checkpoint_files import LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition

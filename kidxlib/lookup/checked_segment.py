@@ -15,9 +15,8 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import BrokenSegmentError, CorruptIndexError, describe_error
 from kidxlib.format import segment_files
-from kidxlib.index.mapped_file import map_file
+from kidxlib.index.abstract_index import filled_bytes
 from kidxlib.index.offset import OffsetIndex
-from kidxlib.index.preallocated import filled_bytes
 from kidxlib.index.time import TimeIndex, TimestampOffset
 from kidxlib.index.transaction import TransactionIndex
 from kidxlib.log.segment import LogSegment
@@ -25,8 +24,9 @@ from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.segment import RecoveredSegment, recover
-from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.location import Location, as_location
+from kidxlib.storage.opened_file import map_file
+from kidxlib.storage.opened_log import LogFile
 from kidxlib.text.times import NS_PER_MS
 
 #: Bytes read at once where a walk goes on. A walk is as long as the index interval, or from one large batch to the
@@ -78,10 +78,6 @@ class IndexesOfLog:
 
         Args:
             file_error: what is wrong with an index.
-
-        Raises:
-            CorruptIndexError: Kafka fails on the log too.
-            OSError, LogChangedError: the log cannot be read.
         """
         with self._log.read_sequentially() as log:
             recovered = recover(log, self._base_offset, RecoverOptions())
@@ -116,13 +112,7 @@ class CheckedIndexReader:
         self._of_log = of_log
 
     def read(self) -> NDArray[np.uint8]:
-        """The bytes of the index.
-
-        Raises:
-            CorruptIndexError: there are none, because Kafka fails on the log too.
-            BrokenSegmentError: the segment is known to be broken.
-            OSError, LogChangedError: the log cannot be read.
-        """
+        """The bytes of the index."""
         if self._of_log.broken is not None:
             raise BrokenSegmentError(self._of_log.broken)
         recovered = self._of_log.recovered
@@ -223,10 +213,6 @@ class CheckedSegment(LogSegment):
     def torn(self) -> str | None:
         """Why batches are missing at the end of its log, as after an interrupted copy; None if the log ends with a
         whole batch. The log is not read before the last entry of the offset index.
-
-        Raises:
-            MalformedRecordsError: a header on the way is malformed.
-            OSError, KidxError: a file is not as it should be.
         """
         end = self.offset_index.last_entry.position
         if end > self.size:

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from kidxlib.build.source import PartitionDirectory
 from kidxlib.errors import UsageError
 from kidxlib.format.checkpoint_files import LeaderEpochs
 from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.log.log import Log
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX
 from kidxlib.lookup.checked_segment import CheckedSegment, ExpectedFiles
-from kidxlib.storage.checkpoints import parse_epoch_entries, read_leader_epochs
 from kidxlib.storage.location import Location
+from kidxlib.storage.small_files import parse_epoch_entries, read_leader_epochs
 from kidxlib.text.times import NS_PER_MS
 
 
@@ -25,12 +25,6 @@ def remote_log(directory: PartitionDirectory, index_directory: Location | None, 
         directory: in a bucket.
         index_directory: that of its index files; None for the objects of the segments.
         by_time: it is asked for times.
-
-    Raises:
-        NoSegmentsError: there are none.
-        UsageError: as `RemoteLogs.files`; or by time, of segments that hold what consumers do not get.
-        CheckpointError: leader epochs are malformed.
-        OSError: a directory cannot be listed, or a file cannot be looked at.
     """
     assert directory.remote is not None
     files = directory.remote.files()

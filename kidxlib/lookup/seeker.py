@@ -15,10 +15,9 @@ import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
 from kidxlib.errors import UsageError, describe_error
-from kidxlib.format import layouts as formats
-from kidxlib.log.list_offsets import EARLIEST_PENDING_UPLOAD, LATEST, MAX_TIMESTAMP
+from kidxlib.format import layouts
 from kidxlib.log.log import Log, OfLogDir
-from kidxlib.log.segment import LogSegment
+from kidxlib.log.segment import EARLIEST_PENDING_UPLOAD, LATEST, MAX_TIMESTAMP, LogSegment
 from kidxlib.lookup.answers import (
     FILE_ERRORS,
     MARKER,
@@ -87,7 +86,7 @@ def _answer_latest_timestamp(log: Log, rows: Longs, answers: Answers) -> None:
         remark_on_end(log, rows, answers)
         return
     if batch is not None:
-        answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, formats.NO_LEADER_EPOCH)
+        answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, layouts.NO_LEADER_EPOCH)
     answers.records(rows, found.offset, found.timestamp, found.leader_epoch)
     answers.file_error(rows, segment.note)
     remark_on_end(log, rows, answers)

@@ -1,23 +1,97 @@
-"""Reads messages by their definitions: what the classes do that Kafka generates from these (`MessageDataGenerator`).
+"""Reads messages by their definitions, from bytes and as JSON: what the classes do that Kafka generates from these
+(`MessageDataGenerator`, `JsonConverterGenerator`; bytes as `Readable` and `ByteBufferAccessor` read them).
 
 A reader is put together once for each message and version, so that no definition is looked at again for each record.
 """
 
 from __future__ import annotations
 
+import base64
 import functools
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Final, TypeAlias
+import struct
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, NoReturn, TypeAlias
 
 from kidxlib.errors import UnreadableMessageError
-from kidxlib.java import as_int
-from kidxlib.messages.definitions import Field, Message
-from kidxlib.messages.readable import Readable
-from kidxlib.messages.scope import Scope
+from kidxlib.java import as_int, double_text, text_of
+from kidxlib.messages.definitions import Field, Message, Struct, Versions
 
 #: A message's values by the names of all its fields; those that the version lacks have their default. Bytes are
 #: `bytes`, a UUID is its text, an array a list, a struct a dict as this one. Not to be changed, as defaults are shared.
 Values: TypeAlias = dict[str, Any]
+
+
+class Readable:
+    """Bytes that are read from their start to their end."""
+
+    __slots__ = ("_at", "_data")
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    @property
+    def remaining(self) -> int:
+        """Bytes that were not read yet."""
+        return len(self._data) - self._at
+
+    def number(self, size: int, *, signed: bool = True) -> int:
+        """The big-endian number in the next `size` bytes."""
+        return int.from_bytes(self._primitive(size), signed=signed)
+
+    def double(self) -> float:
+        value: float = _DOUBLE.unpack(self._primitive(_DOUBLE.size))[0]
+        return value
+
+    def uuid(self) -> str:
+        """A UUID as Kafka shows it: URL-safe base64 without padding (`Uuid.toString`)."""
+        return base64.urlsafe_b64encode(self.number(8, signed=False).to_bytes(8) + self._primitive(8)).decode()[:-2]
+
+    def unsigned_varint(self) -> int:
+        """`ByteUtils.readUnsignedVarint`, whose result Java takes for an int."""
+        if self._at < len(self._data) and self._data[self._at] < 128:  # as most are
+            self._at += 1
+            return self._data[self._at - 1]
+        value = 0
+        for shift in range(0, 35, 7):
+            byte = self._primitive(1)[0]
+            if shift < 28:
+                value |= (byte & 127) << shift
+            else:  # Java's byte has a sign
+                value = as_int(value | (byte - 256 if byte >= 128 else byte) << shift)
+            if byte < 128:
+                return value
+        raise UnreadableMessageError(
+            "a number of at most 5 bytes",
+            "Varint is too long, the most significant bit in the 5th byte is set, converted value: "
+            f"{value & 0xFFFFFFFF:x}",
+        )
+
+    def array(self, size: int) -> bytes:
+        """The next `size` bytes (`readArray`)."""
+        if size > self.remaining:
+            self._too_short(f"Error reading byte array of {size} byte(s): only {self.remaining} byte(s) available")
+        if size < 0:
+            raise UnreadableMessageError("0 bytes or more", str(size))  # NegativeArraySizeException
+        start = self._at
+        self._at += size
+        return self._data[start : self._at]
+
+    def text(self, size: int) -> str:
+        return text_of(self.array(size))
+
+    def _primitive(self, size: int) -> bytes:
+        start, end = self._at, self._at + size
+        if end > len(self._data):
+            self._too_short(None)  # BufferUnderflowException
+        self._at = end
+        return self._data[start:end]
+
+    def _too_short(self, message: str | None) -> NoReturn:
+        raise UnreadableMessageError("more bytes", message)
+
+
 _Read: TypeAlias = Callable[[Readable], Any]
 
 _STRING_BYTES_MAX: Final = 0x7FFF
@@ -33,6 +107,11 @@ _FIXED: Final[Mapping[str, _Read]] = {
     "uuid": Readable.uuid,
 }
 
+#: Kafka's default of a UUID: all zeros.
+_NO_UUID: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+
+_DOUBLE: Final = struct.Struct(">d")
+
 
 def read_message(message: Message, readable: Readable, version: int) -> Values:
     """Read a message.
@@ -40,12 +119,88 @@ def read_message(message: Message, readable: Readable, version: int) -> Values:
     Args:
         version: one that the message does not have is read as the nearest that it has, as Kafka does; only structs
             that are defined in place refuse it.
-
-    Raises:
-        UnreadableMessageError: Kafka throws, too.
     """
     values: Values = _message_reader(message, version)(readable)
     return values
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """A message, or a struct of it, in one version. Kafka's generator has the same as its `curVersions`.
+
+    Attributes:
+        message: the message.
+        possible: the versions that this part of it can have.
+        given: the version that was asked for, whether it is possible or not.
+    """
+
+    message: Message
+    possible: Versions
+    given: int
+
+    @classmethod
+    def of(cls, message: Message, version: int) -> Scope:
+        """A whole message."""
+        return cls(message, message.versions, version)
+
+    @property
+    def version(self) -> int:
+        """The version that is read: Kafka's classes compare a version with no other than possible ones."""
+        return self.possible.nearest(self.given)
+
+    @property
+    def is_flexible(self) -> bool:
+        """Whether lengths are compact and tagged fields follow."""
+        return self.version in self.message.flexible
+
+    def is_in(self, versions: Versions) -> bool:
+        """Whether the version is one of these."""
+        return self.version in versions
+
+    def refuses(self, struct: Field) -> bool:
+        """Whether Kafka throws where it reads or writes a struct of this field: it is defined in place, and the version
+        is none that its message has. For common structs Kafka does not look.
+        """
+        if struct.fields is None:
+            return False
+        is_above = self.given > self.possible.highest and struct.versions.highest > self.possible.highest
+        is_below = self.given < self.possible.lowest and struct.versions.lowest < self.possible.lowest
+        return is_above or is_below
+
+    def within(self, struct: Field) -> Scope:
+        """A struct of this field."""
+        if struct.fields is None:
+            return Scope(self.message, self._common(struct).versions, self.given)
+        return Scope(self.message, self.possible.intersection(struct.versions), self.given)
+
+    def fields_of(self, struct: Field) -> Sequence[Field]:
+        """The fields of a struct of this field."""
+        return self._common(struct).fields if struct.fields is None else struct.fields
+
+    def default(self, field: Field) -> Any:
+        """The value of a field that was not read."""
+        if field.default == "null":
+            return None
+        if field.element_type is not None:
+            return []
+        match field.type:
+            case "string":
+                return field.default
+            case "bytes":
+                return b""
+            case "uuid":
+                return field.default or _NO_UUID
+            case "bool":
+                return field.default.lower() == "true"
+            case "float64":
+                return float(field.default or 0)
+            case "int8" | "int16" | "uint16" | "int32" | "uint32" | "int64":
+                return int(field.default or "0", 0)
+            case _:
+                return {inner.name: self.default(inner) for inner in self.fields_of(field)}
+
+    def _common(self, struct: Field) -> Struct:
+        return self.message.structs[struct.element_type or struct.type]
 
 
 @functools.cache
@@ -162,3 +317,62 @@ def _raise(expected: str, message: str) -> _Read:
         raise UnreadableMessageError(expected, message)
 
     return read
+
+
+def json_object(message: Message, values: Values, version: int) -> dict[str, Any]:
+    """A message as Kafka's `…JsonConverter.write` gives it: the fields of a version, the tagged ones among them if they
+    are not the default. Bytes are base64.
+
+    Kafka throws where a field is set that the version lacks. Here none can be: what is written was read in the same
+    version, or in a lower one.
+    """
+    return _struct(Scope.of(message, version), message.fields, values)
+
+
+def _struct(scope: Scope, fields: Sequence[Field], values: Values) -> dict[str, Any]:
+    return {
+        field.name: _value(scope, field, values[field.name])
+        for field in fields
+        if scope.is_in(field.versions)
+        and not (scope.is_in(field.tagged) and values[field.name] == scope.default(field))
+    }
+
+
+def _value(scope: Scope, field: Field, value: Any) -> Any:
+    match value:
+        case bytes():
+            return base64.b64encode(value).decode()
+        case list():
+            return [_value(scope, field, element) for element in value]
+        case dict():
+            return _struct(scope.within(field), scope.fields_of(field), value)
+        case _:
+            return value
+
+
+def json_text(value: Any) -> str:
+    """JSON as Jackson writes a `JsonNode`: in one line without spaces, and no character escaped that need not be."""
+    match value:
+        case None:
+            return "null"
+        case bool():
+            return "true" if value else "false"
+        case int():
+            return str(value)
+        case float():
+            text = double_text(value)
+            return text if text[-1].isdigit() else f'"{text}"'  # JSON has no NaN and no infinity
+        case str():
+            return f'"{value.translate(_ESCAPES)}"'
+        case list():
+            return f"[{','.join(map(json_text, value))}]"
+        case dict():
+            return f"{{{','.join(f'{json_text(name)}:{json_text(each)}' for name, each in value.items())}}}"
+        case _:
+            raise TypeError(value)
+
+
+_ESCAPES: Final = {code: f"\\u{code:04X}" for code in range(32)} | {
+    ord(character): f"\\{escape}"
+    for character, escape in {'"': '"', "\\": "\\", "\b": "b", "\t": "t", "\n": "n", "\f": "f", "\r": "r"}.items()
+}

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
 from kidxlib.errors import UnreadableMessageError
-from kidxlib.messages.framed import REMOTE_LOG_METADATA, FramedMessage, read_framed
 from kidxlib.messages.reading import Values
+from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage, read_framed
 
 
 class SegmentState(enum.Enum):
@@ -122,11 +122,7 @@ _NO_VALUE: Final = (
 
 
 def read_remote_log_metadata(value: bytes | None) -> tuple[FramedMessage, RemoteLogMetadata]:
-    """Read a record's value: the message, and what it says.
-
-    Raises:
-        UnreadableMessageError: Kafka throws, too.
-    """
+    """Read a record's value: the message, and what it says."""
     if value is None:
         raise UnreadableMessageError("bytes, not null", _NO_VALUE)
     framed = read_framed(value, REMOTE_LOG_METADATA)

@@ -1,4 +1,6 @@
-"""A catalog that is kept without Spark: what operations ask of its tables, and what they record in them."""
+"""A catalog that is kept without Spark: what operations ask of its tables, a large one piece by piece, as many rows as
+fit into memory, and what they record in them.
+"""
 
 from __future__ import annotations
 
@@ -6,6 +8,8 @@ import contextlib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,31 +18,34 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.build.changes import Changes
-from kidxlib.build.comparison.known_segments import KNOWN
 from kidxlib.catalog import updates
-from kidxlib.catalog.builds import BUILDS, BuildRow
-from kidxlib.catalog.conditions import PRESENT, Among, Condition
+from kidxlib.catalog.conditions import PRESENT, Among, Between, Condition
 from kidxlib.catalog.findings import JudgedFile
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS, PartitionRow
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import TABLES, UPGRADE_ORDER
+from kidxlib.catalog.tables import BUILDS, TABLES, UPGRADE_ORDER, BuildRow
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.damage.damaged_segments import known_damage
+from kidxlib.indexing.changes import Changes
+from kidxlib.indexing.known_segments import KNOWN
+from kidxlib.operations.damage.damaged_segments import audited_sources, known_damage, last_findings
 from kidxlib.operations.damage.known_damage import KnownDamage
-from kidxlib.operations.damage.last_findings import audited_sources, last_findings
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.catalog_place import STAGING
 from kidxlib.run.heartbeat import sweep_folders
-from kidxlib.tables.grouped import Ends
 from kidxlib.tables.held_changes import HeldChanges
-from kidxlib.tables.protocol import Tables
+from kidxlib.tables.protocol import Ends, Tables
 from kidxlib.text.times import NS_PER_MS
 
 #: Segments that are marked at a time; their whole rows are held, 1 kB each.
 _MARKED_AT_ONCE: Final = 200_000
+
+#: Rows of a piece: a few hundred bytes each, by the columns that are read.
+ROWS_AT_ONCE: Final = 200_000
+
+#: A topic's partition, and how many rows there are of it.
+_Counted = tuple[str, int, int]
 
 
 class TablesCatalog:
@@ -70,11 +77,7 @@ class TablesCatalog:
         return self.tables.version(SEGMENTS) is not None
 
     def make_tables(self) -> bool:
-        """Make the tables that are missing, and bring the others up to this version; return whether the catalog is new.
-
-        Raises:
-            CatalogError: they cannot be made or brought up to date.
-        """
+        """Make the tables that are missing, and bring the others to this version; whether the catalog is new."""
         is_new = not self.has_segments()
         # A catalog is there once it has segments; one that is there is brought up to date in another order.
         made_last = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
@@ -86,9 +89,6 @@ class TablesCatalog:
     def holding(self) -> Iterator[Callable[[], None]]:
         """Changes of `segments` within are held, and committed together: where the function that this gives is called,
         and at the end, also where that is an error: what was done is recorded then.
-
-        Raises:
-            CatalogError: as `Tables.change`.
         """
         tables = self.tables
         held = HeldChanges(tables, SEGMENTS)
@@ -215,3 +215,43 @@ def _table(table: Table, values: Mapping[str, Any]) -> pa.Table:
     """One row. Arrow takes a map as its entries."""
     entries = {name: list(value.items()) if isinstance(value, Mapping) else value for name, value in values.items()}
     return pa.Table.from_pylist([entries], table.schema())
+
+
+def pieces(partitions: pa.Table, rows_at_once: int = ROWS_AT_ONCE) -> Iterator[list[Condition]]:
+    """Conditions that divide rows, each partition's together, in the order of topics and partitions.
+
+    Args:
+        partitions: `topic` and `partition` of each row.
+        rows_at_once: about as many are of a piece; more of a partition that has more.
+    """
+    counts = partitions.group_by(["topic", "partition"]).aggregate([([], "count_all")])
+    counts = counts.sort_by([("topic", "ascending"), ("partition", "ascending")])
+    topics: list[str] = []
+    rows = 0
+    for topic, of_topic in groupby(_rows(counts), key=itemgetter(0)):
+        counted = list(of_topic)
+        count = sum(each[2] for each in counted)
+        if rows + count > rows_at_once and topics:
+            yield [Among("topic", topics)]
+            topics, rows = [], 0
+        if count > rows_at_once:
+            yield from _pieces_of_topic(counted, rows_at_once)
+        else:
+            topics, rows = [*topics, topic], rows + count
+    if topics:
+        yield [Among("topic", topics)]
+
+
+def _pieces_of_topic(counted: list[_Counted], rows_at_once: int) -> Iterator[list[Condition]]:
+    first, rows = 0, 0
+    for number, (topic, partition, count) in enumerate(counted):
+        rows += count
+        is_last = number + 1 == len(counted)
+        if is_last or rows + counted[number + 1][2] > rows_at_once:
+            yield [Among("topic", (topic,)), Between("partition", counted[first][1], partition)]
+            first, rows = number + 1, 0
+
+
+def _rows(counts: pa.Table) -> Iterator[_Counted]:
+    columns = (counts[name].to_pylist() for name in ("topic", "partition", "count_all"))
+    yield from zip(*columns, strict=True)

@@ -10,13 +10,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.build.source import SegmentFile
 from kidxlib.catalog.matching import Values
-from kidxlib.catalog.segment_key import SEGMENT_KEY
+from kidxlib.catalog.partitions import EVENT_KINDS
+from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import LeaderEpochEntry
-from kidxlib.catalog.transactions import EVENT_KINDS
-from kidxlib.recovery.partition import NO_EVENTS
-from kidxlib.recovery.scan.scan_events import LEADER_EPOCH, PRODUCER_EVENT
+from kidxlib.indexing.source import SegmentFile
+from kidxlib.recovery.partition_fold import NO_EVENTS
+from kidxlib.recovery.scan.scan_state import LEADER_EPOCH, PRODUCER_EVENT
 
 _ROWS_PER_ARROW_BATCH: Final = 50_000
 #: The position of a row that is of a segment.

@@ -11,13 +11,12 @@ from kidxlib.engine.local import LocalEngine
 from kidxlib.engine.processes import Workers
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.run.catalog_tables import existing_tables, tables_at
+from kidxlib.run.catalog_place import existing_tables, tables_at
 from kidxlib.run.context import RunContext
-from kidxlib.run.scratch import scratch_directory
+from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.tables.maintenance import Maintenance
-from kidxlib.tables.protocol import Tables
+from kidxlib.tables.protocol import Maintenance, Tables
 
 
 @contextlib.contextmanager
@@ -28,10 +27,6 @@ def open_local(context: RunContext, processes: int | None, *, must_exist: bool) 
         context: of the run; names the catalog by its directory or URL.
         processes: how many work at a time; None for one a core.
         must_exist: only a build makes a catalog.
-
-    Raises:
-        UsageError: the catalog is where Spark alone reaches it; or it is to exist, and there is none.
-        CatalogError: it is to exist, and an older release made it.
     """
     path = context.catalog
     assert path is not None  # only Spark's metastore has databases

@@ -10,7 +10,7 @@ from kidxlib.engine.local import LocalEngine
 from kidxlib.engine.processes import Workers
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.run.scratch import scratch_directory
+from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.tables.memory_tables import MemoryTables
 
 

@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kidxlib.format import layouts as formats
-from kidxlib.reading.damage import Damage, TakeDamage
-from kidxlib.reading.decode import Decoder, is_seen
+from kidxlib.format import layouts
 from kidxlib.reading.gaps_met import TakeLog, known_end_of
+from kidxlib.reading.left_out import Damage, TakeDamage
+from kidxlib.reading.rows import Decoder, is_seen
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import WalkOptions, items_of
 from kidxlib.records.arrow.batches import batch_rows
@@ -38,9 +38,6 @@ def batch_rows_of(
         on_damage: is given what stands in the place of batches.
         goes_on: look for what follows damage.
         on_end: see `WalkOptions`.
-
-    Raises:
-        LogChangedError, OSError: as `rows_of`.
     """
     checks = "crc_is_right" in schema.names
     options = WalkOptions(goes_on=goes_on, judges=False, checks=checks, whole=checks, on_end=on_end)
@@ -68,9 +65,6 @@ def count_of(
         on_damage, goes_on: as of `batch_rows_of`.
         threads: that read segments.
         on_end: is told, by any of them, of each log that is counted to its end.
-
-    Raises:
-        LogChangedError, OSError: as `rows_of`.
     """
     count = 0
     with ThreadPoolExecutor(threads, thread_name_prefix="kidx-count") as pool:
@@ -104,7 +98,7 @@ def _count(read: SegmentRead, *, goes_on: bool, on_end: TakeLog | None) -> tuple
 
 def _is_told(read: SegmentRead, rows: NDArray[np.void]) -> NDArray[np.bool_]:
     """Which batches lie within what is wanted as a whole, and say how many records they hold."""
-    begins = np.where(rows["magic"] >= formats.MAGIC_V2, rows["offset_field"], rows["last_offset"])
+    begins = np.where(rows["magic"] >= layouts.MAGIC_V2, rows["offset_field"], rows["last_offset"])
     is_inside = (begins >= read.wanted.first_offset) & (rows["last_offset"] <= read.wanted.last_offset)
     return is_inside & (rows["records_count"] > UNKNOWN_COUNT)
 

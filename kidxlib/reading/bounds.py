@@ -88,11 +88,7 @@ def bounds_of(
 
 
 def bound_before(log: ListedLog, index_path: Location, position: int) -> Bound:
-    """The last place that the index names and that is not beyond a byte: where the log begins, if there is none.
-
-    Raises:
-        OSError, LogChangedError: the log cannot be read.
-    """
+    """The last place that the index names and that is not beyond a byte: where the log begins, if there is none."""
     entries = _entries(index_path, log)
     if not len(entries):
         return log.whole[0]

@@ -20,12 +20,12 @@ from kidxlib.errors import KidxError
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.layouts import MAGIC_V2
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, TopicPartition
-from kidxlib.log.cluster_metadata.topic_configs import BrokerSettings, topic_config
-from kidxlib.reading.brokers_metadata import BrokersMetadata
+from kidxlib.log.cluster_metadata.image import BrokerSettings, topic_config
+from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.left_out import LeftOut, Why
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.storage.checkpoints import read_offset_checkpoint
 from kidxlib.storage.location import Location, location
+from kidxlib.storage.small_files import read_offset_checkpoint
 
 _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"

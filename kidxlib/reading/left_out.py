@@ -1,20 +1,26 @@
-"""What a reading leaves out, and what is asked for and is not there: which offsets of which partition, and why."""
+"""What a reading leaves out, and what is asked for and is not there: which offsets of which partition, and why. Damage
+ends the reading, or what is lost is said and reading goes on.
+"""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal, NoReturn, TypeAlias
 
+from kidxlib.errors import DamagedLogError
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 #: How folders are read that have no partition's name.
 COPY_IT: Final = "to read one, copy it to a directory called <topic>-<partition>, and name that"
 #: So many partitions are named in a line.
 _NAMED: Final = 5
+
+_log: Final = logging.getLogger(__name__)
 
 
 class Why(enum.StrEnum):
@@ -166,3 +172,62 @@ def _sizes(found: list[LeftOut]) -> str:
 def _few(texts: list[str]) -> str:
     more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
     return ", ".join(texts[:_NAMED]) + more
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A stretch of a log that cannot be read.
+
+    Attributes:
+        path: the segment's log.
+        topic, partition: its partition.
+        position: the byte at which it begins.
+        end: the byte at which reading goes on; None where it does not.
+        first_offset: what is lost has this offset or a later one.
+        next_offset: the offset at which reading goes on; None where it does not in this segment.
+        reason: what was found, and what was expected.
+        is_end: the log ends there, before it should: nothing stands after it.
+    """
+
+    path: str
+    topic: str
+    partition: int
+    position: int
+    end: int | None
+    first_offset: int
+    next_offset: int | None
+    reason: str
+    is_end: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.path}: byte {self.position}: {self.reason}"
+
+    @property
+    def lost(self) -> str:
+        """What is not read, in words."""
+        upto = "to the end of the segment" if self.next_offset is None else f"to {self.next_offset - 1}"
+        return f"offsets {self.first_offset} {upto}"
+
+
+#: Takes each stretch that is not read.
+TakeDamage: TypeAlias = Callable[[Damage], object]
+OnDamage: TypeAlias = Literal["fail", "skip"] | TakeDamage
+
+
+def warn_of_unfinished(path: str, position: int, size: int) -> None:
+    """Say in one line that a log ends with an unfinished append: it is no damage, as a broker cuts it off."""
+    _log.warning("%s: byte %d: %d bytes that are no whole batch; not read", path, position, size - position)
+
+
+def fail_on(damage: Damage) -> NoReturn:
+    if damage.is_end:
+        raise DamagedLogError(f"{damage}; all that is there was read: look for a replica or a copy that has the rest")
+    raise DamagedLogError(
+        f"{damage}; what stands before it was read. --skip-damage (in Python on_damage='skip') reads what stands after "
+        "it"
+    )
+
+
+def warn_of(damage: Damage) -> None:
+    """Say in one line what is not read."""
+    _log.warning("%s; not read: %s", damage, damage.lost)

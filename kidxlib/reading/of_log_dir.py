@@ -10,11 +10,11 @@ from kidxlib.errors import CheckpointError, KidxError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.log import OfLogDir
-from kidxlib.reading.brokers_metadata import BrokersMetadata
+from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.gaps_met import is_compacted
-from kidxlib.storage.checkpoints import before_first_log, read_offset_checkpoint
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.small_files import before_first_log, read_offset_checkpoint
 
 
 class OfLogDirs:

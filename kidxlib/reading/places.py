@@ -1,9 +1,10 @@
 """Places between the batches of a partition, in bytes of its logs, one after the other: where an offset is, where a
-number of bytes ends, and where the last whole batch does.
+number of bytes ends, and where the last whole batch does. Segments are listed while a broker may be at work on them.
 """
 
 from __future__ import annotations
 
+import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -13,25 +14,30 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.build.listed import NO_INODE, NOT_SEEN
-from kidxlib.build.source import PartitionDirectory
 from kidxlib.errors import MalformedRecordsError
+from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
+from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
+from kidxlib.indexing.listing import list_segments
+from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.bounds import Bound, ListedLog, bound_before, bounds_of
-from kidxlib.reading.damage import Damage, TakeDamage
+from kidxlib.reading.left_out import Damage, TakeDamage
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.settled import settled_segments
 from kidxlib.reading.walk import WalkOptions, items_of
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.storage.file_version import FileVersion
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import FileVersion, Location
 from kidxlib.storage.opened_log import opened_log
 
 #: Headers are read, those of a few batches at a time.
 _WINDOW_BYTES: Final = 64 * 1024
 _WHOLE_INDEX: Final = Wanted(first_offset=Wanted().last_offset)
+
+#: A broker that runs takes some milliseconds; one that has ended amid that leaves it so.
+_TRIES: Final = 20
+_PAUSE_SECONDS: Final = 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +108,6 @@ class PartitionLogs:
         Args:
             known: where it ended before; only what stands after that is looked at, and nothing if nothing was written.
             on_damage, goes_on: as of `rows_of`; of what is looked at here.
-
-        Raises:
-            LogChangedError, OSError: as `rows_of`.
         """
         log, version = self._logs[-1], self._last_version
         if known is not None and (known.base_offset, known.version) == (log.base_offset, version):
@@ -158,11 +161,7 @@ class PartitionLogs:
             return bool(table.rows[0]["crc_is_right"])
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch begins that has an offset or a later one.
-
-        Raises:
-            LogChangedError, OSError: a log cannot be read.
-        """
+        """Where the first batch begins that has an offset or a later one."""
         number = bisect_right(self._base_offsets, offset) - 1
         if number < 0 or offset == self._base_offsets[number]:
             return self._starts[max(number, 0)]
@@ -174,11 +173,7 @@ class PartitionLogs:
             return self._starts[number] + (walk.position if rows is None else int(rows["position"][0]))
 
     def parts(self, first_offset: int, end_offset: int) -> Iterator[LogPart]:
-        """The logs in which offsets from one to below another are.
-
-        Raises:
-            LogChangedError, OSError: a log cannot be read.
-        """
+        """The logs in which offsets from one to below another are."""
         first, last = self.position_of(first_offset), self.position_of(end_offset)
         for log, start in zip(self._logs, self._starts, strict=False):
             begin, end = max(first - start, 0), min(last - start, log.size)
@@ -186,11 +181,7 @@ class PartitionLogs:
                 yield LogPart(log.path, log.base_offset, begin, end)
 
     def place_after(self, place: Place) -> Place:
-        """The end of the batch that begins there; the place itself where none does.
-
-        Raises:
-            LogChangedError, OSError: a log cannot be read.
-        """
+        """The end of the batch that begins there; the place itself where none does."""
         return self._last_place(place, None)
 
     def last_place(self, place: Place, position: int) -> Place:
@@ -198,9 +189,6 @@ class PartitionLogs:
 
         Args:
             place: one that is not beyond it.
-
-        Raises:
-            LogChangedError, OSError: a log cannot be read.
         """
         number = bisect_right(self._starts, position, hi=len(self._logs)) - 1
         start = self._starts[number]
@@ -234,14 +222,26 @@ class PartitionLogs:
         return self._indexes / segment_file(log.base_offset, OFFSET_INDEX_SUFFIX)
 
 
+def settled_segments(directory: PartitionDirectory) -> list[FoundSegment]:
+    """The segments in their order.
+
+    When the cleaner has compacted some, it renames these to `.deleted`, and then its own from `.log.swap` to `.log`
+    (`LocalLog.replaceSegments`). Whoever lists them in between sees neither, so this waits a moment.
+    """
+    for _ in range(_TRIES):
+        skipped = Skipped()
+        found = sorted(list_segments(directory, skipped))
+        if not skipped.counts[NotASegment.SWAP]:
+            break
+        time.sleep(_PAUSE_SECONDS)
+    return found
+
+
 def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> PartitionLogs | None:
     """List a partition's logs; None where it has none, or none any more.
 
     Args:
         index_dir: the tree with the index files; None for beside the logs.
-
-    Raises:
-        OSError: the directory cannot be listed, or a log not looked at.
     """
     found: list[tuple[int, FileVersion]] = []
     try:

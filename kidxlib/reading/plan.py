@@ -4,29 +4,34 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final, TypeVar
 
-from kidxlib.build.listed import NO_INODE, NOT_SEEN, FoundSegment
-from kidxlib.build.skipped import Skipped
-from kidxlib.build.source import PartitionDirectory
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.reading.absent import absent_partitions, log_dirs_without_metadata, may_be_elsewhere, not_anywhere
+from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
+from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.source import PartitionDirectory
+from kidxlib.log.remote.segments import VisibleOffsets
+from kidxlib.reading.aborted import AbortedRanges
+from kidxlib.reading.absent import (
+    absent_partitions,
+    log_dirs_without_metadata,
+    may_be_elsewhere,
+    not_anywhere,
+    not_of_one_time,
+)
 from kidxlib.reading.bounds import Bound, ListedLog, bounds_of
-from kidxlib.reading.brokers_metadata import not_of_one_time
 from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
-from kidxlib.reading.known_events import KnownEvents
-from kidxlib.reading.known_logs import KnownLog, KnownLogs, KnownPartition
+from kidxlib.reading.known_logs import KnownEvents, KnownLog, KnownLogs, KnownPartition
 from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of
-from kidxlib.reading.partition_to_read import LogToRead, PartitionToRead, has_offsets, may_hold, visible_part
+from kidxlib.reading.places import settled_segments
 from kidxlib.reading.request import ReadRequest
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.reading.settled import settled_segments
 from kidxlib.reading.transactions import (
     LogToScan,
     PartitionToScan,
@@ -37,10 +42,9 @@ from kidxlib.reading.transactions import (
     transactions_of,
 )
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.storage.file_version import FileVersion
-from kidxlib.storage.location import Location, location
+from kidxlib.storage.location import FileVersion, Location, location
 from kidxlib.tables.protocol import TablesToRead
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 _Planned = TypeVar("_Planned")
 
@@ -147,12 +151,6 @@ def plan_reads(
             are read.
         isolates: a partition that cannot be planned is told in the plan, and the others are read.
         compares_times: tell log dirs that are not of one time, where there are several of a broker.
-
-    Raises:
-        UsageError: there is no segment, or what lies there is no log dir and no partition's directory.
-        CatalogError: the catalog cannot be read.
-        DamagedLogError: what was committed cannot be told, see `transactions_of`.
-        OSError, LogChangedError: a directory cannot be listed, or a file cannot be read.
     """
     skipped = Skipped()
     directories = request.partitions(skipped)
@@ -209,6 +207,65 @@ def _with_ends(segments: Sequence[FoundSegment]) -> Iterator[tuple[FoundSegment,
     """Segments in their order, each with the base offset of the next one."""
     ends: list[int | None] = [base_offset for base_offset, *_ in segments[1:]]
     return zip(segments, [*ends, None][: len(segments)], strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class LogToRead:
+    """A segment's log as it was listed, and what a catalog knows of it as it is.
+
+    Attributes:
+        visible: what consumers get of it, where its other offsets are copied in another segment, too; None for all.
+    """
+
+    listed: ListedLog
+    version: FileVersion
+    facts: KnownLog | None
+    visible: VisibleOffsets | None = None
+
+    def of(self, seen: Wanted) -> Wanted:
+        """What is wanted of it, of what is wanted of its partition."""
+        if self.visible is None:
+            return seen
+        first, last = self.visible.first_offset, self.visible.last_offset
+        return replace(seen, first_offset=max(seen.first_offset, first), last_offset=min(seen.last_offset, last))
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionToRead:
+    """A partition as it was listed.
+
+    Attributes:
+        logs: in their order.
+        limit: what happens there and later does not count: the high watermark; None where all does.
+        must_reach: the log has to go on to this offset; None where nobody says so, or it is told that it does not.
+        seen: what is wanted of what consumers see.
+        aborted: the transactions whose records are left out.
+    """
+
+    directory: PartitionDirectory
+    logs: Sequence[LogToRead]
+    limit: int | None
+    must_reach: int | None
+    seen: Wanted
+    aborted: AbortedRanges = field(default_factory=AbortedRanges)
+
+
+def visible_part(directory: PartitionDirectory, base_offset: int) -> VisibleOffsets | None:
+    """What consumers get of a segment of which they get but a part."""
+    visible = None if directory.remote is None else directory.remote.files().visible.get(base_offset)
+    return None if visible is None or visible.is_whole else visible
+
+
+def has_offsets(log: LogToRead, seen: Wanted) -> bool:
+    """Whether a log may hold offsets that are wanted."""
+    end = log.listed.end_offset
+    is_outside = log.listed.base_offset > seen.last_offset or (end is not None and end <= seen.first_offset)
+    return not (seen.is_empty or is_outside)
+
+
+def may_hold(log: LogToRead, seen: Wanted) -> bool:
+    """Whether a log may hold records that are wanted."""
+    return has_offsets(log, seen) and not (log.facts is not None and log.facts.is_without(seen))
 
 
 class _Planner:

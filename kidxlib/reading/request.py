@@ -11,13 +11,13 @@ from typing import Final, TypeAlias
 
 import pyarrow as pa
 
-from kidxlib.build.listing import list_distinct_partitions
-from kidxlib.build.remote_logs import NOT_SAID, RemoteOptions
-from kidxlib.build.skipped import Skipped
-from kidxlib.build.source import PartitionDirectory, Source, source_at
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition, parse_partition_directory
+from kidxlib.indexing.listing import list_distinct_partitions
+from kidxlib.indexing.remote_logs import NOT_SAID, RemoteOptions
+from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.source import PartitionDirectory, Source, source_at
 from kidxlib.records.arrow.batches import LISTED_BATCHES
 from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.records.bulk.wanted import Wanted
@@ -90,11 +90,7 @@ class ReadRequest:
         return [source.log_dir for source in self.sources]
 
     def partitions(self, skipped: Skipped | None = None) -> list[PartitionDirectory]:
-        """The partitions of the sources, in order. What is no partition is added to `skipped`.
-
-        Raises:
-            UsageError: as `list_distinct_partitions`.
-        """
+        """The partitions of the sources, in order. What is no partition is added to `skipped`."""
         return list_distinct_partitions(self.sources, skipped)
 
     def offsets_of(self, directory: PartitionDirectory) -> OffsetRange:
@@ -164,9 +160,6 @@ def read_request(
         path: a log dir, a partition's directory, or a segment's log in one; or a bucket of tiered storage. Or several
             directories, as of a broker with more than one log dir.
         remote: what is said of the latter.
-
-    Raises:
-        UsageError: a path is none of these, or a range is not one.
     """
     directories, log_name = _places(path)
     if isolation not in ISOLATIONS:
@@ -187,11 +180,7 @@ def read_request(
 
 
 def _places(path: Paths) -> tuple[list[str], str | None]:
-    """The directories that paths mean, and the name of the only log that is read; None for all.
-
-    Raises:
-        UsageError: there is none, or a log among others.
-    """
+    """The directories that paths mean, and the name of the only log that is read; None for all."""
     texts = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(each) for each in path]
     if not texts:
         raise UsageError("no path: expected a log dir, a partition's directory or a log")
@@ -207,10 +196,6 @@ def _places(path: Paths) -> tuple[list[str], str | None]:
 
 
 def ensure_isolation_means_something(mode: str, isolation: str) -> None:
-    """
-    Raises:
-        UsageError: of batches all are read, whether committed or not.
-    """
     if mode != "records" and isolation == READ_COMMITTED:
         raise UsageError(f"isolation {isolation}: of {mode} all are read; expected none")
 
@@ -221,9 +206,6 @@ def read_schema(mode: str, columns: Iterable[str] | None, *, include_headers: bo
     Args:
         mode: `records` or `batches`.
         columns: their names, in the order that is wanted; None for all, but for headers where these are not asked for.
-
-    Raises:
-        UsageError: there is no such mode or column, or a column is named twice.
     """
     if mode not in MODES:
         raise UsageError(f"mode {mode!r}: expected {' or '.join(MODES)}")
@@ -256,10 +238,6 @@ def _checked(found: tuple[int | None, int | None], what: str) -> tuple[int | Non
 
 
 def _in_ms(times: Times) -> OffsetRange:
-    """
-    Raises:
-        UsageError: it is no pair, or one of the two is none of what a time may be.
-    """
     if not isinstance(times, tuple | list) or len(times) != 2:
         raise UsageError(f"times: found {times!r}, {_EXPECTED_TIMES}")
     return _moment(times[0]), _moment(times[1])

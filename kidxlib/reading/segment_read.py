@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.storage.file_version import FileVersion
+from kidxlib.storage.location import FileVersion
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,8 +2,8 @@
 
 No `.txnindex` is asked: nothing shows that one is of these logs as they are, and one that is missing does not mean that
 nothing was aborted. Logs are scanned, their checksums too, as a broker's recovery does it; or a catalog has what such a
-scan found in the log as it is. Transactions that began before the first record that is there are known from where they
-go on.
+scan found in the log as it is. Where a log grows, what was scanned once is not scanned again. Transactions that began
+before the first record that is there are known from where they go on.
 
 All logs up to the last offset that is asked for count: in each a transaction may begin that never ends, and nothing
 from there on is stable. Of those after it, as many count as it takes to see how the transactions end that were open.
@@ -22,22 +22,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import DamagedLogError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.reading.aborted import AbortedRanges
-from kidxlib.reading.known_events import KnownEvents
-from kidxlib.reading.known_logs import KnownLog
+from kidxlib.reading.known_logs import KnownEvents, KnownLog
+from kidxlib.reading.places import PartitionLogs
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
+from kidxlib.recovery.past_end import is_unfinished, next_whole_batch
 from kidxlib.recovery.producers import Producers
-from kidxlib.recovery.scan.scan_events import EventKind
+from kidxlib.recovery.scan.scan_state import EventKind
 from kidxlib.recovery.segment import recover
-from kidxlib.recovery.unfinished_append import is_unfinished, next_whole_batch
 from kidxlib.storage.log_bytes import LogBytes, LogTail
 from kidxlib.storage.opened_log import opened_log
 
 _OFFSET_MAX: Final = 2**63 - 1
 #: With so large an interval there is no index point, and nothing that is wrong with an index.
-_WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=formats.SEGMENT_BYTES_MAX)
+_WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX)
 _MARKERS: Final = (EventKind.COMMIT, EventKind.ABORT)
 #: A catalog has fewer events than there are batches in transactions, and an event takes 200 bytes, about.
 _BATCHES_AT_ONCE: Final = 500_000
@@ -127,11 +127,6 @@ def transactions_of(
     Args:
         scan: is given all logs at once of which it is clear that they are needed.
         known_events: what a catalog has of logs that are known; None where there is no catalog.
-
-    Raises:
-        DamagedLogError: a log is damaged below the end offset, and does not go on after damage; or producers did in it
-            what no broker lets them do.
-        OSError, LogChangedError, CatalogError: a log or the catalog cannot be read.
     """
     folds = [_Partition(partition) for partition in partitions]
     asked = [(fold, log) for fold in folds for log in fold.logs_asked_for()]
@@ -160,9 +155,6 @@ def scan_in_threads(threads: int) -> ScanLogs:
 def scan_log(log: LogToScan) -> ScannedLog:
     """What producers did in a log. Where it goes on after damage, of a transaction that is open where batches are lost
     nobody knows what became of it: it counts as aborted.
-
-    Raises:
-        OSError, LogChangedError: it cannot be read.
     """
     with opened_log(log.path) as opened:
         return list(_pieces(log, opened.log(log.size, use_mmap=False)))
@@ -216,10 +208,6 @@ class _Partition:
                 yield self._left.popleft()
 
     def add(self, log: LogToScan, piece: ScannedPiece) -> None:
-        """
-        Raises:
-            DamagedLogError: see `transactions_of`.
-        """
         if log.base_offset <= self._last_offset or self._is_open:  # else it was asked for together with others
             events = piece.events[piece.events["first_offset"] < self._end_offset]
             self._fold.add(log, ScannedPiece(events, piece.damage))
@@ -242,10 +230,6 @@ class TransactionFold:
         self._in_doubt: set[int] = set()
 
     def add(self, log: LogToScan, piece: ScannedPiece) -> None:
-        """
-        Raises:
-            DamagedLogError: see `transactions_of`.
-        """
         if piece.damage is not None and not log.goes_on:
             raise DamagedLogError(
                 f"{log.path}: {piece.damage}; which transactions were aborted cannot be told. "
@@ -298,3 +282,41 @@ def _pieces(log: LogToScan, content: LogBytes) -> Iterator[ScannedPiece]:
         if after is None:
             return
         position = after
+
+
+class FollowedTransactions:
+    """What `transactions_of` tells, of one partition that is asked about again and again."""
+
+    def __init__(self, *, goes_on: bool) -> None:
+        """
+        Args:
+            goes_on: after damage, see `LogToScan`.
+        """
+        self._goes_on = goes_on
+        self._fold = TransactionFold()
+        self._next_offset = -1
+
+    def up_to(self, logs: PartitionLogs, end_offset: int, *, since: int) -> Transactions:
+        """The transactions as they are if the log ends there.
+
+        Args:
+            end_offset: not beyond the last whole batch.
+            since: nothing before this offset is asked for, now and later.
+        """
+        if end_offset < self._next_offset:  # the log was truncated, or its high watermark is an older one
+            self._fold, self._next_offset = TransactionFold(), -1
+        for part in logs.parts(self._next_offset, end_offset) if end_offset > self._next_offset else ():
+            log = LogToScan(
+                path=str(part.path),
+                base_offset=part.base_offset,
+                size=part.end,
+                is_last=False,
+                end_offset=end_offset,
+                goes_on=self._goes_on,
+                position=part.start,
+            )
+            for piece in scan_log(log):
+                self._fold.add(log, piece)
+        self._next_offset = end_offset
+        self._fold.forget_before(since)
+        return self._fold.transactions(end_offset)

@@ -1,23 +1,26 @@
-"""The batches of a segment that are to be read, each checked, and the damage between them, in the order of the log."""
+"""The batches of a segment that are to be read, each checked, and the damage between them, in the order of the log; and
+the offset that a time leads to, as a broker finds it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.errors import LogChangedError, MalformedRecordsError
-from kidxlib.format import layouts as formats
-from kidxlib.reading.damage import Damage, warn_of_unfinished
+from kidxlib.errors import DamagedLogError, LogChangedError, MalformedRecordsError
+from kidxlib.format import layouts
 from kidxlib.reading.gaps_met import LogRead, TakeLog, lacks_records
+from kidxlib.reading.left_out import Damage, TakeDamage, warn_of_unfinished
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
+from kidxlib.records.bulk.decode import RecordPlacer
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.recovery.unfinished_append import is_unfinished, next_whole_batch
-from kidxlib.storage.file_version import FileVersion
+from kidxlib.recovery.past_end import is_unfinished, next_whole_batch
+from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.storage.ranged_log import RANGE_BYTES
@@ -51,12 +54,7 @@ class WalkOptions:
 
 
 def items_of(read: SegmentRead, options: WalkOptions) -> Iterator[Item]:
-    """The wanted batches of a segment, as far as headers tell, and damage.
-
-    Raises:
-        LogChangedError: the log is not the one that was planned, or shrinks.
-        OSError: it cannot be read.
-    """
+    """The wanted batches of a segment, as far as headers tell, and damage."""
     with opened_log(read.log_path) as opened:
         ensure_planned(read, opened.version)
         log = _log_of(read, opened, options)
@@ -76,10 +74,6 @@ def _log_of(read: SegmentRead, opened: OpenedLog, options: WalkOptions) -> LogBy
 
 
 def ensure_planned(read: SegmentRead, now: FileVersion) -> None:
-    """
-    Raises:
-        LogChangedError: a log is neither the one that was planned nor the same with more at its end.
-    """
     planned = read.version
     same_file = now.inode == planned.inode and now.size >= planned.size
     if not same_file or (now.size == planned.size and now.mtime_ns != planned.mtime_ns):
@@ -100,7 +94,7 @@ class _SegmentWalk:
     def __init__(self, read: SegmentRead, log: LogBytes, options: WalkOptions) -> None:
         self._read, self._log, self._options = read, log, options
         end = read.end_offset
-        self._most = read.base_offset + formats.RELATIVE_OFFSET_MAX if end is None else end - 1
+        self._most = read.base_offset + layouts.RELATIVE_OFFSET_MAX if end is None else end - 1
         self._wanted = read.wanted
         if self._wanted.last_offset >= self._most:
             # All to the end: what begins beyond it is met, and is damage.
@@ -172,12 +166,12 @@ class _SegmentWalk:
             return len(rows), None
         last = rows["last_offset"]
         before = np.concatenate([[last_offset], last[:-1]])
-        begins = np.where(rows["magic"] >= formats.MAGIC_V2, rows["offset_field"], last)
+        begins = np.where(rows["magic"] >= layouts.MAGIC_V2, rows["offset_field"], last)
         is_out = (begins <= before) | (last < begins) | (last > self._most)
         # A batch that does not fit between those before it and after it: the ones after it are not at fault.
         is_out[:-1] |= (begins[:-1] > begins[1:]) & (begins[1:] > before[:-1])
         is_wrong = rows["crc_is_right"] == 0
-        is_new = rows["magic"] > formats.MAGIC_V2
+        is_new = rows["magic"] > layouts.MAGIC_V2
         is_broken = is_wrong | is_new | is_out
         if not is_broken.any():
             return len(rows), None
@@ -185,7 +179,7 @@ class _SegmentWalk:
         if is_wrong[number]:
             return number, f"the batch's checksum is not {rows['crc'][number]:#010x}, which its header says"
         if is_new[number]:
-            return number, f"a batch of magic {rows['magic'][number]}, expected {formats.MAGIC_V2} at most"
+            return number, f"a batch of magic {rows['magic'][number]}, expected {layouts.MAGIC_V2} at most"
         return number, (
             f"offsets {begins[number]} to {last[number]}, expected them to increase from batch to batch, from "
             f"{before[number] + 1} to {self._most} at most"
@@ -231,3 +225,35 @@ class _SegmentWalk:
             next_offset=next_offset,
             reason=reason,
         )
+
+
+def first_offset_at(reads: Iterable[SegmentRead], time_ms: int, on_damage: TakeDamage, *, goes_on: bool) -> int | None:
+    """The offset of the first record that has a timestamp or a later one; None where none has.
+
+    Markers count, and what was aborted, as for a broker (`FileRecords.searchForTimestamp`). Logs are scanned until it
+    is found: with timestamps in any order, nothing but their headers tells what is in batches.
+
+    Args:
+        reads: of one partition, in order.
+        time_ms: ms since the epoch.
+        on_damage, goes_on: as of `rows_of`.
+    """
+    placer = RecordPlacer()
+    for read in reads:
+        wanted = replace(read.wanted, first_ms=time_ms)
+        for item in items_of(replace(read, wanted=wanted), WalkOptions(goes_on=goes_on)):
+            if isinstance(item, Damage):
+                on_damage(item)
+            elif (found := _first_of(read, item, wanted, placer)) is not None:
+                return found
+    return None
+
+
+def _first_of(read: SegmentRead, table: BatchTable, wanted: Wanted, placer: RecordPlacer) -> int | None:
+    try:
+        for placed in placer.placed(table, wanted):
+            if len(placed.places):
+                return int(placed.places["offset"][0])
+    except MalformedRecordsError as error:
+        raise DamagedLogError(f"{read.log_path}: {error}; which offset a time leads to cannot be told") from error
+    return None

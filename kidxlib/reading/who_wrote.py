@@ -23,11 +23,10 @@ from kidxlib.errors import (
 )
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.lookup.cataloged_partitions import no_such_partition
-from kidxlib.messages.coordinator import TRANSACTION_STATE, read_coordinator_record
+from kidxlib.messages.typed_records import TRANSACTION_STATE, read_coordinator_record
 from kidxlib.reading.batches import batch_rows_of
-from kidxlib.reading.damage import Damage, fail_on
 from kidxlib.reading.gaps_met import LogRead
-from kidxlib.reading.left_out import lines_of
+from kidxlib.reading.left_out import Damage, fail_on, lines_of
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import Paths, ReadRequest, read_request
 from kidxlib.reading.rows import rows_of

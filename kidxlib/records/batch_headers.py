@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kidxlib.errors import MalformedRecordsError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.batch_header import MAGIC_AT, SIZE_AT
 from kidxlib.format.checksums.crc import extend_crc32, extend_crc32c
 from kidxlib.format.codecs import CHUNK_BYTES, ByteStream
@@ -22,8 +22,8 @@ from kidxlib.java import as_long
 from kidxlib.storage.log_bytes import LogBytes
 
 _PIECE_BYTES: Final = 16 * CHUNK_BYTES
-_V2_COVERS_FROM: Final = formats.field_position(formats.BATCH_V2, "attributes")
-_LEGACY_COVERS_FROM: Final = formats.field_position(formats.MESSAGE_V1, "magic")
+_V2_COVERS_FROM: Final = layouts.field_position(layouts.BATCH_V2, "attributes")
+_LEGACY_COVERS_FROM: Final = layouts.field_position(layouts.MESSAGE_V1, "magic")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -55,40 +55,40 @@ class Batch:
     offset_field: int
     last_offset: int
     max_timestamp: int
-    partition_leader_epoch: int = formats.NO_LEADER_EPOCH
-    base_timestamp: int = formats.NO_TIMESTAMP
+    partition_leader_epoch: int = layouts.NO_LEADER_EPOCH
+    base_timestamp: int = layouts.NO_TIMESTAMP
     producer_id: int = -1
     producer_epoch: int = -1
-    base_sequence: int = formats.NO_SEQUENCE
+    base_sequence: int = layouts.NO_SEQUENCE
     records_count: int | None = None
 
     @property
     def is_v2(self) -> bool:
-        return self.magic >= formats.MAGIC_V2
+        return self.magic >= layouts.MAGIC_V2
 
     @property
     def codec(self) -> int:
-        """An index of `formats.CODECS`."""
-        return self.attributes & formats.ATTRIBUTE_CODEC
+        """An index of `layouts.CODECS`."""
+        return self.attributes & layouts.ATTRIBUTE_CODEC
 
     @property
     def is_log_append_time(self) -> bool:
         """Whether a broker's clock gave its records their timestamp, which is `max_timestamp`; never of magic 0."""
-        return self.magic != 0 and self.attributes & formats.ATTRIBUTE_LOG_APPEND_TIME != 0
+        return self.magic != 0 and self.attributes & layouts.ATTRIBUTE_LOG_APPEND_TIME != 0
 
     @property
     def is_transactional(self) -> bool:
-        return self.is_v2 and self.attributes & formats.ATTRIBUTE_TRANSACTIONAL != 0
+        return self.is_v2 and self.attributes & layouts.ATTRIBUTE_TRANSACTIONAL != 0
 
     @property
     def is_control(self) -> bool:
         """Whether its records are markers that consumers never see."""
-        return self.is_v2 and self.attributes & formats.ATTRIBUTE_CONTROL != 0
+        return self.is_v2 and self.attributes & layouts.ATTRIBUTE_CONTROL != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
         """When compaction may drop its tombstones and markers, in ms since the epoch; None where not yet set."""
-        has_one = self.is_v2 and self.attributes & formats.ATTRIBUTE_DELETE_HORIZON
+        has_one = self.is_v2 and self.attributes & layouts.ATTRIBUTE_DELETE_HORIZON
         return self.base_timestamp if has_one else None
 
     @property
@@ -98,7 +98,7 @@ class Batch:
 
 def parse_batch(position: int, size: int, head: bytes) -> Batch:
     magic = int.from_bytes(head[MAGIC_AT : MAGIC_AT + 1], signed=True)
-    if magic < formats.MAGIC_V2:
+    if magic < layouts.MAGIC_V2:
         offset, _size, crc, _magic, attributes, timestamp = _MESSAGE_V1.unpack_from(head)
         return Batch(
             position=position,
@@ -108,10 +108,10 @@ def parse_batch(position: int, size: int, head: bytes) -> Batch:
             crc=crc,
             offset_field=offset,
             last_offset=offset,
-            max_timestamp=formats.NO_TIMESTAMP if magic == 0 else timestamp,
-            records_count=1 if attributes & formats.ATTRIBUTE_CODEC == formats.CODEC_NONE else None,
+            max_timestamp=layouts.NO_TIMESTAMP if magic == 0 else timestamp,
+            records_count=1 if attributes & layouts.ATTRIBUTE_CODEC == layouts.CODEC_NONE else None,
         )
-    if len(head) < formats.BATCH_V2_BYTES_MIN:
+    if len(head) < layouts.BATCH_V2_BYTES_MIN:
         raise too_small(position, size, magic)
     (
         base_offset,
@@ -146,12 +146,12 @@ def parse_batch(position: int, size: int, head: bytes) -> Batch:
     )
 
 
-_BATCH_V2: Final = formats.as_struct(formats.BATCH_V2)
-_MESSAGE_V1: Final = formats.as_struct(formats.MESSAGE_V1)
+_BATCH_V2: Final = layouts.as_struct(layouts.BATCH_V2)
+_MESSAGE_V1: Final = layouts.as_struct(layouts.MESSAGE_V1)
 
 
 def too_small(position: int, size: int, magic: int) -> MalformedRecordsError:
-    return MalformedRecordsError(position, f"{size} bytes", f"{formats.BATCH_V2_BYTES_MIN} or more of magic {magic}")
+    return MalformedRecordsError(position, f"{size} bytes", f"{layouts.BATCH_V2_BYTES_MIN} or more of magic {magic}")
 
 
 def stream_of(log: LogBytes, position: int, end: int) -> ByteStream:
@@ -169,15 +169,11 @@ def batches(log: LogBytes, position: int = 0) -> Iterator[Batch]:
 
     It ends where no whole batch follows, be that the end of the file or a batch that reaches past it; bytes left over
     are no error. One small read of the file a batch.
-
-    Raises:
-        MalformedRecordsError: a size that no batch can have, or a negative magic; a negative `position`, as an index
-            that is damaged may name.
     """
     for batch in headers(log, position):
         if batch.magic < 0:
             raise MalformedRecordsError(batch.position, f"magic {batch.magic}", "0 to 127")
-        if batch.is_v2 and batch.size < formats.BATCH_V2_BYTES_MIN:
+        if batch.is_v2 and batch.size < layouts.BATCH_V2_BYTES_MIN:
             raise too_small(batch.position, batch.size, batch.magic)
         yield batch
 
@@ -185,10 +181,6 @@ def batches(log: LogBytes, position: int = 0) -> Iterator[Batch]:
 def headers(log: LogBytes, position: int = 0) -> Iterator[Batch]:
     """The batches, as `batches` yields them, and also those with a negative magic or with a size too small for magic 2.
     The fields of such a batch are the bytes at their usual places.
-
-    Raises:
-        MalformedRecordsError: a size that not even a message of magic 0 can have; a header that reaches past the end
-            of the file; a negative `position`.
     """
     return (parse_batch(*span) for span in spans(log, position))
 
@@ -196,18 +188,15 @@ def headers(log: LogBytes, position: int = 0) -> Iterator[Batch]:
 def spans(log: LogBytes, position: int = 0) -> Iterator[tuple[int, int, bytes]]:
     """Where the batches lie, by their sizes alone: position, size, and the bytes from there on that a header may take,
     as many as the file has.
-
-    Raises:
-        MalformedRecordsError: a size that no batch can have, or a negative `position`.
     """
     if position < 0:
         raise MalformedRecordsError(position, "that position", "one from 0 on")
-    while position < log.size - formats.HEADER_SIZE_UP_TO_MAGIC:
-        head = log.read(position, formats.BATCH_V2.itemsize)
-        size = formats.LOG_OVERHEAD + int.from_bytes(head[SIZE_AT : SIZE_AT + 4], signed=True)
-        if size < formats.LOG_OVERHEAD + formats.ENTRY_SIZE_MIN:
+    while position < log.size - layouts.HEADER_SIZE_UP_TO_MAGIC:
+        head = log.read(position, layouts.BATCH_V2.itemsize)
+        size = layouts.LOG_OVERHEAD + int.from_bytes(head[SIZE_AT : SIZE_AT + 4], signed=True)
+        if size < layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN:
             raise MalformedRecordsError(
-                position, f"size {size - formats.LOG_OVERHEAD}", f"{formats.ENTRY_SIZE_MIN} or more"
+                position, f"size {size - layouts.LOG_OVERHEAD}", f"{layouts.ENTRY_SIZE_MIN} or more"
             )
         if position > log.size - size:
             return
@@ -218,7 +207,7 @@ def spans(log: LogBytes, position: int = 0) -> Iterator[tuple[int, int, bytes]]:
 def is_crc_valid(log: LogBytes, batch: Batch) -> bool:
     """Whether its checksum fits (`RecordBatch.isValid`). Of a large batch a piece is held at a time."""
     if batch.is_v2:
-        if batch.size < formats.BATCH_V2_BYTES_MIN:
+        if batch.size < layouts.BATCH_V2_BYTES_MIN:
             return False
         covered_from, extend = _V2_COVERS_FROM, extend_crc32c
     else:

@@ -9,9 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
-from kidxlib.records import batch_headers as records
-from kidxlib.records import reader
-from kidxlib.records.column_kernel import read_records
+from kidxlib.records import batch_headers, reader
+from kidxlib.records.record_kernel import read_records
 from kidxlib.storage.log_bytes import LogBytes
 
 _Longs: TypeAlias = NDArray[np.int64]
@@ -35,12 +34,8 @@ class RecordsIn:
     complete: bool
 
 
-def records_in(log: LogBytes, batch: records.Batch) -> RecordsIn | None:
-    """Offsets and timestamps of the records of a batch; None where it is too large, or malformed from its beginning.
-
-    Raises:
-        OSError, LogChangedError: the log cannot be read.
-    """
+def records_in(log: LogBytes, batch: batch_headers.Batch) -> RecordsIn | None:
+    """Offsets and timestamps of the records of a batch; None where it is too large, or malformed from its beginning."""
     if not batch.is_v2:
         try:
             found = [(record.offset, record.timestamp) for record in reader.records(log, batch)]

@@ -10,11 +10,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from kidxlib.errors import MalformedError, UnreadableMessageError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.messages.definitions import Message, messages_of
-from kidxlib.messages.json_objects import json_object
-from kidxlib.messages.readable import Readable
-from kidxlib.messages.reading import read_message
+from kidxlib.messages.reading import Readable, json_object, read_message
 from kidxlib.records.reader import Record
 
 
@@ -34,10 +32,6 @@ class ControlRecord:
 
 
 def read_control_record(record: Record) -> ControlRecord:
-    """
-    Raises:
-        MalformedError: Kafka throws, too: key or value are null, too short, or of a version below 0.
-    """
     type_id = _type_id(_bytes(record.key, "key of a control record"))
     if type_id not in _TYPES:
         return ControlRecord(type_id, None, None)
@@ -52,8 +46,8 @@ def read_control_record(record: Record) -> ControlRecord:
 
 def _type_id(key: bytes) -> int:
     what = "key of a control record"
-    if len(key) < formats.CONTROL_KEY_BYTES:
-        raise _malformed(key, what, f"{formats.CONTROL_KEY_BYTES} bytes or more")
+    if len(key) < layouts.CONTROL_KEY_BYTES:
+        raise _malformed(key, what, f"{layouts.CONTROL_KEY_BYTES} bytes or more")
     readable = Readable(key)
     try:
         _check_version(readable)
@@ -90,8 +84,8 @@ def _malformed(data: bytes, what: str, expected: str) -> MalformedError:
 _END_OF_TRANSACTION: Final = "EndTxnMarker"
 #: The name of each type, and the message in its value.
 _TYPES: Final = {
-    formats.CONTROL_TYPE_ABORT: ("ABORT", _END_OF_TRANSACTION),
-    formats.CONTROL_TYPE_COMMIT: ("COMMIT", _END_OF_TRANSACTION),
+    layouts.CONTROL_TYPE_ABORT: ("ABORT", _END_OF_TRANSACTION),
+    layouts.CONTROL_TYPE_COMMIT: ("COMMIT", _END_OF_TRANSACTION),
     2: ("LEADER_CHANGE", "LeaderChangeMessage"),
     3: ("SNAPSHOT_HEADER", "SnapshotHeaderRecord"),
     4: ("SNAPSHOT_FOOTER", "SnapshotFooterRecord"),

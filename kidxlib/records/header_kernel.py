@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.batch_header import (
     MAGIC_AT,
     SIZE_AT,
@@ -24,14 +24,14 @@ ENDS: Final = -1
 LEAVES_WINDOW: Final = -2
 UNDETERMINED: Final = -3
 
-_NO_EPOCH: Final = formats.NO_LEADER_EPOCH
-_NO_TIMESTAMP: Final = formats.NO_TIMESTAMP
-_MAGIC_V2: Final = formats.MAGIC_V2
-_HEADER_BYTES: Final = formats.BATCH_V2.itemsize
-_LOG_OVERHEAD: Final = formats.LOG_OVERHEAD
-_HEADER_SIZE_UP_TO_MAGIC: Final = formats.HEADER_SIZE_UP_TO_MAGIC
-_SIZE_MIN: Final = formats.LOG_OVERHEAD + formats.ENTRY_SIZE_MIN
-_CODEC: Final = formats.ATTRIBUTE_CODEC
+_NO_EPOCH: Final = layouts.NO_LEADER_EPOCH
+_NO_TIMESTAMP: Final = layouts.NO_TIMESTAMP
+_MAGIC_V2: Final = layouts.MAGIC_V2
+_HEADER_BYTES: Final = layouts.BATCH_V2.itemsize
+_LOG_OVERHEAD: Final = layouts.LOG_OVERHEAD
+_HEADER_SIZE_UP_TO_MAGIC: Final = layouts.HEADER_SIZE_UP_TO_MAGIC
+_SIZE_MIN: Final = layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN
+_CODEC: Final = layouts.ATTRIBUTE_CODEC
 
 BYTES: Final = types.Array(types.uint8, 1, "C", readonly=True)
 LONGS: Final = types.Array(types.int64, 1, "C")

@@ -1,9 +1,9 @@
-"""Walks over the batches of a log for many searches at once, compiled: the loops of `LogSegment.translate_offset` and
-`find_offset_by_timestamp` over headers.
+"""Compiled walks over the batch headers of a log for many searches at once: the loops of `LogSegment.translate_offset`
+and `find_offset_by_timestamp`, and what stands before and at given file positions.
 
-A search starts at the position that an index gave it and goes from header to header. It sees one window of the log at
-a time; all that it carries from window to window is in its `WALK` record. What a header does not tell, because the
-batch has to be decompressed or is malformed, is left to the methods themselves.
+A search starts at the position that an index gave it and goes from header to header. It sees one window of the log at a
+time; all that it carries from window to window is in its `WALK` record. What a header does not tell, because the batch
+has to be decompressed or is malformed, is left to the methods themselves.
 """
 
 from __future__ import annotations
@@ -29,6 +29,21 @@ from kidxlib.records.header_kernel import (
     next_size,
 )
 from kidxlib.storage.log_bytes import LogBytes
+
+#: What is asked of the batches before a file position, and of the one that starts there.
+MEASURE: Final = np.dtype(
+    [
+        ("position", "i8"),
+        ("is_batch", "i8"),  # a whole batch starts there
+        ("base_offset", "i8"),  # its first field: of a wrapper the last offset
+        ("last_offset", "i8"),
+        ("last_offset_before", "i8"),  # the largest of the batches before it; `LEAST` where there are none
+        ("max_timestamp_before", "i8"),  # their largest timestamp; `LEAST` where there are none
+    ]
+)
+LEAST: Final = -(2**63)
+#: One walk over the whole log, and the largest that it has met.
+_SWEEP: Final = np.dtype([("position", "i8"), ("bytes_read", "i8"), ("last_offset", "i8"), ("max_timestamp", "i8")])
 
 
 class SearchOutcome(enum.IntEnum):
@@ -144,12 +159,59 @@ def new_walks(targets: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArr
 
 
 def walk(log: LogBytes, walks: NDArray[np.void], step: Step) -> None:
-    """Take each walk to its end. Fastest where their positions increase.
-
-    Raises:
-        OSError, LogChangedError: the log cannot be read.
-    """
+    """Take each walk to its end. Fastest where their positions increase."""
     log_bytes, number = log.size, 0
     window_position, window = 0, np.empty(0, np.uint8)
     while (number := step(window, window_position, log_bytes, walks, number)) < len(walks):
         window_position, window = log.window(int(walks[number]["position"]))
+
+
+@njit(
+    types.int64(
+        BYTES,
+        types.int64,
+        types.int64,
+        types.Array(from_dtype(_SWEEP), 1, "C"),
+        types.Array(from_dtype(MEASURE), 1, "C"),
+        types.int64,
+    ),
+    **OPTIONS,
+)
+def _sweep(window, window_position, log_bytes, sweeps, measures, number):
+    """Take the measures from `number` on. Return the number of the first one whose position is after the window, or the
+    number of all measures.
+    """
+    sweep = sweeps[0]
+    while number < len(measures):
+        size = next_size(window, window_position, log_bytes, sweep)
+        if size == LEAVES_WINDOW:
+            return number
+        at = sweep.position - window_position
+        while number < len(measures) and (size < 0 or measures[number].position <= sweep.position):
+            measure = measures[number]
+            measure.last_offset_before, measure.max_timestamp_before = sweep.last_offset, sweep.max_timestamp
+            measure.is_batch = size >= 0 and measure.position == sweep.position
+            if measure.is_batch:
+                measure.base_offset, measure.last_offset = int64(window, at), last_offset_of(window, at)[0]
+            number += 1
+        if size >= 0:
+            sweep.last_offset = max(sweep.last_offset, last_offset_of(window, at)[0])
+            sweep.max_timestamp = max(sweep.max_timestamp, max_timestamp_of(window, at))
+            sweep.position += size
+    return number
+
+
+def measure(log: LogBytes, positions: NDArray[np.int64]) -> NDArray[np.void]:
+    """What stands before and at file positions, of dtype `MEASURE`; the headers of the log are read once.
+
+    Args:
+        positions: of shape (n,), ascending.
+    """
+    measures = np.zeros(len(positions), MEASURE)
+    measures["position"] = positions
+    sweeps = np.array([(0, 0, LEAST, LEAST)], _SWEEP)
+    log_bytes, number = log.size, 0
+    window_position, window = 0, np.empty(0, np.uint8)
+    while (number := _sweep(window, window_position, log_bytes, sweeps, measures, number)) < len(measures):
+        window_position, window = log.window(int(sweeps[0]["position"]))
+    return measures

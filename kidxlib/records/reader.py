@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from typing import Final, NoReturn
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.codecs import ByteStream, decompress
 from kidxlib.java import as_long, text_of
 from kidxlib.records.batch_headers import Batch, stream_of
 from kidxlib.storage.log_bytes import LogBytes
 
 # Where things are in a message, which starts after offset and size.
-_CRC_AT: Final = formats.field_position(formats.MESSAGE_V1, "crc") - formats.LOG_OVERHEAD
-_LEGACY_MAGIC_AT: Final = formats.field_position(formats.MESSAGE_V1, "magic") - formats.LOG_OVERHEAD
-_ATTRIBUTES_AT: Final = formats.field_position(formats.MESSAGE_V1, "attributes") - formats.LOG_OVERHEAD
-_TIMESTAMP_AT: Final = formats.field_position(formats.MESSAGE_V1, "timestamp") - formats.LOG_OVERHEAD
+_CRC_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "crc") - layouts.LOG_OVERHEAD
+_LEGACY_MAGIC_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "magic") - layouts.LOG_OVERHEAD
+_ATTRIBUTES_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "attributes") - layouts.LOG_OVERHEAD
+_TIMESTAMP_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "timestamp") - layouts.LOG_OVERHEAD
 KEY_AT_V0: Final = _TIMESTAMP_AT
-KEY_AT_V1: Final = formats.MESSAGE_V1.itemsize - formats.LOG_OVERHEAD
+KEY_AT_V1: Final = layouts.MESSAGE_V1.itemsize - layouts.LOG_OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,19 +117,15 @@ def record_malformed(body: bytes, expected: str) -> NoReturn:
 
 
 def content(log: LogBytes, batch: Batch) -> ByteStream:
-    """What a v2 batch holds after its header: its records one after the other, decompressed as they are taken.
-
-    Raises:
-        MalformedError: while they are taken: a codec that is none, or compressed bytes that its codec does not write.
-    """
-    stored = stream_of(log, batch.position + formats.BATCH_V2_BYTES_MIN, batch.next_position)
+    """What a v2 batch holds after its header: its records one after the other, decompressed as they are taken."""
+    stored = stream_of(log, batch.position + layouts.BATCH_V2_BYTES_MIN, batch.next_position)
     return decompress(batch.codec, stored, batch.magic)
 
 
 def records_v2(log: LogBytes, batch: Batch) -> Iterator[Record]:
     """`DefaultRecordBatch.RecordIterator`."""
-    if batch.size < formats.BATCH_V2_BYTES_MIN:
-        raise MalformedError(f"{batch.size} bytes", f"{formats.BATCH_V2_BYTES_MIN} or more of magic {batch.magic}")
+    if batch.size < layouts.BATCH_V2_BYTES_MIN:
+        raise MalformedError(f"{batch.size} bytes", f"{layouts.BATCH_V2_BYTES_MIN} or more of magic {batch.magic}")
     count = batch.records_count or 0
     if count < 0:
         raise MalformedError(f"{count} records", "0 or more")
@@ -194,36 +190,24 @@ class Message:
         """In ms since the epoch; −1 is none, as it always is of magic 0."""
         magic = self.body[_LEGACY_MAGIC_AT]
         if magic == 0:
-            return formats.NO_TIMESTAMP
+            return layouts.NO_TIMESTAMP
         if magic == 1 and self.append_time is not None:
             return self.append_time
         return int.from_bytes(self.body[_TIMESTAMP_AT:KEY_AT_V1], signed=True)
 
     def sizes(self) -> tuple[int, int]:
-        """The sizes of key and value, as they are stored; below 0 is null.
-
-        Raises:
-            MalformedError: one is not within the message.
-        """
+        """The sizes of key and value, as they are stored; below 0 is null."""
         key_size = self._size(self._key_at, "key")
         return key_size, self._size(self._key_at + 4 + max(key_size, 0), "value")
 
     def record(self) -> Record:
-        """What it says. What follows the value is left alone, as Kafka does.
-
-        Raises:
-            MalformedError: key or value do not fit into it.
-        """
+        """What it says. What follows the value is left alone, as Kafka does."""
         key, at = self._sized(self._key_at, "key")
         value, _ = self._sized(at, "value")
         return Record(self.offset, self.timestamp, key, value)
 
     def check_not_compressed(self) -> None:
-        """
-        Raises:
-            MalformedError: it is, which within a wrapper none may be.
-        """
-        if self.body[_ATTRIBUTES_AT] & formats.ATTRIBUTE_CODEC:
+        if self.body[_ATTRIBUTES_AT] & layouts.ATTRIBUTE_CODEC:
             raise MalformedError("a compressed message within a compressed one", "records")
 
     @property
@@ -246,8 +230,8 @@ class Message:
 
 
 def legacy_messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
-    if batch.codec == formats.CODEC_NONE:
-        body = log.read(batch.position + formats.LOG_OVERHEAD, batch.size - formats.LOG_OVERHEAD)
+    if batch.codec == layouts.CODEC_NONE:
+        body = log.read(batch.position + layouts.LOG_OVERHEAD, batch.size - layouts.LOG_OVERHEAD)
         yield Message(batch.offset_field, body)
     else:
         yield from _messages_of_wrapper(log, batch)
@@ -282,15 +266,10 @@ def _messages_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[Message]:
 
 
 def wrapper_content(log: LogBytes, batch: Batch) -> ByteStream:
-    """What a wrapper holds: messages one after the other, decompressed as they are taken.
-
-    Raises:
-        MalformedError: at once or while they are taken: its codec is none that a wrapper may have, it has no value, or
-            compressed bytes are not what its codec writes.
-    """
+    """What a wrapper holds: messages one after the other, decompressed as they are taken."""
     if batch.magic < 0:
         raise MalformedError(f"magic {batch.magic}", "0 or 1")
-    if batch.codec == formats.CODEC_ZSTD:
+    if batch.codec == layouts.CODEC_ZSTD:
         raise MalformedError(f"zstd in magic {batch.magic}", "none, gzip, snappy or lz4")
     start, end = _value_of_wrapper(log, batch)
     return decompress(batch.codec, stream_of(log, start, end), batch.magic)
@@ -307,12 +286,12 @@ def _last_inner_offset(stream: ByteStream) -> int:
 
 def _next_entry(stream: ByteStream) -> tuple[int, int] | None:
     """Offset and size of the next message in a wrapper; None where the rest is too short, as Kafka does."""
-    head = stream.take(formats.LOG_OVERHEAD)
-    if len(head) < formats.LOG_OVERHEAD:
+    head = stream.take(layouts.LOG_OVERHEAD)
+    if len(head) < layouts.LOG_OVERHEAD:
         return None
     offset, size = int.from_bytes(head[:8], signed=True), int.from_bytes(head[8:], signed=True)
-    if size < formats.ENTRY_SIZE_MIN:
-        raise MalformedError(f"a message of {size} bytes in a wrapper", f"{formats.ENTRY_SIZE_MIN} or more")
+    if size < layouts.ENTRY_SIZE_MIN:
+        raise MalformedError(f"a message of {size} bytes in a wrapper", f"{layouts.ENTRY_SIZE_MIN} or more")
     return offset, size
 
 
@@ -322,7 +301,7 @@ def _wrapper_empty() -> NoReturn:
 
 def _value_of_wrapper(log: LogBytes, batch: Batch) -> tuple[int, int]:
     """Where in the file the compressed bytes of a wrapper start and end. It has no key, but might."""
-    start = batch.position + formats.LOG_OVERHEAD + (KEY_AT_V0 if batch.magic == 0 else KEY_AT_V1)
+    start = batch.position + layouts.LOG_OVERHEAD + (KEY_AT_V0 if batch.magic == 0 else KEY_AT_V1)
     for what in ("key", "value"):
         size = int.from_bytes(log.read(start, min(4, batch.next_position - start)), signed=True)
         start += 4
@@ -340,11 +319,6 @@ def records(log: LogBytes, batch: Batch) -> Iterator[Record]:
 
     Args:
         log: what `batch` was found in.
-
-    Raises:
-        MalformedRecordsError: a codec that is none, compressed bytes that its codec does not write, records that do not
-            fill the batch exactly, or end early, or have lengths that cannot be; of magic 0 and 1 also zstd, a wrapper
-            in a wrapper or without content, and offsets of records that do not fit their wrapper's.
     """
     try:
         if batch.is_v2:
@@ -361,11 +335,8 @@ def base_offset(log: LogBytes, batch: Batch) -> int:
     """The offset of the first record of a batch (`RecordBatch.baseOffset`); a wrapper is decompressed for it.
 
     Of a v2 batch it is what its header says, though compaction may have removed that record.
-
-    Raises:
-        MalformedRecordsError: as `records`.
     """
-    if batch.is_v2 or batch.codec == formats.CODEC_NONE:
+    if batch.is_v2 or batch.codec == layouts.CODEC_NONE:
         return batch.offset_field
     return next(records(log, batch)).offset  # an empty wrapper is malformed
 
@@ -374,9 +345,6 @@ def first_record_since(log: LogBytes, batch: Batch, timestamp: int, offset: int)
     """The first record with at least this timestamp (ms since the epoch) and at least this offset; None where none is.
 
     The loop within `FileRecords.searchForTimestamp`.
-
-    Raises:
-        MalformedRecordsError: as `records`; what follows the record is not looked at.
     """
     for record in records(log, batch):
         if record.timestamp >= timestamp and record.offset >= offset:
@@ -387,9 +355,6 @@ def first_record_since(log: LogBytes, batch: Batch, timestamp: int, offset: int)
 def offset_of_max_timestamp(log: LogBytes, batch: Batch) -> int | None:
     """The offset of the first record that has the timestamp which the batch says is its largest
     (`RecordBatch.offsetOfMaxTimestamp`); None where none has, and of magic 0.
-
-    Raises:
-        MalformedRecordsError: as `records`; what follows the record is not looked at.
     """
     if batch.magic == 0:
         return None
@@ -397,11 +362,7 @@ def offset_of_max_timestamp(log: LogBytes, batch: Batch) -> int | None:
 
 
 def messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
-    """The messages of a batch of magic 0 or 1: itself, or those within a wrapper, whatever stands in them.
-
-    Raises:
-        MalformedRecordsError: as `records`, but for what a message itself has wrong.
-    """
+    """The messages of a batch of magic 0 or 1: itself, or those within a wrapper, whatever stands in them."""
     try:
         yield from legacy_messages(log, batch)
     except MalformedError as error:

@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.recovery import coarsen_kernel
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.scan import scan_state
@@ -57,9 +57,6 @@ def from_headers(log: LogBytes, base_offset: int, options: RecoverOptions) -> Re
 
     Args:
         log: the segment's, up to the end of its last valid batch.
-
-    Raises:
-        LogChangedError: the log shrank while it was read in chunks.
     """
     return recover(log, base_offset, replace(options, verify_crc=False))
 
@@ -78,8 +75,8 @@ def from_denser(log: LogBytes, base_offset: int, options: RecoverOptions, denser
     start, data = log.window(0)
     if start or len(data) != log.size:
         return None
-    dense_offsets = np.frombuffer(denser.offset_index, formats.OFFSET_INDEX_ENTRY).astype(scan_state.OFFSET_ENTRY)
-    dense_times = np.frombuffer(denser.time_index, formats.TIME_INDEX_ENTRY).astype(scan_state.TIME_ENTRY)
+    dense_offsets = np.frombuffer(denser.offset_index, layouts.OFFSET_INDEX_ENTRY).astype(scan_state.OFFSET_ENTRY)
+    dense_times = np.frombuffer(denser.time_index, layouts.TIME_INDEX_ENTRY).astype(scan_state.TIME_ENTRY)
     room = log.size // (options.interval_bytes + 1) + 1
     offset_entries = np.empty(min(room, options.max_offset_entries), scan_state.OFFSET_ENTRY)
     time_entries = np.empty(min(room + 1, options.max_time_entries), scan_state.TIME_ENTRY)
@@ -89,8 +86,8 @@ def from_denser(log: LogBytes, base_offset: int, options: RecoverOptions, denser
     if offsets < 0:
         return None
     return Indexes(
-        offset_entries[:offsets].astype(formats.OFFSET_INDEX_ENTRY).tobytes(),
-        time_entries[:times].astype(formats.TIME_INDEX_ENTRY).tobytes(),
+        offset_entries[:offsets].astype(layouts.OFFSET_INDEX_ENTRY).tobytes(),
+        time_entries[:times].astype(layouts.TIME_INDEX_ENTRY).tobytes(),
     )
 
 
@@ -100,7 +97,7 @@ def scan_cost(offset_index: bytes, valid_bytes: int) -> ScanCost:
     Args:
         valid_bytes: length of the log.
     """
-    positions = np.frombuffer(offset_index, formats.OFFSET_INDEX_ENTRY)["position"].astype(np.int64)
+    positions = np.frombuffer(offset_index, layouts.OFFSET_INDEX_ENTRY)["position"].astype(np.int64)
     gaps = np.diff(np.concatenate([[0], positions, [valid_bytes]]))
     mean = int((gaps * gaps).sum()) // (2 * valid_bytes) if valid_bytes else 0
     return ScanCost(mean, int(gaps.max()))

@@ -14,7 +14,7 @@ from typing import IO, NamedTuple
 
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import RecoveredSegment
-from kidxlib.storage.file_version import FileVersion
+from kidxlib.storage.location import FileVersion
 
 
 class _Place(NamedTuple):

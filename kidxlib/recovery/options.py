@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kidxlib.errors import UsageError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 
 INTERVAL_BYTES_DEFAULT: Final = 4096
 MAX_INDEX_BYTES_DEFAULT: Final = 10 * 1024 * 1024
@@ -31,21 +31,21 @@ class RecoverOptions:
     verify_crc: bool = True
 
     def __post_init__(self) -> None:
-        if self.interval_bytes < 0 or self.max_index_bytes < formats.TIME_INDEX_ENTRY.itemsize:
+        if self.interval_bytes < 0 or self.max_index_bytes < layouts.TIME_INDEX_ENTRY.itemsize:
             raise UsageError(
                 f"interval_bytes {self.interval_bytes} and max_index_bytes {self.max_index_bytes}: expected at least "
-                f"0 and {formats.TIME_INDEX_ENTRY.itemsize}"
+                f"0 and {layouts.TIME_INDEX_ENTRY.itemsize}"
             )
 
     @property
     def max_offset_entries(self) -> int:
         """How many entries an offset index has room for."""
-        return self.max_index_bytes // formats.OFFSET_INDEX_ENTRY.itemsize
+        return self.max_index_bytes // layouts.OFFSET_INDEX_ENTRY.itemsize
 
     @property
     def max_time_entries(self) -> int:
         """How many entries a time index has room for."""
-        return self.max_index_bytes // formats.TIME_INDEX_ENTRY.itemsize
+        return self.max_index_bytes // layouts.TIME_INDEX_ENTRY.itemsize
 
 
 @dataclass(frozen=True, slots=True)

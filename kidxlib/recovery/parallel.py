@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.recovery import check_kernel
 from kidxlib.recovery.log_facts.crc32c_kernel import joined_crc32c
 from kidxlib.recovery.options import RecoverOptions
@@ -50,9 +50,6 @@ def recover_in_sections(
         threads: how many, at most.
         offset_index: an `.index` of this log, whose entries tell where batches start; it may be damaged, or another's.
             If it is missing or its entries are wrong, the search for a batch of magic 2 finds the sections.
-
-    Raises:
-        LogChangedError: see `recover`.
     """
     count = min(threads, log.size // section_bytes_min)
     if count < 2 or not options.verify_crc:
@@ -93,6 +90,6 @@ def _starts(data: NDArray[np.uint8], wanted: list[int], offset_index: bytes | No
 
 
 def _positions(offset_index: bytes) -> NDArray[np.int64]:
-    whole = len(offset_index) // formats.OFFSET_INDEX_ENTRY.itemsize * formats.OFFSET_INDEX_ENTRY.itemsize
-    positions = np.frombuffer(offset_index[:whole], formats.OFFSET_INDEX_ENTRY)["position"].astype(np.int64)
+    whole = len(offset_index) // layouts.OFFSET_INDEX_ENTRY.itemsize * layouts.OFFSET_INDEX_ENTRY.itemsize
+    positions = np.frombuffer(offset_index[:whole], layouts.OFFSET_INDEX_ENTRY)["position"].astype(np.int64)
     return np.unique(positions[positions >= 0])

@@ -1,7 +1,13 @@
 """What is in a log after its valid batches: an unfinished append, or damage; and how much of it can be counted.
 
-Recovery truncates both. An unfinished append is no loss: no batch in it was ever whole.
-`kidxlib.recovery.unfinished_append` tells it from damage.
+Recovery truncates both. An unfinished append is no loss: a broker was about to write it when it stopped, or when its
+disk was snapshotted, and no batch in it was ever whole. Only these count as unfinished appends:
+
+- a part of a batch at the end of the file: its header fits the next batch, the file ends before the batch does, and no
+  whole batch is in it or after it. A wrong size field looks alike at first, but then the batch's checksum fits at the
+  end of the file, or whole batches follow;
+- zeros up to the end of the file: preallocated space (`preallocate`), or space that a file system allocated before a
+  crash and never filled.
 
 A complete batch with a wrong checksum is damage, even if it is the last one: nothing shows whether its bytes never came
 or were changed later. Bytes that are no header of the next batch, such as random bytes, are damage too.
@@ -12,19 +18,30 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from kidxlib.format import layouts as formats
+import numpy as np
+
+from kidxlib.format import layouts
+from kidxlib.recovery import check_kernel
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.recovery.segment import RecoveredSegment, recover
-from kidxlib.recovery.unfinished_append import HEADER, MAGIC_AT, SIZE, SMALLEST, header_fields, is_unfinished
+from kidxlib.recovery.segment import RecoveredSegment, batch_checksum, recover
 from kidxlib.storage.log_bytes import LogBytes, LogTail
 
 #: After so many damaged batches nothing is counted any more.
 _DAMAGED_MAX: Final = 1_000
 
 #: With so large an interval there is no index point, and nothing that is wrong with an index.
-_WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=formats.SEGMENT_BYTES_MAX)
-_V1_ATTRIBUTES_AT: Final = formats.field_position(formats.MESSAGE_V1, "attributes")
+_WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX)
+_V1_ATTRIBUTES_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "attributes")
+
+#: So many bytes are looked at, at a time; twice as many are in memory.
+_PIECE_BYTES: Final = 4 * 1024 * 1024
+#: The smallest batch of any format.
+SMALLEST: Final = layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN
+
+HEADER: Final = layouts.as_struct(layouts.BATCH_V2)
+SIZE: Final = slice(8, 12)
+MAGIC_AT: Final = layouts.field_position(layouts.BATCH_V2, "magic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +60,94 @@ class PastEnd:
     records: int | None
 
 
+def is_unfinished(log: LogBytes, position: int, base_offset: int, next_offset: int) -> bool:
+    if _is_zeros(log, position):
+        return True
+    most = base_offset + layouts.RELATIVE_OFFSET_MAX
+    return _may_begin(log, position, next_offset, most) and not _holds_whole_batch(log, position, next_offset, most)
+
+
+def _is_zeros(log: LogBytes, position: int) -> bool:
+    while position < log.size:
+        start, window = log.window(position)
+        if window[position - start :].any():
+            return False
+        position = start + len(window)
+    return True
+
+
+def _may_begin(log: LogBytes, position: int, least_offset: int, most_offset: int) -> bool:
+    """Whether the bytes that are left are the beginning of the batch that would come next, and no more."""
+    left = log.size - position
+    header = log.read(position, min(left, HEADER.size))
+    of_offset = min(left, 8)
+    least, most = (offset.to_bytes(8)[:of_offset] for offset in (least_offset, most_offset))
+    if not least <= header[:of_offset] <= most:
+        return False
+    if left < SIZE.stop:
+        return True
+    size = layouts.LOG_OVERHEAD + int.from_bytes(header[SIZE], signed=True)
+    if not left < size <= layouts.SEGMENT_BYTES_MAX - position:
+        return False
+    if left <= MAGIC_AT:
+        return True
+    if header[MAGIC_AT] != layouts.MAGIC_V2 or len(header) < HEADER.size:
+        return header[MAGIC_AT] <= layouts.MAGIC_V2
+    fields = header_fields(header)
+    return (
+        0 <= fields["records_count"] <= fields["last_offset_delta"] + 1
+        and fields["attributes"] >> 8 == 0
+        and min(fields["partition_leader_epoch"], fields["producer_id"], fields["producer_epoch"]) >= -1
+    )
+
+
+def _holds_whole_batch(log: LogBytes, position: int, least_offset: int, most_offset: int) -> bool:
+    """Whether the file ends with the batch at a position, or a whole one stands after it."""
+    left = log.size - position
+    magic = log.read(position + MAGIC_AT, 1)
+    if not magic:
+        return False
+    header_bytes = layouts.BATCH_V2_BYTES_MIN if magic[0] >= layouts.MAGIC_V2 else SMALLEST
+    if left >= header_bytes and batch_checksum(log, position, left) == _stored_checksum(log, position, magic[0]):
+        return True
+    return next_whole_batch(log, position + 1, least_offset, most_offset) is not None
+
+
+def next_whole_batch(log: LogBytes, position: int, least_offset: int, most_offset: int) -> int | None:
+    """Where the first whole batch starts, from a position on, that has one of these offsets in its first field and the
+    right checksum; None where there is none.
+    """
+    for start in range(position, log.size, _PIECE_BYTES):
+        data = np.frombuffer(log.read(start, 2 * _PIECE_BYTES), np.uint8)
+        found, more = -1, (log.size - start, least_offset, most_offset)
+        while (found := check_kernel.find_whole_batch(data, found + 1, _PIECE_BYTES, *more)) >= 0:
+            if _is_whole(log, start + found):
+                return int(start + found)
+    return None
+
+
+def _is_whole(log: LogBytes, position: int) -> bool:
+    """Whether the checksum of the batch fits whose header stands there; it may be larger than what is in memory."""
+    header = log.read(position, HEADER.size)
+    size = layouts.LOG_OVERHEAD + int.from_bytes(header[SIZE], signed=True)
+    return batch_checksum(log, position, size) == _stored_checksum(log, position, header[MAGIC_AT])
+
+
+def _stored_checksum(log: LogBytes, position: int, magic: int) -> int:
+    layout = layouts.BATCH_V2 if magic >= layouts.MAGIC_V2 else layouts.MESSAGE_V1
+    return int.from_bytes(log.read(position + layouts.field_position(layout, "crc"), 4))
+
+
+def header_fields(header: bytes) -> dict[str, int]:
+    return dict(zip(layouts.BATCH_V2.names or (), HEADER.unpack(header), strict=True))
+
+
 def past_end(log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> PastEnd:
     """What is in a log after the end of its scan.
 
     Args:
         log: all of the segment's.
         recovered: what the scan of it gave.
-
-    Raises:
-        OSError, LogChangedError: the log cannot be read.
     """
     end, next_offset = recovered.end, recovered.facts.next_offset
     if end.position >= log.size:
@@ -97,14 +193,14 @@ def _damaged(log: LogBytes, position: int, next_offset: int) -> tuple[int | None
     is not what would follow.
     """
     header = log.read(position, HEADER.size)
-    size = formats.LOG_OVERHEAD + int.from_bytes(header[SIZE], signed=True)
+    size = layouts.LOG_OVERHEAD + int.from_bytes(header[SIZE], signed=True)
     first = int.from_bytes(header[:8], signed=True)
     if first < next_offset:
         return None, None, next_offset
-    if header[MAGIC_AT] > formats.MAGIC_V2:
+    if header[MAGIC_AT] > layouts.MAGIC_V2:
         return size, None, first + 1
-    if header[MAGIC_AT] < formats.MAGIC_V2:
-        is_wrapper = header[_V1_ATTRIBUTES_AT] & formats.ATTRIBUTE_CODEC
+    if header[MAGIC_AT] < layouts.MAGIC_V2:
+        is_wrapper = header[_V1_ATTRIBUTES_AT] & layouts.ATTRIBUTE_CODEC
         return size, None if is_wrapper else 1, first + 1
     fields = header_fields(header)
     count, delta = fields["records_count"], fields["last_offset_delta"]

@@ -8,10 +8,10 @@ from typing import Final
 import numpy as np
 from numba import from_dtype, types
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.batch_header import NO_SEQUENCE
 from kidxlib.jit.compiler import njit
-from kidxlib.recovery.scan.scan_events import PRODUCER_EVENT, EventKind
+from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
 
 
 class ProducerFailure(enum.IntEnum):
@@ -25,7 +25,7 @@ class ProducerFailure(enum.IntEnum):
 
 #: What is known of a producer: Kafka's `ProducerStateEntry`, in a snapshot's order and words.
 PRODUCER_STATE: Final = np.dtype(
-    [(name, formats.SNAPSHOT_ENTRY[name].newbyteorder("=")) for name in formats.SNAPSHOT_ENTRY.names or ()]
+    [(name, layouts.SNAPSHOT_ENTRY[name].newbyteorder("=")) for name in layouts.SNAPSHOT_ENTRY.names or ()]
     + [("in_transaction", "i1"), ("known", "i1")]
 )
 
@@ -33,7 +33,7 @@ PRODUCER_STATE: Final = np.dtype(
 ONGOING_TRANSACTION: Final = np.dtype([("first_offset", "i8"), ("producer_id", "i8")])
 
 #: An entry of a `.txnindex` in this machine's byte order.
-ABORTED_TRANSACTION: Final = formats.ABORTED_TRANSACTION.newbyteorder("=")
+ABORTED_TRANSACTION: Final = layouts.ABORTED_TRANSACTION.newbyteorder("=")
 
 
 @njit(

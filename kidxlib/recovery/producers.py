@@ -13,13 +13,13 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.producer_snapshot import CRC_COVERS_FROM, read_snapshot
 from kidxlib.recovery import producer_kernel
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.producer_kernel import ProducerFailure
-from kidxlib.recovery.scan.scan_events import EventKind
+from kidxlib.recovery.scan.scan_state import EventKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class AppliedEvents:
     """What the events of a segment led to.
 
     Attributes:
-        aborted: the transactions that were aborted, of dtype `formats.ABORTED_TRANSACTION`: the `.txnindex` as Kafka
+        aborted: the transactions that were aborted, of dtype `layouts.ABORTED_TRANSACTION`: the `.txnindex` as Kafka
             writes it.
         failure: where Kafka fails, and why; None where it does not.
     """
@@ -55,8 +55,8 @@ _FAILURES: Final = {
 
 _NO_STATES: Final = np.empty(0, producer_kernel.PRODUCER_STATE)
 _NO_TRANSACTIONS: Final = np.empty(0, producer_kernel.ONGOING_TRANSACTION)
-_NOTHING: Final = AppliedEvents(np.empty(0, formats.ABORTED_TRANSACTION), None)
-_SNAPSHOT_FIELDS: Final = formats.SNAPSHOT_ENTRY.names or ()
+_NOTHING: Final = AppliedEvents(np.empty(0, layouts.ABORTED_TRANSACTION), None)
+_SNAPSHOT_FIELDS: Final = layouts.SNAPSHOT_ENTRY.names or ()
 
 
 class Producers:
@@ -68,11 +68,7 @@ class Producers:
 
     @classmethod
     def from_snapshot(cls, data: bytes) -> Self:
-        """The producers in a `.snapshot`.
-
-        Raises:
-            SnapshotError: version, length or checksum are wrong.
-        """
+        """The producers in a `.snapshot`."""
         entries = read_snapshot(data)
         producers = cls()
         states = _new_states(entries["producer_id"])
@@ -119,11 +115,11 @@ class Producers:
 
         Kafka's come in the order of a hash map, which depends on how they got into it; readers do not mind.
         """
-        entries = np.empty(len(self._states), formats.SNAPSHOT_ENTRY)
+        entries = np.empty(len(self._states), layouts.SNAPSHOT_ENTRY)
         for field in _SNAPSHOT_FIELDS:
             entries[field] = self._states[field]
-        header = np.zeros(1, formats.SNAPSHOT_HEADER)
-        header["version"], header["entries"] = formats.SNAPSHOT_VERSION, len(entries)
+        header = np.zeros(1, layouts.SNAPSHOT_HEADER)
+        header["version"], header["entries"] = layouts.SNAPSHOT_VERSION, len(entries)
         covered = header.tobytes()[CRC_COVERS_FROM:] + entries.tobytes()
         header["crc"] = crc32c(covered)
         return header.tobytes()[:CRC_COVERS_FROM] + covered
@@ -156,7 +152,7 @@ class Producers:
         self._ongoing = ongoing[:ongoing_count]
         self._states = self._states[self._states["known"] == 1]
         return AppliedEvents(
-            aborted[:aborted_count].astype(formats.ABORTED_TRANSACTION),
+            aborted[:aborted_count].astype(layouts.ABORTED_TRANSACTION),
             _scan_end(ProducerFailure(failure), events[applied]) if failure else None,
         )
 

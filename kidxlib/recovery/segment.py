@@ -1,8 +1,10 @@
-"""Scans one segment's log: its index bytes, the facts for the catalog, and why the scan ended.
+"""Scans one segment's log: its index bytes, the facts for the catalog, the checksum of the whole log, and why the scan
+ended.
 
 `recover` gives byte for byte what `LogSegment.recover` of Kafka 4.3.1 writes into `.index` and `.timeindex`, without
 truncating the log. If Kafka would fail, the scan ends as `quarantined` and its bytes must not be published. What else
-recovery does depends on earlier segments, so `recover` returns the causes as events for `kidxlib.recovery.partition`.
+recovery does depends on earlier segments, so `recover` returns the causes as events for
+`kidxlib.recovery.partition_fold`.
 """
 
 from __future__ import annotations
@@ -13,14 +15,12 @@ from typing import Final, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.checksums import crc as checksums
-from kidxlib.recovery.facts import SegmentFacts, facts_of
-from kidxlib.recovery.log_facts.header_facts import HeaderFacts
-from kidxlib.recovery.log_facts.log_checksum import log_crc32c
+from kidxlib.recovery.facts import HeaderFacts, SegmentFacts, facts_of
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, scan_end
-from kidxlib.recovery.scan import scan_events, scan_kernel, scan_state
+from kidxlib.recovery.scan import scan_kernel, scan_state
 from kidxlib.recovery.scan.scan_state import EndReason
 from kidxlib.storage.log_bytes import LogBytes
 
@@ -29,6 +29,9 @@ _FIRST_ROOM: Final = 256
 #: Bits of the formats whose checksum is no CRC-32C: magic 0 and 1, and those below 0, which are read as 1. These share
 #: theirs with those above 62, whose is one: no Kafka writes either, so nothing is said of a log that has any.
 _OTHER_MAGICS: Final = np.uint64(1 << 0 | 1 << 1 | 1 << 63)
+
+#: Of bytes that are no batch at most so many are read, for the checksum alone.
+TAIL_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -58,6 +61,28 @@ class RecoveredSegment:
     leader_epochs: NDArray[np.void]
 
 
+def log_crc32c(log: LogBytes, position: int, crc: int) -> int | None:
+    """The CRC-32C of a log; None where what is left of it is long, or cannot be read.
+
+    Args:
+        position: what stands before it is known.
+        crc: the CRC-32C of that.
+
+    Raises:
+        LogChangedError: the log shrank while it was read in chunks.
+    """
+    if log.size - position > TAIL_BYTES_MAX:
+        return None
+    try:
+        while position < log.size:
+            start, window = log.window(position)
+            crc = checksums.extend_crc32c(crc, window[position - start :].tobytes())
+            position = start + len(window)
+    except OSError:  # the scan had no need of these bytes
+        return None
+    return crc
+
+
 def recover(
     log: LogBytes, base_offset: int, options: RecoverOptions, checked_to: int = 0, checked_crc32c: int = 0
 ) -> RecoveredSegment:
@@ -75,9 +100,9 @@ def recover(
     """
     states = scan_state.new_state(base_offset)
     state = states[0]
-    if log.size > formats.SEGMENT_BYTES_MAX:
+    if log.size > layouts.SEGMENT_BYTES_MAX:
         state["end"] = EndReason.SEGMENT_TOO_LARGE
-        state["found"], state["expected"] = log.size, formats.SEGMENT_BYTES_MAX
+        state["found"], state["expected"] = log.size, layouts.SEGMENT_BYTES_MAX
     found = _Found.with_room_for(log, options)
     header_facts = HeaderFacts.of_log(log.size, checked_crc32c)
     while state["end"] in (EndReason.NEEDS_BYTES, EndReason.NEEDS_ROOM):
@@ -112,8 +137,8 @@ def recover(
         end=scan_end(state),
         facts=facts_of(state, header_facts, crc32c),
         odd_position=int(state["odd_position"]) if state["odd_position"] >= 0 else None,
-        offset_index=found.offset_entries[: state["offset_entries"]].astype(formats.OFFSET_INDEX_ENTRY).tobytes(),
-        time_index=found.time_entries[: state["time_entries"]].astype(formats.TIME_INDEX_ENTRY).tobytes(),
+        offset_index=found.offset_entries[: state["offset_entries"]].astype(layouts.OFFSET_INDEX_ENTRY).tobytes(),
+        time_index=found.time_entries[: state["time_entries"]].astype(layouts.TIME_INDEX_ENTRY).tobytes(),
         producer_events=found.producer_events[: state["producer_events"]].copy(),
         leader_epochs=found.leader_epochs[: state["leader_epochs"]].copy(),
     )
@@ -135,14 +160,14 @@ class _Found:
 
         No index holds more entries than there are intervals in the file, nor than the smallest entries that fit in it.
         """
-        bytes_per_entry = max(options.interval_bytes + 1, formats.LOG_OVERHEAD + formats.ENTRY_SIZE_MIN)
+        bytes_per_entry = max(options.interval_bytes + 1, layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN)
         room = log.size // bytes_per_entry + 1
         return cls(
             offset_entries=np.empty(min(room, options.max_offset_entries), scan_state.OFFSET_ENTRY),
             time_entries=np.empty(min(room + 1, options.max_time_entries), scan_state.TIME_ENTRY),
-            producer_events=np.empty(_FIRST_ROOM, scan_events.PRODUCER_EVENT),
-            leader_epochs=np.empty(_FIRST_ROOM, scan_events.LEADER_EPOCH),
-            open_events=np.zeros(scan_events.OPEN_EVENT_SLOTS, np.int64),
+            producer_events=np.empty(_FIRST_ROOM, scan_state.PRODUCER_EVENT),
+            leader_epochs=np.empty(_FIRST_ROOM, scan_state.LEADER_EPOCH),
+            open_events=np.zeros(scan_state.OPEN_EVENT_SLOTS, np.int64),
         )
 
     def make_room(self, state: np.void) -> None:
@@ -174,11 +199,11 @@ def _with_room(items: NDArray[np.void], used: int) -> NDArray[np.void]:
 def batch_checksum(log: LogBytes, batch_position: int, batch_bytes: int) -> int:
     """The checksum of one batch that is larger than a window, computed in bounded memory."""
     start, window = log.window(batch_position)
-    magic = int(window[batch_position - start + formats.field_position(formats.BATCH_V2, "magic")].view(np.int8))
-    if magic >= formats.MAGIC_V2:
-        extend, covered = checksums.extend_crc32c, formats.field_position(formats.BATCH_V2, "attributes")
+    magic = int(window[batch_position - start + layouts.field_position(layouts.BATCH_V2, "magic")].view(np.int8))
+    if magic >= layouts.MAGIC_V2:
+        extend, covered = checksums.extend_crc32c, layouts.field_position(layouts.BATCH_V2, "attributes")
     else:
-        extend, covered = checksums.extend_crc32, formats.field_position(formats.MESSAGE_V1, "magic")
+        extend, covered = checksums.extend_crc32, layouts.field_position(layouts.MESSAGE_V1, "magic")
     crc, position, end = 0, batch_position + covered, batch_position + batch_bytes
     while position < end:
         start, window = log.window(position)

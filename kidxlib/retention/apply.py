@@ -1,13 +1,13 @@
 """Applies a retention plan to an archive: deletes the segments that it names, with their index and auxiliary files.
 
-As in Kafka (`LocalLog.deleteSegmentFiles`) every file is renamed first, the log before the others, and removed some
-time later. Here the log is removed last, so that it exists as long as any file of its segment remains. If a run is
-stopped at any point and run again, the final state is the same. The oldest segments are deleted first, so that the rest
-is always a log without an offset gap.
+As in Kafka (`LocalLog.deleteSegmentFiles`) every file gets the name of a deleted file (`.deleted`) first, the log
+before the others, and is removed some time later. Here the log is removed last, so that it exists as long as any file
+of its segment remains. If a run is stopped at any point and run again, the final state is the same. The oldest segments
+are deleted first, so that the rest is always a log without an offset gap.
 
 Leader epochs are cut where the log begins then (`UnifiedLog.maybeIncrementLogStartOffset`), so that an epoch that
-begins before the first log says that logs were lost. The log start needs no checkpoint: a broker that starts takes
-the first segment's, if `log-start-offset-checkpoint` has no later one (`LogLoader.load`).
+begins before the first log says that logs were lost. The log start needs no checkpoint: a broker that starts takes the
+first segment's, if `log-start-offset-checkpoint` has no later one (`LogLoader.load`).
 """
 
 from __future__ import annotations
@@ -19,15 +19,13 @@ from typing import Final
 
 from kidxlib.errors import CheckpointError, PublishError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LeaderEpochs
-from kidxlib.format.segment_files import parse_segment_log
+from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, DELETED_SUFFIX, LOG_SUFFIX, parse_segment_log, segment_file
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.retention.deleted_files import outcome_of, remove_files, rename_files
-from kidxlib.retention.outcomes import STOPPING, DeletionOutcome
-from kidxlib.retention.plan import PartitionDeletion, PlannedSegment
-from kidxlib.storage.checkpoints import parse_epoch_entries
+from kidxlib.retention.plan import STOPPING, DeletionOutcome, PartitionDeletion, PlannedSegment
 from kidxlib.storage.directory import Directory, read_file
 from kidxlib.storage.publisher import Owner, publish_if, sweep
-from kidxlib.storage.remover import Remover
+from kidxlib.storage.remover import Remover, in_the_way
+from kidxlib.storage.small_files import parse_epoch_entries
 
 _NO_END: Final = 2**63 - 1
 
@@ -42,6 +40,69 @@ class SegmentResult:
     detail: str | None = None
 
 
+def outcome_of(
+    remover: Remover, deletion: PartitionDeletion, segment: PlannedSegment, last: int | None
+) -> tuple[DeletionOutcome, str | None]:
+    """The outcome for a segment, from its log as it is now, or from the log that an earlier run has renamed."""
+    directory, log = deletion.segments_directory, segment_file(segment.base_offset, LOG_SUFFIX)
+    for name in (log, log + DELETED_SUFFIX):
+        status = remover.status(directory, name)
+        if status is None:
+            continue
+        if segment.differs(status):
+            return DeletionOutcome.CHANGED, segment.difference(f"{directory}/{name}", status)
+        return (
+            (DeletionOutcome.LAST, None)
+            if name == log and segment.base_offset == last
+            else (DeletionOutcome.DELETED, None)
+        )
+    return DeletionOutcome.GONE, None
+
+
+def rename_files(
+    remover: Remover, deletion: PartitionDeletion, segment: PlannedSegment, names: Mapping[Directory, set[str]]
+) -> None:
+    """Give all files of a segment the names of deleted files, the log first."""
+    _ensure_names_free(deletion, segment, names)
+    log = segment_file(segment.base_offset, LOG_SUFFIX)
+    if log in names[deletion.segments_directory]:
+        remover.mark_deleted(deletion.segments_directory, log)
+    for directory, name in _auxiliary_files(deletion, segment):
+        if name in names[directory]:
+            remover.mark_deleted(directory, name)
+
+
+def _ensure_names_free(
+    deletion: PartitionDeletion, segment: PlannedSegment, names: Mapping[Directory, set[str]]
+) -> None:
+    """Before anything of a segment is renamed. Its log is the first: as long as that has its name, no run before this
+    one has renamed anything of it, so what has the name of a deleted file is not ours. Later that is ours, unless the
+    file that is to get this name is there too.
+    """
+    log = (deletion.segments_directory, segment_file(segment.base_offset, LOG_SUFFIX))
+    is_new = log[1] in names[log[0]]
+    for directory, name in (log, *_auxiliary_files(deletion, segment)):
+        if name + DELETED_SUFFIX in names[directory] and (is_new or name in names[directory]):
+            raise in_the_way(directory, name + DELETED_SUFFIX)
+
+
+def remove_files(remover: Remover, segments: Sequence[tuple[PartitionDeletion, PlannedSegment]]) -> None:
+    """Remove the renamed files of segments, their logs last."""
+    for deletion, segment in segments:
+        for directory, name in _auxiliary_files(deletion, segment):
+            remover.remove(directory, name + DELETED_SUFFIX)
+    remover.flush()
+    for deletion, segment in segments:
+        remover.remove(deletion.segments_directory, segment_file(segment.base_offset, LOG_SUFFIX + DELETED_SUFFIX))
+    remover.flush()
+
+
+def _auxiliary_files(deletion: PartitionDeletion, segment: PlannedSegment) -> Iterator[tuple[Directory, str]]:
+    for directory in deletion.directories:
+        for suffix in AUXILIARY_SUFFIXES:
+            yield directory, segment_file(segment.base_offset, suffix)
+
+
 def apply_deletions(
     deletions: Sequence[PartitionDeletion], record: Callable[[Sequence[SegmentResult]], None], wait: Callable[[], None]
 ) -> list[SegmentResult]:
@@ -53,9 +114,6 @@ def apply_deletions(
     Args:
         record: called with the outcome of each segment once that is durable, before anything is removed.
         wait: returns when what was renamed may be removed.
-
-    Raises:
-        PublishError: a file cannot be removed. Run again to continue.
     """
     with Remover() as remover:
         results = [
@@ -148,9 +206,6 @@ def _with_epochs_cut(
 def _cut_epochs(remover: Remover, directory: Directory) -> None:
     """Cut a partition's `leader-epoch-checkpoint` at its first log. One that is missing, or that a broker does not
     read either, stays as it is.
-
-    Raises:
-        PublishError: it cannot be written.
     """
     logs = [offset for name in remover.names(directory) if (offset := parse_segment_log(name)) is not None]
     begins, status = min(logs, default=None), remover.status(directory, LEADER_EPOCH_CHECKPOINT)

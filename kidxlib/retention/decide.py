@@ -2,7 +2,8 @@
 `UnifiedLog.deleteOldSegments` does.
 
 The decision is a pure function. Its inputs are the facts of a partition's segments, a policy and a time; its result is
-a reason for every segment. A partition is a set of columns, so that millions of segments can be planned.
+a reason for every segment. A partition is a set of columns, so that millions of segments can be planned. What each of
+several limits would delete is decided for every pair of a limit in time and a limit in size at once.
 
 Kafka deletes from the oldest segment on and stops at the first that stays. It first deletes what is below the log start
 offset, then what makes the log too large, then what is too old. So the deleted segments are always the first ones.
@@ -10,15 +11,14 @@ offset, then what makes the log too large, then what is too old. So the deleted 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Final
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.retention.partition import Bounds, Flags, Longs, Segments
-from kidxlib.retention.reasons import REASONS, Reason
-from kidxlib.retention.topic_policy import Cleanup, TopicPolicy
+from kidxlib.retention.policy import REASONS, UNLIMITED, Cleanup, Reason, TopicPolicy
 
 #: Nothing goes then or later: 10000-01-01, behind which nobody can show a time.
 NEVER_MS: Final = 253_402_300_800_000
@@ -26,6 +26,12 @@ NEVER_MS: Final = 253_402_300_800_000
 _BY_TIME: Final = tuple(
     REASONS.index(reason) for reason in (Reason.TIME_NOT_REACHED, Reason.FUTURE_TIMESTAMP, Reason.NO_TIMESTAMPS)
 )
+
+#: In place of the reason for which a segment stays, where none does.
+NONE_STAYS: Final = -1
+
+Longs: TypeAlias = NDArray[np.int64]
+Flags: TypeAlias = NDArray[np.bool_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +80,66 @@ class Decisions:
         due = np.maximum.accumulate(own)
         due[due >= NEVER_MS] = -1
         return due
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """A partition's segments by base offset, a column each.
+
+    Attributes:
+        sizes: bytes of the logs, as a broker has them.
+        max_timestamps: the largest timestamps, in ms since the epoch; below 0 if there is none.
+        mtimes_ms: modification times of the logs, in ms since the epoch.
+        fully_read: the facts are those of the whole segment. If they are not, it stays, and all segments after it.
+    """
+
+    base_offsets: Longs
+    sizes: Longs
+    max_timestamps: Longs
+    mtimes_ms: Longs
+    fully_read: Flags
+
+    def __len__(self) -> int:
+        return len(self.base_offsets)
+
+    def part(self, start: int, end: int) -> Segments:
+        """The segments from one position to before another, as views of the same arrays."""
+        here = slice(start, end)
+        return Segments(
+            base_offsets=self.base_offsets[here],
+            sizes=self.sizes[here],
+            max_timestamps=self.max_timestamps[here],
+            mtimes_ms=self.mtimes_ms[here],
+            fully_read=self.fully_read[here],
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where a partition starts and ends, as a running broker has it."""
+
+    log_start_offset: int
+    high_watermark: int
+    log_end_offset: int
+
+    @classmethod
+    def at_start(
+        cls, first_base_offset: int, log_end_offset: int, *, log_start_offset: int | None, high_watermark: int | None
+    ) -> Bounds:
+        """The bounds that a starting broker takes from its checkpoints (`LogLoader.load`,
+        `UnifiedLog.updateHighWatermark`).
+
+        Args:
+            log_start_offset, high_watermark: None if they are unknown, and so no limits.
+        """
+        start = max(first_base_offset, log_start_offset or 0)
+        known = log_end_offset if high_watermark is None else high_watermark
+        return cls(start, min(max(known, start), log_end_offset), log_end_offset)
+
+    def deleted_up_to(self, offset: int) -> Bounds:
+        """The bounds after a request to delete the records below `offset`, which the high watermark limits."""
+        start = max(self.log_start_offset, min(offset, self.high_watermark))
+        return Bounds(start, self.high_watermark, self.log_end_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,3 +273,56 @@ def leading(flags: Flags) -> int:
 
 def _number(reason: Reason) -> int:
     return REASONS.index(reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Ladder:
+    """Limits, each time with each size.
+
+    Attributes:
+        times_ms: values of `retention.ms`; −1 for no limit.
+        sizes: values of `retention.bytes`; −1 for no limit.
+    """
+
+    times_ms: Sequence[int]
+    sizes: Sequence[int]
+
+
+def deletions(of: Candidates, policy: TopicPolicy, ladder: Ladder) -> Longs:
+    """How many of a partition's segments each pair of limits deletes, from the first on; of shape (times, sizes).
+
+    Args:
+        policy: of which all but the limits counts.
+    """
+    deleted = np.full((len(ladder.times_ms), len(ladder.sizes)), of.by_start, np.int64)
+    if Cleanup.DELETE not in policy.cleanup:
+        return deleted
+    by_size = np.array([of.by_size(size) for size in ladder.sizes])
+    for row, time_ms in enumerate(ladder.times_ms):
+        # Deletion goes on from where the limit in size ended, to the first that stays from there on.
+        staying = np.append(np.flatnonzero(~(of.may_go & of.too_old(time_ms))), len(of.may_go))
+        deleted[row] = staying[np.searchsorted(staying, by_size)]
+    return deleted
+
+
+def reasons_of_first(of: Candidates, policy: TopicPolicy, ladder: Ladder, deleted: Longs) -> NDArray[np.int8]:
+    """Why the first segment that stays does, by its number in `REASONS`; `NONE_STAYS` where all are deleted.
+
+    Args:
+        policy: of which all but the limits counts.
+        deleted: as `deletions`; the reasons have its shape.
+    """
+    stays = np.empty(deleted.shape, np.int8)
+    unlimited = np.array([size == UNLIMITED for size in ladder.sizes])
+    for row, time_ms in enumerate(ladder.times_ms):
+        too_old = of.too_old(time_ms)
+        limited = replace(policy, retention_ms=time_ms, retention_bytes=0)
+        stays[row] = _at(of.reasons_to_stay(limited, too_old), deleted[row])
+        if time_ms == UNLIMITED and unlimited.any():
+            neither = of.reasons_to_stay(replace(limited, retention_bytes=UNLIMITED), too_old)
+            stays[row, unlimited] = _at(neither, deleted[row])[unlimited]
+    return stays
+
+
+def _at(reasons: NDArray[np.int8], deleted: Longs) -> NDArray[np.int8]:
+    return np.append(reasons, np.int8(NONE_STAYS))[deleted]

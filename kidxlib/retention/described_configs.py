@@ -21,14 +21,52 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 from kidxlib.errors import UsageError
-from kidxlib.retention.described_topic import Block, ConfigEntry, raise_malformed
-from kidxlib.retention.tool_output import BEFORE, HEAD, TOPIC_LINE, blocks
-from kidxlib.text.quoted import quoted
+from kidxlib.retention.policy import DECIDING_CONFIGS
+from kidxlib.text.words import quoted
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigEntry:
+    """A value as it was described.
+
+    Attributes:
+        of_topic: it was set for the topic itself; otherwise it is its broker's value.
+        line: its line in the file; 0 in JSON.
+    """
+
+    value: str
+    of_topic: bool
+    line: int
+
+
+@dataclass(slots=True)
+class Block:
+    """The description of one topic, from its head line on."""
+
+    line: int
+    of_all: bool
+    entries: dict[str, ConfigEntry] = field(default_factory=dict)
+
+    def configs(self) -> dict[str, ConfigEntry]:
+        """The values that retention needs."""
+        configs = {name: config for name, config in self.entries.items() if name in DECIDING_CONFIGS}
+        if (elsewhere := self.entries.get(_TIERED_ELSEWHERE)) is not None and elsewhere.value == "true":
+            configs[_TIERED] = elsewhere
+        elif self.of_all and self.entries.keys() >= _LISTED_BY_ALL:
+            configs.setdefault(_TIERED, ConfigEntry("false", of_topic=False, line=self.line))
+        return configs
+
+
+def raise_malformed(path: Path, line: int, message: str) -> NoReturn:
+    """Raise what is wrong with a line of a file."""
+    raise UsageError(f"{path}: line {line}: {message}")
+
 
 #: By topic, the values that were described, by Kafka's names.
 Described = Mapping[str, Mapping[str, ConfigEntry]]
@@ -36,6 +74,26 @@ Described = Mapping[str, Mapping[str, ConfigEntry]]
 _PROPERTIES: Final = ".properties"
 #: As `java.util.Properties.load` takes a line apart, where it has no escapes.
 _PROPERTY: Final = re.compile(r"\s*([^\s=:]+)\s*[=:\s]\s*(.*?)")
+
+#: Of the topic itself; what else there is are settings of the broker, or of the release, as the broker described them.
+_OF_TOPIC: Final = "DYNAMIC_TOPIC_CONFIG"
+
+HEAD: Final = re.compile(r"(All|Dynamic) configs for (topic|[a-z-]+) (\S+) are:\s*(.*)")
+_ENTRY: Final = re.compile(r"(\S+?)=(.*) sensitive=(?:true|false) synonyms=\{(.*)\}")
+BEFORE: Final = re.compile(r"Configs for topic '(\S+)' are ?(.*)")
+TOPIC_LINE: Final = re.compile(r"Topic: ?(\S+)\s.*\bConfigs: ?(\S*)\s*")
+#: In a list of values with commas, where the next key begins.
+_NEXT: Final = re.compile(r",(?=[a-z][a-z0-9.]*=)")
+
+#: A release that knows no tiered storage (before 3.6) does not list whether a topic has it. That it is not listed tells
+#: so only where all is listed: every release from 2.5 on lists these, at the beginning, in the middle and at the end.
+_LISTED_BY_ALL: Final = frozenset(
+    {"cleanup.policy", "compression.type", "flush.ms", "index.interval.bytes", "max.message.bytes", "preallocate"}
+    | {"retention.bytes", "retention.ms", "segment.bytes", "segment.ms", "unclean.leader.election.enable"}
+)
+_TIERED: Final = "remote.storage.enable"
+#: What Confluent's server calls it.
+_TIERED_ELSEWHERE: Final = "confluent.tier.enable"
 
 
 def is_described(path: Path, text: str) -> bool:
@@ -47,12 +105,52 @@ def is_described(path: Path, text: str) -> bool:
     )
 
 
-def read_described(path: Path, text: str) -> Described:
-    """The topics' configurations in a file.
+def blocks(path: Path, text: str) -> Iterator[tuple[str, Block]]:
+    """The topics, each with its description; a topic may come more than once."""
+    topic, block = "", None
+    for number, line in enumerate(text.splitlines(), start=1):
+        if (head := HEAD.match(line)) is not None:
+            if block is not None:
+                yield topic, block
+            # Of a broker, a user, …: not asked for.
+            topic, block = (head[3], Block(number, head[1] == "All")) if head[2] == "topic" else ("", None)
+        elif (one := BEFORE.match(line) or TOPIC_LINE.match(line)) is not None:
+            yield one[1], _of_list(path, one[2], number)
+        elif line.startswith("Default configs for "):
+            if block is not None:
+                yield topic, block
+            topic, block = "", None
+        elif block is not None and line.startswith("  "):
+            _add(path, number, line.strip(), block)
+    if block is not None:
+        yield topic, block
 
-    Raises:
-        UsageError: it contradicts itself on a topic, is truncated, or has JSON or properties that are not as above.
-    """
+
+def _add(path: Path, number: int, line: str, block: Block) -> None:
+    entry = _ENTRY.fullmatch(line)
+    if entry is not None:
+        if entry[1] in block.entries:
+            raise_malformed(path, number, f"{entry[1]}: given twice; keep one of them")
+        block.entries[entry[1]] = ConfigEntry(entry[2], entry[3].startswith(f"{_OF_TOPIC}:"), number)
+    elif line.partition("=")[0] in DECIDING_CONFIGS:
+        raise_malformed(
+            path, number, f"{quoted(line)}; expected KEY=VALUE sensitive=… synonyms={{…}}, is the output cut off?"
+        )
+
+
+def _of_list(path: Path, text: str, number: int) -> Block:
+    block = Block(number, of_all=False)
+    for entry in _NEXT.split(text):
+        name, equals, value = entry.partition("=")
+        if name in block.entries:
+            raise_malformed(path, number, f"{name}: given twice; keep one of them")
+        if equals:
+            block.entries[name] = ConfigEntry(value, of_topic=True, line=number)
+    return block
+
+
+def read_described(path: Path, text: str) -> Described:
+    """The topics' configurations in a file."""
     if path.suffix == _PROPERTIES:
         return _of_properties(path, text)
     if text.lstrip().startswith("{"):

@@ -1,16 +1,19 @@
-"""A retention plan as it is applied: what to delete of a partition, and each segment as it was when it was planned."""
+"""A retention plan as it is applied: what to delete of a partition, each segment as it was when it was planned, and
+what became of it.
+"""
 
 from __future__ import annotations
 
+import enum
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.retention.outcomes import Kept
 from kidxlib.storage.directory import Directory
 from kidxlib.text.times import NS_PER_MS
 
@@ -36,6 +39,47 @@ class PlannedSegment:
             f"{path}: {status.st_size} bytes, modified at {status.st_mtime_ns} ns, inode {status.st_ino}; planned as "
             f"{self.log_bytes} bytes, {self.log_mtime_ns} ns, inode {self.log_inode}: run build_index and plan again"
         )
+
+
+class DeletionOutcome(enum.StrEnum):
+    """What became of a segment that a plan names."""
+
+    DELETED = "deleted"
+    LAST = "last"  # of its partition: a broker would roll first, here it stays
+    CHANGED = "changed"  # not as it was planned: it stays, and all after it
+    LEFT = "left"  # another of its partition is not as it was planned: the partition stays
+    NOT_DUE = "not-due"  # by what is known now it would not be deleted: it stays, and all after it
+    NOT_RENAMED = "not-renamed"  # a file cannot be renamed, or its new name is taken: it stays, and all after it
+    EPOCHS_NOT_CUT = "epochs-not-cut"  # renamed, and not removed: leader epochs before the log cannot be cut
+    AFTER_KEPT = "behind"  # it is after one that stays
+    GONE = "gone"  # it was not there any more, nor anything of it under the name of a deleted file
+
+
+#: All after such a segment stays.
+STOPPING: Final = (
+    DeletionOutcome.LAST,
+    DeletionOutcome.CHANGED,
+    DeletionOutcome.LEFT,
+    DeletionOutcome.NOT_DUE,
+    DeletionOutcome.NOT_RENAMED,
+)
+#: What a person should look into.
+PROBLEMS: Final = (
+    DeletionOutcome.CHANGED,
+    DeletionOutcome.LEFT,
+    DeletionOutcome.NOT_DUE,
+    DeletionOutcome.NOT_RENAMED,
+    DeletionOutcome.EPOCHS_NOT_CUT,
+    DeletionOutcome.AFTER_KEPT,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """Why a segment stays; None if another segment's detail says so."""
+
+    outcome: DeletionOutcome
+    detail: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +112,7 @@ class PartitionDeletion:
 
 
 def log_dirs_of(deletions: Sequence[PartitionDeletion]) -> list[Path]:
-    """The log dirs to lock before segments are deleted.
-
-    Raises:
-        UsageError: a log dir has none of its partitions: nothing is mounted there, and no lock file is made.
-    """
+    """The log dirs to lock before segments are deleted."""
     by_log_dir: dict[str, list[Directory]] = {}
     for deletion in deletions:
         by_log_dir.setdefault(deletion.segments_directory.root, []).append(deletion.segments_directory)

@@ -1,4 +1,6 @@
-"""Retention policies: each topic's configuration from a file, a broker or an option, and who set each value."""
+"""Retention policies: each topic's configuration from a file, a broker or an option, with Kafka's names and defaults,
+who set each value, and the reasons that retention has for a segment.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,52 @@ from typing import Any, Final
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import METADATA_TOPIC
-from kidxlib.retention.reasons import Reason
-from kidxlib.retention.topic_policy import DECIDING_CONFIGS, UNLIMITED, Cleanup, TopicPolicy
 
 #: The one policy of a file that names none, or of none but options.
 _DEFAULT_NAME: Final = "default"
+
+#: Kafka's own defaults of `retention.ms` and `retention.bytes`.
+RETENTION_MS_DEFAULT: Final = 7 * 24 * 60 * 60 * 1000
+RETENTION_BYTES_DEFAULT: Final = -1
+#: In a policy: no limit.
+UNLIMITED: Final = -1
+#: What of a topic's configuration a deletion rests on, by Kafka's names.
+DECIDING_CONFIGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "remote.storage.enable")
+
+
+class Cleanup(enum.StrEnum):
+    """A value of `cleanup.policy`; a topic may have both, or none."""
+
+    DELETE = "delete"
+    COMPACT = "compact"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicPolicy:
+    """The retention settings of a topic's configuration, with Kafka's names.
+
+    Attributes:
+        retention_ms, retention_bytes: −1 for no limit.
+        cleanup: `cleanup.policy`: by limits, by compaction, by both or by none.
+        log_start_offsets: by partition, the offset below which records were deleted, or are to be.
+        remote_storage: the topic is tiered, which is not modelled.
+    """
+
+    retention_ms: int = RETENTION_MS_DEFAULT
+    retention_bytes: int = RETENTION_BYTES_DEFAULT
+    cleanup: frozenset[Cleanup] = frozenset({Cleanup.DELETE})
+    log_start_offsets: tuple[tuple[int, int], ...] = ()
+    remote_storage: bool = False
+
+    @property
+    def cleanup_text(self) -> str:
+        """`cleanup.policy` as Kafka writes it."""
+        return ",".join(sorted(value.value for value in self.cleanup))
+
+    def log_start_asked_for(self, partition: int) -> int | None:
+        """The offset below which records of a partition are to be deleted; None if none was asked for."""
+        return dict(self.log_start_offsets).get(partition)
+
 
 #: Kafka's own topics, with what a broker sets when it makes them.
 _INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, object]]] = {
@@ -186,6 +229,67 @@ class Policy:
         return TopicConfig(
             TopicPolicy(**{**self.values, **internal, **own}), {name: origins[field] for name, field in _FIELDS.items()}
         )
+
+
+class Decision(enum.StrEnum):
+    """What retention does with a segment."""
+
+    DELETE = "delete"
+    KEEP = "keep"
+    UNDECIDED = "undecided"  # nobody said what it would rest on
+
+
+class Reason(enum.StrEnum):
+    """Why a segment is deleted or stays."""
+
+    # it goes
+    LOG_START = "log-start"
+    SIZE = "size"
+    TIME = "time"
+    # it stays
+    ACTIVE = "active"
+    HIGH_WATERMARK = "high-watermark"
+    AFTER_KEPT = "behind"
+    TIME_NOT_REACHED = "time-not-reached"
+    FUTURE_TIMESTAMP = "future-timestamp"
+    NO_TIMESTAMPS = "no-timestamps"
+    SIZE_NOT_REACHED = "size-not-reached"
+    NO_LIMIT = "no-limit"
+    COMPACTED = "compacted"
+    NO_POLICY = "no-policy"
+    NOT_WELL = "not-well"
+    LOOKS_COMPACTED = "looks-compacted"
+    INTERNAL_TOPIC = "internal-topic"
+    NOT_MODELLED = "not modelled"
+    # it is not decided on
+    POLICY_UNKNOWN = "policy-unknown"
+
+
+#: By the numbers that stand for them in columns.
+REASONS: Final = tuple(Reason)
+#: With these a segment goes, with all others it stays.
+_GOING: Final = frozenset({Reason.LOG_START, Reason.SIZE, Reason.TIME})
+
+
+def decision_of(reason: Reason) -> Decision:
+    """The decision that a reason gives."""
+    if reason in _GOING:
+        return Decision.DELETE
+    return Decision.UNDECIDED if reason is Reason.POLICY_UNKNOWN else Decision.KEEP
+
+
+class PlanWarning(enum.StrEnum):
+    """What a person would not expect of a decision."""
+
+    WHOLE_PARTITION = "whole-partition"
+    LOOKS_COMPACTED = "looks-compacted"
+    FUTURE_TIMESTAMP = "future-timestamp"
+    TIMESTAMPS_IN_SECONDS = "timestamps-in-seconds"
+    TIMESTAMPS_BACKWARDS = "timestamps-backwards"
+    ONLY_REPLICA = "only-replica"
+    LATE_HIGH_WATERMARK = "late-high-watermark"
+    TIME_INDEX_PADDED = "time-index-padded"
+    TIME_INDEX_INCOMPLETE = "time-index-cut-short"
 
 
 def kept_for_its_topic(

@@ -26,10 +26,17 @@ from pydantic import AfterValidator, BeforeValidator, Field, ValidationError
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import PARTITION_MAX
-from kidxlib.retention.described_configs import is_described, read_described
-from kidxlib.retention.described_topic import ConfigEntry
-from kidxlib.retention.policy import Origin, Policy, TopicConfig, TopicPattern
-from kidxlib.retention.topic_policy import DECIDING_CONFIGS, UNLIMITED, Cleanup, TopicPolicy
+from kidxlib.retention.described_configs import ConfigEntry, is_described, read_described
+from kidxlib.retention.policy import (
+    DECIDING_CONFIGS,
+    UNLIMITED,
+    Cleanup,
+    Origin,
+    Policy,
+    TopicConfig,
+    TopicPattern,
+    TopicPolicy,
+)
 from kidxlib.text.toml_file import LONG_MAX, Pattern, TomlTable, checked, expected, read_text
 
 
@@ -101,11 +108,7 @@ class _File(_PolicyTable):
 
 
 def read_policies(path: Path) -> tuple[Policy, ...]:
-    """Read the policies in a file.
-
-    Raises:
-        UsageError: it cannot be read or parsed, or a key has a value that is not allowed.
-    """
+    """Read the policies in a file."""
     text = read_text(path)
     if is_described(path, text):
         found = read_described(path, text)
@@ -128,9 +131,6 @@ def config_of_described(where: object, topic: str, configs: Mapping[str, ConfigE
 
     Args:
         where: what says so, for an error: a file or a directory.
-
-    Raises:
-        UsageError: a value is none that Kafka takes.
     """
     try:
         table = _TopicTable.model_validate({name: _value(config.value) for name, config in configs.items()})

@@ -10,10 +10,10 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.index.time import TimeIndex, TimestampOffset
-from kidxlib.retention.reasons import PlanWarning
+from kidxlib.retention.policy import PlanWarning
 from kidxlib.storage.location import location
 
 
@@ -39,9 +39,6 @@ def max_timestamp_on_disk(directories: Sequence[str], base_offset: int, known: i
 
     Returns:
         None if there is no `.index`: then a broker rebuilds the indexes, and finds what is known.
-
-    Raises:
-        OSError: the time index cannot be read.
     """
     for directory in directories:
         time_index = os.path.join(directory, segment_file(base_offset, TIME_INDEX_SUFFIX))
@@ -56,7 +53,7 @@ def _read(path: str, base_offset: int, known: int) -> OnDisk:
     try:
         last = TimeIndex.open(path, base_offset).last_entry
     except FileNotFoundError:
-        last = TimestampOffset(formats.NO_TIMESTAMP, base_offset)
+        last = TimestampOffset(layouts.NO_TIMESTAMP, base_offset)
     warning = None
     if last.timestamp < known:
         padded = last == TimestampOffset(0, base_offset)

@@ -1,20 +1,27 @@
-"""A catalog's place, looked at before Spark is started."""
+"""A catalog's place, looked at before Spark is started, and its tables through delta-rs, on a local disk or in an S3
+store.
+"""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
 
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import TABLES
+from kidxlib.catalog.tables import LAYOUT_VERSION, TABLES
 from kidxlib.errors import UsageError
 from kidxlib.storage.location import ensure_text
 from kidxlib.storage.log_dir import why_not_to_build_in
 from kidxlib.storage.store.s3 import SCHEME, ObjectPath, is_object
 from kidxlib.tables.commit_lock import LOCK_FILE
+from kidxlib.tables.layout import made_by_an_older_release
+from kidxlib.terminal.extras import needing_packages
+
+if TYPE_CHECKING:  # who names no catalog may not have delta-rs, and does not wait for it
+    from kidxlib.tables.delta_tables import DeltaTables
 
 STAGING: Final = "_staging"
 _HADOOPS_S3: Final = "s3a://"
@@ -34,22 +41,13 @@ def absolute(location: str) -> str:
 
 
 def ensure_catalog_exists(path: str) -> None:
-    """Say before Spark is started that no catalog is there, as far as this machine can tell.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Say before Spark is started that no catalog is there, as far as this machine can tell."""
     if "://" not in path and not _is_there(path):
         raise no_catalog(f"--catalog {path}")
 
 
 def ensure_usable(path: str) -> None:
-    """Say before Spark is started that a build cannot have its catalog there.
-
-    Raises:
-        UsageError: its name is no text; or there is none, and none may be made: something else than a directory stands
-            there, it cannot be written, it holds something else, or it is in a log dir or among index files.
-    """
+    """Say before Spark is started that a build cannot have its catalog there."""
     ensure_text("--catalog ", path)
     if is_object(path):
         _ensure_free_in_store(path)
@@ -85,9 +83,6 @@ def ensure_known(option: str, found: Iterable[str]) -> None:
 
     Args:
         found: names of what is in the directory; tables are what a build left that was stopped while it made them.
-
-    Raises:
-        UsageError: something else is among it.
     """
     ours = {STAGING, LOCK_FILE, *(table.name for table in TABLES), "lost+found"}
     others = sorted(name for name in found if name not in ours and not name.startswith("."))
@@ -121,3 +116,31 @@ def _ensure_writable(path: str) -> None:
         raise UsageError(
             f"--catalog {path}: {nearest} cannot be written by this user; run it as its owner, or name another place"
         )
+
+
+def tables_at(option: str, place: str) -> DeltaTables:
+    """The tables of a catalog, or of one that is to be made.
+
+    Args:
+        option: that names it.
+    """
+    path = absolute(place)
+    ensure_text(f"{option} ", path)
+    if "://" in path and not is_object(path):
+        raise UsageError(
+            f"{option} {path}: kidx keeps catalogs in directories and at {SCHEME} URLs; use the jobs of "
+            "./spark-submit.sh for others"
+        )
+    with needing_packages(option):
+        from kidxlib.tables.delta_tables import DeltaTables
+    return DeltaTables(path)
+
+
+def existing_tables(option: str, place: str) -> DeltaTables:
+    """The tables of a catalog that is there."""
+    tables = tables_at(option, place)
+    if (found := tables.catalog_version(SEGMENTS)) is None:
+        raise no_catalog(f"{option} {place}")
+    if found < LAYOUT_VERSION:
+        raise made_by_an_older_release(tables.place(SEGMENTS), found)
+    return tables

@@ -47,11 +47,7 @@ class RunContext:
 
     @classmethod
     def given(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
-        """The context that options and settings give. The catalog is that of the options alone, and may be none.
-
-        Raises:
-            UsageError: both name a catalog, or `now` is no time.
-        """
+        """The context that options and settings give. The catalog is that of the options alone, and may be none."""
         if catalog and database:
             raise UsageError("--catalog and --database: give one of them")
         return cls(
@@ -90,11 +86,7 @@ class RunContext:
         return f"{self.now:%Y%m%dT%H%M%SZ}-{(digits or uuid.uuid4().hex)[:8]}"
 
     def with_catalog(self) -> Self:
-        """This context, for a job that makes no catalog.
-
-        Raises:
-            UsageError: there is none, as far as this machine can tell before Spark is started.
-        """
+        """This context, for a job that makes no catalog."""
         if self.catalog is not None:
             ensure_catalog_exists(self.catalog)
         return self

@@ -1,7 +1,8 @@
-"""The heartbeat of a run: a file in its staging folder that it renews until it ends.
+"""The scratch directory of a run, which holds what was found in segments until it is recorded, and the heartbeat in it:
+a file that the run renews until it ends.
 
-Who sweeps what killed runs left goes by that, and not by the age of a folder: a run that takes days keeps its own, and
-one that was killed loses it an hour later.
+Who sweeps what killed runs left goes by the heartbeat, and not by the age of a folder: a run that takes days keeps its
+own, and one that was killed loses it an hour later.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Final
 
+from kidxlib.storage.scratch import temporary_place, writing_in
+
 #: The name of the file. When it was last changed is all that it says.
 HEARTBEAT: Final = "heartbeat"
 PERIOD: Final = timedelta(minutes=1)
@@ -23,6 +26,8 @@ PERIOD: Final = timedelta(minutes=1)
 DEAD_AFTER: Final = timedelta(hours=1)
 
 _DEAD_AFTER_NS: Final = DEAD_AFTER // timedelta(microseconds=1) * 1000
+
+_PREFIX: Final = "kidx-"
 
 
 @contextlib.contextmanager
@@ -32,9 +37,6 @@ def beating(beat: Callable[[], None]) -> Iterator[None]:
     Args:
         beat: renews it, in a thread of its own but for the first time. What goes wrong then is made up for a minute
             later; where it goes on, the run does not end of that.
-
-    Raises:
-        OSError: as `beat`, the first time.
     """
     beat()
     ended = threading.Event()
@@ -55,11 +57,7 @@ def beating(beat: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def beating_in(folder: Path) -> Iterator[None]:
-    """Renew the heartbeat in a folder, which is there and goes when its owner removes it.
-
-    Raises:
-        OSError: it cannot be written.
-    """
+    """Renew the heartbeat in a folder, which is there and goes when its owner removes it."""
     with beating((folder / HEARTBEAT).touch):
         yield
 
@@ -98,3 +96,15 @@ def _now_ns(place: Path) -> int:
     """The time in nanoseconds since the epoch, by the clock that files there get: of another machine, perhaps."""
     with tempfile.TemporaryFile(dir=place) as file:
         return os.fstat(file.fileno()).st_mtime_ns
+
+
+@contextlib.contextmanager
+def scratch_directory() -> Iterator[Path]:
+    """A new directory in `TMPDIR`, or /tmp, that goes at the end. Those that killed runs left there go first."""
+    place = temporary_place()
+    sweep_folders(place, prefix=_PREFIX)
+    with contextlib.ExitStack() as stack:
+        with writing_in(place):
+            directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=_PREFIX, dir=place)))
+            stack.enter_context(beating_in(directory))
+        yield directory

@@ -7,12 +7,11 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Final, TypeAlias
 
-from kidxlib.build.plan import Plan
-from kidxlib.build.source import PartitionDirectory
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
+from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.java import parse_integer
-from kidxlib.log.cluster_metadata.read import ClusterMetadata
-from kidxlib.log.cluster_metadata.topic_configs import ConfigValue
+from kidxlib.log.cluster_metadata.image import ClusterMetadata, ConfigValue
 from kidxlib.recovery.options import (
     INTERVAL,
     INTERVAL_BYTES_DEFAULT,
@@ -22,13 +21,13 @@ from kidxlib.recovery.options import (
     RecoverOptions,
 )
 from kidxlib.run.known_topics import KnownTopics, counted_by_origin, metadata_as_json
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 #: What a partition's indexes depend on.
 OptionsFor: TypeAlias = Callable[[PartitionDirectory], OptionsOfTopic]
 
 #: The least that an index can do with.
-_LEAST: Final = {INTERVAL: 0, MAX_INDEX: formats.TIME_INDEX_ENTRY.itemsize}
+_LEAST: Final = {INTERVAL: 0, MAX_INDEX: layouts.TIME_INDEX_ENTRY.itemsize}
 
 
 def options_of_topic(

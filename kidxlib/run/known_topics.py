@@ -15,18 +15,23 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kidxlib.build.source import Source
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, UsageError, describe_error
-from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata, read_despite_damage
+from kidxlib.indexing.source import Source
+from kidxlib.log.cluster_metadata.image import (
+    BrokerSettings,
+    ClusterMetadata,
+    ConfigValue,
+    read_cluster_metadata,
+    read_despite_damage,
+    topic_config,
+)
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, Endpoint
-from kidxlib.log.cluster_metadata.topic_configs import BrokerSettings, ConfigValue, topic_config
-from kidxlib.storage.java_properties import listed, parse_properties
 from kidxlib.storage.location import Location, given_location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, ensure_no_copies, node_id_of, read_meta_properties
-from kidxlib.storage.small_files import small_file
-from kidxlib.terminal.options.integer_range import IntegerRange
-from kidxlib.text.counted import counted
+from kidxlib.storage.small_files import listed, parse_properties, small_file
+from kidxlib.terminal.options.numbers import IntegerRange
 from kidxlib.text.times import NS_PER_MS
+from kidxlib.text.words import counted
 
 _Result = TypeVar("_Result")
 
@@ -228,10 +233,6 @@ def read_known_topics(
 
     Args:
         recorded: gives more log dirs that may have the metadata; asked where a source has none.
-
-    Raises:
-        UsageError: a directory or file that an option names cannot be read, is not what it should be, or is of another
-            cluster than a source.
     """
     static = None if options.server_properties is None else _server_properties(options.server_properties)
     static_node = None if static is None else _node_id(static, str(options.server_properties))
@@ -263,11 +264,7 @@ def read_known_topics(
 
 
 def ensure_distinct(sources: Sequence[Source]) -> None:
-    """Refuse a directory that is given twice, and two copies of one log dir.
-
-    Raises:
-        UsageError: two are the same, or have one `directory.id`.
-    """
+    """Refuse a directory that is given twice, and two copies of one log dir."""
     for number, source in enumerate(sources):
         if source.path in [other.path for other in sources[:number]]:
             raise UsageError(f"{source.path}: given twice; name each log dir once")
@@ -286,9 +283,6 @@ def ensure_proven(
 
     Args:
         same_broker: somebody has said that it is of the sources' broker, which holds unless something contradicts it.
-
-    Raises:
-        UsageError: it does not.
     """
     file = f"--server-properties {options.server_properties}"
     if known.contradicted:

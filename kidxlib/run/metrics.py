@@ -25,11 +25,7 @@ _OF_CATALOG: Final = {
 
 
 def ensure_collected(metrics_file: Path) -> None:
-    """Refuse a file that node exporter would never read.
-
-    Raises:
-        UsageError: its directory is not there, or its name does not end in `.prom`.
-    """
+    """Refuse a file that node exporter would never read."""
     if metrics_file.suffix != ".prom":
         raise UsageError(
             f"--metrics-file {metrics_file}: expected a name that ends in .prom; node exporter reads no other"

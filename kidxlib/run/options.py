@@ -1,4 +1,4 @@
-"""Options that several jobs have, and what is checked of them."""
+"""Options that several jobs have, what is checked of them, and where the project lies that the commands are part of."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.errors import UsageError
-from kidxlib.run.project import SETTINGS_FILE
 from kidxlib.terminal.options import shared as of_kidx
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -42,6 +41,10 @@ database: Final = click.option(
     "--database", metavar="NAME", help="The catalog is in a database of Spark's metastore instead."
 )
 
+#: The checkout, or the directory of a release, in which kidx.zip holds this module.
+PROJECT: Final = next(path for path in Path(__file__).resolve().parents[2:] if path.is_dir())
+SETTINGS_FILE: Final = PROJECT / "conf" / "kidx.toml"
+
 
 def in_catalog(command: _Command) -> _Command:
     """Which catalog in a directory, and what of it."""
@@ -73,11 +76,7 @@ DELETE_DELAY: Final = "60s"
 
 
 def parse_option(option: str, parse: Callable[[str], _Value], text: str) -> _Value:
-    """What a function, as those of `kidxlib.text.times`, makes of an option's value.
-
-    Raises:
-        UsageError: as that; it names the option.
-    """
+    """What a function, as those of `kidxlib.text.times`, makes of an option's value."""
     try:
         return parse(text)
     except UsageError as error:
@@ -85,12 +84,7 @@ def parse_option(option: str, parse: Callable[[str], _Value], text: str) -> _Val
 
 
 def ensure_parent_exists(option: str, file: Path) -> None:
-    """Refuse a file that cannot be written, before anything is done.
-
-    Raises:
-        UsageError: it is a directory, or there is none that it could be in; or it is -, which elsewhere means standard
-            output.
-    """
+    """Refuse a file that cannot be written, before anything is done."""
     if str(file) == "-":
         raise UsageError(f"{option} -: not written to standard output; name a file, or ./- for one of that name")
     if file.is_dir():

@@ -7,10 +7,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from kidxlib.build.source import Source
-from kidxlib.catalog.builds import BUILDS
+from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.format.topic_partition import is_name
+from kidxlib.indexing.source import Source
 from kidxlib.storage.location import as_text, location
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal.console import warn
@@ -65,9 +65,6 @@ def ensure_directories(given: Iterable[str], catalog: str | None) -> None:
     Args:
         given: values of `--source`, as `[NAME=]DIR`.
         catalog: its path or URL; None where there is none that this process reads.
-
-    Raises:
-        UsageError: one is a name alone.
     """
     for text in given:
         if not is_name(text) or os.path.lexists(text):

@@ -12,13 +12,12 @@ import pyarrow as pa
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
+from kidxlib.log.cluster_metadata.image import ConfigOrigin, ConfigValue
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.log.cluster_metadata.topic_configs import ConfigOrigin, ConfigValue
-from kidxlib.retention.described_topic import ConfigEntry
+from kidxlib.retention.described_configs import ConfigEntry
 from kidxlib.retention.plan import Written
-from kidxlib.retention.policy import NOTHING_KNOWN, Origin, TopicConfig
+from kidxlib.retention.policy import DECIDING_CONFIGS, NOTHING_KNOWN, Origin, TopicConfig
 from kidxlib.retention.policy_file import config_of_described
-from kidxlib.retention.topic_policy import DECIDING_CONFIGS
 from kidxlib.run.known_topics import (
     KnownTopics,
     MetadataOptions,
@@ -30,8 +29,8 @@ from kidxlib.run.known_topics import (
     read_known_topics,
 )
 from kidxlib.run.recorded_sources import as_sources
-from kidxlib.text.counted import counted
 from kidxlib.text.times import show_time
+from kidxlib.text.words import counted
 
 #: By topic, what its configuration says by each policy's name.
 Configs: TypeAlias = Mapping[str, Mapping[str, TopicConfig]]
@@ -84,9 +83,6 @@ class ConfiguredTopics:
             deletes: something is deleted by it, so a server.properties has to be proven to be the broker's.
             same_broker: as for `ensure_proven`.
             read_ids: gives `source`, `topic` and `topic_id` of segments; asked where there is metadata.
-
-        Raises:
-            UsageError: as `read_known_topics`; or as `ensure_proven`.
         """
         of_catalog = as_sources(paths)
         sources = [each for each in of_catalog if each.name in names]
@@ -122,9 +118,6 @@ class ConfiguredTopics:
                 topics does not make a topic one with `delete`, or one that is not tiered, which its cluster has
                 otherwise, committed or not.
             described: policies that Kafka's tools have printed.
-
-        Raises:
-            UsageError: a cluster's value is none that Kafka takes.
         """
         completed = {}
         for topic, by_policy in configs.items():
@@ -211,9 +204,6 @@ class ConfiguredTopics:
 
         Args:
             written: partitions of topics whose configurations were completed.
-
-        Raises:
-            UsageError: it does, or no record in it has a time.
         """
         for (source, topic, number), partition in written.items():
             metadata = self.known.of_sources[source].metadata

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 from pydantic import AfterValidator, Field
 
 from kidxlib.run.context import Committer
-from kidxlib.run.project import SETTINGS_FILE
+from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.text.toml_file import TomlTable, checked, pattern, read_text
 
 _YEAR_SECONDS: Final = 365 * 24 * 3600
@@ -87,11 +87,7 @@ class Settings(TomlTable):
 
 
 def read_settings(path: Path) -> Settings:
-    """Read a settings file. The default one need not be there: an installed package has none.
-
-    Raises:
-        UsageError: it cannot be read or parsed, has an unknown key (the nearest known one is named) or a wrong value.
-    """
+    """Read a settings file. The default one need not be there: an installed package has none."""
     if path == SETTINGS_FILE and not path.exists():
         return Settings()
     return checked(path, read_text(path, "settings"), Settings)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Final
 
-from kidxlib.build.remote_logs import NOT_SAID, RemoteOptions
-from kidxlib.build.source import Source
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import CatalogError, UsageError
-from kidxlib.run.project import PROJECT
+from kidxlib.indexing.remote_logs import NOT_SAID, RemoteOptions
+from kidxlib.indexing.source import Source
+from kidxlib.run.options import PROJECT
 from kidxlib.run.settings import BuildSettings
 from kidxlib.terminal.options.sources import parse_sources
 
@@ -35,10 +35,6 @@ def chosen_sources(
     Args:
         options: those that name a place, by what a user calls them; None or False where they were not given.
         remote: what is said of buckets of tiered storage among them.
-
-    Raises:
-        UsageError: the sample was not asked for, and a place is named; or it is not there; a source is no directory, or
-            names are missing or given twice, or a path is no text.
     """
     if sample and given:
         raise UsageError("--sample and --source: give one of them")
@@ -63,10 +59,6 @@ def chosen_sources(
 
 
 def _sample(*, asked_for: bool) -> Source:
-    """
-    Raises:
-        UsageError: it is not there: neither a wheel nor a release has it.
-    """
     if not _SAMPLE_DIR.is_dir():
         option = "--sample" if asked_for else "no --source"
         raise UsageError(f"{option}: the sample comes with a checkout, and this kidx is not in one; {_EXPECTED}")
@@ -78,11 +70,7 @@ def _what_to_name() -> str:
 
 
 def ensure_sample_alone(catalog: str) -> None:
-    """The default catalog, too, may be one that somebody works with.
-
-    Raises:
-        UsageError: other sources than the sample are in it.
-    """
+    """The default catalog, too, may be one that somebody works with."""
     # Nobody else waits for what this imports.
     from kidxlib.tables.delta_tables import DeltaTables
 
@@ -100,9 +88,6 @@ def sources_in_catalog(named: Collection[str], known: Collection[str]) -> tuple[
 
     Args:
         known: those that have a segment in it.
-
-    Raises:
-        UsageError: one that is named has none.
     """
     for source in named:
         if source not in known:

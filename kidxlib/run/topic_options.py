@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from kidxlib.build.source import PartitionDirectory
+from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics

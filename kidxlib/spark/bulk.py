@@ -1,31 +1,78 @@
-"""Segments read into a DataFrame by the plan of `kidxlib.read`, for bulk: rows go to Spark by `mapInArrow`."""
+"""Segments read into a DataFrame by the plan of `kidxlib.read`, for bulk: tasks scan logs for what producers did in
+them, and rows go to Spark by `mapInArrow`.
+"""
 
 from __future__ import annotations
 
 import logging
 import os
 import pickle
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Final, Literal
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from typing import Any, Final, Literal
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import StructType
 
-from kidxlib.build.remote_logs import RemoteOptions
-from kidxlib.errors import UsageError
-from kidxlib.reading.damage import fail_on, warn_of
+from kidxlib.errors import KidxError, UsageError
+from kidxlib.indexing.remote_logs import RemoteOptions
+from kidxlib.reading.left_out import fail_on, warn_of
 from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
 from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_means_something, read_request, read_schema
-from kidxlib.run.catalog_tables import existing_tables
+from kidxlib.reading.transactions import LogToScan, ScanLogs, ScannedLog, scan_log
+from kidxlib.run.catalog_place import existing_tables
 from kidxlib.spark.columns import spark_schema
-from kidxlib.spark.rows import PART_BYTES, task_rows, tasks_of
-from kidxlib.spark.scans import scan_by_tasks
+from kidxlib.spark.task_rows import PART_BYTES, task_rows, tasks_of
 from kidxlib.terminal.options.directories import existing_index_dir
 from kidxlib.terminal.options.sources import parse_topics
 
 _log: Final = logging.getLogger(__name__)
+
+#: Of one job: what they find is in the driver's memory at the same time.
+_TASKS_AT_ONCE: Final = 256
+
+
+def scan_by_tasks(spark: SparkSession) -> ScanLogs:
+    """Scans logs by tasks; where there are few bytes of them, as one task would take, by this process."""
+
+    def scan(logs: Sequence[LogToScan]) -> Generator[ScannedLog, None, None]:
+        tasks = tasks_of(logs)
+        if len(tasks) < 2:
+            yield from map(scan_log, logs)
+            return
+        for start in range(0, len(tasks), _TASKS_AT_ONCE):
+            yield from _scanned(spark, tasks[start : start + _TASKS_AT_ONCE])
+
+    return scan
+
+
+def _scanned(spark: SparkSession, tasks: Sequence[Sequence[LogToScan]]) -> Iterator[ScannedLog]:
+    """What one job finds, log by log."""
+    # As bytes: a task makes what it scans of its own.
+    pickled = [pickle.dumps(logs) for logs in tasks]
+
+    def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in numbers:
+            for number in batch.column("id").to_pylist():
+                found = pickle.dumps(list(map(_scanned_or_error, pickle.loads(pickled[int(str(number))]))))
+                yield pa.record_batch({"id": pa.array([number], pa.int64()), "found": pa.array([found], pa.binary())})
+
+    job = spark.range(0, len(pickled), 1, len(pickled)).mapInArrow(rows, "id long, found binary")
+    in_order: list[Any] = job.toArrow().sort_by("id")["found"].to_pylist()
+    for found in in_order:
+        for scanned in pickle.loads(found):
+            if isinstance(scanned, Exception):
+                raise scanned
+            yield scanned
+
+
+def _scanned_or_error(log: LogToScan) -> ScannedLog | Exception:
+    """What a scan finds, or why it ends: the driver tells that as its own."""
+    try:
+        return scan_log(log)
+    except (KidxError, OSError) as error:
+        return error
 
 
 def read(
@@ -62,10 +109,6 @@ def read(
     Returns:
         Columns in the types of the source `kafka_segment`. Partitions are in the order of topics, partitions and
         offsets.
-
-    Raises:
-        UsageError, CheckpointError, CatalogError, DamagedLogError, LogChangedError, OSError: as `kidxlib.read`; what
-            reading meets is an error of the query.
     """
     if on_damage not in ("fail", "skip"):
         raise UsageError(f"on_damage {on_damage!r}: expected 'fail' or 'skip'")

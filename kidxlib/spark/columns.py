@@ -29,20 +29,12 @@ def spark_schema(schema: pa.Schema) -> StructType:
 
 
 def source_schema(mode: str, *, include_headers: bool) -> StructType:
-    """All columns of the source.
-
-    Raises:
-        UsageError: there is no such mode.
-    """
+    """All columns of the source."""
     return spark_schema(read_schema(mode, None, include_headers=include_headers))
 
 
 def ensure_columns(mode: str, schema: StructType) -> None:
-    """See whether a schema that a user gives has columns of the source, in their types; in whatever order.
-
-    Raises:
-        UsageError: it has another one, one twice, or none, or a column is of another type.
-    """
+    """See whether a schema that a user gives has columns of the source, in their types; in whatever order."""
     names = schema.fieldNames()
     known = spark_schema(read_schema(mode, names, include_headers=True))
     for field, ours in zip(schema, known, strict=True):
@@ -63,9 +55,6 @@ def as_spark_has_them(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch
 
     Args:
         schema: what Spark expects, with the same columns.
-
-    Raises:
-        UsageError: Spark's type has no such time.
     """
     try:
         return rows.cast(schema)

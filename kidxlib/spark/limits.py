@@ -76,10 +76,6 @@ class Limit:
         return self.everywhere if self.by_partition is None else self.by_partition[partition]
 
     def ensure_names(self, partitions: Collection[TopicPartition]) -> None:
-        """
-        Raises:
-            UsageError: limits are by partition, and not of just these, as Spark wants it.
-        """
         named = set(self.by_partition or ())
         if self.by_partition is None or named == set(partitions):
             return
@@ -101,9 +97,6 @@ def parse_limit(given: Mapping[str, str], options: LimitOptions, *, takes_other:
     Args:
         takes_other: the other end of the log may be meant, as a stream may begin at the latest offset. Its number
             stands for it then.
-
-    Raises:
-        UsageError: it is not what can be there.
     """
     if (text := given.get(options.timestamp)) is not None:
         return Limit(options.timestamp, is_time=True, everywhere=_milliseconds(options.timestamp, text))
@@ -128,11 +121,7 @@ def parse_limit(given: Mapping[str, str], options: LimitOptions, *, takes_other:
 
 
 def by_partition(option: str, text: str) -> dict[TopicPartition, int]:
-    """A number for each partition, from JSON: {"topic": {"0": 23, "1": 42}}.
-
-    Raises:
-        UsageError: it is something else.
-    """
+    """A number for each partition, from JSON: {"topic": {"0": 23, "1": 42}}."""
     try:
         found = json.loads(text)
         return {

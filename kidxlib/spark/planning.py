@@ -9,17 +9,16 @@ from typing import Final
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.reading.at_time import first_offset_at
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, OffsetRange, ReadRequest, Times, read_request
 from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.walk import first_offset_at
 from kidxlib.records.bulk.wanted import Wanted
-from kidxlib.run.catalog_tables import existing_tables
-from kidxlib.spark.damage import damage_taker
+from kidxlib.run.catalog_place import existing_tables
 from kidxlib.spark.limits import Limit
 from kidxlib.spark.options import SourceOptions
 from kidxlib.spark.pushed import Pushed
-from kidxlib.spark.rows import PART_BYTES
+from kidxlib.spark.task_rows import PART_BYTES, damage_taker
 from kidxlib.terminal.options.directories import existing_index_dir
 from kidxlib.terminal.options.sources import parse_topics
 
@@ -33,10 +32,6 @@ def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
 
     Args:
         pushed: what filters leave of what options ask for.
-
-    Raises:
-        UsageError: options name what is not there, or records that are gone; or as `plan_reads`.
-        CheckpointError, CatalogError, DamagedLogError, OSError, LogChangedError: as `plan_reads`.
     """
     there = source_request(options, None).partitions()
     partitions = options.topics.among(there)

@@ -104,13 +104,9 @@ class KafkaSegmentReader(DataSourceReader):
         return others
 
     def partitions(self) -> list[InputPartition]:
-        """What is read by which task.
-
-        Raises:
-            KidxError, OSError: as `plan_source`.
-        """
+        """What is read by which task."""
         from kidxlib.spark.planning import plan_source
-        from kidxlib.spark.rows import tasks_of
+        from kidxlib.spark.task_rows import tasks_of
 
         plan = plan_source(self._options, self._pushed)
         show_log(_log)
@@ -121,13 +117,8 @@ class KafkaSegmentReader(DataSourceReader):
         return [TaskReads(reads) for reads in tasks_of(plan.reads) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task.
-
-        Raises:
-            KidxError, OSError: as `task_rows`, and `DamagedLogError` unless `failOnDataLoss` is false.
-        """
-        from kidxlib.spark.damage import damage_taker
-        from kidxlib.spark.rows import task_rows
+        """The rows of a task."""
+        from kidxlib.spark.task_rows import damage_taker, task_rows
 
         assert isinstance(partition, TaskReads)
         fails = self._options.fails_on_loss

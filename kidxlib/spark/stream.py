@@ -63,19 +63,11 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         return ReadAllAvailable() if limits.offsets is None else ReadMaxRows(limits.offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query ends where partitions end now.
-
-        Raises:
-            KidxError, OSError: as `StreamPlanner.stop_at_what_is_there`.
-        """
+        """The query ends where partitions end now."""
         self._planner.stop_at_what_is_there()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        """Where the next micro-batch ends; the start, if there is nothing to read.
-
-        Raises:
-            KidxError, OSError: as `StreamPlanner.next_end`.
-        """
+        """Where the next micro-batch ends; the start, if there is nothing to read."""
         limits = Limits(
             offsets=limit.max_rows if isinstance(limit, ReadMaxRows) else None,
             log_bytes=limit.max_bytes if isinstance(limit, ReadMaxBytes) else None,
@@ -88,12 +80,8 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         return None if latest is None else StreamOffsets(latest).as_json()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
-        """What is read by which task.
-
-        Raises:
-            KidxError, OSError: as `StreamPlanner.plan`.
-        """
-        from kidxlib.spark.rows import tasks_of
+        """What is read by which task."""
+        from kidxlib.spark.task_rows import tasks_of
 
         plan = self._planner.plan(_parsed(start), StreamOffsets.parse(end))
         if plan is None:

@@ -34,11 +34,7 @@ class StreamOffsets:
 
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> Self:
-        """What stands in a checkpoint.
-
-        Raises:
-            UsageError: it is not what a stream of this source writes.
-        """
+        """What stands in a checkpoint."""
         try:
             topics = {name: each for name, each in found.items() if name not in (_LOG_BYTES, _STARTS)}
             starts = _numbers(found[_STARTS]) if _STARTS in found else None

@@ -1,29 +1,205 @@
-"""Which offsets of which partition a micro-batch of a stream holds, and what is read for it."""
+"""Which offsets of which partition a micro-batch of a stream holds, where it ends if a limit is given, and what is read
+for it. What lies there is looked at anew for each micro-batch.
+"""
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Final
 
-from kidxlib.errors import LostRecordsError
+from kidxlib.errors import DamagedLogError, LostRecordsError
+from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.reading.brokers_metadata import BrokersMetadata, not_of_one_time
+from kidxlib.indexing.source import PartitionDirectory
+from kidxlib.reading.aborted import AbortedRanges
+from kidxlib.reading.absent import BrokersMetadata, not_of_one_time
 from kidxlib.reading.left_out import LeftOut, Why, lines_of
+from kidxlib.reading.places import LogEnd, PartitionLogs, Place, listed_logs
 from kidxlib.reading.plan import ReadPlan, plan_reads
-from kidxlib.reading.request import OffsetRange
+from kidxlib.reading.request import READ_COMMITTED, OffsetRange
 from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.transactions import FollowedTransactions
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.spark.limits import LATEST
-from kidxlib.spark.options import Limits, StreamOptions
+from kidxlib.spark.options import Limits, SourceOptions, StreamOptions
 from kidxlib.spark.planning import ensure_may_be_skipped, offsets_of, source_request, threads
-from kidxlib.spark.rows import PART_BYTES
-from kidxlib.spark.stream_cut import Lag, cut
-from kidxlib.spark.stream_logs import Available, StreamLogs
 from kidxlib.spark.stream_offsets import Numbers, StreamOffsets
+from kidxlib.spark.task_rows import PART_BYTES, damage_taker
+from kidxlib.storage.small_files import Checkpoints, read_checkpoints
 
 _log: Final = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Lag:
+    """What is to be read of a partition: offsets from one to below another."""
+
+    partition: TopicPartition
+    logs: PartitionLogs
+    begin: int
+    end: int
+
+    @cached_property
+    def start(self) -> Place:
+        return Place(self.logs.position_of(self.begin), self.begin)
+
+    @cached_property
+    def log_bytes(self) -> int:
+        """From the first batch of it on, to the batch that follows its last one."""
+        return self.logs.position_of(self.end) - self.start.position
+
+    @property
+    def first_batch(self) -> int:
+        """The size of its first batch, in bytes."""
+        return min(self.logs.place_after(self.start).position - self.start.position, self.log_bytes)
+
+    def up_to(self, log_bytes: int) -> Taken:
+        """Its batches that are so many bytes at most, the first one at least."""
+        if log_bytes >= self.log_bytes:
+            return Taken(self.end, self.log_bytes)
+        place = self.logs.last_place(self.start, self.start.position + log_bytes)
+        return Taken(min(place.offset, self.end), place.position - self.start.position)
+
+
+@dataclass(frozen=True, slots=True)
+class Taken:
+    """What a micro-batch takes of a partition: offsets below an end, in so many bytes of batches."""
+
+    end: int
+    log_bytes: int
+
+
+def cut(lags: Sequence[Lag], limits: Limits) -> dict[TopicPartition, Taken]:
+    """What a micro-batch takes of what is to be read: of each partition nothing, or from its beginning on. Of bytes
+    whole batches are taken, and one where that alone is more than the limit.
+    """
+    if limits.log_bytes is not None:
+        sizes = [lag.log_bytes for lag in lags]
+        parts = shares(sizes, [lag.first_batch for lag in lags], limits.log_bytes)
+        return {
+            lag.partition: lag.up_to(part)
+            for lag, part, size in zip(lags, parts, sizes, strict=True)
+            if part > 0 or size == 0
+        }
+    if limits.offsets is not None:
+        parts = shares([lag.end - lag.begin for lag in lags], [1] * len(lags), limits.offsets)
+        lags = [
+            Lag(lag.partition, lag.logs, lag.begin, lag.begin + part)
+            for lag, part in zip(lags, parts, strict=True)
+            if part > 0
+        ]
+    return {lag.partition: Taken(lag.end, lag.log_bytes) for lag in lags}
+
+
+def shares(sizes: Sequence[int], firsts: Sequence[int], limit: int) -> list[int]:
+    """How much may be taken of each partition: in proportion to what each has, as in Spark's Kafka source
+    (`KafkaMicroBatchStream.rateLimit`), so that all come to their ends together. But before, each is given its first
+    piece, those with the most first, as far as there is room: so all go on, and those that had to wait have the most
+    at last.
+
+    Args:
+        sizes: what each partition has, as bytes.
+        firsts: the size of its first piece, of which no part can be taken.
+        limit: 1 or more. The sum of the shares is not above it, unless all of it is one first piece.
+    """
+    if sum(sizes) <= limit:
+        return list(sizes)
+    taken = [0] * len(sizes)
+    left = limit
+    for number in sorted(range(len(sizes)), key=lambda number: -sizes[number]):
+        if firsts[number] <= left or left == limit:
+            taken[number] = firsts[number]
+            left -= firsts[number]
+    rest = sum(size - share for size, share in zip(sizes, taken, strict=True) if share)
+    if left <= 0 or not rest:
+        return taken
+    return [
+        share + min(size - share, left * (size - share) // rest) if share else 0
+        for size, share in zip(sizes, taken, strict=True)
+    ]
+
+
+@dataclass(frozen=True, slots=True)
+class Available:
+    """What is there of a partition.
+
+    Attributes:
+        first_offset: records below it are gone.
+        log_end: where the last whole batch ends.
+        limit: the end of the log, or its high watermark if nothing from there on is read.
+        end: up to where a consumer reads: that, or the last stable offset.
+        aborted: transactions whose records are left out.
+    """
+
+    directory: PartitionDirectory
+    logs: PartitionLogs
+    first_offset: int
+    log_end: int
+    limit: int
+    end: int
+    aborted: AbortedRanges
+
+
+class StreamLogs:
+    """Remembers where logs end, so that only what was written since is looked at."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._ends: dict[TopicPartition, LogEnd] = {}
+        self._transactions: dict[TopicPartition, FollowedTransactions] = {}
+
+    def look(self, since: Mapping[TopicPartition, int], *, at_start: bool = False) -> dict[TopicPartition, Available]:
+        """Look at all partitions that are read, and have segments.
+
+        Args:
+            since: what was aborted before these offsets is not asked for, now and later.
+            at_start: a topic or partition that is named has to be there.
+        """
+        request = source_request(self._options, None)
+        listed = request.partitions()
+        topics = self._options.topics
+        chosen = {*(topics.among(listed) if at_start else topics.found(listed))}
+        directories = [each for each in listed if each.topic_partition in chosen]
+        # Before logs are listed: what a high watermark names is in a log by then.
+        known = {each: read_checkpoints(each) for each in dict.fromkeys(each.log_dir for each in directories)}
+
+        def look(directory: PartitionDirectory) -> Available | None:
+            logs = listed_logs(directory, request.index_dir)
+            start = since.get(directory.topic_partition, 0)
+            return None if logs is None else self._available(directory, logs, known[directory.log_dir], start)
+
+        with ThreadPoolExecutor(threads()) as pool:
+            found = pool.map(look, directories)
+            return {each.directory.topic_partition: each for each in found if each is not None}
+
+    def _available(
+        self, directory: PartitionDirectory, logs: PartitionLogs, known: Checkpoints, since: int
+    ) -> Available:
+        partition = directory.topic_partition
+        fails = self._options.fails_on_loss
+        self._ends[partition] = logs.end(self._ends.get(partition), damage_taker(fails=fails), goes_on=not fails)
+        log_end = self._ends[partition].offset
+        first_offset = max(logs.first_offset, (known.log_start_offsets or {}).get(partition, 0))
+        high_watermark = (known.high_watermarks or {}).get(partition)
+        if high_watermark is None or self._options.to_log_end:
+            end = log_end
+        elif high_watermark > log_end and fails:
+            raise DamagedLogError(
+                f"{directory.path}: the log ends before offset {log_end}, expected records up to the high watermark "
+                f"{high_watermark}, which {HIGH_WATERMARK_CHECKPOINT} says; failOnDataLoss=false reads what is there"
+            )
+        else:
+            end = min(high_watermark, log_end)
+        limit, aborted = end, AbortedRanges()
+        if self._options.isolation == READ_COMMITTED:
+            followed = self._transactions.setdefault(partition, FollowedTransactions(goes_on=not fails))
+            transactions = followed.up_to(logs, end, since=since)
+            end, aborted = transactions.last_stable_offset, transactions.aborted
+        return Available(directory, logs, first_offset, log_end, limit, end, aborted)
 
 
 class StreamPlanner:
@@ -65,12 +241,6 @@ class StreamPlanner:
 
         Args:
             start: None at the beginning of a stream.
-
-        Raises:
-            LostRecordsError: the log of a partition ends before records that were read, or is gone, and
-                `failOnDataLoss` is true.
-            UsageError: options name what is not there.
-            CheckpointError, DamagedLogError, LogChangedError, OSError: as `StreamLogs.look`.
         """
         if self.latest is None:
             self._warn_of_times()
@@ -123,10 +293,6 @@ class StreamPlanner:
     def plan(self, start: StreamOffsets | None, end: StreamOffsets) -> ReadPlan | None:
         """What is read for a micro-batch, also for one that was planned by a process that has ended since; None for
         nothing.
-
-        Raises:
-            LostRecordsError: of what was planned something is gone, and `failOnDataLoss` is true.
-            CheckpointError, DamagedLogError, LogChangedError, OSError: as `StreamLogs.look` and `plan_reads`.
         """
         starts = (end.starts or {}) if start is None else start.ends
         wanted = {each: (starts.get(each, 0), until) for each, until in sorted(end.ends.items())}
@@ -153,10 +319,6 @@ class StreamPlanner:
         return replace(plan, reads=tuple(_without_aborted(read, there) for read in plan.reads))
 
     def _lose(self, partition: TopicPartition, what: str) -> None:
-        """
-        Raises:
-            LostRecordsError: `failOnDataLoss` is true; else it is said once.
-        """
         message = f"{', '.join(self._options.paths)}: {partition.directory}: {what}"
         if self._options.fails_on_loss:
             raise LostRecordsError(f"{message}; failOnDataLoss=false goes on with what is there")

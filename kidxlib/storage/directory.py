@@ -1,16 +1,25 @@
-"""A directory of index files, on this machine or in an object store, and what can be read in it."""
+"""A directory of index files, on this machine or in an object store, and what can be read in it. On this machine files
+are reached part by part, without following symlinks.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import errno
+import io
 import os
-from collections.abc import Iterator
+import stat
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 from typing import Protocol
 
 from kidxlib.errors import PublishError
-from kidxlib.storage.dir_fd import DIRECTORY, open_at, opened_below, read_at
 from kidxlib.storage.store.s3 import ObjectPath, ObjectStatus, is_object, open_object, read_object
+
+DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +47,81 @@ class FileStatus(Protocol):
     def st_ctime_ns(self) -> int: ...
 
 
-def read_file(directory: Directory, name: str, limit: int = -1) -> bytes | None:
-    """Up to `limit` bytes, or all, of a regular file, reached without following symlinks; None where it cannot be read.
+def is_taken(directory: int, name: str) -> bool:
+    """Whether anything in an opened directory has this name."""
+    try:
+        os.stat(name, dir_fd=directory, follow_symlinks=False)
+    except FileNotFoundError:
+        return False
+    return True
 
-    Raises:
-        PublishError: an object store does not say whether it is there.
-    """
+
+@contextlib.contextmanager
+def opened_below(root: int, path: str) -> Iterator[int]:
+    """A descriptor of an existing directory below an opened one, closed at the end of the context."""
+    descriptor = open_below(root, path, make=False)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def open_below(root: int, path: str, *, make: bool) -> int:
+    """Open the directory `path` below an opened one; no part of it may be a symlink."""
+    descriptor = os.dup(root)
+    try:
+        for part in PurePath(path).parts:
+            if make:
+                with contextlib.suppress(FileExistsError):
+                    os.mkdir(part, dir_fd=descriptor)
+            below = os.open(part, DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+            os.close(descriptor)
+            descriptor = below
+    except OSError:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def flush_file_systems(roots: Iterable[int]) -> None:
+    """Flush the file systems of opened directories."""
+    for root in roots:
+        if not hasattr(_libc, "syncfs"):  # not Linux
+            os.sync()
+        elif _libc.syncfs(root) != 0:
+            code = ctypes.get_errno()
+            raise OSError(code, os.strerror(code))
+
+
+def why_not_opened(error: OSError) -> str:
+    if error.errno in (errno.ELOOP, errno.ENOTDIR):
+        return "a part of the path is a symbolic link or a file, expected directories only"
+    return error.strerror or str(error)
+
+
+def read_at(directory: int, name: str, limit: int = -1) -> bytes | None:
+    """Up to `limit` bytes, or all, of a regular file in an opened directory; None where there is no such file."""
+    file = open_at(directory, name)
+    if file is None:
+        return None
+    with file:
+        return file.read(limit)
+
+
+def open_at(directory: int, name: str) -> io.FileIO | None:
+    """A regular file in an opened directory, to be read; None where there is no such file."""
+    try:
+        descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
+    except OSError:
+        return None
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        return None
+    return open(descriptor, "rb", buffering=0)
+
+
+def read_file(directory: Directory, name: str, limit: int = -1) -> bytes | None:
+    """Up to `limit` bytes, or all, of a regular file, reached without symlinks; None where it cannot be read."""
     if (path := object_at(directory, name)) is not None:
         return _read_object(path, limit)
     with opened_directory(directory) as descriptor:
@@ -51,11 +129,7 @@ def read_file(directory: Directory, name: str, limit: int = -1) -> bytes | None:
 
 
 def read_end(directory: Directory, name: str, size: int) -> bytes | None:
-    """The last `size` bytes, or all, of a regular file, reached without following symlinks; None if it cannot be read.
-
-    Raises:
-        PublishError: an object store does not say whether it is there.
-    """
+    """The last `size` bytes, or all, of a regular file, reached without symlinks; None where it cannot be read."""
     if (path := object_at(directory, name)) is not None:
         content = _read_object(path)
         return None if content is None else content[max(len(content) - size, 0) :]
@@ -68,11 +142,7 @@ def read_end(directory: Directory, name: str, size: int) -> bytes | None:
 
 
 def list_directory(directory: Directory) -> list[str]:
-    """The names in a directory; none where it does not exist or cannot be opened.
-
-    Raises:
-        PublishError: an object store does not list it.
-    """
+    """The names in a directory; none where it does not exist or cannot be opened."""
     if is_object(directory.root):
         return list(listed_objects(directory))
     with opened_directory(directory) as descriptor:
@@ -80,11 +150,7 @@ def list_directory(directory: Directory) -> list[str]:
 
 
 def object_sizes(directory: Directory) -> dict[str, int]:
-    """Bytes of the objects right in a directory of an object store, by name.
-
-    Raises:
-        PublishError: the object store does not list it.
-    """
+    """Bytes of the objects right in a directory of an object store, by name."""
     return {name: status.st_size for name, status in listed_objects(directory).items()}
 
 

@@ -1,14 +1,17 @@
-"""Where a file or a directory is: on this machine, or in an object store."""
+"""Where a file or a directory is, on this machine or in an object store, and which state of it was seen: size, time and
+inode.
+"""
 
 from __future__ import annotations
 
 import os
 import re
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, TypeAlias
 
 from kidxlib.errors import UsageError
-from kidxlib.storage.store.s3 import SCHEME, ObjectPath, is_object
+from kidxlib.storage.store.s3 import SCHEME, ObjectPath, ObjectStatus, is_object
 
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
@@ -29,9 +32,6 @@ def as_location(path: str | os.PathLike[str]) -> Location:
 def files_in(directory: Location) -> dict[str, Location]:
     """The regular files and objects right in a directory, by name. What cannot be looked at, as a symlink that leads to
     itself, is none.
-
-    Raises:
-        OSError: it cannot be listed.
     """
     if isinstance(directory, ObjectPath):
         return {path.name: path for path in directory.iterdir() if path.listed is not None}
@@ -46,21 +46,13 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def entries_in(directory: Location) -> list[Location]:
-    """What lies right in a directory, in the order of names.
-
-    Raises:
-        OSError: it cannot be listed.
-    """
+    """What lies right in a directory, in the order of names."""
     entries: list[Location] = [*directory.iterdir()]
     return sorted(entries, key=lambda entry: entry.name)
 
 
 def given_location(option: str, text: str) -> ObjectPath | None:
-    """The place in an object store that a user means; None where it is a path of this machine.
-
-    Raises:
-        UsageError: it is a URL, and not of the form that is known.
-    """
+    """The place in an object store that a user means; None where it is a path of this machine."""
     scheme, separator, rest = text.partition("://")
     if not separator or "/" in scheme:
         return None
@@ -77,11 +69,7 @@ def as_text(path: str | os.PathLike[str]) -> str:
 
 
 def ensure_text(option: str, path: str | os.PathLike[str]) -> None:
-    """Before a path goes into a catalog, from which it is to be opened again.
-
-    Raises:
-        UsageError: bytes of its name are no UTF-8.
-    """
+    """Before a path goes into a catalog, from which it is to be opened again."""
     if as_text(path) != os.fspath(path):
         raise UsageError(
             f"{option}{as_text(path)}: its name has bytes that are not UTF-8, which no table holds; give a path "
@@ -100,3 +88,34 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
         return entry.is_dir()
     except OSError:
         return False
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """What tells one state of a file from another: size in bytes, modification time in ns, inode number; an object has
+    none, and its time is in whole seconds.
+    """
+
+    size: int
+    mtime_ns: int
+    inode: int | None
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> FileVersion:
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
+
+    @classmethod
+    def of_descriptor(cls, descriptor: int) -> FileVersion:
+        return cls.of(os.fstat(descriptor))
+
+    @classmethod
+    def of_object(cls, status: ObjectStatus) -> FileVersion:
+        return cls(status.st_size, status.st_mtime_ns, None)
+
+
+def version_at(place: Location) -> FileVersion | None:
+    """The version of what stands there; None where nothing does, or it cannot be looked at."""
+    try:
+        return FileVersion.of_object(place.stat()) if isinstance(place, ObjectPath) else FileVersion.of(place.stat())
+    except OSError:
+        return None

@@ -31,11 +31,6 @@ def locked(log_dir: Path) -> Iterator[None]:
 
     The lock file is made if it is missing and stays, as a broker leaves it. It belongs to the log dir's owner then:
     a broker that may not open it does not start.
-
-    Raises:
-        LockHeldError: another process holds the lock.
-        UsageError: the directory cannot be written, it is not on a local file system, or a new file cannot be given to
-            whom the log dir belongs.
     """
     file_system = _file_system(log_dir)
     if file_system.startswith(_REMOTE_FILE_SYSTEMS):
@@ -66,9 +61,6 @@ def locked_to_read(log_dir: Path) -> Iterator[str | None]:
 
     Yields:
         Why the lock is not held; None where it is, or where no broker has made one.
-
-    Raises:
-        LockHeldError: another process holds it.
     """
     with contextlib.ExitStack() as stack:
         why: str | None = None
@@ -96,9 +88,6 @@ _FLOCK: Final = struct.Struct("@hhqqi0q")
 def is_locked(log_dir: Path) -> bool:
     """Whether another process holds the lock of a log dir, as a broker does that runs on it. The lock is not asked for,
     which takes a file that may be written, and so a broker may start meanwhile.
-
-    Raises:
-        OSError: the lock file is there and cannot be read, or its file system tells nothing of locks.
     """
     try:
         descriptor = os.open(log_dir / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -113,11 +102,7 @@ def is_locked(log_dir: Path) -> bool:
 
 
 def _ensure_free(log_dir: Path) -> None:
-    """See that nobody holds a lock, where anybody lets us look.
-
-    Raises:
-        LockHeldError: another process holds it.
-    """
+    """See that nobody holds a lock, where anybody lets us look."""
     with contextlib.suppress(OSError):
         if is_locked(log_dir):
             raise _held(log_dir / LOCK_FILE)

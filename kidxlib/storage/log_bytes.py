@@ -84,22 +84,14 @@ class ChunkedLog:
         return self._size
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
-        """See `LogBytes.window`.
-
-        Raises:
-            LogChangedError: the file is shorter than it was when it was opened.
-        """
+        """See `LogBytes.window`."""
         window = self._buffer[: max(self._size - position, 0)]
         self._fill(window, position)
         window.setflags(write=False)
         return position, window
 
     def read(self, position: int, size: int) -> bytes:
-        """See `LogBytes.read`.
-
-        Raises:
-            LogChangedError: the file is shorter than it was when it was opened.
-        """
+        """See `LogBytes.read`."""
         data = np.empty(min(size, max(self._size - position, 0)), np.uint8)
         self._fill(data, position)
         return data.tobytes()

@@ -15,22 +15,16 @@ from typing import Final
 from kidxlib.errors import CheckpointError, UsageError
 from kidxlib.format import segment_files, topic_partition
 from kidxlib.java import parse_integer
-from kidxlib.storage.java_properties import parse_properties
 from kidxlib.storage.location import Location
-from kidxlib.storage.small_files import lines_of, small_file
-from kidxlib.text.quoted import quoted
+from kidxlib.storage.small_files import lines_of, parse_properties, small_file
+from kidxlib.text.words import quoted
 
 META_PROPERTIES: Final = "meta.properties"
 PARTITION_METADATA: Final = "partition.metadata"
 
 
 def read_topic_id(partition_directory: Location) -> str | None:
-    """The topic id in a partition's `partition.metadata`; None where the file is absent.
-
-    Raises:
-        CheckpointError: it holds no topic id.
-        OSError: it cannot be read.
-    """
+    """The topic id in a partition's `partition.metadata`; None where the file is absent."""
     path = partition_directory / PARTITION_METADATA
     try:
         lines = lines_of(path)
@@ -65,12 +59,7 @@ class MetaProperties:
 
 
 def read_meta_properties(log_dir: Location) -> MetaProperties:
-    """Whose log dir it is.
-
-    Raises:
-        CheckpointError: the node's id is no number.
-        OSError: the file cannot be read.
-    """
+    """Whose log dir it is."""
     path = log_dir / META_PROPERTIES
     try:
         found = parse_properties(small_file(path))
@@ -80,11 +69,7 @@ def read_meta_properties(log_dir: Location) -> MetaProperties:
 
 
 def meta_properties_of(found: Mapping[str, str], where: str) -> MetaProperties:
-    """What the settings in a `meta.properties` say.
-
-    Raises:
-        CheckpointError: the node's id is no number.
-    """
+    """What the settings in a `meta.properties` say."""
     version = found.get("version")
     return MetaProperties(
         node_id=node_id_of(found, where),
@@ -99,9 +84,6 @@ def ensure_one_broker(log_dirs: Collection[tuple[Location, MetaProperties]]) -> 
 
     Args:
         log_dirs: what each says; one at least.
-
-    Raises:
-        UsageError: they are of several brokers, or as `ensure_no_copies`.
     """
     first, of_first = next(iter(log_dirs))
     for path, found in log_dirs:
@@ -114,11 +96,7 @@ def ensure_one_broker(log_dirs: Collection[tuple[Location, MetaProperties]]) -> 
 
 
 def ensure_no_copies(log_dirs: Iterable[tuple[Location, MetaProperties]]) -> None:
-    """Refuse two directories that are copies of one log dir: each has its own id. Those without an id pass.
-
-    Raises:
-        UsageError: two have one `directory.id`.
-    """
+    """Refuse two directories that are copies of one log dir: each has its own id. Those without an id pass."""
     by_id: dict[str, Location] = {}
     for path, found in log_dirs:
         if found.directory_id is not None and (other := by_id.setdefault(found.directory_id, path)) != path:
@@ -128,11 +106,7 @@ def ensure_no_copies(log_dirs: Iterable[tuple[Location, MetaProperties]]) -> Non
 
 
 def node_id_of(properties: Mapping[str, str], where: str) -> int | None:
-    """The id of a node, in `meta.properties` or in `server.properties`; None where it is not there.
-
-    Raises:
-        CheckpointError: it is no number.
-    """
+    """The id of a node, in `meta.properties` or in `server.properties`; None where it is not there."""
     text = properties.get("node.id", properties.get("broker.id"))
     if text is None:
         return None

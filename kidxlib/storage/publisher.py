@@ -23,9 +23,18 @@ from types import TracebackType
 from typing import Final, Self
 
 from kidxlib.errors import PublishError
-from kidxlib.storage.dir_fd import DIRECTORY, flush_file_systems, open_below, opened_below, read_at, why_not_opened
-from kidxlib.storage.directory import Directory, object_at, opened_directory
-from kidxlib.storage.store.at_once import AT_ONCE
+from kidxlib.storage.directory import (
+    DIRECTORY,
+    Directory,
+    flush_file_systems,
+    object_at,
+    open_below,
+    opened_below,
+    opened_directory,
+    read_at,
+    why_not_opened,
+)
+from kidxlib.storage.store.requests import AT_ONCE
 from kidxlib.storage.store.s3 import ObjectPath, delete_object, is_object, open_object, put_object, read_object
 
 STAGING_PREFIX: Final = ".kidx-"
@@ -73,10 +82,6 @@ class _Object:
     is_there: Future[bool]
 
     def put(self) -> None:
-        """
-        Raises:
-            PublishError: it cannot be compared or written.
-        """
         try:
             if not self.is_there.result():
                 put_object(self.path, self.content)
@@ -135,9 +140,6 @@ class Publisher:
 
         Returns:
             `UNCHANGED` where the same bytes stand there already; else `WRITTEN`, true once `commit` has returned.
-
-        Raises:
-            PublishError: the directory cannot be made or written, the disk is full, or the owner cannot be given.
         """
         return self.begin_staging(directory, name, content, owner)()
 
@@ -166,11 +168,7 @@ class Publisher:
         return lambda: Published.WRITTEN
 
     def remove(self, directory: Directory, name: str) -> None:
-        """Remove a file of ours, if it is there.
-
-        Raises:
-            PublishError: the directory cannot be written.
-        """
+        """Remove a file of ours, if it is there."""
         try:
             if (path := object_at(directory, name)) is not None:
                 delete_object(path)
@@ -183,9 +181,6 @@ class Publisher:
     def commit(self) -> None:
         """Put everything staged under its final name, durably: on a disk in the order in which it was staged, in an
         object store the files of one segment.
-
-        Raises:
-            PublishError: a staged file did not read back as it was written, or a flush or rename failed.
         """
         if self._staged:
             self._commit_files()
@@ -258,9 +253,6 @@ def publish_if(
 
     Returns:
         `WRITTEN`; `UNCHANGED` where the same bytes are there; `KEPT` where something else is there than was seen.
-
-    Raises:
-        PublishError: it cannot be compared or written; what is there is untouched.
     """
     path = object_at(directory, name)
     try:
@@ -323,7 +315,7 @@ def _put_objects(objects: Iterable[_Object]) -> None:
 
 
 def _put_if(path: ObjectPath, content: bytes, is_as_seen: Callable[[bytes | None], bool]) -> Published:
-    from kidxlib.storage.store.conditional import put_object_if  # needs a package of an extra
+    from kidxlib.storage.store.client import put_object_if  # needs a package of an extra
 
     found: bytes | None = None
     etag: str | None = None

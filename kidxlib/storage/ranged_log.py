@@ -79,12 +79,7 @@ class RangedLog:
         return self._size
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
-        """See `LogBytes.window`. It holds a range's bytes from `position` on, or all that there are.
-
-        Raises:
-            LogChangedError: the log is shorter than it was when it was opened.
-            OSError: it cannot be read, or is there no longer.
-        """
+        """See `LogBytes.window`. It holds a range's bytes from `position` on, or all that there are."""
         reads_on = self._start <= position <= self._end
         if not reads_on:
             self.release()

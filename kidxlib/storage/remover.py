@@ -11,8 +11,16 @@ from typing import Self
 
 from kidxlib.errors import PublishError
 from kidxlib.format.segment_files import DELETED_SUFFIX
-from kidxlib.storage.dir_fd import DIRECTORY, flush_file_systems, is_taken, opened_below, why_not_opened
-from kidxlib.storage.directory import Directory, FileStatus, listed_objects
+from kidxlib.storage.directory import (
+    DIRECTORY,
+    Directory,
+    FileStatus,
+    flush_file_systems,
+    is_taken,
+    listed_objects,
+    opened_below,
+    why_not_opened,
+)
 from kidxlib.storage.store.s3 import is_object
 
 
@@ -36,11 +44,7 @@ class Remover:
             os.close(descriptor)
 
     def names(self, directory: Directory) -> set[str]:
-        """The names in a directory; none where there is no such directory.
-
-        Raises:
-            PublishError: it cannot be opened, or a part of its path is a symlink.
-        """
+        """The names in a directory; none where there is no such directory."""
         try:
             with self._open(directory) as descriptor:
                 return set(os.listdir(descriptor))
@@ -50,22 +54,14 @@ class Remover:
             raise PublishError(f"{directory}: {why_not_opened(error)}") from error
 
     def files(self, directory: Directory) -> dict[str, FileStatus]:
-        """The regular files or objects in a directory, by name; none if there is no such directory.
-
-        Raises:
-            PublishError: it cannot be opened, or a part of its path is a symlink.
-        """
+        """The regular files or objects in a directory, by name; none if there is no such directory."""
         if is_object(directory.root):
             return dict(listed_objects(directory))
         found = {name: self.status(directory, name) for name in self.names(directory)}
         return {name: status for name, status in found.items() if status is not None}
 
     def status(self, directory: Directory, name: str) -> os.stat_result | None:
-        """The status of a regular file; None where there is none under that name.
-
-        Raises:
-            PublishError: nobody can say: it cannot be reached.
-        """
+        """The status of a regular file; None where there is none under that name."""
         try:
             with self._open(directory) as descriptor:
                 status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
@@ -76,11 +72,7 @@ class Remover:
         return status if stat.S_ISREG(status.st_mode) else None
 
     def is_there(self, directory: Directory) -> bool:
-        """Whether there is such a directory.
-
-        Raises:
-            PublishError: it cannot be opened, or a part of its path is a symlink.
-        """
+        """Whether there is such a directory."""
         try:
             with self._open(directory):
                 return True
@@ -90,11 +82,7 @@ class Remover:
             raise PublishError(f"{directory}: {why_not_opened(error)}") from error
 
     def mark_deleted(self, directory: Directory, name: str) -> None:
-        """Add the suffix of deleted files to a file's name.
-
-        Raises:
-            PublishError: it cannot be renamed, or another file has that name.
-        """
+        """Add the suffix of deleted files to a file's name."""
         try:
             with self._open(directory) as descriptor:
                 if is_taken(descriptor, name + DELETED_SUFFIX):
@@ -104,11 +92,7 @@ class Remover:
             raise PublishError(f"{directory}/{name}: not renamed: {why_not_opened(error)}") from error
 
     def remove(self, directory: Directory, name: str) -> None:
-        """Remove a file, if it is there.
-
-        Raises:
-            PublishError: it cannot be removed.
-        """
+        """Remove a file, if it is there."""
         try:
             with self._open(directory) as descriptor, contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=descriptor)

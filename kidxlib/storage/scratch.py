@@ -17,11 +17,7 @@ def temporary_place() -> Path:
 
 @contextlib.contextmanager
 def writing_in(place: Path) -> Iterator[None]:
-    """Say in one line that a directory has no room, or cannot be written.
-
-    Raises:
-        KidxError: as that; it names the directory.
-    """
+    """Say in one line that a directory has no room, or cannot be written."""
     try:
         yield
     except OSError as error:

@@ -29,11 +29,7 @@ _log = logging.getLogger(__name__)
 
 @contextlib.contextmanager
 def committing(catalog: str) -> Iterator[None]:
-    """Hold the lock of a catalog by its directory or URL; wait until it is free. Not to be taken again meanwhile.
-
-    Raises:
-        CatalogError: the lock file cannot be opened.
-    """
+    """Hold the lock of a catalog by its directory or URL; wait until it is free. Not to be taken again meanwhile."""
     if (path := _lock_file(catalog)) is None:
         yield
         return
@@ -48,9 +44,6 @@ def committing(catalog: str) -> Iterator[None]:
 def committing_threads(catalog: str) -> Iterator[None]:
     """Hold the lock of a catalog for Spark, whose JVM excludes its own threads: all threads of this process hold it
     together, from the first that comes to the last that goes, and a thread may take it again.
-
-    Raises:
-        CatalogError: the lock file cannot be opened.
     """
     if (path := _lock_file(catalog)) is None:
         yield

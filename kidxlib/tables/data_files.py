@@ -17,10 +17,9 @@ from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSys
 
 from kidxlib.catalog.rows import Table
 from kidxlib.storage.store.s3 import is_object
-from kidxlib.tables.commit_once import commit_once
+from kidxlib.tables.delta_commits import commit_once, storage_options
 from kidxlib.tables.layout import READER_VERSION, WRITER_VERSION, counted_bytes
-from kidxlib.tables.maintenance import files_schema
-from kidxlib.tables.place import storage_options
+from kidxlib.tables.protocol import files_schema
 from kidxlib.tables.sorted_files import SortedFile
 
 
@@ -61,9 +60,6 @@ def rows_in(place: FileSystem, table: Table, path: str, names: Collection[str] |
         place: the table's directory.
         path: as the log has it.
         names: None for all columns.
-
-    Raises:
-        OSError: it cannot be read.
     """
     schema = table.schema(names)
     # Spark writes the timestamps that Parquet had first, whose nanoseconds do not reach as far as ours.
@@ -104,10 +100,6 @@ def replace_files(
         old: their sizes by their paths.
         data_change: whether the table says something else by it; who follows its changes has to do with these alone.
         said: what the history says of it.
-
-    Raises:
-        CommitFailedError: another writer was faster.
-        DeltaError: it cannot be written.
     """
     now = int(time.time() * 1000)
     adds = [AddAction(file.name, file.size, {}, now, data_change, file.statistics) for file in new]

@@ -9,18 +9,12 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kidxlib.errors import CatalogError, NoDeltaTableError
-from kidxlib.tables.commit_once import commit_once
+from kidxlib.tables.delta_commits import commit_once, storage_options
 from kidxlib.tables.delta_tables import one_line
-from kidxlib.tables.place import storage_options
 
 
 def read_delta(path: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a Delta table, in any order; of none at least one batch.
-
-    Raises:
-        NoDeltaTableError: there is none.
-        CatalogError: it cannot be read.
-    """
+    """The rows of a Delta table, in any order; of none at least one batch."""
     try:
         rows = (
             QueryBuilder()
@@ -39,11 +33,7 @@ def read_delta(path: str) -> Iterator[pa.RecordBatch]:
 
 
 def write_delta(path: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-    """Make a Delta table of rows, in one commit.
-
-    Raises:
-        CatalogError: there is a table already, or it cannot be written.
-    """
+    """Make a Delta table of rows, in one commit."""
     reader = pa.RecordBatchReader.from_batches(schema, iter(rows))
     try:
         commit_once(

@@ -20,7 +20,6 @@ from pyarrow.fs import FileSystem
 from kidxlib.catalog.rows import Table
 from kidxlib.errors import CatalogError
 from kidxlib.tables.commit_lock import committing
-from kidxlib.tables.commit_once import commit_once
 from kidxlib.tables.data_files import (
     counted_bytes_of,
     file_system_of,
@@ -30,9 +29,10 @@ from kidxlib.tables.data_files import (
     replace_files,
     sizes_of,
 )
+from kidxlib.tables.delta_commits import commit_once
 from kidxlib.tables.delta_tables import ZSTD, DeltaTables, one_line
 from kidxlib.tables.layout import FILE_BYTES
-from kidxlib.tables.maintenance import VACUUM_KEEPS, files_schema
+from kidxlib.tables.protocol import VACUUM_KEEPS, files_schema
 from kidxlib.tables.sorted_files import SortedFile, key_ranges, write_sorted
 
 #: Tries of one commit while others commit to the same table, and the longest pause between two, in seconds.
@@ -48,7 +48,7 @@ _COMPACTED: Final = {"kidx.operation": "compact in order"}
 
 @dataclass(frozen=True, slots=True)
 class DeltaMaintenance:
-    """See `kidxlib.tables.maintenance.Maintenance`."""
+    """See `kidxlib.tables.protocol.Maintenance`."""
 
     tables: DeltaTables
 

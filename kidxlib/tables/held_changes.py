@@ -11,9 +11,17 @@ from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.rows import Table
-from kidxlib.tables.grouped import Ends, counts_of, ends_of, negated, summed
-from kidxlib.tables.protocol import ArrowStream, Tables, TablesToRead
-from kidxlib.tables.scope import scope_of
+from kidxlib.tables.protocol import (
+    ArrowStream,
+    Ends,
+    Tables,
+    TablesToRead,
+    counts_of,
+    ends_of,
+    negated,
+    scope_of,
+    summed,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +153,7 @@ class HeldChanges:
         self._tables.append(table, rows)
 
     def commit(self) -> None:
-        """Commit what is held, as one change: all are asked again, each with what those before it led to.
-
-        Raises:
-            CatalogError: as `Tables.change`.
-        """
+        """Commit what is held, as one change: all are asked again, each with what those before it led to."""
         if not self._held:
             return
         held, table = self._held, self._table

@@ -1,4 +1,5 @@
-"""What a table is made with, by Spark and by delta-rs alike, so that either can write what the other has made.
+"""What a table is made with, by Spark and by delta-rs alike, so that either can write what the other has made; and the
+version of its columns, which it carries as a property.
 
 delta-rs writes tables up to writer version 2, and none with liquid clustering, so the tables have neither clustering
 nor deletion vectors nor column mapping. Files leave out queries by their statistics, as rows are written in order.
@@ -6,13 +7,14 @@ nor deletion vectors nor column mapping. Files leave out queries by their statis
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final
 
 import pyarrow as pa
 
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
-from kidxlib.tables.version import VERSION_PROPERTY
+from kidxlib.errors import CatalogError
 
 #: Of each table; every Delta reader and writer can open one of these.
 READER_VERSION: Final = 1
@@ -25,6 +27,8 @@ FILE_BYTES: Final = 16 * 1024 * 1024
 ROW_BYTES: Final = 128
 #: A smaller file is worth to be put together with others: what is written in order fills half a file at least.
 SMALL_FILE_BYTES: Final = FILE_BYTES // 2
+
+VERSION_PROPERTY: Final = "kidx.catalogVersion"
 
 
 def counted_bytes(size_bytes: int, rows: int | None) -> int:
@@ -53,3 +57,32 @@ def properties_of(table: Table) -> dict[str, str]:
 def commented_schema(table: Table) -> pa.Schema:
     """The table's schema with what its columns mean, where Delta looks for that."""
     return pa.schema([column.field.with_metadata({"comment": column.comment}) for column in table.columns])
+
+
+def made_by_an_older_release(place: str, found: int) -> CatalogError:
+    """What is said of a catalog, or of a table of one, that has an earlier version than this code.
+
+    Args:
+        place: its path or URL.
+        found: its version.
+    """
+    return CatalogError(
+        f"{place}: made by an older release, with catalog version {found}; this one has {CATALOG_VERSION}: "
+        "run ./spark-submit.sh build_index once, which brings the catalog up to date"
+    )
+
+
+def version_of(place: str, properties: Mapping[str, str]) -> int:
+    """The catalog version of a table, by its properties.
+
+    Args:
+        place: the table's path or URL, for errors.
+    """
+    found = properties.get(VERSION_PROPERTY)
+    if found is None:
+        raise CatalogError(f"{place}: a Delta table, but not one of this project's; give --catalog another directory")
+    if int(found) > CATALOG_VERSION:
+        raise CatalogError(
+            f"{place}: written with catalog version {found}, this code has {CATALOG_VERSION}; use a newer release"
+        )
+    return int(found)

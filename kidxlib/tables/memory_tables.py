@@ -13,9 +13,7 @@ from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.storage.scratch import writing_in
-from kidxlib.tables.grouped import Ends, counts_of, ends_of
-from kidxlib.tables.protocol import ArrowStream, TablesToRead
-from kidxlib.tables.scope import scope_of
+from kidxlib.tables.protocol import ArrowStream, Ends, TablesToRead, counts_of, ends_of, scope_of
 
 
 @dataclass(frozen=True, slots=True)

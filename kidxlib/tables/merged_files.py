@@ -37,9 +37,6 @@ def write_merged(place: FileSystem, table: Table, old: pa.Table, new: list[Sorte
 
     Returns:
         Whether as many rows were written as there are; nothing is known that would make it False.
-
-    Raises:
-        OSError, pa.ArrowException: one cannot be read or written.
     """
     sizes = sizes_of(old)
     keys, expected = _some_keys(place, table, sizes)

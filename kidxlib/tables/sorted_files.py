@@ -123,9 +123,6 @@ def write_sorted(place: FileSystem, table: Table, rows: pa.Table, files: int) ->
     Args:
         place: the table's directory.
         rows: whole rows, in any order.
-
-    Raises:
-        OSError: one cannot be written.
     """
     in_order = rows.sort_by([(name, "ascending") for name in table.order])
     for number in range(files):
@@ -140,9 +137,6 @@ def write_as_it_comes(place: FileSystem, table: Table, rows: ArrowStream) -> Ite
     Args:
         place: the table's directory.
         rows: whole rows, in the order in which the files are to have them.
-
-    Raises:
-        OSError, pa.ArrowException: the rows cannot be read, or a file cannot be written.
     """
     groups = _groups(rows)
     for number, first in enumerate(groups):

@@ -10,16 +10,15 @@ from rich.filesize import decimal
 
 from kidxlib.audit.finding import PROMISES_OTHER_END, Verdict
 from kidxlib.audit.gaps import GAP, Evidence, FoundGaps
-from kidxlib.audit.rows import AuditRows, Kind
+from kidxlib.audit.rows import ActionCounts, AuditRows, AuditSummary, FileKind, Kind
 from kidxlib.audit.startup.simulation import HOLDS_FOR, Removal, StartupAction
-from kidxlib.audit.summary import ActionCounts, AuditSummary, FileKind
 from kidxlib.catalog.findings import JudgedFile
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.terminal.console import first_of_each_kind, note, print_json, print_line, print_more, rate
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.gaps import print_gaps
 from kidxlib.terminal.tables import print_table
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 #: Of a kind, what is reported on screen one by one.
 SHOWN: Final = 20

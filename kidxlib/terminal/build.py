@@ -7,13 +7,13 @@ from typing import Final
 
 from rich.filesize import decimal
 
-from kidxlib.build.summary import Counts
 from kidxlib.format.not_segments import NotASegment
+from kidxlib.indexing.summary import Counts
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.console import print_detail, print_line, print_more, rate
 from kidxlib.terminal.tables import print_table
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 #: Topics and segments shown on screen, and segments in the JSON object; their numbers are always there.
 TOPICS_SHOWN: Final = 40

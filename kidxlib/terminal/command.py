@@ -1,15 +1,26 @@
-"""How every command ends: one clear line for what a user can mend, and an exit code."""
+"""How every command ends: one clear line for what a user can mend, as for wrong usage, and an exit code.
+
+The process ends before Python is taken apart. Arrow and delta-rs have pools of threads, which give back what they hold
+of Python when they come to it: a moment after a command is done, perhaps, and at no time that Python knows of. Until
+3.13 Python ends a thread that asks for its lock while it is being taken apart. It does so by unwinding the thread's
+stack, which destructors of C++ and Rust do not let pass: the process aborts (SIGABRT) after it has done its work well,
+or waits for that thread for ever.
+"""
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import errno
 import io
 import logging
 import os
+import re
 import sys
+import threading
 import traceback
 from collections.abc import Sequence
+from types import TracebackType
 from typing import Final, NoReturn
 
 import click
@@ -19,9 +30,7 @@ from kidxlib.jit import compiling
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import note, printable, show_details
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.process_end import end_process, end_with_trace
-from kidxlib.terminal.signals import Interrupted
-from kidxlib.terminal.usage import ensure_no_empty_values, ensure_no_option_twice, wrong_usage
+from kidxlib.terminal.interrupts import Interrupted
 
 #: All that writes to standard output, and this module, which flushes it; `kidx dump` sees to its own.
 _PRINTERS: Final = ("click.utils", "rich.console", __name__)
@@ -34,6 +43,32 @@ _ENVIRONMENT: Final = frozenset(
     )
 )
 
+#: What is spark-submit's, and so stands after `--`; without those that our jobs have, too.
+_SPARK_OPTIONS: Final = re.compile(
+    "--(master|deploy-mode|class|name|jars|(exclude-)?packages|repositories|py-files|files|archives|conf|queue|"
+    "properties-file|load-spark-defaults|proxy-user|principal|keytab|supervise|num-executors|total-executor-cores|"
+    "(driver|executor)-(memory|cores)|driver-(java-options|library-path|class-path))|-c"
+)
+_SPARK_PROGRAM: Final = "./spark-submit.sh"
+
+
+def end_process(code: int) -> NoReturn:
+    """End it in the main thread, as a forked process of `multiprocessing` ends: threads that are not daemons end first,
+    then what was registered with `atexit` is called and output flushed. No other object of Python is taken apart.
+    """
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(OSError, ValueError):  # who would read it has gone; it is closed
+            stream.flush()
+    os._exit(code)
+
+
+def end_with_trace(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
+    """In the place of `sys.excepthook`: what nobody caught is told as ever, and ends the process."""
+    sys.__excepthook__(kind, error, trace)
+    end_process(ExitCode.FAILED)
+
 
 def run(command: click.Command, program: str, arguments: Sequence[str] | None = None) -> NoReturn:
     """Run a command and leave the process with its exit code. What is not a user's to mend keeps its stack trace.
@@ -41,9 +76,6 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
     Args:
         program: how a user calls it, for the usage line.
         arguments: its arguments; None takes the process's own, and ends the process for good.
-
-    Raises:
-        SystemExit: with arguments.
     """
     _open_missing_streams()
     if isinstance(sys.stdout, io.TextIOWrapper):  # names of files hold what not every encoding has
@@ -55,6 +87,88 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
         sys.exit(_exit_code(command, program, arguments))
     sys.excepthook = end_with_trace
     end_process(_exit_code(command, program, None))
+
+
+def wrong_usage(error: click.ClickException) -> str:
+    """What click says, and what to do where it does not say that."""
+    message = error.format_message()
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    if context is None:
+        return message
+    if isinstance(error, click.NoSuchOption) and context.command_path.startswith(_SPARK_PROGRAM):
+        name = error.option_name
+        if _SPARK_OPTIONS.fullmatch(name):
+            how = f"{context.command_path} … -- {name} …"
+            return f"{message.rstrip('.')}; it is an option of spark-submit, and those come after --: {how}"
+    if message.startswith("Got unexpected extra argument") and _works_from_catalog(context.command):
+        return f"{message.rstrip('.')}; {context.command_path} works from a catalog: name it with --catalog DIR"
+    if message.endswith("?") or (
+        isinstance(error, click.BadParameter) and not isinstance(error, click.MissingParameter)
+    ):
+        return message
+    help_option = context.help_option_names[-1] if context.help_option_names else "--help"
+    return f"{message.rstrip('.')}; try {context.command_path} {help_option}"
+
+
+def _works_from_catalog(command: click.Command) -> bool:
+    """Whether a command reads what builds have recorded, and no log dir that is named."""
+    named = {each.name: each for each in command.params}
+    takes_directories = any(isinstance(each, click.Argument) for each in command.params)
+    if "sources" in named:
+        takes_directories = takes_directories or named["sources"].metavar != "NAME"
+    return "catalog" in named and not takes_directories
+
+
+def ensure_no_empty_values(command: click.Command, arguments: Sequence[str]) -> None:
+    """An empty word is what is left of a variable that is not set. For a directory it would mean the default one,
+    for a pattern everything.
+    """
+    before = ""
+    for word in arguments:
+        option, equals, value = word.partition("=")
+        if not word or (option.startswith("--") and equals and not value):
+            raise UsageError(_what_is_empty(_called(command, arguments), option or before))
+        before = word
+
+
+def ensure_no_option_twice(command: click.Command, arguments: Sequence[str]) -> None:
+    """Refuse a second value of an option that takes one: the last would count, and the others would be passed over."""
+    if not arguments:
+        return
+    options = [each for each in _called(command, arguments).params if isinstance(each, click.Option)]
+    by_name = {name: each for each in options for name in (*each.opts, *each.secondary_opts)}
+    seen: set[str | None] = set()
+    words = iter(arguments)
+    for word in words:
+        if word == "--":
+            return
+        name, equals, _ = word.partition("=")
+        option = by_name.get(name)
+        if option is None or option.is_flag or option.count:
+            continue
+        if not option.multiple and option.name in seen:
+            raise UsageError(f"{name}: given twice, and takes one value; give it once")
+        seen.add(option.name)
+        if not equals:
+            next(words, None)
+
+
+def _called(command: click.Command, arguments: Sequence[str]) -> click.Command:
+    """The command itself, or that of a group that is called."""
+    if not isinstance(command, click.Group):
+        return command
+    return command.get_command(click.Context(command), arguments[0]) or command
+
+
+def _what_is_empty(command: click.Command, option: str) -> str:
+    """What to say of an option that has no value; of an argument, where the word before takes none."""
+    flags = [each for each in command.params if isinstance(each, click.Option) and each.is_flag]
+    names = {"--"}.union(*(flag.opts + flag.secondary_opts for flag in flags))
+    if option.startswith("-") and option not in names:
+        return f"{option}: empty; expected a value; else leave the option out (is a variable not set?)"
+    arguments = [each for each in command.params if isinstance(each, click.Argument)]
+    name = arguments[0].make_metavar(click.Context(command)).strip("[].…") if len(arguments) == 1 else "an argument"
+    return f"{name}: empty; expected a value (is a variable not set?)"
 
 
 def _exit_code(command: click.Command, program: str, arguments: Sequence[str] | None) -> int:

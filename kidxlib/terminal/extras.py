@@ -20,9 +20,6 @@ def needing_packages(option: str, extra: str = "catalog") -> Iterator[None]:
 
     Args:
         extra: the one that has all of it, as far as is known before.
-
-    Raises:
-        UsageError: a package is not installed.
     """
     try:
         yield

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.gaps import Evidence, FoundGaps
 from kidxlib.terminal.console import print_line, print_more
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 #: Topics that are named on screen, and so many more of what is lost of each.
 SHOWN: Final = 20

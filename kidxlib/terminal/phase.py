@@ -12,7 +12,7 @@ from rich.filesize import decimal
 from kidxlib.jit import compiling
 from kidxlib.storage.store.requests import requests_made
 from kidxlib.terminal.console import rate
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 #: What delays a first run, and one after an update.
 _COMPILING: Final = "compiling for this processor, once"

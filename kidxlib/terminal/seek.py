@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from kidxlib.log.list_offsets import (
+from kidxlib.log.segment import (
     EARLIEST,
     EARLIEST_LOCAL,
     EARLIEST_PENDING_UPLOAD,

@@ -24,11 +24,7 @@ _UNITS = {
 
 
 def parse_time(text: str) -> datetime:
-    """The moment that `text` means, in UTC.
-
-    Raises:
-        UsageError: it is neither form, or has no zone, so that its meaning would depend on the machine.
-    """
+    """The moment that `text` means, in UTC."""
     if re.fullmatch(r"-?[0-9]+", text):
         try:
             return _EPOCH + timedelta(milliseconds=int(text))
@@ -53,9 +49,6 @@ def parse_time(text: str) -> datetime:
 def parse_milliseconds(text: str) -> int:
     """The first full millisecond since the epoch that is not before the time that `text` means. A number is returned as
     it is, even if no calendar has its year.
-
-    Raises:
-        UsageError: as `parse_time`, or the number is not an int64.
     """
     if re.fullmatch(r"-?[0-9]{1,20}", text):
         if not -(2**63) <= int(text) < 2**63:
@@ -85,11 +78,7 @@ def to_ms(moment: datetime) -> int:
 
 
 def parse_duration(text: str) -> timedelta:
-    """The time that `text` means: a whole number and a unit, such as 60s.
-
-    Raises:
-        UsageError: it is not that, or longer than can be computed with.
-    """
+    """The time that `text` means: a whole number and a unit, such as 60s."""
     match = re.fullmatch(r"([0-9]{1,15})(ms|s|m|h|d)", text)
     if match is None:
         raise UsageError(f"{text!r} is not a duration; expected a whole number with ms, s, m, h or d, such as 60s")

@@ -86,11 +86,7 @@ def expected(text: str) -> WrapValidator:
 
 
 def pattern(value: object) -> re.Pattern[str]:
-    """A regular expression.
-
-    Raises:
-        ValueError: it is none.
-    """
+    """A regular expression."""
     try:
         return re.compile(str(value))
     except (re.error, ValueError, OverflowError, RecursionError) as error:
@@ -107,9 +103,6 @@ def checked(path: Path, text: str, model: type[_Model]) -> _Model:
 
     Args:
         path: the file's, for messages.
-
-    Raises:
-        UsageError: it cannot be parsed, has an unknown key (the nearest known one is named) or a wrong value.
     """
     try:
         return model.model_validate(_parse(path, text))
@@ -167,9 +160,6 @@ def read_text(path: Path, what: str = "policies") -> str:
 
     Args:
         what: it is expected to hold, for messages.
-
-    Raises:
-        UsageError: it cannot be read, or is no such file.
     """
     try:
         is_pipe, content = stat.S_ISFIFO(path.stat().st_mode), b""

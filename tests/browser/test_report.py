@@ -12,13 +12,13 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Browser
 
-from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.findings import ACCEPTED as ACCEPTED_TABLE
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import BUILDS
 from kidxlib.operations.report.questions import DAMAGED as DAMAGED_SEGMENTS
-from kidxlib.operations.report.what_if.steps import LADDER, LATER_MS
+from kidxlib.operations.report.what_if_work import LADDER, LATER_MS
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.protocol import Question
 from tests.browser.conftest import Opened, Reported, open_page

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
+from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from tests.docs.log_dirs import BEHIND
 from tests.docs.pages import PROJECT
 from tests.support.spark.jobs import run_here

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.figures import MEASURED, kept_figure, kept_machine, kept_table, recorded
-from jobs.common.spark.schema import spark_type
+from jobs.common.spark.local_rows import spark_type
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
 from tests.docs.messages_page import MESSAGES_PAGE, listed

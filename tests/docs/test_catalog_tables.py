@@ -17,21 +17,20 @@ from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 
 from jobs.common.backend import open_spark
-from jobs.common.catalog import create as making
+from jobs.common.catalog import spark_tables as making
 from jobs.common.catalog.find_place import find_place
 from jobs.common.catalog.spark_tables import SparkTables
-from jobs.common.spark.schema import spark_schema, spark_type
+from jobs.common.spark.local_rows import spark_schema, spark_type
 from jobs.common.spark.session import session
-from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.rows import Row, Table
 from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS
-from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION, TABLES
+from kidxlib.catalog.tables import BUILDS, CATALOG_VERSION, LAYOUT_VERSION, TABLES
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.context import RunContext
 from kidxlib.tables import layout
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.tables.version import VERSION_PROPERTY
+from kidxlib.tables.layout import VERSION_PROPERTY
 from tests.docs.log_dirs import put
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import build_here

@@ -9,20 +9,20 @@ import re
 
 import pytest
 
-import kidxlib.build.segments
+import kidxlib.indexing.segments
 from benchmarks.figures import MEASURED, recorded
 from jobs.common.catalog.commit_retry import ATTEMPTS
 from kidxlib.audit import copies
-from kidxlib.build.summary import PROBLEMS_KEPT
 from kidxlib.catalog.tables import TABLES
-from kidxlib.compaction import change, orphans
+from kidxlib.compaction import orphans, task
+from kidxlib.indexing.summary import PROBLEMS_KEPT
 from kidxlib.lookup.checked_segment import WINDOW_BYTES
-from kidxlib.operations.report.timeline.section import PIECES_MOST, SEGMENTS_SHOWN
-from kidxlib.operations.report.what_if.steps import LADDER
+from kidxlib.operations.report.timeline import PIECES_MOST, SEGMENTS_SHOWN
+from kidxlib.operations.report.what_if_work import LADDER
 from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX
 from kidxlib.recovery import outcome, producers
-from kidxlib.recovery import partition as fold
-from kidxlib.retention import reasons as retention_reasons
+from kidxlib.recovery import partition_fold as fold
+from kidxlib.retention import policy as retention_reasons
 from kidxlib.run.settings import BuildSettings
 from kidxlib.storage.ranged_log import RANGE_BYTES, RANGES_AHEAD
 from kidxlib.storage.store import client
@@ -31,7 +31,7 @@ from kidxlib.terminal.progress import LINE_SECONDS
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, SQL_PAGE, read
 from tests.docs.prose import sentences_of
 from tests.docs.render import FIGURE, pages_made, rendered, with_what_is_kept, without_what_is_kept
-from tests.kidxlib.audit.logs.test_records import CASES
+from tests.kidxlib.audit.logs.test_log import CASES
 from tests.support.damages import all_files
 from tests.support.logs.golden import SAMPLES
 
@@ -201,7 +201,7 @@ def test_every_status_and_reason_is_explained() -> None:
     in_code = {(status.value, word) for status, word, _ in outcome._ENDS.values() if word is not None}
     fold_failures = [word for word, _ in producers._FAILURES.values()] + [fold.NEGATIVE_EPOCH_OFFSET]
     in_code |= {(outcome.Status.QUARANTINED.value, word) for word in fold_failures}
-    for call in ast.walk(ast.parse(inspect.getsource(kidxlib.build.scan.why_not_read))):
+    for call in ast.walk(ast.parse(inspect.getsource(kidxlib.indexing.scan.why_not_read))):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "ScanEnd":
             status, word = call.args[:2]
             assert isinstance(word, ast.Constant)
@@ -247,12 +247,12 @@ def test_every_reason_of_compaction_is_explained() -> None:
     assert _WARNING_ROW.findall(removed) == [reason.value for reason in orphans.OrphanReason]
     kept = page[page.index("## What stays, and why") :]
     assert {
-        change.LOG_CHANGED,
-        change.UNREADABLE,
-        change.UNFINISHED,
-        change.NOT_LOCKED,
+        task.LOG_CHANGED,
+        task.UNREADABLE,
+        task.UNFINISHED,
+        task.NOT_LOCKED,
     } <= set(_WARNING_ROW.findall(kept))
-    assert f"`{change.NOT_OURS}`" in page
+    assert f"`{task.NOT_OURS}`" in page
 
 
 @pytest.mark.parametrize("page", ALL_PAGES)

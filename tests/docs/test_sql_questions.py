@@ -18,7 +18,7 @@ from chispa import assert_df_equality
 from deltalake import DeltaTable, QueryBuilder
 from pyspark.sql import SparkSession
 
-from jobs.common.spark.schema import spark_type
+from jobs.common.spark.local_rows import spark_type
 from jobs.common.spark.session import session
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS

@@ -24,21 +24,21 @@ from unittest import mock
 
 import pyarrow as pa
 
-import kidxlib.build.segments
-import kidxlib.compaction.partition
-from kidxlib.build.changes import compare
-from kidxlib.build.comparison.known_segments import KNOWN
-from kidxlib.build.directories import Target
-from kidxlib.build.discover import find_segments
-from kidxlib.build.finish.partition import finish, segment_task
-from kidxlib.build.plan import AuxiliaryFiles, Plan
-from kidxlib.build.results import BuiltSegment
-from kidxlib.build.tasks import SegmentTask
+import kidxlib.compaction.compact_partition
+import kidxlib.indexing.segments
 from kidxlib.cli.main import kidx, main
-from kidxlib.compaction.partition import compact
+from kidxlib.compaction.compact_partition import compact
 from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.compare.log_pair import LogPair, compared_pair
+from kidxlib.indexing.changes import compare
+from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.finish_partition import finish, segment_task
+from kidxlib.indexing.known_segments import KNOWN
+from kidxlib.indexing.plan import AuxiliaryFiles, Plan
+from kidxlib.indexing.segments import BuiltSegment
+from kidxlib.indexing.source import Target
+from kidxlib.indexing.tasks import SegmentTask
+from kidxlib.operations.compare.file_pairs import LogPair, compared_pair
 from kidxlib.operations.compare.place import list_place
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.retention.apply import apply_deletions
@@ -67,7 +67,7 @@ def _build(log_dir: Path, index_dir: Path | None, use_mmap: bool = True) -> Iter
             sweep(partition.index_directory, time.time_ns() - _DAY_NS)
         left_to_do: dict[PartitionKey, list[SegmentTask]] = defaultdict(list)
         tasks = plan.build_tasks(publish_truncated=index_dir is not None)
-        for built in kidxlib.build.segments.build(tasks, use_mmap):
+        for built in kidxlib.indexing.segments.build(tasks, use_mmap):
             left_to_do[built.task.segment.partition_key].append(segment_task(built))
             yield built
         for _ in finish(
@@ -92,7 +92,7 @@ def build(send: Connection, log_dir: Path, index_dir: Path | None, together: Pat
 
 def build_and_tell(send: Connection, log_dir: Path, index_dir: Path) -> None:
     """Build into an index directory in groups of eight files, and tell of each row as it is given out."""
-    with mock.patch.object(kidxlib.build.segments, "GROUP_FILES", 8):
+    with mock.patch.object(kidxlib.indexing.segments, "GROUP_FILES", 8):
         for built in _build(log_dir, index_dir):
             send.send(Path(built.task.segment.path))
 
@@ -109,7 +109,7 @@ def flush_forever(send: Connection, path: Path) -> None:
 def build_until_step(send: Connection, log_dir: Path, index_dir: Path | None, last_step: int | None) -> None:
     """Build in groups of four files; kill this process just before step number `last_step`. Sends the steps it took."""
     steps = _killed_before(last_step)
-    with mock.patch.object(kidxlib.build.segments, "GROUP_FILES", 4):
+    with mock.patch.object(kidxlib.indexing.segments, "GROUP_FILES", 4):
         for _ in _build(log_dir, index_dir):
             pass
     send.send(steps())
@@ -228,7 +228,7 @@ def compact_until_step(
     """Compact in groups of four changes; kill this process just before step number `last_step`. Sends each change as it
     is given out, and then the steps it took.
     """
-    with locked(log_dir), mock.patch.object(kidxlib.compaction.partition, "GROUP_FILES", 4):
+    with locked(log_dir), mock.patch.object(kidxlib.compaction.compact_partition, "GROUP_FILES", 4):
         steps = _killed_before(last_step)
         for change in compact(tasks, replace(options, locked=frozenset([str(log_dir)])), Mode.APPLY, use_mmap=True):
             send.send(change)

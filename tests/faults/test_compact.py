@@ -16,10 +16,9 @@ from typing import Final
 import numpy as np
 import pytest
 
-from kidxlib.compaction.change import ChangeAction, ChangeOutcome
-from kidxlib.compaction.partition import compact
+from kidxlib.compaction.compact_partition import compact
 from kidxlib.compaction.policy import Rule
-from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
+from kidxlib.compaction.task import ChangeAction, ChangeOutcome, CompactionOptions, CompactionTask, Mode
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,

@@ -19,9 +19,9 @@ from kidxlib.cli.main import kidx as kidx_command
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, SNAPSHOT_SUFFIX
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended, end, kidx, start_kidx
@@ -34,7 +34,7 @@ _STEPS: Final = "steps"
 #: often it did.
 _KILLED: Final = """
 import os, signal, sys
-import kidxlib.operations.recover.run, kidxlib.terminal.command
+import kidxlib.operations.recover.recover, kidxlib.terminal.command
 from kidxlib.cli.main import main
 last = int(os.environ.pop("LAST_STEP"))
 count = os.open(os.environ.pop("STEPS_FILE"), os.O_WRONLY | os.O_CREAT, 0o644)

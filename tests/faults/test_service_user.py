@@ -16,8 +16,7 @@ from pathlib import Path
 import pytest
 
 import kidxlib
-from kidxlib.jit.locators import TemporaryLocator
-from kidxlib.jit.private_directory import DIRECTORY
+from kidxlib.jit.compiler import DIRECTORY, TemporaryLocator
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults import disks
 from tests.faults.trees import small_log, snapshot, write_log

@@ -16,7 +16,7 @@ from typing import Final
 import google_crc32c
 
 from kidxlib.errors import KidxError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX
 from tests.support import page_cache
@@ -213,7 +213,7 @@ def lying_log(directory: Path, base_offset: int, size: int, sound: bytes = b"", 
     Args:
         claimed: what the header's size field says, if not that.
     """
-    length = size - len(sound) - formats.LOG_OVERHEAD if claimed is None else claimed
+    length = size - len(sound) - layouts.LOG_OVERHEAD if claimed is None else claimed
     log = write_log(directory, base_offset, sound + _header(base_offset, length))
     os.truncate(log, size)
     return log
@@ -246,11 +246,11 @@ def slow_log(directory: Path, base_offset: int, size: int, sound: bytes = b"") -
 
     As with `lying_log`, checking it takes a moment, but the scan does not end there.
     """
-    length = size - len(sound) - formats.LOG_OVERHEAD
-    covered = formats.field_position(formats.BATCH_V2, "attributes")
+    length = size - len(sound) - layouts.LOG_OVERHEAD
+    covered = layouts.field_position(layouts.BATCH_V2, "attributes")
     crc = google_crc32c.value(_header(base_offset, length)[covered:])
     zeros = bytes(1 << 20)
-    left = size - len(sound) - formats.BATCH_V2.itemsize
+    left = size - len(sound) - layouts.BATCH_V2.itemsize
     while left > 0:
         crc = google_crc32c.extend(crc, zeros[:left])
         left -= len(zeros)
@@ -262,4 +262,4 @@ def slow_log(directory: Path, base_offset: int, size: int, sound: bytes = b"") -
 def _header(base_offset: int, length: int, crc: int = 0xBAD) -> bytes:
     """The header of a v2 batch that is far away from the segment's first ones."""
     offset = base_offset + 2**20
-    return struct.pack(">qiibIhiqqqhii", offset, length, 0, formats.MAGIC_V2, crc, 0, 0, 0, 0, -1, -1, -1, 1)
+    return struct.pack(">qiibIhiqqqhii", offset, length, 0, layouts.MAGIC_V2, crc, 0, 0, 0, 0, -1, -1, -1, 1)

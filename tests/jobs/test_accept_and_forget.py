@@ -8,11 +8,11 @@ from typing import Any, Final, NoReturn
 
 import pytest
 
-from jobs.common.spark import job_session
+from jobs.common.spark import session
 from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.run.project import SETTINGS_FILE
+from kidxlib.run.options import SETTINGS_FILE
 from tests.docs.log_dirs import put
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import Ended, accept_here, forget_here, kidx_build_here, rows, run_here
@@ -67,7 +67,7 @@ def test_the_jobs_do_what_kidx_does_and_start_no_jvm(tmp_path: Path, monkeypatch
     def refused(*_: object, **__: object) -> NoReturn:
         raise AssertionError("Spark was started")
 
-    monkeypatch.setattr(job_session, "session", refused)
+    monkeypatch.setattr(session, "session", refused)
     assert _told(tmp_path / "job", accept_here, forget_here) == _told(tmp_path / "kidx")
 
 

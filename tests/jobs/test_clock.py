@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.operations.compaction.request import CompactIndexOptions, compaction_request
-from kidxlib.operations.retention.request import ApplyRequest, RetentionOptions, retention_request
+from kidxlib.operations.compaction.compact import CompactIndexOptions, compaction_request
+from kidxlib.operations.retention.retention_request import ApplyRequest, RetentionOptions, retention_request
 from kidxlib.run.known_topics import MetadataOptions
-from kidxlib.run.project import SETTINGS_FILE
+from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.text.times import to_ms
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from kidxlib.cli.main import kidx
-from kidxlib.run.project import SETTINGS_FILE
+from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.logs import golden
 from tests.support.spark.jobs import kidx_build_here, recover_here, run_here

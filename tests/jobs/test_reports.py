@@ -11,44 +11,40 @@ from typing import Any, Final
 import pytest
 
 from kidxlib.audit.finding import Verdict
+from kidxlib.audit.rows import COUNTED, AuditSummary
 from kidxlib.audit.startup.simulation import StartupAction
-from kidxlib.audit.summary import COUNTED, AuditSummary
 from kidxlib.audit.tiered.finding import (
     METADATA,
     NEWER,
     OBJECTS,
     OTHERS,
+    Level,
     RemoteFindingRow,
     RemoteSegmentKey,
     broken,
 )
-from kidxlib.audit.tiered.level import Level
 from kidxlib.audit.tiered.metadata import AsOf
-from kidxlib.build.source import source_at
-from kidxlib.build.summary import Counts
-from kidxlib.log.remote.local_layout import LOCAL
+from kidxlib.indexing.source import source_at
+from kidxlib.indexing.summary import Counts
+from kidxlib.log.remote.layout import LOCAL
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
-from kidxlib.operations.audit.tiered.find import Counts as TieredCounts
-from kidxlib.operations.audit.tiered.numbers.numbers import Numbers
-from kidxlib.operations.audit.tiered.numbers.sizes import CopyLag, TopicSizes
-from kidxlib.operations.audit.tiered.numbers.what_if import Amount, Deleted, WhatIf
-from kidxlib.operations.audit.tiered.remote_metadata import MetadataReader
-from kidxlib.operations.audit.tiered.report import TieredFound
-from kidxlib.operations.audit.tiered.report import show as show_tiered
-from kidxlib.operations.audit.tiered.request import TieredRequest
-from kidxlib.operations.build.tiered.put import Mended, Outcome
-from kidxlib.operations.build.tiered.report import Repaired
-from kidxlib.operations.build.tiered.report import show as show_repair
-from kidxlib.operations.build.tiered.request import RepairRequest
-from kidxlib.operations.build.tiered.rows import RemadeRow
-from kidxlib.operations.compaction import report as compaction_report
-from kidxlib.operations.compaction.summary import CompactionReport, TopicSavings
-from kidxlib.operations.maintenance.maintain import MaintainedTable
+from kidxlib.operations.compaction import compact as compaction_report
+from kidxlib.operations.compaction.compact import CompactionReport, TopicSavings
+from kidxlib.operations.maintenance.maintain import MaintainedTable, TableState
 from kidxlib.operations.maintenance.report import print_tables
-from kidxlib.operations.maintenance.table_state import TableState
-from kidxlib.operations.retention import report as retention_report
-from kidxlib.operations.retention import summary as retention_report_summary
-from kidxlib.operations.retention.summary import TopicSummary
+from kidxlib.operations.retention import make_plan as retention_report
+from kidxlib.operations.retention import make_plan as retention_report_summary
+from kidxlib.operations.retention.make_plan import TopicSummary
+from kidxlib.operations.tiered.audit_tiered import TieredFound
+from kidxlib.operations.tiered.audit_tiered import show as show_tiered
+from kidxlib.operations.tiered.find import Counts as TieredCounts
+from kidxlib.operations.tiered.numbers import Amount, CopyLag, Deleted, Numbers, TopicSizes, WhatIf
+from kidxlib.operations.tiered.remote_metadata import MetadataReader
+from kidxlib.operations.tiered.repair import Mended, Outcome, Repaired
+from kidxlib.operations.tiered.repair import show as show_repair
+from kidxlib.operations.tiered.repair_request import RepairRequest
+from kidxlib.operations.tiered.repair_work import RemadeRow
+from kidxlib.operations.tiered.tiered_request import TieredRequest
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.audit import show_summary

@@ -26,7 +26,7 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from kidxlib.records.batch_headers import Batch, batches
-from kidxlib.storage.lazy_log import LogFile
+from kidxlib.storage.opened_log import LogFile
 from tests.kafka.crashed import INDEX_SUFFIXES
 
 _Do: TypeAlias = Callable[[Path, random.Random], object]

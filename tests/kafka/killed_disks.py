@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
@@ -46,7 +46,7 @@ class _Traffic:
         producer = self.rng.randrange(_PRODUCERS)
         if producer in self.open and self.rng.random() < 0.4:
             self.open.discard(producer)
-            key = self.rng.choice([formats.CONTROL_TYPE_ABORT, formats.CONTROL_TYPE_COMMIT])
+            key = self.rng.choice([layouts.CONTROL_TYPE_ABORT, layouts.CONTROL_TYPE_COMMIT])
             return self._batch(1, **{**control(key.to_bytes(4)), "producer_id": producer})
         count = self.rng.randint(1, 4)
         body = FILLER[: self.rng.choice([30, 700, 3_000])]
@@ -63,7 +63,7 @@ class _Traffic:
             producer_id=producer,
             producer_epoch=0,
             base_sequence=sequence,
-            attributes=formats.ATTRIBUTE_TRANSACTIONAL if transactional else 0,
+            attributes=layouts.ATTRIBUTE_TRANSACTIONAL if transactional else 0,
         )
 
     def _batch(self, count: int, **fields: Any) -> Batch:
@@ -146,8 +146,8 @@ def _keep_open(directory: Path, base_offset: int, rng: random.Random) -> None:
     have written none.
     """
     for suffix, layout in (
-        (OFFSET_INDEX_SUFFIX, formats.OFFSET_INDEX_ENTRY),
-        (TIME_INDEX_SUFFIX, formats.TIME_INDEX_ENTRY),
+        (OFFSET_INDEX_SUFFIX, layouts.OFFSET_INDEX_ENTRY),
+        (TIME_INDEX_SUFFIX, layouts.TIME_INDEX_ENTRY),
     ):
         path = directory / segment_file(base_offset, suffix)
         entries = len(path.read_bytes()) // layout.itemsize

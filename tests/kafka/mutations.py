@@ -12,22 +12,22 @@ from typing import Final
 
 import google_crc32c
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 
 #: Where a batch's size, magic and checksum stand.
-_SIZE_AT: Final = formats.field_position(formats.BATCH_V2, "batch_length")
-_MAGIC_AT: Final = formats.field_position(formats.BATCH_V2, "magic")
-_V1_CRC_AT: Final = formats.field_position(formats.MESSAGE_V1, "crc")
-_V2_CRC_AT: Final = formats.field_position(formats.BATCH_V2, "crc")
-_V2_ATTRIBUTES_AT: Final = formats.field_position(formats.BATCH_V2, "attributes")
+_SIZE_AT: Final = layouts.field_position(layouts.BATCH_V2, "batch_length")
+_MAGIC_AT: Final = layouts.field_position(layouts.BATCH_V2, "magic")
+_V1_CRC_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "crc")
+_V2_CRC_AT: Final = layouts.field_position(layouts.BATCH_V2, "crc")
+_V2_ATTRIBUTES_AT: Final = layouts.field_position(layouts.BATCH_V2, "attributes")
 #: Header and record of a control batch.
 _MARKER_BYTES: Final = 78
 #: Bytes of it that decide most: what kind of batch it is, whose, and the record.
 _DECISIVE: Final = (
     *[_V2_ATTRIBUTES_AT + 1] * 4,
-    *[formats.field_position(formats.BATCH_V2, "producer_id") + 7] * 4,
-    formats.field_position(formats.BATCH_V2, "records_count") + 3,
-    *range(formats.BATCH_V2.itemsize, _MARKER_BYTES),
+    *[layouts.field_position(layouts.BATCH_V2, "producer_id") + 7] * 4,
+    layouts.field_position(layouts.BATCH_V2, "records_count") + 3,
+    *range(layouts.BATCH_V2.itemsize, _MARKER_BYTES),
 )
 
 #: A mutated log starts from at most this many bytes of a segment, in whole batches, ...
@@ -64,11 +64,11 @@ def mutated_log(rng: random.Random, segment: Path, others: Sequence[Path]) -> Mu
 def _starts(log: bytes | bytearray) -> list[int]:
     """Where batches start, as far as their sizes lead, and where the last one ends."""
     starts = [0]
-    while len(log) - starts[-1] > formats.HEADER_SIZE_UP_TO_MAGIC:
+    while len(log) - starts[-1] > layouts.HEADER_SIZE_UP_TO_MAGIC:
         at = starts[-1] + _SIZE_AT
         size = int.from_bytes(log[at : at + 4], signed=True)
-        end = starts[-1] + formats.LOG_OVERHEAD + size
-        if size < formats.ENTRY_SIZE_MIN or end > len(log):
+        end = starts[-1] + layouts.LOG_OVERHEAD + size
+        if size < layouts.ENTRY_SIZE_MIN or end > len(log):
             break
         starts.append(end)
     return starts
@@ -88,7 +88,7 @@ def _flip_bits(rng: random.Random, log: bytearray, others: Sequence[Path]) -> st
     """Some bits, most often within a batch's header and what follows it, where most is at stake."""
     places = []
     starts = _starts(log)
-    controls = [start for start in starts[:-1] if log[start + _V2_ATTRIBUTES_AT + 1] & formats.ATTRIBUTE_CONTROL]
+    controls = [start for start in starts[:-1] if log[start + _V2_ATTRIBUTES_AT + 1] & layouts.ATTRIBUTE_CONTROL]
     for _ in range(rng.choice((1, 1, 2, 8)) if log else 0):
         place = rng.randrange(len(log))
         if rng.random() < 0.8:
@@ -141,7 +141,7 @@ def _fix_checksums(log: bytearray) -> None:
     starts = _starts(log)
     for start, end in itertools.pairwise(starts):
         magic = log[start + _MAGIC_AT]
-        if formats.MAGIC_V2 <= magic < 128:
+        if layouts.MAGIC_V2 <= magic < 128:
             at, crc = start + _V2_CRC_AT, google_crc32c.value(bytes(log[start + _V2_ATTRIBUTES_AT : end]))
         else:
             at, crc = start + _V1_CRC_AT, zlib.crc32(log[start + _MAGIC_AT : end])

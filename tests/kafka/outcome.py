@@ -25,7 +25,7 @@ from kidxlib.format.layouts import (
     field_position,
 )
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TIME_INDEX_SUFFIX
-from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
+from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.records.reader import Record
 from tests.kafka.crashed import INDEX_SUFFIXES, RECOVERED, SKIPPED
 from tests.kafka.damaged_disk import FIRST_MS, LEFT_OPEN, PARTITIONS, wait_until

@@ -8,16 +8,16 @@ from typing import Any, Final, TypeAlias
 
 from hypothesis import strategies as st
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions
 from tests.support.logs.batches import FILLER, Batch, encode
 from tests.support.logs.v2_records import record, sized, varint
 
-ABORT: Final = formats.CONTROL_TYPE_ABORT
-COMMIT: Final = formats.CONTROL_TYPE_COMMIT
+ABORT: Final = layouts.CONTROL_TYPE_ABORT
+COMMIT: Final = layouts.CONTROL_TYPE_COMMIT
 
 _DELETE_HORIZON: Final = 0x40
-_TRANSACTION_MARKER: Final = formats.ATTRIBUTE_TRANSACTIONAL | formats.ATTRIBUTE_CONTROL
+_TRANSACTION_MARKER: Final = layouts.ATTRIBUTE_TRANSACTIONAL | layouts.ATTRIBUTE_CONTROL
 
 _INT32_MAX: Final = 2**31 - 1
 _LONG_MAX: Final = 2**63 - 1
@@ -99,7 +99,7 @@ def data_batch(
         offset_step=records,
         last_offset_delta=records - 1,
         records=records,
-        attributes=formats.ATTRIBUTE_TRANSACTIONAL if transactional else 0,
+        attributes=layouts.ATTRIBUTE_TRANSACTIONAL if transactional else 0,
     )
 
 
@@ -222,10 +222,10 @@ class _Broker:
             "offset_step": batch.offset_step + self.gap,
         }
         self.gap = 0
-        if batch.magic >= formats.MAGIC_V2:
+        if batch.magic >= layouts.MAGIC_V2:
             horizon = variety == 62
             changes["base_timestamp"] = self.clock + 1_000_000 if horizon else self.clock - variety % 2
-            changes["attributes"] = batch.attributes | (formats.ATTRIBUTE_LOG_APPEND_TIME if variety % 8 == 7 else 0)
+            changes["attributes"] = batch.attributes | (layouts.ATTRIBUTE_LOG_APPEND_TIME if variety % 8 == 7 else 0)
             changes["attributes"] |= _DELETE_HORIZON if horizon else 0
         self.segments[-1].append(replace(batch, **changes))
 
@@ -266,7 +266,7 @@ def _plans(draw: st.DrawFn) -> _Plan:
     sequence = draw(st.sampled_from([0, 0, _INT32_MAX - 3, -1]))
     broker = _Broker(
         producers=[_Producer(producer_id, epoch, sequence) for epoch, producer_id in enumerate(ids)],
-        clock=draw(st.sampled_from([1_700_000_000_000, 100, formats.NO_TIMESTAMP, -(2**40)])),
+        clock=draw(st.sampled_from([1_700_000_000_000, 100, layouts.NO_TIMESTAMP, -(2**40)])),
         leader_epoch=draw(st.sampled_from([0, 5, -1])),
         bump_epochs=draw(st.booleans()),
     )
@@ -307,7 +307,7 @@ def _segment(draw: st.DrawFn, plan: _Plan, least: int = 1) -> tuple[list[Batch],
 
 
 #: Of the batches that faults bring along; most often none, so that other producers' leaders go on.
-_LEADER_EPOCHS: Final = st.sampled_from([formats.NO_LEADER_EPOCH] * 3 + [2, 7])
+_LEADER_EPOCHS: Final = st.sampled_from([layouts.NO_LEADER_EPOCH] * 3 + [2, 7])
 
 
 def _under(leader_epoch: int, batches: Sequence[Batch]) -> list[Batch]:
@@ -419,7 +419,7 @@ def _time_index_offset_decreasing(draw: st.DrawFn, plan: _Plan) -> None:
 def _offset_index_full(draw: st.DrawFn, plan: _Plan) -> None:
     plan.interval_bytes, plan.max_index_bytes = 0, 24
     batches, _ = _segment(draw, plan, 6)
-    batches[:] = [replace(batch, timestamp=formats.NO_TIMESTAMP) for batch in batches]
+    batches[:] = [replace(batch, timestamp=layouts.NO_TIMESTAMP) for batch in batches]
 
 
 def _time_index_full(draw: st.DrawFn, plan: _Plan) -> None:
@@ -461,7 +461,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
     "magic below 0": Fault(_change(magic=st.sampled_from([-1, -128])), "ok"),
     "odd timestamp": Fault(_change(timestamp=st.sampled_from([_LONG_MAX, -_LONG_MAX - 1, -1, 0])), "ok"),
     "odd attributes": Fault(
-        _change(attributes=st.integers(-128, 127).map(lambda bits: bits & ~formats.ATTRIBUTE_CONTROL)), "ok"
+        _change(attributes=st.integers(-128, 127).map(lambda bits: bits & ~layouts.ATTRIBUTE_CONTROL)), "ok"
     ),
     "odd record count": Fault(_change(records=st.sampled_from([0, -1, _INT32_MAX])), "ok"),
     "odd leader epoch": Fault(_change(leader_epoch=st.sampled_from([-2, 3, 3, 9, _INT32_MAX])), "ok"),
@@ -604,7 +604,7 @@ FAULTS: Final[Mapping[str, Fault]] = {
         _insert(_IN_TRANSACTION, _any(replace(marker_batch(_STRANGER), offset_step=4, last_offset_delta=3))), "ok"
     ),
     "marker without the transactional attribute": Fault(
-        _insert(_IN_TRANSACTION, _any(replace(marker_batch(_STRANGER), attributes=formats.ATTRIBUTE_CONTROL))), "ok"
+        _insert(_IN_TRANSACTION, _any(replace(marker_batch(_STRANGER), attributes=layouts.ATTRIBUTE_CONTROL))), "ok"
     ),
     "empty control batch": Fault(_marker(b"", FILLER[:20], records=[0]), "ok"),
     "marker key of a negative version": Fault(

@@ -10,12 +10,11 @@ from typing import Final
 import numpy as np
 
 from kidxlib.errors import MalformedRecordsError
-from kidxlib.format import layouts as formats
-from kidxlib.format import segment_files
+from kidxlib.format import layouts, segment_files
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.reader import Record
 from kidxlib.recovery.producers import Producers
-from kidxlib.storage.lazy_log import LogFile
+from kidxlib.storage.opened_log import LogFile
 from tests.support.logs import encoded
 
 
@@ -57,7 +56,7 @@ def _spoil_indexes(log: Path, rng: random.Random) -> None:
             log.with_suffix(segment_files.TIME_INDEX_SUFFIX).unlink(missing_ok=True)
         case 2:
             row = (rng.choice([0, 0, 300]), 1, 0, rng.choice([-5, 10**6]), 0)
-            entry = np.array([row], formats.ABORTED_TRANSACTION).tobytes()
+            entry = np.array([row], layouts.ABORTED_TRANSACTION).tobytes()
             log.with_suffix(segment_files.TRANSACTION_INDEX_SUFFIX).write_bytes(entry)
         case _ if index.exists():
             index.write_bytes(index.read_bytes() + bytes(8 * rng.randint(1, 3)))

@@ -30,8 +30,8 @@ from kidxlib.format.checkpoint_files import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.broker import Broker, free_ports
 

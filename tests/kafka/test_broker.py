@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka import TIMESTAMP_CREATE_TIME, TIMESTAMP_LOG_APPEND_TIME
 
 import kidxlib
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from tests.faults.processes import kidx
 from tests.kafka.reading import Record, Seen, read, read_all
 from tests.kafka.traffic import PARTITIONS, Traffic, create_topics
@@ -126,7 +126,7 @@ def test_traffic_is_of_many_kinds(stopped: Stopped) -> None:
     segments = [len(segments) for directory, segments in _segments_by_partition(stopped.broker) if directory[0] != "_"]
     assert len(segments) == len(PARTITIONS) and min(segments) >= 3 and sum(segments) >= 60, segments
     aborted = {
-        segment: np.frombuffer(content, formats.ABORTED_TRANSACTION)
+        segment: np.frombuffer(content, layouts.ABORTED_TRANSACTION)
         for segment, content in _of(stopped.files, ".txnindex").items()
     }
     from_earlier_segments = [

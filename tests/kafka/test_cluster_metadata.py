@@ -17,17 +17,18 @@ from confluent_kafka.admin._resource import ResourceType
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format.segment_files import parse_kraft_snapshot
-from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_cluster_metadata
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.log.cluster_metadata.topic_configs import (
+from kidxlib.log.cluster_metadata.image import (
     TOPIC_CONFIGS,
     BrokerSettings,
+    ClusterMetadata,
     ConfigOrigin,
     ConfigValue,
+    read_cluster_metadata,
     topic_config,
 )
-from kidxlib.storage.java_properties import parse_properties
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.log_dir import read_topic_id
+from kidxlib.storage.small_files import parse_properties
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
 from tests.kafka.reading import TIMEOUT_SECONDS

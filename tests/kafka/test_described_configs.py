@@ -8,9 +8,8 @@ from typing import Final
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kidxlib.retention.policy import Origin, TopicConfig
+from kidxlib.retention.policy import DECIDING_CONFIGS, Cleanup, Origin, TopicConfig, TopicPolicy
 from kidxlib.retention.policy_file import read_policies
-from kidxlib.retention.topic_policy import DECIDING_CONFIGS, Cleanup, TopicPolicy
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.broker import Broker
 

@@ -14,8 +14,7 @@ from click.testing import CliRunner
 
 from kidxlib.cli.dump import dump
 from kidxlib.errors import UsageError
-from kidxlib.format import layouts as formats
-from kidxlib.format import segment_files
+from kidxlib.format import layouts, segment_files
 from kidxlib.format.segment_files import segment_file
 from kidxlib.records.reader import Header, Record
 from tests.conftest import Say
@@ -49,7 +48,7 @@ _OPTIONS: Final = {
     segment_files.TRANSACTION_INDEX_SUFFIX: ((),),
     segment_files.SNAPSHOT_SUFFIX: ((),),
 }
-_GZIP: Final = formats.CODECS.index("gzip")
+_GZIP: Final = layouts.CODECS.index("gzip")
 
 
 @pytest.fixture
@@ -129,7 +128,7 @@ def _mutated_files(rng: random.Random, segment: GoldenSegment, others: list[Path
     aborted = rng.randbytes(34 * rng.randrange(4))
     entries = rng.randrange(4)
     covered = entries.to_bytes(4) + rng.randbytes(46 * entries)
-    snapshot = formats.SNAPSHOT_VERSION.to_bytes(2) + google_crc32c.value(covered).to_bytes(4) + covered
+    snapshot = layouts.SNAPSHOT_VERSION.to_bytes(2) + google_crc32c.value(covered).to_bytes(4) + covered
     return {
         segment_files.LOG_SUFFIX: mutated_log(rng, segment.log, others).log if rng.random() < 0.6 else log,
         segment_files.OFFSET_INDEX_SUFFIX: _mutated(rng, segment.offset_index, 8),
@@ -162,7 +161,7 @@ def test_what_kafka_writes(kafka: Kafka, kafka_dump: KafkaDump, scratch: Path, r
     """Headers, nulls and bytes that are no text, in all formats and codecs."""
     data = b""
     for magic in (0, 1, 2):
-        for codec in formats.CODECS[: 5 if magic == 2 else 4]:
+        for codec in layouts.CODECS[: 5 if magic == 2 else 4]:
             written = [
                 Record(
                     offset,
@@ -188,7 +187,7 @@ def test_what_kafka_writes(kafka: Kafka, kafka_dump: KafkaDump, scratch: Path, r
     for options in (
         *_OPTIONS[segment_files.LOG_SUFFIX],
         ("--key-decoder-class", "org.apache.kafka.tools.api.StringDecoder"),
-        ("--max-bytes", str(formats.SEGMENT_BYTES_MAX)),
+        ("--max-bytes", str(layouts.SEGMENT_BYTES_MAX)),
     ):
         assert assert_as_kafka(kafka_dump, log, options) == "well"
 
@@ -228,7 +227,7 @@ def test_control_records(kafka_dump: KafkaDump, scratch: Path, control_type: int
     log = scratch / segment_file(0, segment_files.LOG_SUFFIX)
     for value in values:
         batch = Batch(
-            attributes=formats.ATTRIBUTE_CONTROL,
+            attributes=layouts.ATTRIBUTE_CONTROL,
             body=record(marker_key(control_type, key_version), value),
             base_sequence=-1,
         )

@@ -19,11 +19,16 @@ from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.format import segment_files
 from kidxlib.format.segment_files import segment_file
-from kidxlib.messages.coordinator import CONSUMER_OFFSETS, SHARE_GROUP_STATE, TRANSACTION_STATE
 from kidxlib.messages.definitions import Message, messages_of
-from kidxlib.messages.framed import CLUSTER_METADATA, REMOTE_LOG_METADATA
 from kidxlib.messages.reading import Values
 from kidxlib.messages.remote_log_metadata import SegmentState, read_remote_log_metadata
+from kidxlib.messages.typed_records import (
+    CLUSTER_METADATA,
+    CONSUMER_OFFSETS,
+    REMOTE_LOG_METADATA,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+)
 from kidxlib.records.reader import Record
 from tests.conftest import Say
 from tests.kafka.dumps import assert_as_kafka

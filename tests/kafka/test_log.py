@@ -20,9 +20,8 @@ from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.log.fetch import collect_aborted, read_log
 from kidxlib.log.log import Log
-from kidxlib.log.positions import LogOffset
 from kidxlib.log.roll import RollParams, should_roll
-from kidxlib.log.segment import LogSegment
+from kidxlib.log.segment import LogOffset, LogSegment
 from kidxlib.lookup.seeker import Seeker
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions

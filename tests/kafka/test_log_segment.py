@@ -10,13 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from kidxlib.format import layouts as formats
-from kidxlib.format import segment_files
+from kidxlib.format import layouts, segment_files
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
-from kidxlib.log.list_offsets import TimestampAndOffset
-from kidxlib.log.positions import BatchPosition
-from kidxlib.log.segment import LogSegment
+from kidxlib.log.segment import BatchPosition, LogSegment, TimestampAndOffset
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.reader import Record
 from kidxlib.storage.log_bytes import WholeLog
@@ -133,7 +130,7 @@ def test_starting_position() -> None:
     """What the caller knows is a lower bound too, and an index that knows more wins."""
     batches = [encoded.batch_v2([Record(offset, 0, None, None)]) for offset in range(4)]
     size = len(batches[0])
-    entry = np.array([(2, 2 * size)], formats.OFFSET_INDEX_ENTRY).tobytes()
+    entry = np.array([(2, 2 * size)], layouts.OFFSET_INDEX_ENTRY).tobytes()
     for index, offset, start, expected in [
         (b"", 0, 0, 0),
         (b"", 0, size, 1),

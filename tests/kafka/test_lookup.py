@@ -21,12 +21,11 @@ from kidxlib.errors import (
     OffsetOverflowError,
     UnknownVersionError,
 )
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.index import columns, search
-from kidxlib.index.aborted_transaction import AbortedTransaction
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.index.time import TimeIndex
-from kidxlib.index.transaction import TransactionIndex
+from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
 from tests.conftest import Say
 from tests.support.kafka import indexes
 from tests.support.kafka.bulk_calls import Targets
@@ -64,8 +63,8 @@ class _Kind:
     key: int
 
 
-_OFFSET: Final = _Kind(OffsetIndex, indexes.offset_index, formats.OFFSET_INDEX_ENTRY, columns.OFFSET)
-_TIME: Final = _Kind(TimeIndex, indexes.time_index, formats.TIME_INDEX_ENTRY, columns.TIMESTAMP)
+_OFFSET: Final = _Kind(OffsetIndex, indexes.offset_index, layouts.OFFSET_INDEX_ENTRY, columns.OFFSET)
+_TIME: Final = _Kind(TimeIndex, indexes.time_index, layouts.TIME_INDEX_ENTRY, columns.TIMESTAMP)
 _KINDS: Final = (_OFFSET, _TIME)
 
 #: What Kafka throws, and what we do.
@@ -369,7 +368,7 @@ def _aborted(rng: random.Random) -> bytes:
     """A transaction index file: sound, with odd versions, or out of step."""
     versions = rng.choice(((0,), (0,), (0, 0, 0, 1, -1, 256, 300)))
     entries = [(rng.choice(versions), *(rng.randrange(100) for _ in range(4))) for _ in range(rng.randrange(6))]
-    return np.array(entries, formats.ABORTED_TRANSACTION).tobytes() + bytes(rng.choice((0, 0, 3, 33)))
+    return np.array(entries, layouts.ABORTED_TRANSACTION).tobytes() + bytes(rng.choice((0, 0, 3, 33)))
 
 
 def _fields(entry: Any) -> tuple[int, int]:

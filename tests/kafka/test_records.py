@@ -13,7 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from kidxlib.errors import MalformedRecordsError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.java import text_of
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.arrow.records import record_rows
@@ -83,8 +83,8 @@ def _assert_as_kafka(kafka: Kafka, data: bytes, scratch: Path) -> MalformedRecor
     assert _read_in_bulk(_log(data)) == (read, None if error is None else str(error))
     if error is not None:
         assert _throws(kafka, path), error
-        size = formats.LOG_OVERHEAD + int.from_bytes(data[error.position + 8 : error.position + 12], signed=True)
-        path.write_bytes(data[error.position : error.position + max(size, formats.BATCH_V2_BYTES_MIN)])
+        size = layouts.LOG_OVERHEAD + int.from_bytes(data[error.position + 8 : error.position + 12], signed=True)
+        path.write_bytes(data[error.position : error.position + max(size, layouts.BATCH_V2_BYTES_MIN)])
         assert _throws(kafka, path), f"Kafka throws, but not at this batch: {error}"
         path.write_bytes(data[: error.position])
     assert kafka.records.records(path) == read
@@ -131,7 +131,7 @@ def _records(rng: random.Random, magic: int, count: int) -> list[Record]:
 @pytest.mark.parametrize("log_append_time", [None, _LOG_APPEND_TIME])
 @pytest.mark.parametrize(
     ("magic", "codec"),
-    [(magic, codec) for magic in (0, 1, 2) for codec in formats.CODECS[:5] if magic == 2 or codec != "zstd"],
+    [(magic, codec) for magic in (0, 1, 2) for codec in layouts.CODECS[:5] if magic == 2 or codec != "zstd"],
 )
 def test_batches_that_kafka_writes(
     kafka: Kafka, scratch: Path, magic: int, codec: str, log_append_time: int | None
@@ -166,7 +166,7 @@ def test_batches_of_other_clients(kafka: Kafka, scratch: Path, way: str) -> None
 
 
 @pytest.mark.parametrize("way", [way for way in encoded.WAYS if way != "none" and "zstd" not in way])
-@pytest.mark.parametrize("attributes", [0, formats.ATTRIBUTE_LOG_APPEND_TIME])
+@pytest.mark.parametrize("attributes", [0, layouts.ATTRIBUTE_LOG_APPEND_TIME])
 @pytest.mark.parametrize("inner_magic", [0, 1])
 @pytest.mark.parametrize("magic", [0, 1])
 @pytest.mark.parametrize(("offset", "inner"), [(0, (0, 1, 2)), (12, (0, 1, 2)), (12, (3, 4, 9)), (12, (10, 11, 12))])
@@ -345,7 +345,7 @@ def test_damaged_batches(kafka: Kafka, scratch: Path, rng: random.Random, exhaus
     sound += [
         encoded.wrapper(_MESSAGES, 2, magic=magic, codec=codec, compress=compress)
         for codec, compress in encoded.WAYS.values()
-        if 0 < codec < formats.CODEC_ZSTD
+        if 0 < codec < layouts.CODEC_ZSTD
         for magic in (0, 1)
     ]
     sound += _MESSAGES
@@ -365,7 +365,7 @@ def test_damaged_batches(kafka: Kafka, scratch: Path, rng: random.Random, exhaus
 def test_first_record_since(
     kafka: Kafka, golden_segments: list[GoldenSegment], scratch: Path, rng: random.Random, exhaustive: bool
 ) -> None:
-    """`FileRecords.searchForTimestamp`, of single batches of all formats."""
+    """`FileRecords.searchForTimestamp`, of single batches of all layouts."""
     for segment in rng.sample(golden_segments, len(golden_segments) if exhaustive else 20):
         log = _log(segment.log.read_bytes())
         batches, read, _ = _read(log)

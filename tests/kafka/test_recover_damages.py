@@ -21,10 +21,8 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.recover.page_cache.kernel_log import last_message
-from kidxlib.operations.recover.page_cache.mount import mount_of
-from kidxlib.operations.recover.page_cache.note import note_down
-from kidxlib.storage.checkpoints import read_offset_checkpoint
+from kidxlib.operations.recover.page_cache import last_message, mount_of, note_down
+from kidxlib.storage.small_files import read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.conftest import Say
 from tests.faults.processes import Ended, kidx

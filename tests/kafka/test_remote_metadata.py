@@ -7,11 +7,10 @@ import random
 from collections.abc import Iterator
 from typing import Any, Final
 
-from kidxlib.log.remote.metadata_record import MetadataRecord
-from kidxlib.log.remote.partitioner import metadata_partition, possible_counts
+from kidxlib.log.remote.metadata_topic import MetadataRecord, metadata_partition, possible_counts
 from kidxlib.log.remote.segments import fold_metadata
-from kidxlib.messages.framed import FramedMessage
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition, read_remote_log_metadata
+from kidxlib.messages.typed_records import FramedMessage
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka
 from tests.support.tiered import SEGMENT, segment, update, value_of

@@ -16,14 +16,14 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.compare.replicas.compare import compare_replicas
+from kidxlib.operations.compare.replicas.compare_replicas import compare_replicas
 from kidxlib.operations.compare.replicas.verdict import LogPlace, ReplicaVerdict, Verdict
 from kidxlib.records.batch_headers import Batch, batches
-from kidxlib.storage.checkpoints import read_checkpoints
-from kidxlib.storage.lazy_log import LogFile
+from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import read_checkpoints
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
@@ -223,7 +223,7 @@ def _change_a_value(log: Path, batch: Batch) -> None:
     """Flip a bit of the batch's last value, and give the batch its new checksum."""
     content = bytearray(log.read_bytes())
     content[batch.next_position - 2] ^= 1  # before the record's number of headers
-    covered = batch.position + formats.field_position(formats.BATCH_V2, "attributes")
+    covered = batch.position + layouts.field_position(layouts.BATCH_V2, "attributes")
     checksum = google_crc32c.value(bytes(content[covered : batch.next_position]))
     content[covered - 4 : covered] = checksum.to_bytes(4)
     log.write_bytes(content)

@@ -23,11 +23,9 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import RecoveredSegment, recover
-from kidxlib.retention.decide import decide
-from kidxlib.retention.partition import Bounds, Segments
-from kidxlib.retention.reasons import REASONS
+from kidxlib.retention.decide import Bounds, Segments, decide
+from kidxlib.retention.policy import REASONS, Cleanup, TopicPolicy
 from kidxlib.retention.time_index_files import max_timestamp_on_disk
-from kidxlib.retention.topic_policy import Cleanup, TopicPolicy
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import Say
 from tests.support.kafka.classes import Kafka

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from kidxlib.audit.startup import checkpoints, log_dir_entries, partition_files
-from kidxlib.audit.startup.text_files import Thrown
+from kidxlib.audit.startup import checkpoints, log_dir_entries
+from kidxlib.audit.startup.obstacles import Thrown
 from kidxlib.format import checkpoint_files, topic_partition
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from tests.conftest import Say
@@ -156,7 +156,7 @@ def _hold_directory(kafka: Kafka, directory: Path, name: str, content: bytes) ->
     directory = Path(tempfile.mkdtemp(dir=directory.parent)) / directory.name
     write_random_log(directory, random.Random(1))
     (directory / name).write_bytes(content)
-    reported = _reported(map(str, partition_files.failures_in_directory(directory)))
+    reported = _reported(map(str, checkpoints.failures_in_directory(directory)))
 
     def load() -> None:
         with kafka.opened_log(directory):

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 from click.testing import CliRunner
 
-from kidxlib.audit.startup import partition_files
+from kidxlib.audit.startup import checkpoints
 from kidxlib.audit.startup.last_stop import last_stops
 from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
@@ -96,7 +96,7 @@ def _obstacles(disk: Disk) -> Iterator[Obstacle]:
     for log_dir in log_dirs:
         for directory in log_dir.iterdir():
             if directory.is_dir() and not directory.name.endswith(("-future", "-delete", "-stray")):
-                yield from partition_files.failures_in_directory(directory)
+                yield from checkpoints.failures_in_directory(directory)
 
 
 #: A node ends over these, and no file in its log dirs says where it looks (`metadata.log.dir`).

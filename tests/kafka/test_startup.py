@@ -18,15 +18,14 @@ from click.testing import CliRunner
 from py4j.protocol import Py4JJavaError
 
 from kidxlib.audit.startup.loader import simulate_startup
-from kidxlib.audit.startup.recovery import Recovery
-from kidxlib.audit.startup.simulation import HOLDS_FOR, StartupAction, StartupSimulation
+from kidxlib.audit.startup.simulation import HOLDS_FOR, Recovery, StartupAction, StartupSimulation
 from kidxlib.cli.main import kidx
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.library.audit_directory import audit_directory
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
-from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
-from kidxlib.storage.lazy_log import LogFile
+from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.conftest import Say
 from tests.docs.log_dirs import put
 from tests.kafka.loaded import load
@@ -191,7 +190,7 @@ def test_producers_are_forgotten_where_no_snapshot_is_left(kafka: Kafka, scratch
     whole, now = scratch / "whole" / "orders-0", time.time_ns() // 10**6
     other = Batch(timestamp=now, base_timestamp=now)
     by_9 = replace(other, producer_id=9, producer_epoch=0, base_sequence=0)
-    in_transaction = replace(by_9, producer_id=7, attributes=formats.ATTRIBUTE_TRANSACTIONAL)
+    in_transaction = replace(by_9, producer_id=7, attributes=layouts.ATTRIBUTE_TRANSACTIONAL)
     put(whole, 0, [by_9, other, other, other])
     put(whole, 4, [in_transaction, other, other, other])
     put(whole, 8, [replace(by_9, base_sequence=1)])

@@ -17,13 +17,9 @@ from click.testing import CliRunner
 from numpy.typing import NDArray
 
 import kidxlib
-from kidxlib.audit.tiered.level import Level
-from kidxlib.build.listing import list_partitions
-from kidxlib.build.remote_logs import RemoteOptions
-from kidxlib.build.skipped import Skipped
-from kidxlib.build.source import source_at
+from kidxlib.audit.tiered.finding import Level
 from kidxlib.cli.main import kidx
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -31,7 +27,11 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from kidxlib.format.topic_partition import REMOTE_INDEX_CACHE
-from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
+from kidxlib.indexing.listing import list_partitions
+from kidxlib.indexing.remote_logs import RemoteOptions
+from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.source import source_at
+from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.lookup.remote_log import remote_log
 from kidxlib.lookup.seeker import Seeker
 from kidxlib.messages.remote_log_metadata import SegmentState
@@ -213,8 +213,8 @@ def test_what_consumers_get_of_broken_indexes_and_of_mended_ones(filled: _Filled
     ]
     before = {path: path.read_bytes() for path in spoilt}
     spoilt[0].write_bytes(before[spoilt[0]][:-3])
-    passed_by.edit(TIME_INDEX_SUFFIX, formats.TIME_INDEX_ENTRY, _all_at_the_end)
-    aborted.edit(TRANSACTION_INDEX_SUFFIX, formats.ABORTED_TRANSACTION, _of_another_producer)
+    passed_by.edit(TIME_INDEX_SUFFIX, layouts.TIME_INDEX_ENTRY, _all_at_the_end)
+    aborted.edit(TRANSACTION_INDEX_SUFFIX, layouts.ABORTED_TRANSACTION, _of_another_producer)
     shutil.rmtree(broker.log_dir / REMOTE_INDEX_CACHE, ignore_errors=True)
     with _running(broker):
         stopped = read_until_error(broker.bootstrap, PLAIN, 0)

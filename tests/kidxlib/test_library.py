@@ -18,9 +18,9 @@ import pyarrow as pa
 import pytest
 
 import kidxlib
-from kidxlib.build.results import FinishedPartition
-from kidxlib.jit import stamp
-from kidxlib.log.leader_epoch_cache import EpochEndOffset
+from kidxlib.indexing.segments import FinishedPartition
+from kidxlib.jit import compiler
+from kidxlib.log.log import EpochEndOffset
 from tests.support.logs.golden import SAMPLES
 
 PACKAGE: Final = Path(kidxlib.__file__).parent
@@ -203,7 +203,7 @@ def test_compiled_code_does_not_depend_on_what_is_public() -> None:
             path = to_read.pop()
             if path not in read:
                 read.add(path)
-                to_read += stamp._read(path)[1]
+                to_read += compiler._read(path)[1]
         assert PACKAGE / "__init__.py" not in read, source
 
 

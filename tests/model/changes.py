@@ -1,5 +1,5 @@
 """A listing compared with the catalog segment by segment, as plainly as it can be said: the model of
-`kidxlib.build.changes`.
+`kidxlib.indexing.changes`.
 """
 
 from __future__ import annotations
@@ -11,10 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import pyarrow as pa
 
-from kidxlib.build.changes import PartitionChange
-from kidxlib.build.plan import AuxiliaryFiles, ListedPartition, Plan
-from kidxlib.build.tasks import BuildTask
-from kidxlib.catalog.segment_key import SegmentKey
+from kidxlib.catalog.rows import SegmentKey
 from kidxlib.catalog.segment_views import KnownSegment
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.catalog.tables import FACTS_VERSION
@@ -27,6 +24,9 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.indexing.changes import PartitionChange
+from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
+from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.directory import list_directory

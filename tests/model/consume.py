@@ -9,14 +9,14 @@ import google_crc32c
 import numpy as np
 
 from kidxlib.errors import MalformedRecordsError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.batch_headers import Batch
 from kidxlib.records.reader import Record
 from kidxlib.storage.log_bytes import WholeLog
 
-_V2_COVERED_FROM: Final = formats.field_position(formats.BATCH_V2, "attributes")
-_V1_COVERED_FROM: Final = formats.field_position(formats.MESSAGE_V1, "magic")
+_V2_COVERED_FROM: Final = layouts.field_position(layouts.BATCH_V2, "attributes")
+_V1_COVERED_FROM: Final = layouts.field_position(layouts.MESSAGE_V1, "magic")
 
 
 class Consumed(NamedTuple):
@@ -39,8 +39,8 @@ def consume(data: bytes, base_offset: int) -> Consumed:
     try:
         for batch in batch_headers.batches(log):
             first = batch.offset_field if batch.is_v2 else batch.last_offset
-            increases = last_offset < first <= batch.last_offset <= base_offset + formats.RELATIVE_OFFSET_MAX
-            if batch.magic > formats.MAGIC_V2 or not increases or not crc_is_right(data, batch):
+            increases = last_offset < first <= batch.last_offset <= base_offset + layouts.RELATIVE_OFFSET_MAX
+            if batch.magic > layouts.MAGIC_V2 or not increases or not crc_is_right(data, batch):
                 break
             if not batch.is_control:
                 found += [(batch, record) for record in reader.records(log, batch)]

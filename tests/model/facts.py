@@ -9,10 +9,10 @@ from typing import Final, NamedTuple
 
 import google_crc32c
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.java import as_long
-from kidxlib.recovery.log_facts.header_facts import HourRecords, OffsetDigest, SmallestTimestamp
-from kidxlib.recovery.log_facts.log_checksum import TAIL_BYTES_MAX
+from kidxlib.recovery.facts import HourRecords, OffsetDigest, SmallestTimestamp
+from kidxlib.recovery.segment import TAIL_BYTES_MAX
 from tests.model.recover import Batch, Recovered
 
 _BITS: Final = 2**64 - 1
@@ -68,12 +68,12 @@ def header_timestamps(batches: Iterable[Batch]) -> list[Timestamps]:
     found, position = [], 0
     for batch in batches:
         attributes = batch.header["attributes"]
-        is_append_time = attributes & formats.ATTRIBUTE_LOG_APPEND_TIME != 0
+        is_append_time = attributes & layouts.ATTRIBUTE_LOG_APPEND_TIME != 0
         if batch.is_v2:
             records = batch.header["records_count"]
             certain = is_append_time or records in (0, 1)
         else:
-            records, is_plain = 1, attributes & formats.ATTRIBUTE_CODEC == 0
+            records, is_plain = 1, attributes & layouts.ATTRIBUTE_CODEC == 0
             certain = is_append_time or is_plain or batch.header["magic"] == 0
         found.append(Timestamps(position, batch.max_timestamp, records, certain))
         position += len(batch.data)

@@ -7,10 +7,10 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.index.search import PAGE_BYTES, Trace
 
-_ENTRY: Final = formats.as_struct(formats.OFFSET_INDEX_ENTRY)
+_ENTRY: Final = layouts.as_struct(layouts.OFFSET_INDEX_ENTRY)
 
 
 def plain_search(data: NDArray[np.uint8], offset: int) -> Trace:

@@ -15,7 +15,7 @@ import google_crc32c
 import numpy as np
 
 from kidxlib.errors import IndexFullError, InvalidOffsetError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.java import as_long
@@ -45,7 +45,7 @@ class Batch:
 
     @property
     def is_v2(self) -> bool:
-        return self.header["magic"] >= formats.MAGIC_V2
+        return self.header["magic"] >= layouts.MAGIC_V2
 
     @property
     def last_offset(self) -> int:
@@ -57,10 +57,10 @@ class Batch:
     def max_timestamp(self) -> int:
         if self.is_v2:
             return self.header["max_timestamp"]
-        return formats.NO_TIMESTAMP if self.header["magic"] == 0 else self.header["timestamp"]
+        return layouts.NO_TIMESTAMP if self.header["magic"] == 0 else self.header["timestamp"]
 
     def ensure_valid(self, verify_crc: bool) -> None:
-        if self.is_v2 and len(self.data) < formats.BATCH_V2_BYTES_MIN:
+        if self.is_v2 and len(self.data) < layouts.BATCH_V2_BYTES_MIN:
             raise CorruptRecordError("batch-too-small")
         crc = google_crc32c.value(self.data[21:]) if self.is_v2 else zlib.crc32(self.data[16:])
         if verify_crc and crc != self.header["crc"]:
@@ -74,19 +74,19 @@ def read_control_batch(batch: Batch) -> tuple[int, int, int] | None:
     count, attributes = batch.header["records_count"], batch.header["attributes"]
     if count == 0:
         return None
-    if attributes & formats.ATTRIBUTE_CODEC:
+    if attributes & layouts.ATTRIBUTE_CODEC:
         raise RecoverFailedError("compressed-control-batch")  # not Kafka's: it decompresses
     if len(batch.data) > 64 * 1024:
         raise RecoverFailedError("control-batch-too-large")  # not Kafka's either
     if count < 0:
         raise InvalidRecordError
-    reader = Reader(batch.data[formats.BATCH_V2_BYTES_MIN :])
+    reader = Reader(batch.data[layouts.BATCH_V2_BYTES_MIN :])
     key, value, timestamp_delta = read_record(reader)
     if count == 1 and reader.remaining:
         raise InvalidRecordError
     control_type, coordinator_epoch = read_marker(key, value)
     timestamp = batch.header["max_timestamp"]
-    if not attributes & formats.ATTRIBUTE_LOG_APPEND_TIME:
+    if not attributes & layouts.ATTRIBUTE_LOG_APPEND_TIME:
         timestamp = as_long(batch.header["base_timestamp"] + timestamp_delta)
     return control_type, coordinator_epoch, timestamp
 
@@ -117,16 +117,16 @@ def read_marker(key: bytes | None, value: bytes | None) -> tuple[int, int]:
     """`EndTransactionMarker.deserialize`: type and coordinator epoch."""
     if key is None:
         raise RecoverFailedError("malformed-control-record")
-    if len(key) < formats.CONTROL_KEY_BYTES or int.from_bytes(key[:2], signed=True) < 0:
+    if len(key) < layouts.CONTROL_KEY_BYTES or int.from_bytes(key[:2], signed=True) < 0:
         raise InvalidRecordError
     control_type = int.from_bytes(key[2:4], signed=True)
-    if control_type not in (formats.CONTROL_TYPE_ABORT, formats.CONTROL_TYPE_COMMIT):
+    if control_type not in (layouts.CONTROL_TYPE_ABORT, layouts.CONTROL_TYPE_COMMIT):
         raise RecoverFailedError("unknown-control-type")
     if value is None or len(value) < 2:
         raise RecoverFailedError("malformed-control-record")
     if int.from_bytes(value[:2], signed=True) < 0:
         raise InvalidRecordError
-    if len(value) < formats.MARKER_VALUE_BYTES:
+    if len(value) < layouts.MARKER_VALUE_BYTES:
         raise RecoverFailedError("malformed-control-record")
     return control_type, int.from_bytes(value[2:6], signed=True)
 
@@ -134,7 +134,7 @@ def read_marker(key: bytes | None, value: bytes | None) -> tuple[int, int]:
 def is_readable(batch: Batch) -> bool:
     """Whether recovery can make use of it; it looks into nothing but the control batches of producers."""
     if not (
-        batch.is_v2 and batch.header["attributes"] & formats.ATTRIBUTE_CONTROL and batch.header["producer_id"] >= 0
+        batch.is_v2 and batch.header["attributes"] & layouts.ATTRIBUTE_CONTROL and batch.header["producer_id"] >= 0
     ):
         return True
     try:
@@ -183,17 +183,17 @@ class Reader:
 def batches(log: bytes) -> Iterator[Batch]:
     """`FileLogInputStream.nextBatch` until it gives none."""
     position = 0
-    while position < len(log) - formats.HEADER_SIZE_UP_TO_MAGIC:
+    while position < len(log) - layouts.HEADER_SIZE_UP_TO_MAGIC:
         # Zeros stand in for what a short file lacks; none of them is used.
-        head = log[position : position + formats.BATCH_V2.itemsize].ljust(formats.BATCH_V2.itemsize, b"\0")
-        header = _fields(head, formats.BATCH_V2)
-        if header["batch_length"] < formats.ENTRY_SIZE_MIN:
+        head = log[position : position + layouts.BATCH_V2.itemsize].ljust(layouts.BATCH_V2.itemsize, b"\0")
+        header = _fields(head, layouts.BATCH_V2)
+        if header["batch_length"] < layouts.ENTRY_SIZE_MIN:
             raise CorruptRecordError("size-too-small")
-        size_in_bytes = formats.LOG_OVERHEAD + header["batch_length"]
+        size_in_bytes = layouts.LOG_OVERHEAD + header["batch_length"]
         if position > len(log) - size_in_bytes:
             return
-        if header["magic"] < formats.MAGIC_V2:
-            header = _fields(head, formats.MESSAGE_V1)
+        if header["magic"] < layouts.MAGIC_V2:
+            header = _fields(head, layouts.MESSAGE_V1)
         yield Batch(log[position : position + size_in_bytes], header)
         position += size_in_bytes
 
@@ -244,7 +244,7 @@ def recover_reference(log: bytes, base_offset: int, options: RecoverOptions) -> 
     offset_index = OffsetIndex.new(base_offset, options.max_index_bytes)
     time_index = TimeIndex.new(base_offset, options.max_index_bytes)
     last_index_entry = 0
-    max_so_far = (formats.NO_TIMESTAMP, -1)  # maxTimestampAndOffsetSoFar
+    max_so_far = (layouts.NO_TIMESTAMP, -1)  # maxTimestampAndOffsetSoFar
     try:
         try:
             for batch in batches(log):
@@ -284,7 +284,7 @@ def _left_over(size: int) -> str | None:
     """The reason for an end that Kafka takes without an error."""
     if size == 0:
         return None
-    return "trailing-bytes" if size <= formats.HEADER_SIZE_UP_TO_MAGIC else "batch-overruns-file"
+    return "trailing-bytes" if size <= layouts.HEADER_SIZE_UP_TO_MAGIC else "batch-overruns-file"
 
 
 def _fields(head: bytes, layout: np.dtype[np.void]) -> dict[str, int]:

@@ -11,9 +11,8 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import TABLES
+from kidxlib.catalog.tables import BUILDS, TABLES
 from kidxlib.tables.delta_file import read_delta, write_delta
 from kidxlib.tables.delta_maintenance import DeltaMaintenance
 from kidxlib.tables.delta_tables import DeltaTables

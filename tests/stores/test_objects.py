@@ -9,18 +9,16 @@ from typing import Any, Final
 
 import pytest
 
-from kidxlib.build.directories import Target
-from kidxlib.build.discover import find_segments
-from kidxlib.build.results import BuiltSegment
-from kidxlib.build.segments import build
-from kidxlib.build.source import source_at
-from kidxlib.build.tasks import BuildTask
+from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.segments import BuiltSegment, build
+from kidxlib.indexing.source import Target, source_at
+from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.location import Location
 from kidxlib.storage.publisher import Published
-from kidxlib.storage.store.at_once import AT_ONCE
+from kidxlib.storage.store.requests import AT_ONCE
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal.options.sources import parse_topics
 from tests.faults.trees import indexes, small_log

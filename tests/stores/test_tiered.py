@@ -15,9 +15,9 @@ import pytest
 import kidxlib
 from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
-from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY, list_partitions
+from kidxlib.log.remote.layout import STORAGE_DIRECTORY, list_partitions
 from kidxlib.messages.remote_log_metadata import SegmentState
-from kidxlib.storage.store.etags import objects_with_etags
+from kidxlib.storage.store.client import objects_with_etags
 from kidxlib.storage.store.s3 import ObjectPath, open_object
 from tests.docs.pages import PROJECT
 from tests.support.audits import repaired, verified

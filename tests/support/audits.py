@@ -12,17 +12,15 @@ from typing import Any
 from click.testing import CliRunner
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.plan import partition_audits
-from kidxlib.audit.rows import AuditRows
-from kidxlib.audit.summary import AuditSummary
-from kidxlib.build.directories import Target
-from kidxlib.build.discover import find_segments
-from kidxlib.build.source import source_at
+from kidxlib.audit.rows import AuditRows, AuditSummary
+from kidxlib.audit.tasks import partition_audits
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.source import Target, source_at
+from kidxlib.operations.audit.accepted import summarise
 from kidxlib.operations.audit.found import Found, find
-from kidxlib.operations.audit.summary import summarise
 from kidxlib.operations.local_once import open_local_once
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.terminal.options.sources import parse_topics

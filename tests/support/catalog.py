@@ -9,10 +9,9 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from kidxlib.catalog.partitions import PARTITION_STATES, PARTITIONS
+from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
 from kidxlib.tables.delta_tables import DeltaTables
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)

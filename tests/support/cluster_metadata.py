@@ -6,8 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from kidxlib.format import layouts as formats
-from kidxlib.format import segment_files
+from kidxlib.format import layouts, segment_files
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -18,7 +17,7 @@ from kidxlib.format.segment_files import SnapshotId, kraft_snapshot_file, segmen
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
-from kidxlib.messages.framed import CLUSTER_METADATA
+from kidxlib.messages.typed_records import CLUSTER_METADATA
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from tests.support.logs import encoded
@@ -130,7 +129,7 @@ def _control(offset: int, kind: int, message_name: str, /, **values: Any) -> byt
     message = messages_of("kafka-clients")[message_name]
     value = message_bytes(message, {"version": 0, **values}, 0)
     key = (0).to_bytes(2) + kind.to_bytes(2)
-    return encoded.batch_v2([Record(offset, 0, key, value)], attributes=formats.ATTRIBUTE_CONTROL)
+    return encoded.batch_v2([Record(offset, 0, key, value)], attributes=layouts.ATTRIBUTE_CONTROL)
 
 
 def snapshot(values: Sequence[bytes], last_timestamp_ms: int) -> bytes:

@@ -6,20 +6,18 @@ from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import replace
 
-from kidxlib.build.directories import Target
-from kidxlib.build.discover import find_segments
-from kidxlib.build.finish.partition import finish, segment_task
-from kidxlib.build.plan import AuxiliaryFiles
-from kidxlib.build.results import BuiltSegment
-from kidxlib.build.segments import build
-from kidxlib.build.tasks import SegmentTask
 from kidxlib.catalog.segment_views import SegmentToCompact
-from kidxlib.compaction.change import Change
+from kidxlib.compaction.compact_partition import compact
 from kidxlib.compaction.orphans import Delays
-from kidxlib.compaction.partition import compact
 from kidxlib.compaction.policy import CompactionPolicy, Rule
-from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
+from kidxlib.compaction.task import Change, CompactionOptions, CompactionTask, Mode
 from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.finish_partition import finish, segment_task
+from kidxlib.indexing.plan import AuxiliaryFiles
+from kidxlib.indexing.segments import BuiltSegment, build
+from kidxlib.indexing.source import Target
+from kidxlib.indexing.tasks import SegmentTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import Location

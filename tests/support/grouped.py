@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from kidxlib.catalog.conditions import Among, Between, Condition, rows_where
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.tables.grouped import Ends
-from kidxlib.tables.protocol import TablesToRead
+from kidxlib.tables.protocol import Ends, TablesToRead
 from tests.support.catalog import filled
 
 #: By topic, partition and base offset: the next offset and the status.

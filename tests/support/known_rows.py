@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 
-from kidxlib.build.comparison.known_segments import KNOWN
-from kidxlib.build.plan import Plan
-from kidxlib.build.tasks import BuildTask
-from kidxlib.catalog.segment_key import SEGMENT_KEY
+from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import FillableFacts, IntervalSource
 from kidxlib.catalog.tables import CATALOG_VERSION
+from kidxlib.indexing.known_segments import KNOWN
+from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.outcome import Status
 
 

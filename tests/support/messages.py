@@ -9,8 +9,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from kidxlib.messages.definitions import Field, Message
-from kidxlib.messages.reading import Values
-from kidxlib.messages.scope import Scope
+from kidxlib.messages.reading import Scope, Values
 
 #: By type: bytes, and whether it has a sign.
 _INTEGERS: Final = {

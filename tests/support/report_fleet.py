@@ -13,7 +13,7 @@ from click.testing import CliRunner
 
 from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
-from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
+from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.records.reader import Record
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.pages import PROJECT

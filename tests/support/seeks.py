@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.log.list_offsets import EARLIEST_PENDING_UPLOAD, TimestampAndOffset
 from kidxlib.log.log import Log
+from kidxlib.log.segment import EARLIEST_PENDING_UPLOAD, TimestampAndOffset
 from kidxlib.lookup.answers import FAR, GAP, MARKER
 from kidxlib.records import batch_headers, reader
 from tests.support.logs.golden import GoldenSegment

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC
+from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.messages.definitions import messages_of
-from kidxlib.messages.framed import REMOTE_LOG_METADATA, FramedMessage
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
+from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage
 from kidxlib.records.reader import Record
 from tests.support.logs import encoded
 from tests.support.messages import encoded as message_bytes

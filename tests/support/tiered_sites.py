@@ -11,7 +11,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT, offset_checkpoint
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
@@ -21,17 +21,14 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.remote.layout import EPOCHS_SUFFIX, PARTS
-from kidxlib.log.remote.local_layout import list_partitions
-from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC
-from kidxlib.log.remote.metadata_topic import MetadataPartition, metadata_partitions
-from kidxlib.log.remote.objects import object_name
+from kidxlib.log.remote.layout import EPOCHS_SUFFIX, PARTS, list_partitions, object_name
+from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, MetadataPartition, metadata_partitions
 from kidxlib.log.remote.segments import fold_metadata
-from kidxlib.messages.framed import REMOTE_LOG_METADATA, FramedMessage, read_framed
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
+from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage, read_framed
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.reader import records
-from kidxlib.storage.lazy_log import LogFile
+from kidxlib.storage.opened_log import LogFile
 from tests.support.tiered import copied, update, write_metadata
 
 _HOUR_MS: Final = 60 * 60 * 1000
@@ -343,7 +340,7 @@ def _of_indexes(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, D
             of_another, (TRANSACTION_INDEX_SUFFIX, "outside-segment"), "indexes"
         ),
         "index into nothing": Damage(
-            lambda site: middle(site).edit(OFFSET_INDEX_SUFFIX, formats.OFFSET_INDEX_ENTRY, outside),
+            lambda site: middle(site).edit(OFFSET_INDEX_SUFFIX, layouts.OFFSET_INDEX_ENTRY, outside),
             (OFFSET_INDEX_SUFFIX, "outside-log"),
             "indexes",
         ),
@@ -390,7 +387,7 @@ def _of_logs(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, Dama
 
     def sparser(site: Site) -> None:
         path = middle(site).object(OFFSET_INDEX_SUFFIX)
-        path.write_bytes(path.read_bytes()[: formats.OFFSET_INDEX_ENTRY.itemsize])
+        path.write_bytes(path.read_bytes()[: layouts.OFFSET_INDEX_ENTRY.itemsize])
 
     return {
         "aborted transactions that the metadata denies": Damage(
@@ -398,19 +395,19 @@ def _of_logs(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, Dama
         ),
         "transaction index wrong": Damage(
             lambda site: aborted(site).edit(
-                TRANSACTION_INDEX_SUFFIX, formats.ABORTED_TRANSACTION, one_on("first_offset")
+                TRANSACTION_INDEX_SUFFIX, layouts.ABORTED_TRANSACTION, one_on("first_offset")
             ),
             (TRANSACTION_INDEX_SUFFIX, "wrong-transaction"),
             "full",
         ),
         "index wrong": Damage(
-            lambda site: middle(site).edit(OFFSET_INDEX_SUFFIX, formats.OFFSET_INDEX_ENTRY, one_on("position")),
+            lambda site: middle(site).edit(OFFSET_INDEX_SUFFIX, layouts.OFFSET_INDEX_ENTRY, one_on("position")),
             (OFFSET_INDEX_SUFFIX, "misses-batches"),
             "full",
         ),
         "index sparser": Damage(sparser, (OFFSET_INDEX_SUFFIX, "other-spacing"), "full"),
         "time index wrong": Damage(
-            lambda site: middle(site).edit(TIME_INDEX_SUFFIX, formats.TIME_INDEX_ENTRY, all_as_last),
+            lambda site: middle(site).edit(TIME_INDEX_SUFFIX, layouts.TIME_INDEX_ENTRY, all_as_last),
             (TIME_INDEX_SUFFIX, "misses-records"),
             "full",
         ),

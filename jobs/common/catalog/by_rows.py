@@ -11,9 +11,7 @@ import pyarrow as pa
 from kidxlib.catalog.change import Change, Found
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.rows import Table
-from kidxlib.tables.grouped import Ends
-from kidxlib.tables.maintenance import Maintenance
-from kidxlib.tables.protocol import ArrowStream, Question, Tables, TablesToAsk, TablesToRead
+from kidxlib.tables.protocol import ArrowStream, Ends, Maintenance, Question, Tables, TablesToAsk, TablesToRead
 
 _log = logging.getLogger(__name__)
 
@@ -106,7 +104,7 @@ class TablesByRows:
 
 @dataclass(frozen=True, slots=True)
 class MaintenanceByRows:
-    """See `kidxlib.tables.maintenance.Maintenance`. The driver does it, but for the writing of large tables.
+    """See `kidxlib.tables.protocol.Maintenance`. The driver does it, but for the writing of large tables.
 
     Attributes:
         driver: the upkeep by the driver.

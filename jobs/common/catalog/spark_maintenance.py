@@ -15,12 +15,11 @@ from pyspark.sql import functions as F
 
 from jobs.common.catalog.commit_retry import CONFLICTS, while_others_commit
 from jobs.common.catalog.spark_tables import SparkTables
-from jobs.common.spark.local_rows import of_arrow
-from jobs.common.spark.schema import spark_type
+from jobs.common.spark.local_rows import of_arrow, spark_type
 from kidxlib.catalog.rows import Table
 from kidxlib.tables.commit_lock import committing_threads
 from kidxlib.tables.layout import FILE_BYTES, SMALL_FILE_BYTES
-from kidxlib.tables.maintenance import VACUUM_KEEPS, files_schema
+from kidxlib.tables.protocol import VACUUM_KEEPS, files_schema
 
 #: The size of files that OPTIMIZE writes; by default a GB, which is a table's only file.
 _OPTIMIZED_BYTES: Final = "spark.databricks.delta.optimize.maxFileSize"
@@ -31,7 +30,7 @@ _HOUR_MS: Final = timedelta(hours=1) // timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class SparkMaintenance:
-    """See `kidxlib.tables.maintenance.Maintenance`."""
+    """See `kidxlib.tables.protocol.Maintenance`."""
 
     tables: SparkTables
 

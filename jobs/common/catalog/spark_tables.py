@@ -1,32 +1,288 @@
-"""A catalog's tables through Spark: where no other writer reaches them, or where settings want Spark's commits."""
+"""A catalog's tables through Spark, where no other writer reaches them or where settings want Spark's commits: made,
+merged into, and brought to this version.
+
+The log directory of a Delta table before its first commit: a run is making the table, or has ended amid that. A first
+build that is killed, or that finds the disk full, leaves such a directory, and Delta never makes a table there. It
+could be named in an error, but the same command again is what helps after all other kills (docs/operations.md), and
+what a scheduler does by itself. So the next run removes what nobody works on.
+
+Tables up to version 6 are clustered, which delta-rs refuses to write. Delta has no command that would do: DROP FEATURE
+knows no clustering; REPLACE TABLE ... AS SELECT may lower the protocol, but not while there is clustering to remove,
+and it forgets which columns are never null; RENAME COLUMN turns on column mapping. So Delta's own transactions do it
+here, in two commits: the first one takes the clustering away. The second one gives the table all that this version has,
+and with it the version; only where a column is called otherwise by now it has the rows in new files. History stays, and
+whoever is stopped between the two goes on from there.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+import json
+import logging
+import math
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from typing import Any, Final, Self
 
 import pyarrow as pa
-from delta.tables import DeltaTable
+from delta.tables import DeltaTable, DeltaTableBuilder
+from py4j.java_gateway import is_instance_of
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from jobs.common.catalog.commit_retry import TableChangedError, while_others_commit
-from jobs.common.catalog.create import MakingTable, register
-from jobs.common.catalog.merge import in_order, same_key
-from jobs.common.spark.conditions import as_column
+from jobs.common.catalog.commit_retry import TableChangedError, TableInTheMakingError, while_others_commit
+from jobs.common.spark.errors import reason
 from jobs.common.spark.hadoop import hadoop_path
-from jobs.common.spark.local_rows import of_arrow
+from jobs.common.spark.local_rows import as_column, of_arrow, spark_type
 from kidxlib.catalog.change import Change, Found, TableChange
 from kidxlib.catalog.conditions import Condition
+from kidxlib.catalog.rows import Column as SparkColumn
 from kidxlib.catalog.rows import Table
+from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.catalog.updates import not_overtaken
-from kidxlib.tables.grouped import ROWS, Ends
-from kidxlib.tables.protocol import ArrowStream, Question, TablesToRead
-from kidxlib.tables.scope import scope_of
-from kidxlib.tables.version import version_of
+from kidxlib.errors import CatalogError
+from kidxlib.tables.layout import FILE_BYTES, READER_VERSION, properties_of, version_of
+from kidxlib.tables.protocol import ROWS, ArrowStream, Ends, Question, TablesToRead, scope_of
 
 #: A column of the rows of a merge.
 _DELETED: Final = "_deleted"
+
+#: A run that makes a table has something to write in its log directory far more often.
+_LEFT_AFTER_SECONDS: Final = 10.0
+
+_log = logging.getLogger(__name__)
+
+#: A transaction that makes a table anew may lower its protocol, where this is set.
+_DOWNGRADE: Final = "spark.databricks.delta.replace.protocolDowngradeAllowed"
+
+#: What Delta calls the columns that a table is clustered by.
+_CLUSTERING: Final = "delta.clustering"
+
+
+def same_key(table: Table) -> Column:
+    return reduce(Column.__and__, [F.col(f"old.{name}") == F.col(f"new.{name}") for name in table.key])
+
+
+def in_order(rows: DataFrame, table: Table) -> DataFrame:
+    """Rows that are to be written, each task's in the order of the table, which its files then have.
+
+    Not all rows in one order: that would compute them twice, once to find the bounds. Compaction does it now and then.
+    """
+    return rows.sortWithinPartitions(*table.order)
+
+
+@dataclass(frozen=True, slots=True)
+class UncommittedLog:
+    """What is in it at one moment; equal to a later one as long as no run works on it.
+
+    Attributes:
+        path: its directory.
+        entries: path, size and time of each file and directory, a directory after what it holds.
+    """
+
+    path: str
+    entries: tuple[tuple[str, int, int], ...]
+    _statuses: tuple[Any, ...] = field(compare=False, repr=False)
+    _file_system: Any = field(compare=False, repr=False)
+
+    @classmethod
+    def of(cls, spark: SparkSession, location: str) -> Self | None:
+        """The log directory of the table there. None where the table has none, or where there is more in it than
+        Delta's temporary files.
+        """
+        path = f"{location}/_delta_log"
+        directory, file_system = hadoop_path(spark, path)
+        if is_instance_of(spark.sparkContext._gateway, file_system, "org.apache.hadoop.fs.ChecksumFileSystem"):
+            file_system = file_system.getRawFileSystem()  # it shows files with checksums, too
+        if not file_system.exists(directory):
+            return None
+        statuses = tuple(_below(file_system, file_system.getFileStatus(directory)))
+        if not all(status.isDirectory() or status.getPath().getName().startswith(".") for status in statuses):
+            return None
+        entries = tuple((str(each.getPath()), each.getLen(), each.getModificationTime()) for each in statuses)
+        return cls(path, entries, statuses, file_system)
+
+    def remove(self) -> bool:
+        """Whether it is gone. Directories go only if they are empty by then: no commit goes that was made meanwhile."""
+        try:
+            return all(self._file_system.delete(status.getPath(), False) for status in self._statuses)
+        except Py4JJavaError:  # a directory is not empty
+            return False
+
+
+def _below(file_system: Any, status: Any) -> Iterator[Any]:
+    if status.isDirectory():
+        for inner in file_system.listStatus(status.getPath()):
+            yield from _below(file_system, inner)
+    yield status
+
+
+def upgrade(spark: SparkSession, location: str, table: Table) -> None:
+    """Give a table this version's columns, properties and protocol, and with these its version."""
+    delta = _jvm(spark).org.apache.spark.sql.delta
+    transaction = _begun(spark, location)
+    protocol = transaction.protocol()
+    if protocol.minReaderVersion() > READER_VERSION:
+        raise CatalogError(
+            f"{location}: has a feature that other readers do not know (reader version {protocol.minReaderVersion()}); "
+            "remove it with ALTER TABLE … DROP FEATURE, then run this again"
+        )
+    if _is_clustered(spark, transaction):
+        _commit(spark, transaction, [delta.actions.DomainMetadata(_CLUSTERING, "{}", True)])
+        transaction = _begun(spark, location)
+    spark.conf.set(_DOWNGRADE, "true")  # no job replaces a table, so nothing else asks for it
+    old = transaction.metadata()
+    present = json.loads(old.schemaString())["fields"]
+    # By their names now.
+    taken_from = {table.renamed.get(field["name"], field["name"]): field["name"] for field in present}
+    renamed = {name: new for new, name in taken_from.items() if name != new}
+    known = {*table.column_names, *table.renamed}  # others are somebody else's, and stay
+    fields = [*map(_field, table.columns), *(field for field in present if field["name"] not in known)]
+    transaction.updateMetadataForNewTable(_metadata(old, table, fields))
+    _commit(spark, transaction, _rewritten(spark, location, table, transaction, taken_from) if renamed else ())
+    _log.warning(
+        "%s: brought to catalog version %d (added: %s; renamed: %s)",
+        *(location, CATALOG_VERSION),
+        ", ".join(name for name in table.column_names if name not in taken_from) or "no column",
+        ", ".join(f"{name} to {new}" for name, new in renamed.items()) or "no column",
+    )
+
+
+def sql_text(text: str) -> str:
+    return text.replace("\\", "\\\\").replace("'", "\\'")
+
+
+def _begun(spark: SparkSession, location: str) -> Any:
+    nothing = _jvm(spark).scala.Option.empty()
+    return DeltaTable.forPath(spark, location)._jdt.deltaLog().startTransaction(nothing, nothing)
+
+
+def _is_clustered(spark: SparkSession, transaction: Any) -> bool:
+    domains = _jvm(spark).scala.jdk.javaapi.CollectionConverters.asJava(transaction.snapshot().domainMetadata())
+    return any(domain.domain() == _CLUSTERING and not domain.removed() for domain in domains)
+
+
+def _commit(spark: SparkSession, transaction: Any, actions: Iterable[Any]) -> None:
+    jvm = _jvm(spark)
+    sequence = jvm.java.util.ArrayList()
+    for action in actions:
+        sequence.add(action)
+    operation = getattr(getattr(jvm.org.apache.spark.sql.delta, "DeltaOperations$ManualUpdate$"), "MODULE$")
+    transaction.commit(jvm.org.apache.spark.api.python.PythonUtils.toSeq(sequence), operation)
+
+
+def _metadata(old: Any, table: Table, fields: list[dict[str, Any]]) -> Any:
+    """Delta's metadata of a table, as this version has it."""
+    properties = old.configuration()
+    for name, value in properties_of(table).items():
+        properties = properties.updated(name, value)
+    return old.copy(
+        *(old.id(), old.name(), table.comment, old.format(), json.dumps({"type": "struct", "fields": fields})),
+        *(old.partitionColumns(), properties, old.createdTime()),
+    )
+
+
+def _field(column: SparkColumn) -> dict[str, Any]:
+    """A column, as Delta has it in its schema."""
+    kind, metadata = json.loads(spark_type(column).json()), {"comment": column.comment}
+    return {"name": column.name, "type": kind, "nullable": column.nullable, "metadata": metadata}
+
+
+def _rewritten(
+    spark: SparkSession, location: str, table: Table, transaction: Any, taken_from: Mapping[str, str]
+) -> Iterator[Any]:
+    """All rows in new files, sorted as in a new table, and the old files removed: actions of one commit.
+
+    The transaction has read all files then, so it fails where another run has committed rows since it was begun.
+
+    Args:
+        taken_from: columns that are there, by their names now.
+    """
+    converters = _jvm(spark).scala.jdk.javaapi.CollectionConverters
+    files = converters.asJava(transaction.filterFiles())
+    names = [field["name"] for field in json.loads(transaction.metadata().schemaString())["fields"]]
+    columns = [(F.col(taken_from[name]) if name in taken_from else F.lit(None)).alias(name) for name in names]
+    count = max(1, math.ceil(sum(file.size() for file in files) / FILE_BYTES))
+    rows = spark.read.format("delta").load(location).select(*columns)
+    rows = rows.repartitionByRange(count, *table.order).sortWithinPartitions(*table.order)
+    for file in files:
+        yield file.remove()
+    yield from converters.asJava(transaction.writeFiles(rows._jdf))
+
+
+def _jvm(spark: SparkSession) -> Any:
+    return spark.sparkContext._jvm
+
+
+def register(spark: SparkSession, database: str, table: Table, location: str) -> None:
+    """Make a table known in a database of the metastore."""
+    name = f"`{database}`.`{table.name}`"
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{sql_text(location)}'")
+
+
+def _version(spark: SparkSession, location: str) -> int | None:
+    if not DeltaTable.isDeltaTable(spark, location):
+        return None
+    # Not DeltaTable.detail(): that counts the table's files.
+    properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES delta.`{location}`").collect()}
+    return version_of(location, properties)
+
+
+class MakingTable:
+    """One table, made or brought up to date. To be tried again as long as another run is at it."""
+
+    def __init__(self, spark: SparkSession, location: str, table: Table) -> None:
+        self._spark, self._location, self._table = spark, location, table
+        self._seen: UncommittedLog | None = None
+        self._seen_at = 0.0
+
+    def __call__(self) -> None:
+        version = _version(self._spark, self._location)
+        if version is None:
+            self._make()
+        elif version < CATALOG_VERSION:
+            upgrade(self._spark, self._location, self._table)
+
+    def _make(self) -> None:
+        try:
+            _builder(self._spark, self._location, self._table).execute()
+        except AnalysisException as error:
+            directory, file_system = hadoop_path(self._spark, f"{self._location}/_delta_log")
+            if not file_system.exists(directory):
+                raise CatalogError(
+                    f"{self._location}: cannot make the table {self._table.name}: {reason(error)}; "
+                    "give --catalog a new or empty directory"
+                ) from error
+            # Perhaps there is a commit by now; Delta itself may not yet see it.
+            if (begun := UncommittedLog.of(self._spark, self._location)) is not None:
+                self._remove_if_left(begun)
+            raise TableInTheMakingError(self._location) from error
+
+    def _remove_if_left(self, begun: UncommittedLog) -> None:
+        """A run that is killed, or has no room, leaves a log directory without a commit; Delta makes no table there."""
+        now = time.monotonic()
+        if begun != self._seen:
+            self._seen, self._seen_at = begun, now
+        elif now >= self._seen_at + _LEFT_AFTER_SECONDS:
+            if begun.remove():
+                _log.warning("%s: removed, left by a run that ended while it made this table", begun.path)
+            elif begun == UncommittedLog.of(self._spark, self._location):
+                raise CatalogError(
+                    f"{begun.path}: left by a run that ended while it made this table: remove that directory"
+                )
+
+
+def _builder(spark: SparkSession, location: str, table: Table) -> DeltaTableBuilder:
+    """What makes a table without rows: one that is made of a query's rows forgets which columns are never null."""
+    builder = DeltaTable.createIfNotExists(spark).location(location).comment(table.comment)
+    for name, value in properties_of(table).items():
+        builder = builder.property(name, value)
+    for column in table.columns:
+        builder = builder.addColumn(column.name, spark_type(column), nullable=column.nullable, comment=column.comment)
+    return builder
 
 
 class SparkTables:

@@ -1,30 +1,145 @@
-"""What the nodes of a cluster need of this project, as two files: its modules, and the Python packages they import."""
+"""What a cluster needs of this project without a checkout: modules, jobs and settings in one file, and the Python
+environment of executors in another, as `requirements-executors.lock` pins it.
+"""
 
 from __future__ import annotations
 
+import gzip
+import hashlib
+import io
 import os
 import platform
+import re
+import subprocess
 import sys
+import tarfile
+import tempfile
 import zipfile
 from importlib import metadata
 from pathlib import Path
 from typing import Final
 
 import click
+import pyspark
 from rich.filesize import decimal
 
-from jobs.common.packaging.environment import ENVIRONMENT, environment_key, pack_environment
-from jobs.common.packaging.release import write_release
-from kidxlib.errors import UsageError
-from kidxlib.run.project import PROJECT
+from kidxlib.errors import KidxError, UsageError
+from kidxlib.run.options import PROJECT
 from kidxlib.terminal.command import run
-from kidxlib.terminal.console import print_line
+from kidxlib.terminal.console import note, print_line
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options.renamed import renamed_option
+from kidxlib.terminal.options.given import renamed_option
 
 MODULES: Final = "kidx.zip"
 _STAMP: Final = "environment.stamp"
 _ARCHIVE_SUFFIXES: Final = (".tar.gz", ".tgz")
+
+#: What it holds of the project, besides the modules.
+_FILES: Final = (
+    *("jobs/*.py", "conf/kidx.toml", "conf/log4j2.properties", "conf/spark-defaults.conf"),
+    *("requirements-executors.lock", "LICENSE", "CHANGELOG.md"),
+)
+_README: Final = """# kidx {version} for Spark
+
+Python 3.11 to 3.13, Spark {spark} with its Python, and on each node the packages of requirements-executors.lock
+(pip install --require-hashes -r requirements-executors.lock). From this directory, or with the paths to it:
+
+    spark-submit --packages io.delta:delta-spark_2.13:{delta} --properties-file conf/spark-defaults.conf \\
+      --py-files kidx.zip jobs/build_index.py --source NAME=LOG_DIR --index-dir DIR --catalog DIR
+
+jobs/*.py are the jobs, each with --help. conf/kidx.toml has the settings with their defaults.
+"""
+
+ENVIRONMENT: Final = "environment.tar.gz"
+
+_LOCK: Final = PROJECT / "requirements-executors.lock"
+_LOG: Final = "package.log"
+#: Tests and headers, a tenth of all.
+_EXCLUDED: Final = ("*/tests/*", "*/pyarrow/include/*")
+#: A module with loops that numba compiles.
+_COMPILED: Final = re.compile("^@njit", re.MULTILINE)
+
+
+def write_release(target: Path, modules: Path) -> None:
+    """Write the archive, a `.tar.gz` of one directory. The same sources give the same bytes.
+
+    Args:
+        modules: the zip of them, which it takes along.
+    """
+    version = metadata.version("kidx")
+    readme = _README.format(
+        version=version, spark=metadata.version("pyspark"), delta=metadata.version("delta-spark")
+    ).encode()
+    files = [path for pattern in _FILES for path in sorted(PROJECT.glob(pattern))]
+    contents = {path.relative_to(PROJECT).as_posix(): path.read_bytes() for path in files if path.name != "__init__.py"}
+    part = target.with_name(f"{target.name}.{os.getpid()}.part")
+    with (
+        part.open("wb") as raw,
+        gzip.GzipFile(fileobj=raw, mode="wb", mtime=0, filename="") as packed,
+        tarfile.open(fileobj=packed, mode="w") as archive,
+    ):
+        for name, content in {modules.name: modules.read_bytes(), "README.md": readme, **contents}.items():
+            about = tarfile.TarInfo(f"kidx-{version}/{name}")
+            about.size, about.mode = len(content), 0o644
+            archive.addfile(about, io.BytesIO(content))
+    part.replace(target)
+
+
+def pack_environment(modules: Path, target: Path) -> None:
+    """Make a Python environment of what `requirements-executors.lock` pins, with the library's compiled code in it,
+    and pack it.
+    """
+    note("packing the environment of executors (about a minute) …")
+    log_path = target.parent / _LOG
+    with (
+        tempfile.TemporaryDirectory(dir=target.parent, prefix="environment-") as temporary,
+        log_path.open("w") as log,
+    ):
+
+        def call(*command: str | Path, **variables: str) -> None:
+            ended = subprocess.run(
+                command,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env={**os.environ, **variables},
+                cwd=temporary,
+                check=False,
+            )
+            if ended.returncode != 0:
+                raise KidxError(
+                    f"{log_path}: {Path(command[0]).name} {command[1]} … failed; look into its output there, mend "
+                    "that and run it again"
+                )
+
+        environment, packed = Path(temporary) / "environment", Path(temporary) / ENVIRONMENT
+        python = environment / "bin" / "python"
+        call(sys.executable, "-I", "-m", "venv", "--without-pip", environment)
+        pip = (sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--python", python)
+        call(*pip, "install", "--no-deps", "--no-compile", "--require-hashes", "--requirement", _LOCK)
+        of_spark = (Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip")
+        search_path = os.pathsep.join(map(str, [modules, *of_spark]))
+        # Python too keeps what it compiles, of those modules alone that are needed.
+        forget = {"PYTHONDONTWRITEBYTECODE": "", "NUMBA_CACHE_DIR": ""}
+        call(python, "-c", f"import {', '.join(_entries())}", PYTHONPATH=search_path, **forget)
+        exclude = [word for pattern in _EXCLUDED for word in ("--exclude", pattern)]
+        pack = (sys.executable, "-m", "venv_pack", "--quiet", "--prefix", environment, "--output", packed)
+        call(*pack, "--compress-level", "1", *exclude, TMPDIR=temporary)
+        packed.chmod(0o644)
+        packed.replace(target)
+    log_path.unlink()
+
+
+def environment_key(modules: Path) -> str:
+    """What an environment is made from: another key, another environment."""
+    made_from = [_LOCK.read_bytes(), modules.read_bytes(), Path(__file__).read_bytes(), sys.version.encode()]
+    return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in made_from)).hexdigest()
+
+
+def _entries() -> list[str]:
+    """What tasks and drivers import. It is compiled and checked by importing it out of the zip."""
+    compiled = (path for path in PROJECT.glob("kidxlib/**/*.py") if _COMPILED.search(path.read_text()))
+    jobs = (path for path in PROJECT.glob("jobs/*.py") if path.stem != "__init__")
+    return sorted(".".join(path.relative_to(PROJECT).with_suffix("").parts) for path in (*compiled, *jobs))
 
 
 @click.command(context_settings={"max_content_width": 110})
@@ -95,11 +210,7 @@ def zip_modules(target: Path) -> None:
 
 
 def _ensure_archive_name(path: Path) -> None:
-    """Before anything is written.
-
-    Raises:
-        UsageError: it is no name of a gzip tar, or stands below a file.
-    """
+    """Before anything is written."""
     if not path.name.endswith(_ARCHIVE_SUFFIXES):
         raise UsageError(f"--release {path}: expected a name that ends in {' or '.join(_ARCHIVE_SUFFIXES)}")
     if path.parent.exists() and not path.parent.is_dir():

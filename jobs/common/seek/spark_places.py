@@ -19,18 +19,16 @@ from jobs.common.spark.errors import reason
 from jobs.common.spark.hadoop import hadoop_path
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.seek.answer_format import Format
-from kidxlib.operations.seek.output import there_already, write_answers
-from kidxlib.operations.seek.questions import EXPECTED
-from kidxlib.operations.seek.text_file import JSON_SUFFIXES, QUESTION_COLUMNS
-from kidxlib.run.scratch import scratch_directory
+from kidxlib.operations.seek.output import Format, there_already, write_answers
+from kidxlib.operations.seek.questions import EXPECTED, JSON_SUFFIXES, QUESTION_COLUMNS
+from kidxlib.run.heartbeat import scratch_directory
 
 _COLUMNS: Final = frozenset(QUESTION_COLUMNS)
 _ROWS_AT_ONCE: Final = 65_536
 
 
 class SparkPlaces:
-    """See `kidxlib.operations.seek.elsewhere.Elsewhere`."""
+    """See `kidxlib.operations.seek.questions.Elsewhere`."""
 
     def read(self, backend: Backend, path: str) -> Iterator[pa.RecordBatch]:
         """See `Elsewhere.read`."""

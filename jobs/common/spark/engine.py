@@ -1,47 +1,69 @@
-"""The engine of a cluster: Spark's executors, and a directory that they and the driver share."""
+"""The engine of a cluster: Spark's executors, and a directory that they and the driver share.
+
+Each run stages rows in a folder of its own there, which has a heartbeat and goes with the run; folders of runs that
+were killed are swept. Executors learn from a file in it that the run was interrupted: they look for it before each
+piece of work. What was begun is done, and its results come back as ever.
+
+Before work begins, executors are asked whether they see the sources that the driver has listed, and a new checkout
+waits for the loops that setup.sh still compiles.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import fcntl
 import itertools
 import os
 import pickle
+import shutil
+import socket
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import timedelta
 from functools import cached_property
+from itertools import takewhile
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pyarrow as pa
-from pyspark import StorageLevel, TaskContext
+from py4j.protocol import Py4JError
+from pyspark import Accumulator, AccumulatorParam, StorageLevel, TaskContext
 from pyspark.sql import DataFrame, SparkSession
 
-from jobs.common.spark.counters import Counters
-from jobs.common.spark.job_session import JobSession
-from jobs.common.spark.local_rows import one_a_task
-from jobs.common.spark.loops import wait_for_loops
-from jobs.common.spark.masters import is_local, is_local_master, named_master
-from jobs.common.spark.schema import spark_schema
-from jobs.common.spark.source_access import ensure_seen
-from jobs.common.spark.staged import StagedBySpark
-from jobs.common.spark.staging_folder import folder_at_url, folder_in_file_system, sweep_url
-from jobs.common.spark.stop_file import StopFile
-from kidxlib.engine.in_process import run_in_process
-from kidxlib.engine.row_batches import row_batches
-from kidxlib.engine.shared_rows import RowsInFile, RowsInItem, SharedRows
-from kidxlib.engine.staged import Staged, StagedFiles
-from kidxlib.engine.units import Unit, UnitDone, do_unit, units_of
+from jobs.common.spark.hadoop import hadoop_path
+from jobs.common.spark.local_rows import as_column, one_a_task, spark_schema
+from jobs.common.spark.session import JobSession, is_local, is_local_master, named_master
+from kidxlib.catalog.change import Found
+from kidxlib.catalog.conditions import Condition
+from kidxlib.engine.staged import Staged, StagedFiles, batch_of_kind
+from kidxlib.engine.units import Unit, UnitDone, do_unit, row_batches, run_in_process, units_of
 from kidxlib.engine.without_pandas import import_no_pandas
-from kidxlib.engine.work import ItemRows, Work
-from kidxlib.run.scratch import scratch_directory
+from kidxlib.engine.work import ItemRows, RowsInFile, RowsInItem, SharedRows, Work
+from kidxlib.errors import UsageError
+from kidxlib.jit import compiling
+from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT, beating, beating_in, scratch_directory
+from kidxlib.run.options import PROJECT
 from kidxlib.storage.location import Location
-from kidxlib.storage.store.requests import Requests
+from kidxlib.storage.scratch import writing_in
+from kidxlib.storage.store.requests import Requests, requests_made
+from kidxlib.storage.store.s3 import ObjectPath
+from kidxlib.terminal import interrupts
 from kidxlib.terminal.phase import Done, Span
 
 #: Of a cluster that is not started yet nobody knows how many cores it has.
 _CORES_HERE: Final = os.cpu_count() or 1
+
+#: Locked by setup.sh for as long as it compiles. It stays, and there is none where there was nothing to wait for.
+_LOCK: Final = PROJECT / ".jars/loops.lock"
+
+_T = TypeVar("_T")
+
+_NO_TIME: Final = Span()
+
+_DEAD_AFTER_MS: Final = DEAD_AFTER // timedelta(milliseconds=1)
 
 
 @contextlib.contextmanager
@@ -56,6 +78,225 @@ def spark_engine(session: JobSession, staging: str | None, run: str) -> Iterator
     """
     with scratch_directory() as scratch, contextlib.ExitStack() as stack:
         yield SparkEngine(session, staging, run, scratch, stack)
+
+
+def wait_for_loops() -> None:
+    """Return once setup.sh does not compile loops, or no longer: until then each worker would compile them itself."""
+    if not os.access(_LOCK, os.R_OK):
+        return
+    with _LOCK.open("rb") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            compiling.say(True)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_SH)
+            finally:
+                compiling.say(False)
+
+
+@dataclass(frozen=True, slots=True)
+class StopFile:
+    """The file's path; None where executors would not see it: their work is then cancelled, its results are lost."""
+
+    path: str | None = None
+
+    def until_stopped(self, work: Iterable[_T]) -> Iterator[_T]:
+        """On an executor: what there is to do, until the run is interrupted."""
+        return iter(work) if self.path is None else takewhile(lambda _: not os.path.exists(self.path or ""), work)
+
+    def stopping(self) -> AbstractContextManager[None]:
+        """On the driver: while the context lasts work comes to its end where the run is interrupted."""
+        return contextlib.nullcontext() if self.path is None else interrupts.stopping(self._make)
+
+    def _make(self) -> None:
+        if self.path is not None:
+            Path(self.path).touch()
+
+
+class _SpanParam(AccumulatorParam[Span]):
+    def zero(self, value: Span) -> Span:
+        return Span()
+
+    def addInPlace(self, value1: Span, value2: Span) -> Span:  # noqa: N802
+        return value1 | value2
+
+
+class _RequestsParam(AccumulatorParam[Requests]):
+    def zero(self, value: Requests) -> Requests:
+        return Requests()
+
+    def addInPlace(self, value1: Requests, value2: Requests) -> Requests:  # noqa: N802
+        return value1 + value2
+
+
+@dataclass(frozen=True, slots=True)
+class TaskCounters:
+    """What tasks add to.
+
+    Attributes:
+        span: of the wave that is being read, by the executors' clocks.
+        requests: of object stores.
+    """
+
+    segments: Accumulator[int]
+    log_bytes: Accumulator[int]
+    span: Accumulator[Span]
+    requests: Accumulator[Requests]
+
+    def add(self, segments: int = 0, log_bytes: int = 0, span: Span = _NO_TIME) -> None:
+        """Count what a task has done."""
+        self.segments.add(segments)
+        self.log_bytes.add(log_bytes)
+        self.span.add(span)
+
+    @contextlib.contextmanager
+    def of_requests(self) -> Iterator[None]:
+        """Count the requests that this process makes within."""
+        before = requests_made()
+        yield
+        self.requests.add(requests_made() - before)
+
+
+class Counters:
+    """How much executors have done so far, counted as tasks end."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        new = spark.sparkContext.accumulator
+        self._of_tasks = TaskCounters(new(0), new(0), new(Span(), _SpanParam()), new(Requests(), _RequestsParam()))
+        self._seconds = 0.0
+
+    def of_tasks(self) -> TaskCounters:
+        """What a task takes along: it has nothing else of the driver's."""
+        return self._of_tasks
+
+    def begin_wave(self) -> None:
+        """From now on further segments are read: the time until then is not to count."""
+        span = self._of_tasks.span
+        self._seconds += span.value.seconds
+        span.value = Span()
+
+    def done(self) -> Done:
+        counted = self._of_tasks
+        return Done(counted.segments.value, counted.log_bytes.value, self._seconds + counted.span.value.seconds)
+
+    def requests(self) -> Requests:
+        """How many requests of object stores executors have made."""
+        return self._of_tasks.requests.value
+
+
+@dataclass(frozen=True, slots=True)
+class StagedBySpark:
+    """Rows that Spark reads for the driver, where that has no reader of its own for their place. See
+    `kidxlib.engine.staged.Staged`.
+
+    Attributes:
+        data: of `schema`, computed.
+        path: a directory that goes with them; None where they are on executors' disks.
+    """
+
+    data: DataFrame
+    schema: pa.Schema
+    path: str | None
+
+    def rows(self, kind: str, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
+        """See `Staged.rows`."""
+        schema = pa.schema([each for each in self.schema.field(kind).type if names is None or each.name in names])
+        of_kind = self.data.where(f"{kind} IS NOT NULL").select(f"{kind}.*")
+        for condition in where:
+            of_kind = of_kind.where(as_column(condition))
+        return of_kind.select(*schema.names).toArrow().cast(schema)
+
+    def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
+        """See `Staged.batches`. Rows on executors' disks come task by task, in order; files are read one by one, as
+        Spark takes them by their sizes.
+        """
+        for data in [self.data] if self.path is None else self._files(self.path):
+            rows = data.where(f"{kind} IS NOT NULL").select(kind).mapInArrow(_as_bytes, "batch binary")
+            for row in rows.toLocalIterator():
+                for batch in pa.ipc.open_stream(row["batch"]):
+                    yield batch_of_kind(batch.column(kind))
+
+    def found(self, *kinds: str) -> Found:
+        """See `Staged.found`."""
+        return {kind: self.rows(kind) for kind in kinds}
+
+    def remove(self) -> None:
+        """See `Staged.remove`."""
+        self.data.unpersist()
+        if self.path is not None:
+            directory, file_system = hadoop_path(self.data.sparkSession, self.path)
+            file_system.delete(directory, True)
+
+    def _files(self, path: str) -> Iterator[DataFrame]:
+        spark = self.data.sparkSession
+        parts, file_system = hadoop_path(spark, f"{path}/part-*")
+        files = sorted(str(part.getPath()) for part in file_system.globStatus(parts))
+        return (spark.read.schema(self.data.schema).parquet(file).coalesce(1) for file in files)
+
+
+def _as_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Each batch as one row, in Arrow's format of streams."""
+    for batch in batches:
+        sink = pa.BufferOutputStream()
+        with pa.ipc.new_stream(sink, batch.schema) as writer:
+            writer.write_batch(batch)
+        yield pa.RecordBatch.from_pydict({"batch": [sink.getvalue().to_pybytes()]})
+
+
+@contextlib.contextmanager
+def folder_in_file_system(folder: Path) -> Iterator[None]:
+    """A new directory that is removed at the end."""
+    try:
+        with contextlib.ExitStack() as stack:
+            with writing_in(folder.parent):
+                folder.mkdir(parents=True, exist_ok=True)
+                stack.enter_context(beating_in(folder))
+            yield
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def folder_at_url(spark: SparkSession, folder: str) -> Iterator[None]:
+    """A new folder at a URL that Spark writes to, which is removed at the end."""
+    place, file_system = hadoop_path(spark, folder)
+    heartbeat, _ = hadoop_path(spark, f"{folder}/{HEARTBEAT}")
+
+    def beat() -> None:
+        try:
+            file_system.create(heartbeat, True).close()
+        except Py4JError as error:
+            raise OSError(errno.EIO, str(error).partition("\n")[0], folder) from error
+
+    try:
+        with beating(beat):
+            yield
+    finally:
+        file_system.delete(place, True)
+
+
+def sweep_url(spark: SparkSession, place: str, own: str, unmarked_before_ms: int) -> None:
+    """Remove the folders of runs that were killed, as `kidxlib.run.heartbeat.sweep_folders` does in a directory.
+
+    Args:
+        place: the URL of the folders.
+        own: of the run's own folder there, by whose heartbeat it is known what time it is there.
+        unmarked_before_ms: a folder without a heartbeat goes where it was last changed before then; milliseconds since
+            the epoch.
+    """
+    directory, file_system = hadoop_path(spark, place)
+    heartbeat, _ = hadoop_path(spark, f"{own}/{HEARTBEAT}")
+    dead_before_ms = file_system.getFileStatus(heartbeat).getModificationTime() - _DEAD_AFTER_MS
+    for entry in file_system.listStatus(directory):
+        with contextlib.suppress(Py4JError):  # its run has ended meanwhile
+            heartbeat, _ = hadoop_path(spark, f"{entry.getPath()}/{HEARTBEAT}")
+            if file_system.exists(heartbeat):
+                is_dead = file_system.getFileStatus(heartbeat).getModificationTime() < dead_before_ms
+            else:
+                is_dead = entry.getModificationTime() < unmarked_before_ms
+            if is_dead:
+                file_system.delete(entry.getPath(), True)
 
 
 class SparkEngine:
@@ -255,6 +496,32 @@ def _pickled(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
     """What the driver has given to the task."""
     for value in itertools.chain.from_iterable(batch.column("work") for batch in batches):
         yield pickle.loads(value.as_buffer())
+
+
+def why_unseen(directory: Location) -> str | None:
+    """Why this machine sees nothing of what was listed in a directory; None where it sees something.
+
+    Where a mount is missing its directory is mostly there, and empty. Read from there, every log would be one that was
+    deleted since it was listed, which is no error.
+    """
+    try:
+        if isinstance(directory, ObjectPath):
+            return None if directory.exists() else "no object with this prefix"
+        with os.scandir(directory) as entries:
+            return None if any(True for _ in entries) else "an empty directory"
+    except OSError as error:
+        return error.strerror or str(error)
+
+
+def ensure_seen(directory: Location) -> None:
+    """Raises `UsageError` where this executor does not see a source's directory."""
+    if why := why_unseen(directory):
+        what_to_do = (
+            "give executors the endpoint and credentials that the driver has, as docs/object-stores.md says"
+            if isinstance(directory, ObjectPath)
+            else "mount it at the same path on every executor"
+        )
+        raise UsageError(f"executor {socket.gethostname()} does not see the source {directory} ({why}); {what_to_do}")
 
 
 def _ensure_all_seen(directories: Sequence[Location]) -> None:

@@ -1,4 +1,4 @@
-"""Rows that the driver has, as DataFrames.
+"""Rows that the driver has, as DataFrames: Spark's types for the catalog's columns, and conditions on rows.
 
 Java alone makes them. Of rows in Python Spark would let more Python workers begin, one more for each core, whose only
 work is to hand rows on: half a second of processor each, in every job.
@@ -10,15 +10,30 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import pyarrow as pa
+from pyspark.sql import Column as SparkColumn
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import from_arrow_schema, from_arrow_type
+from pyspark.sql.types import DataType, StructType
 
-from jobs.common.spark.schema import spark_schema
+from kidxlib.catalog.conditions import Among, Condition
+from kidxlib.catalog.rows import Column
 
 
 def of_driver(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: pa.Schema) -> DataFrame:
     """Rows with a value for each column."""
     values = [dict(zip(schema.names, map(_entries, row), strict=True)) for row in rows]
     return of_arrow(spark, pa.Table.from_pylist(values, schema))
+
+
+def spark_schema(schema: pa.Schema) -> StructType:
+    """Spark's schema of the columns of Arrow's."""
+    return from_arrow_schema(schema)
+
+
+def spark_type(column: Column) -> DataType:
+    """Spark's type of a column; its `simpleString` is what SQL calls it."""
+    return from_arrow_type(column.arrow_type)
 
 
 def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
@@ -46,3 +61,12 @@ def one_a_task(spark: SparkSession, values: Sequence[bytes]) -> DataFrame:
     tasks = spark.sparkContext._jsc.parallelize(rows, max(1, len(values)))
     schema = jvm.org.apache.spark.sql.types.StructType.fromDDL("work binary")
     return DataFrame(spark._jsparkSession.createDataFrame(tasks, schema), spark)
+
+
+def as_column(condition: Condition) -> SparkColumn:
+    """Whether it is true of a row; never null."""
+    column = F.col(condition.column)
+    if isinstance(condition, Among):
+        found = F.coalesce(column.isin(*condition.values), F.lit(False))
+        return ~found if condition.negated else found
+    return F.coalesce(column.between(condition.least, condition.most), F.lit(False))

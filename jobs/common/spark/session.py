@@ -1,28 +1,311 @@
-"""Spark's session of one job: from its start to its end, and errors as users can read them. A session that is there
-already, as in a notebook, is used, and left to whoever started it.
+"""Spark's session of one job: from its start to its end, and errors as users can read them.
+
+The session starts once it is needed, with the settings that results depend on; what only tunes a machine stands in
+`conf/`. A session that is there already, as in a notebook, is used, and left to whoever started it. A master that
+cannot be reached is told before: Spark asks for a minute, and then says something else.
+
+What Spark's JVM prints is held back until it is known whether it starts. Where it does not, spark-submit prints the
+trace of its stack, or all of its options; the error is the one line of it that says why.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import itertools
 import logging
+import os
+import re
+import select
+import shlex
+import socket
+import subprocess
+import threading
 import warnings
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self, TypeVar
+from urllib.parse import urlsplit
 
+from py4j.java_gateway import JavaGateway, JavaPackage
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException
+from pyspark import SparkContext
+from pyspark.errors import PySparkException, PySparkRuntimeError
+from pyspark.java_gateway import launch_gateway
 from pyspark.sql import SparkSession
 
-from jobs.common.spark.configuration import start
-from jobs.common.spark.errors import as_ours
-from jobs.common.spark.masters import ensure_reachable_master
-from kidxlib.errors import SparkEndedError
+from jobs.common.spark.errors import as_ours, reason
+from kidxlib.errors import SparkEndedError, UsageError
 from kidxlib.terminal import interrupts
+from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
 
 _INTERRUPTED: Final = "what is recorded stays, the rest is not done; run the same command again"
 _INTERRUPTED_READER: Final = "nothing was changed or recorded; run the same command again"
+
+#: Where an S3 store is, which Python's workers need to know too. Credentials are theirs to have: Spark shows settings.
+_STORE: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
+
+
+_Entered = TypeVar("_Entered")
+
+#: Names the file that Java writes when it ends; setup.sh sets it. On a busy machine that takes minutes.
+_CLASS_ARCHIVE: Final = "KIDX_CLASS_ARCHIVE"
+_CLASS_ARCHIVE_SECONDS: Final = 900.0
+
+STDERR: Final = 2
+#: What a JVM prints has ended once it has exited, and by then there is little of it left in the pipe.
+_DRAIN_SECONDS: Final = 10.0
+_READ_BYTES: Final = 65_536
+_THROWN: Final = re.compile(r'Exception in thread "[^"]*" (?:(?P<thrown>[\w.$]+): )?(?P<message>.+)')
+_LOGGED: Final = re.compile(r"\d\d:\d\d:\d\d (?P<level>[A-Z]+) \w+: (?P<message>.+)")
+#: From there on, all of spark-submit's options.
+_USAGE: Final = "Usage: "
+
+_TIMEOUT_SECONDS: Final = 10.0
+_STANDALONE: Final = "spark://"
+_KUBERNETES: Final = "k8s://"
+#: Where one is set, Spark's client may reach a Kubernetes API that nobody here reaches.
+_PROXIES: Final = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
+
+
+class JavaOutput(threading.Thread):
+    """What the JVM prints: kept at first, then passed on to stderr as long as it runs."""
+
+    def __init__(self, reader: int) -> None:
+        super().__init__(name="what Java prints", daemon=True)
+        self._reader = reader
+        #: Who has it reads from the pipe, and does with it what is to be done.
+        self._lock = threading.Lock()
+        self._held = bytearray()
+        self._is_passed_on = self._has_ended = False
+
+    def run(self) -> None:
+        while not self._has_ended:
+            _is_readable(self._reader, None)
+            with self._lock:
+                if _is_readable(self._reader, 0):  # nobody has read it meanwhile
+                    self._read()
+                    self._write_lines()
+        os.close(self._reader)
+
+    def pass_on(self) -> None:
+        with self._lock:
+            self._is_passed_on = True
+            self._write_lines()
+
+    def reason(self) -> str:
+        """Why a JVM that has exited did not start; nothing else of what it printed is kept."""
+        self.join(_DRAIN_SECONDS)
+        with self._lock:
+            lines = self._held.decode(errors="replace").splitlines()
+            self._held.clear()
+        return _reason([line.rstrip() for line in lines])
+
+    def forget(self) -> None:
+        """Drop what the JVM has printed until now, and what of it is still in the pipe."""
+        with self._lock:
+            while not self._has_ended and _is_readable(self._reader, 0):
+                self._read()
+            self._held.clear()
+
+    def _read(self) -> None:
+        output = os.read(self._reader, _READ_BYTES)
+        self._has_ended = not output
+        self._held += output
+
+    def _write_lines(self) -> None:
+        """Whole ones, as this process writes lines, too."""
+        if self._is_passed_on:
+            end = len(self._held) if self._has_ended else self._held.rfind(b"\n") + 1
+            write_stderr(bytes(self._held[:end]))
+            del self._held[:end]
+
+
+def write_stderr(output: bytes) -> None:
+    with contextlib.suppress(OSError), open(STDERR, "wb", closefd=False) as stderr:  # who would read it may have gone
+        stderr.write(output)
+
+
+def _is_readable(descriptor: int, milliseconds: int | None) -> bool:
+    """Whether something can be read, or there will be nothing more, at the latest after a time; None waits for it."""
+    poll = select.poll()
+    poll.register(descriptor, select.POLLIN)
+    return bool(poll.poll(milliseconds))
+
+
+def _reason(lines: list[str]) -> str:
+    messages: list[str] = []
+    for line in lines:
+        if line.startswith(_USAGE):
+            break
+        if thrown := _THROWN.match(line):
+            return thrown["message"]
+        logged = _LOGGED.match(line)
+        if line and line[0] not in "\t[" and (logged is None or logged["level"] == "ERROR"):
+            messages.append(logged["message"] if logged else line.removeprefix("Error: "))
+    return "; ".join(dict.fromkeys(messages[-3:])) or "its JVM ended and said nothing; does java -version work here?"
+
+
+@contextlib.contextmanager
+def starting_java() -> Iterator[None]:
+    """Start the JVM that all sessions of this process share, if there is none yet; the context starts in the block."""
+    if SparkContext._gateway is not None:
+        yield
+        return
+    reader, writer = os.pipe()
+    printed = JavaOutput(reader)
+    printed.start()
+    try:
+        gateway = _launch(writer)
+        SparkContext._ensure_initialized(gateway=gateway)
+        yield
+    except (Py4JJavaError, UsageError):  # that says more than Java's log does
+        printed.forget()
+        interrupts.raise_if_requested()
+        raise
+    except (Py4JError, ConnectionError, PySparkRuntimeError) as error:
+        interrupts.raise_if_requested()  # who sends a signal to this process may send it to Java's, too
+        if isinstance(error, PySparkRuntimeError) and error.getCondition() != "JAVA_GATEWAY_EXITED":
+            raise
+        raise UsageError(f"Spark did not start: {printed.reason()}") from error
+    finally:
+        printed.pass_on()
+
+
+def _launch(writer: int) -> JavaGateway:
+    """A JVM that prints to a pipe, whose end this closes."""
+    # Who reads our stderr to its end has waited for the end of the JVM, too: it keeps this open as long as it runs.
+    stderr = os.dup(STDERR)
+    try:
+        with open(writer, "wb") as output:
+            # stdout belongs to the job; a JVM says there what it cannot start with.
+            # A signal to our process group, as systemd and terminals send it, is ours to handle: Java ends when we do,
+            # which is when the pipe closes that it has for standard input.
+            options = {"stdout": output, "stderr": output, "pass_fds": (stderr,), "process_group": 0}
+            # Left half done it removes the directory where Java is to say that it has started, and without that Java
+            # never ends.
+            with interrupts.waiting_for("pyspark"):
+                gateway: JavaGateway = launch_gateway(popen_kwargs=options)  # type: ignore[no-untyped-call]
+    finally:
+        os.close(stderr)
+    if os.environ.get(_CLASS_ARCHIVE):
+        atexit.register(_end_after, gateway.proc, _CLASS_ARCHIVE_SECONDS)
+    return gateway
+
+
+def _end_after(java: subprocess.Popen[bytes], seconds: float) -> None:
+    """At the end of this process: wait until Java has ended, too. Where it does not end well, this process fails."""
+    assert java.stdin is not None
+    java.stdin.close()
+    try:
+        code = java.wait(seconds)
+    except subprocess.TimeoutExpired:
+        java.kill()
+        code = java.wait()
+    if code != 0:
+        write_stderr(f"error: Spark's JVM did not end well within {seconds:,.0f} s: exit code {code}\n".encode())
+        os._exit(ExitCode.FAILED)
+
+
+def start(job: str, event_log_dir: str | None) -> SparkSession:
+    builder = (
+        SparkSession.builder.appName(f"kidx {job}")
+        .config("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension")
+        .config("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog")
+        .config("spark.sql.session.timeZone", "UTC")
+        # Spark's default, INT96, holds nanoseconds: other readers of a table see years beyond 2262 wrong.
+        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")
+        # Tasks publish files; they may run twice, but need not.
+        .config("spark.speculation", "false")
+    )
+    if event_log_dir is not None:
+        builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", _made(event_log_dir))
+    try:
+        with starting_java():
+            spark = builder.getOrCreate()
+            # Its thread would print a stack trace where Java ends; what that fails reaches the job as an exception.
+            spark.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
+            spark.sparkContext.environment.update({name: os.environ[name] for name in _STORE if name in os.environ})
+            _ensure_delta(spark)
+    except Py4JJavaError as error:
+        raise UsageError(f"Spark did not start: {reason(error)}") from error
+    return spark
+
+
+def _ensure_delta(spark: SparkSession) -> None:
+    """What Spark cannot load it leaves out without a word, and fails later."""
+    assert spark.sparkContext._jvm is not None
+    if isinstance(spark.sparkContext._jvm.io.delta.tables.DeltaTable, JavaPackage):
+        spark.stop()
+        raise UsageError(
+            "Spark found no Delta: its jars are not on the class path; ./spark-submit.sh brings those of .jars/delta "
+            "along: leave out what replaces them after --"
+        )
+
+
+def _made(directory: str) -> str:
+    """The URL of a directory, which Spark expects to be there."""
+    if "://" in directory:
+        return directory
+    try:
+        Path(directory).mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"spark.event_log_dir {directory}: cannot be made: {error.strerror}") from error
+    return Path(directory).as_uri()
+
+
+def is_local(spark: SparkSession) -> bool:
+    """Whether all work is done in this process's JVM, and by the workers that it starts."""
+    return is_local_master(str(spark.sparkContext.master))
+
+
+def is_local_master(master: str) -> bool:
+    """Whether that is so of a master by its name, before there is a session."""
+    return master.startswith("local")
+
+
+def named_master() -> str:
+    """The master that spark-submit's options name; empty where they name none."""
+    return _master(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+
+
+def ensure_reachable_master() -> None:
+    """Look at the master that spark-submit's options name, as far as it has an address of its own."""
+    master = named_master()
+    errors = []
+    for host, port in _addresses(master):
+        try:
+            socket.create_connection((host, port), _TIMEOUT_SECONDS).close()
+        except OSError as error:
+            errors.append(f"{host}:{port}: {error.strerror or error}")
+        else:
+            return
+    if errors:
+        raise UsageError(f"--master {master}: no connection: {'; '.join(errors)}")
+
+
+def _master(options: Sequence[str]) -> str:
+    found = ""
+    for option, value in itertools.pairwise([*options, ""]):
+        name, equals, given = option.partition("=")
+        if name == "--master":
+            found = given if equals else value
+    return found
+
+
+def _addresses(master: str) -> Iterator[tuple[str, int]]:
+    with suppress(ValueError):  # Spark says what is wrong with an address
+        if master.startswith(_STANDALONE):
+            for address in master.removeprefix(_STANDALONE).split(","):
+                host, _, port = address.rpartition(":")
+                yield host.strip("[]"), int(port)
+        elif master.startswith(_KUBERNETES) and not any(map(os.environ.get, _PROXIES)):
+            url = urlsplit(master.removeprefix(_KUBERNETES))
+            if url.hostname is not None:
+                yield url.hostname, url.port or (80 if url.scheme == "http" else 443)
 
 
 @contextlib.contextmanager
@@ -33,12 +316,6 @@ def session(job: str, event_log_dir: str | None = None, *, changes: bool = True)
         event_log_dir: absolute path or URL of a directory for Spark's history server; None for no logs. A session that
             is there already logs where its owner said.
         changes: False for a job that changes and records nothing; it says so when it is interrupted.
-
-    Raises:
-        UsageError: Spark does not take its options.
-        StorageError: a disk did not let Spark read or write a file.
-        SparkEndedError: Spark's JVM is no longer there.
-        KidxError: what a task on an executor raised as one, without Spark's stack trace around it.
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it says of a JVM that ended, it raises
     logging.getLogger().addFilter(_is_not_of_py4j)
@@ -114,3 +391,39 @@ def _cancel_all_jobs(spark: SparkSession) -> None:
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
     """Whether a line of the root logger is not of py4j, which logs there some of what it raises."""
     return record.module != "java_gateway"
+
+
+class JobSession:
+    """A context: the session that was started within is stopped at its end.
+
+    Args:
+        job, event_log_dir, changes: as `jobs.common.spark.session.session` takes them.
+    """
+
+    def __init__(self, job: str, event_log_dir: str | None, *, changes: bool = True) -> None:
+        self._job, self._event_log_dir, self._changes = job, event_log_dir, changes
+        self._stack = contextlib.ExitStack()
+        self._spark: SparkSession | None = None
+
+    @property
+    def is_started(self) -> bool:
+        """Whether it was needed so far."""
+        return self._spark is not None
+
+    def get(self) -> SparkSession:
+        """The session. Its first call is the main thread's, which signals come to."""
+        if self._spark is None:
+            self._spark = self._stack.enter_context(session(self._job, self._event_log_dir, changes=self._changes))
+        return self._spark
+
+    def enter(self, context: contextlib.AbstractContextManager[_Entered]) -> _Entered:
+        """Enter a context that is left before the session is stopped."""
+        return self._stack.enter_context(context)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> bool | None:
+        return self._stack.__exit__(kind, error, traceback)

@@ -46,11 +46,7 @@ class Call:
 
 
 def read_call(words: Sequence[str]) -> Call:
-    """Take the script's own options from what stands before the job.
-
-    Raises:
-        UsageError: `--in-image` has no absolute path.
-    """
+    """Take the script's own options from what stands before the job."""
     is_dry_run, image = False, ""
     rest = iter(words)
     for word in rest:

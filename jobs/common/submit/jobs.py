@@ -34,11 +34,7 @@ def job_names() -> list[str]:
 
 
 def ensure_known_job(name: str) -> None:
-    """Compare with the jobs that there are.
-
-    Raises:
-        UsageError: none has this name; it says which may be meant.
-    """
+    """Compare with the jobs that there are."""
     jobs = job_names()
     if name in jobs:
         return

@@ -55,11 +55,7 @@ class Launch(NamedTuple):
 
 
 def sends_modules(call: Call, options: SparkOptions) -> bool:
-    """Whether the project's modules go to the executors with the job.
-
-    Raises:
-        UsageError: there is an image, for a master that knows none.
-    """
+    """Whether the project's modules go to the executors with the job."""
     if call.image and not options.master.startswith("k8s://"):
         raise UsageError(f"--in-image: only with --master k8s://…, not {options.master}")
     return not (options.is_local or call.image or options.have_modules)
@@ -70,9 +66,6 @@ def launch(call: Call, options: SparkOptions, environ: Mapping[str, str]) -> Lau
 
     Args:
         environ: the caller's.
-
-    Raises:
-        UsageError: there is an image, for a master that knows none.
     """
     has_archive = options.is_local and not environ.get("SPARK_HOME") and not environ.get("SPARK_CONF_DIR")
     submit = _submit_words(call, options, has_archive=has_archive)

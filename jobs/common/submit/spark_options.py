@@ -61,11 +61,7 @@ class SparkOptions(NamedTuple):
 
 
 def read_spark_options(words: Sequence[str]) -> SparkOptions:
-    """Tell the options that ./spark-submit.sh adds to from others.
-
-    Raises:
-        UsageError: one has no value, or is a question to spark-submit.
-    """
+    """Tell the options that ./spark-submit.sh adds to from others."""
     shared: dict[str, list[str]] = {option: [] for option in _SHARED}
     variables: dict[str, str] = {}
     others: list[str] = []

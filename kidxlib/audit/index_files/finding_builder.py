@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.errors import CorruptIndexError
-from kidxlib.index.base import AbstractIndex
+from kidxlib.index.abstract_index import AbstractIndex
 
 Bytes: TypeAlias = NDArray[np.uint8]
 

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.format import segment_files
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
-from kidxlib.index.mapped_file import map_file
 from kidxlib.storage.location import Location
+from kidxlib.storage.opened_file import map_file
 from kidxlib.storage.store.s3 import is_object
 
 

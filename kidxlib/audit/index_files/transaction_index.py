@@ -16,12 +16,11 @@ from numpy.typing import NDArray
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.finding_builder import entries_differ
 from kidxlib.errors import CorruptIndexError, UnknownVersionError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import TRANSACTION_INDEX_SUFFIX
-from kidxlib.index.aborted_transaction import AbortedTransaction
-from kidxlib.index.transaction import TransactionIndex
-from kidxlib.recovery.partition import StateSource
-from kidxlib.recovery.scan import scan_events
+from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
+from kidxlib.recovery.partition_fold import StateSource
+from kidxlib.recovery.scan import scan_state
 
 _NO_BOUND: Final = 2**63 - 1
 
@@ -31,7 +30,7 @@ class TransactionsOfSegment:
     """What the logs say of a segment's transactions.
 
     Attributes:
-        aborted: what recovery writes, of dtype `formats.ABORTED_TRANSACTION`.
+        aborted: what recovery writes, of dtype `layouts.ABORTED_TRANSACTION`.
         state_source: where the state of producers at the base offset comes from.
         markers: producer ids and offsets of the abort markers in the segment.
         later_first_offset: the smallest first offset of the transactions that are aborted in later segments, or were
@@ -47,7 +46,7 @@ class TransactionsOfSegment:
 
 def markers_in(events: NDArray[np.void]) -> frozenset[tuple[int, int]]:
     """Producer ids and offsets of the abort markers among events of dtype `scan_events.PRODUCER_EVENT`."""
-    aborts = events[events["kind"] == scan_events.EventKind.ABORT]
+    aborts = events[events["kind"] == scan_state.EventKind.ABORT]
     return frozenset(zip(aborts["producer_id"].tolist(), aborts["last_offset"].tolist(), strict=True))
 
 
@@ -139,7 +138,7 @@ def _wrong_stable_offset(found: tuple[AbortedTransaction, ...], logs: Transactio
 
 
 def _safe(found: tuple[AbortedTransaction, ...], recovered: tuple[AbortedTransaction, ...], size: int) -> Finding:
-    entry_bytes = formats.ABORTED_TRANSACTION.itemsize
+    entry_bytes = layouts.ABORTED_TRANSACTION.itemsize
     both = min(len(found), len(recovered))
     number = next((n for n in range(both) if found[n] != recovered[n]), both)
     position = number * entry_bytes
@@ -167,7 +166,7 @@ def _broken(reason: str, number: int, detail: str, consequence: str) -> Finding:
         file=TRANSACTION_INDEX_SUFFIX,
         verdict=Verdict.BROKEN,
         reason=reason,
-        position=number * formats.ABORTED_TRANSACTION.itemsize,
+        position=number * layouts.ABORTED_TRANSACTION.itemsize,
         detail=detail,
         consequence=consequence,
     )

@@ -1,27 +1,301 @@
 """Checks whether a log is whole, torn or broken: where its scan ends, and whether a broker could have written the valid
 part.
+
+Recovery and brokers read only headers and checksums, but consumers read records. So the audit decompresses batches,
+counts their records and compares them with the headers, some megabytes of batches at a time; and it follows the
+sequence numbers of producers, many batches at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict, worse
-from kidxlib.audit.logs.records import audit_records
-from kidxlib.audit.startup.recovery import Recovery
-from kidxlib.format import layouts as formats
-from kidxlib.format import segment_files
-from kidxlib.format.batch_header import MAGIC_AT
+from kidxlib.audit.startup.simulation import Recovery
+from kidxlib.errors import MalformedRecordsError
+from kidxlib.format import layouts, segment_files
+from kidxlib.format.batch_header import MAGIC_AT, MAGIC_V2
+from kidxlib.format.layouts import NO_SEQUENCE
+from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.index.offset import OffsetPosition
-from kidxlib.records import header_sweep
-from kidxlib.records.batch_headers import batches
+from kidxlib.records import batch_headers, header_search, reader
+from kidxlib.records.arrow.schema import incremented_sequences
+from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
+from kidxlib.records.bulk.contents_kernel import CONTENTS, fold_contents
+from kidxlib.records.bulk.decode import RecordPlacer
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.records.columns import RecordsIn, records_in
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.past_end import PastEnd
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.log_bytes import LogBytes
+
+_Rows: TypeAlias = NDArray[np.void]
+
+_NO_PRODUCER: Final = -1
+_LAST: Final = np.dtype([("producer_id", "i8"), ("epoch", "i2"), ("sequence", "i4")])
+
+_ALL: Final = Wanted()
+
+
+@dataclass(frozen=True, slots=True)
+class SequenceGaps:
+    """Batches that do not go on where their producer's batch before them in the segment ended, in the same epoch.
+
+    Attributes:
+        numbers: of their rows, of shape (n,), increasing.
+        expected: the sequence number that each should begin with, of shape (n,).
+    """
+
+    numbers: NDArray[np.int64]
+    expected: NDArray[np.int32]
+
+
+class SequenceCheck:
+    """The epoch and the last sequence number of each producer, as they were seen so far."""
+
+    def __init__(self) -> None:
+        self._last = np.empty(0, _LAST)  # by producer id
+
+    def gaps(self, batches: _Rows) -> SequenceGaps:
+        """The gaps in the next batches of the log.
+
+        Args:
+            batches: of dtype `BATCH`, in the order of the log.
+        """
+        numbers = np.flatnonzero((batches["producer_id"] != _NO_PRODUCER) & (batches["base_sequence"] != NO_SEQUENCE))
+        numbers = numbers[np.argsort(batches["producer_id"][numbers], kind="stable")]
+        rows = batches[numbers]
+        ends = _ends_of(rows)
+        is_first, is_last = _first_of_each(ends["producer_id"]), _first_of_each(ends["producer_id"][::-1])[::-1]
+        before = np.roll(ends, 1)
+        known = np.searchsorted(self._last["producer_id"], ends["producer_id"])
+        is_known = np.zeros(len(rows), np.bool_)
+        within = known < len(self._last)
+        is_known[within] = self._last["producer_id"][known[within]] == ends["producer_id"][within]
+        before[is_first & is_known] = self._last[known[is_first & is_known]]
+        goes_on = (~is_first | is_known) & (before["epoch"] == ends["epoch"])
+        expected = incremented_sequences(before["sequence"], np.ones(len(rows), np.int64))
+        gaps = np.flatnonzero(goes_on & (rows["base_sequence"] != expected))
+        gaps = gaps[np.argsort(numbers[gaps])]
+        self._keep(ends[is_last])
+        return SequenceGaps(numbers[gaps], expected[gaps])
+
+    def _keep(self, ends: _Rows) -> None:
+        """Let these take the place of what was known of their producers."""
+        others = self._last[~np.isin(self._last["producer_id"], ends["producer_id"])]
+        last = np.concatenate([others, ends])
+        self._last = last[np.argsort(last["producer_id"])]
+
+
+def _ends_of(rows: _Rows) -> _Rows:
+    ends = np.empty(len(rows), _LAST)
+    ends["producer_id"], ends["epoch"] = rows["producer_id"], rows["producer_epoch"]
+    ends["sequence"] = incremented_sequences(rows["base_sequence"], rows["last_offset"] - rows["offset_field"])
+    return ends
+
+
+def _first_of_each(values: NDArray[Any]) -> NDArray[np.bool_]:
+    """Which values are not the one before them."""
+    is_first = np.ones(len(values), np.bool_)
+    is_first[1:] = values[1:] != values[:-1]
+    return is_first
+
+
+def contents_of(placer: RecordPlacer, table: BatchTable) -> NDArray[np.void]:
+    """What the records of some batches say: of dtype `CONTENTS`, a row a batch."""
+    contents = np.zeros(len(table.rows), CONTENTS)
+    contents["is_well_formed"] = 1
+    positions = table.rows["position"]
+    left = table
+    while len(left.rows):
+        try:
+            for placed in placer.placed(left, _ALL):
+                first = int(np.searchsorted(positions, placed.batches["position"][0]))
+                fold_contents(placed.places, first, contents)
+            break
+        except MalformedRecordsError as error:
+            number = int(np.searchsorted(positions, error.position))
+            contents[number]["is_well_formed"] = 0
+            left = table.after(number)
+    return contents
+
+
+@dataclass(frozen=True, slots=True)
+class _Oddity:
+    """What is odd about a batch; the fields as in `Finding`."""
+
+    verdict: Verdict
+    reason: str
+    position: int
+    detail: str
+    consequence: str
+
+
+def audit_records(log: LogBytes) -> Finding:
+    """The finding on the records of a log: the first of the worst ones. Its detail says how many more there are.
+
+    Args:
+        log: a segment's, up to the end of its last valid batch.
+    """
+    worst: _Oddity | None = None
+    more = 0
+    for oddity in _oddities(log):
+        if worst is None or (oddity.verdict, worst.verdict) == (Verdict.BROKEN, Verdict.SAFE):
+            worst, more = oddity, 0
+        elif (oddity.verdict, oddity.reason) == (worst.verdict, worst.reason):
+            more += 1
+    if worst is None:
+        return Finding(file=LOG_SUFFIX, verdict=Verdict.WHOLE)
+    return Finding(
+        file=LOG_SUFFIX,
+        verdict=worst.verdict,
+        reason=worst.reason,
+        position=worst.position,
+        detail=worst.detail + (f", and {more:,} more batches like this" if more else ""),
+        consequence=worst.consequence,
+    )
+
+
+def _oddities(log: LogBytes) -> Iterator[_Oddity]:
+    """What is odd, in the order of the log. Compiled loops find the batches that may be; each of these is then read by
+    itself.
+    """
+    sequences, placer = SequenceCheck(), RecordPlacer()
+    walk, last_offset = BatchWalk(log, 0, Wanted()), -1
+    for table in _tables(walk):
+        last_offsets = np.maximum.accumulate(np.concatenate([[last_offset], table.rows["last_offset"]]))
+        before, last_offset = last_offsets[:-1], int(last_offsets[-1])
+        is_odd = _may_be_odd(table.rows, contents_of(placer, table), before)
+        gaps = sequences.gaps(table.rows)
+        expected = dict(zip(gaps.numbers.tolist(), gaps.expected.tolist(), strict=True))
+        is_odd[gaps.numbers] = True
+        for number in np.flatnonzero(is_odd).tolist():
+            batch = next(batch_headers.batches(log, int(table.rows["position"][number])))
+            yield from _of_records(log, batch, int(before[number]))
+            if number in expected:
+                yield _sequence_gap(batch, expected[number])
+
+
+def _tables(walk: BatchWalk) -> Iterator[BatchTable]:
+    """The batches up to one that nobody can read on from: one with a negative magic, as the headers' audit tells."""
+    with suppress(MalformedRecordsError):
+        yield from walk.tables()
+
+
+def _may_be_odd(batches: _Rows, contents: _Rows, before: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Which batches `_of_records` may find something of; of the others it finds nothing.
+
+    Args:
+        batches: of dtype `BATCH`.
+        contents: of dtype `CONTENTS`.
+        before: the largest of all last offsets before each.
+    """
+    first, last = contents["first_offset"], contents["last_offset"]
+    is_odd = (
+        (contents["goes_back"] != 0)
+        | (first <= before)
+        | (last != batches["last_offset"]) & ((last > batches["last_offset"]) | (batches["magic"] < MAGIC_V2))
+        | (first < batches["offset_field"]) & (batches["magic"] >= MAGIC_V2)
+        | (contents["largest_timestamp"] != batches["max_timestamp"])
+    )
+    found: NDArray[np.bool_] = is_odd & (contents["records"] > 0) | (contents["is_well_formed"] == 0)
+    return found
+
+
+def _of_records(log: LogBytes, batch: Batch, last_offset: int) -> Iterator[_Oddity]:
+    """What is odd about the records of a batch.
+
+    Args:
+        last_offset: the largest of all batches before it.
+    """
+    found = records_in(log, batch)
+    if found is None or not found.complete:
+        yield from _malformed(log, batch)
+    if found is not None:
+        yield from _of_offsets(batch, found, last_offset)
+        yield from _of_timestamps(batch, found)
+
+
+def _malformed(log: LogBytes, batch: Batch) -> Iterator[_Oddity]:
+    """Why the records of a batch cannot be read; nothing where they can, one after the other."""
+    try:
+        for _ in reader.records(log, batch):
+            pass
+    except MalformedRecordsError as error:
+        yield _Oddity(
+            Verdict.BROKEN,
+            "malformed-records",
+            batch.position,
+            f"found {error.found}, expected {error.expected}",
+            f"a consumer that comes to offset {batch.last_offset} or one before it in this batch fails there",
+        )
+
+
+def _of_offsets(batch: Batch, found: RecordsIn, last_offset: int) -> Iterator[_Oddity]:
+    offsets = found.offsets
+    if len(offsets) and (
+        offsets[0] <= last_offset
+        or (offsets[1:] <= offsets[:-1]).any()
+        or offsets[0] < found.base_offset
+        or offsets[-1] > batch.last_offset
+    ):
+        yield _Oddity(
+            Verdict.BROKEN,
+            "offsets-not-increasing",
+            batch.position,
+            f"offsets {offsets[0]} to {offsets[-1]} in a batch of {found.base_offset} to {batch.last_offset}, after "
+            f"offset {last_offset}",
+            "consumers get records twice or not at all, and what is said of indexes does not hold for this log",
+        )
+    elif not batch.is_v2 and batch.last_offset != offsets[-1]:
+        yield _Oddity(
+            Verdict.SAFE,
+            "last-offset-without-record",
+            batch.position,
+            f"the last record of a wrapper has offset {offsets[-1]}, the wrapper says {batch.last_offset}",
+            "compaction leaves it so",
+        )
+
+
+def _of_timestamps(batch: Batch, found: RecordsIn) -> Iterator[_Oddity]:
+    if not len(found.timestamps) or not found.complete:
+        return
+    largest = int(found.timestamps.max())
+    if largest > batch.max_timestamp:
+        yield _Oddity(
+            Verdict.BROKEN,
+            "records-newer-than-batch",
+            batch.position,
+            f"a record has timestamp {largest}, the batch says {batch.max_timestamp} at most",
+            f"searches for times {batch.max_timestamp + 1} to {largest} pass it by, and retention may delete it too "
+            "early",
+        )
+    elif largest < batch.max_timestamp:
+        yield _Oddity(
+            Verdict.SAFE,
+            "batch-newer-than-records",
+            batch.position,
+            f"the records have timestamps up to {largest}, the batch says {batch.max_timestamp}",
+            "searches look into it for nothing, and retention may keep it longer",
+        )
+
+
+def _sequence_gap(batch: Batch, expected: int) -> _Oddity:
+    return _Oddity(
+        Verdict.SAFE,
+        "sequence-gap",
+        batch.position,
+        f"producer {batch.producer_id} goes on with sequence number {batch.base_sequence}, expected {expected}",
+        "compaction leaves such gaps; in a topic that is not compacted, records are missing or stand twice",
+    )
 
 
 def audit_log(
@@ -34,9 +308,6 @@ def audit_log(
         past: what is in the file after that.
         active: the last segment of its partition, whose end alone may be torn.
         deep: look at the records, too.
-
-    Raises:
-        OSError, LogChangedError: the log cannot be read.
     """
     found = [*_of_end(recovered, past, active), *_of_odd_batch(log, recovered, base_offset)]
     if deep and recovered.end.status is not Status.QUARANTINED:
@@ -85,7 +356,7 @@ def _of_odd_batch(log: LogBytes, recovered: RecoveredSegment, base_offset: int) 
     if position is None:
         return
     magic = int.from_bytes(log.read(position + MAGIC_AT, 1), signed=True)
-    if not 0 <= magic <= formats.MAGIC_V2:
+    if not 0 <= magic <= layouts.MAGIC_V2:
         yield Finding(
             file=segment_files.LOG_SUFFIX,
             verdict=Verdict.BROKEN,
@@ -96,7 +367,7 @@ def _of_odd_batch(log: LogBytes, recovered: RecoveredSegment, base_offset: int) 
         )
         return
     batch = next(batches(log, position))
-    before = max(int(header_sweep.measure(log, np.array([position]))["last_offset_before"][0]), base_offset - 1)
+    before = max(int(header_search.measure(log, np.array([position]))["last_offset_before"][0]), base_offset - 1)
     yield Finding(
         file=segment_files.LOG_SUFFIX,
         verdict=Verdict.BROKEN,

@@ -7,17 +7,16 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from kidxlib.audit.startup.against_metadata import ANYWHERE, log_bytes
+from kidxlib.audit.startup.against_metadata import ANYWHERE, log_bytes, read_topic_id
 from kidxlib.audit.startup.last_stop import LastStop
-from kidxlib.audit.startup.text_files import KafkaThrows
-from kidxlib.audit.startup.topic_ids import read_topic_id
+from kidxlib.audit.startup.obstacles import KafkaThrows
 from kidxlib.errors import CheckpointError
 from kidxlib.format import checkpoint_files
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, is_moved, loaded_as
-from kidxlib.log.cluster_metadata.read import ClusterMetadata
+from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.storage.location import Location, entries_in, files_in
 from kidxlib.storage.log_dir import PARTITION_METADATA, MetaProperties, read_meta_properties
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 
 @dataclass(frozen=True, slots=True)

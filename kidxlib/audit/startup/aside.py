@@ -13,7 +13,7 @@ from kidxlib.audit.startup.against_metadata import log_bytes
 from kidxlib.audit.startup.log_dir_entries import directories_in
 from kidxlib.format import topic_partition
 from kidxlib.storage.location import Location
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 #: What a broker that starts does with them, by the end of their names (`LogManager.loadLog`).
 BECOMES: Final = {

@@ -11,18 +11,17 @@ from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.startup import checkpoints
 from kidxlib.audit.startup.log_dir_entries import directories_in
 from kidxlib.audit.startup.markers import of_another_time, why_false
-from kidxlib.audit.startup.meta_properties import accepted_properties
 from kidxlib.audit.startup.metadata_log import lost_metadata
-from kidxlib.audit.startup.node import obstacles_of_folders, obstacles_of_node
+from kidxlib.audit.startup.node import accepted_properties, obstacles_of_folders, obstacles_of_node
 from kidxlib.audit.startup.obstacles import Obstacle
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition
-from kidxlib.log.cluster_metadata.read import ClusterMetadata
+from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
-from kidxlib.text.counted import counted
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.text.words import counted
 
 #: The reasons of logs that end below what a checkpoint says.
 BELOW_CHECKPOINTS: Final = ("ends-below-log-start", "ends-below-recovery-point", "ends-below-high-watermark")
@@ -151,11 +150,7 @@ class LastStop:
 
 
 def last_stop(log_dir: Location) -> LastStop:
-    """Read from a log dir how its broker stopped, as if the node had no other one, and nobody knew its metadata.
-
-    Raises:
-        OSError: it cannot be listed.
-    """
+    """Read from a log dir how its broker stopped, as if the node had no other one, and nobody knew its metadata."""
     return last_stops([log_dir])[log_dir]
 
 
@@ -167,9 +162,6 @@ def last_stops(
     Args:
         clean_shutdown: the answer to use; None reads it from each.
         metadata: what the cluster says, read to its end; None where it is not known.
-
-    Raises:
-        OSError: one cannot be listed.
     """
     # An archive may hold other directories, and no broker is to start there.
     of_broker = [log_dir for log_dir in log_dirs if _is_of_broker(log_dir)]
@@ -200,11 +192,7 @@ def _with_doubts(
 def last_stop_of_folders(
     log_dir: Location, folders: Sequence[Location], clean_shutdown: bool | None, metadata: ClusterMetadata | None
 ) -> LastStop:
-    """Read the same for some of a log dir's folders alone: it may be any directory, and the others do not count.
-
-    Raises:
-        OSError: a folder cannot be listed.
-    """
+    """Read the same for some of a log dir's folders alone: it may be any directory, and the others do not count."""
     obstacles = obstacles_of_folders(log_dir, folders, metadata) if _is_of_broker(log_dir) else ()
     return _last_stop(log_dir, obstacles, clean_shutdown)
 

@@ -1,9 +1,14 @@
 """Simulates what a starting broker would do with a partition's directory, as Kafka's `LogLoader` does it.
 
 The simulation is valid for the brokers in `HOLDS_FOR`. It changes nothing, and reads only the logs that the broker
-would read. `partition_files` and `log_dir_entries` find what keeps a broker from starting before it reads logs;
-segments are still reported, as if that were mended. Two things are not reported: what becomes of a segment that the
-broker must split (`offset-overflow`), and what `producer_replay` leaves out.
+would read. The passes are those of Kafka: temporary, deleted and swap files (`removeTempFilesAndCollectSwapFiles`, and
+the renaming of swap files), segments (`recoverSegment`), where the log starts and ends, and producers. Producer
+snapshots decide where the broker starts to read headers, and so whether it meets a malformed one.
+
+`checkpoints` and `log_dir_entries` find what keeps a broker from starting before it reads logs; segments are still
+reported, as if that were mended. Not reported are: what becomes of a segment that the broker must split
+(`offset-overflow`), producers that contradict their states, and how the broker treats a magic below 0 or a batch of
+magic 2 that is smaller than a header. The broker may skip these, where loading fails here.
 """
 
 from __future__ import annotations
@@ -11,23 +16,289 @@ from __future__ import annotations
 import contextlib
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
+from typing import Final, NoReturn, Self
 
-from kidxlib.audit.startup.load_state import LoadArguments, LoadState, LoadStopped, fail, file_offset
-from kidxlib.audit.startup.log_ends import find_ends
+import numpy as np
+
+from kidxlib.audit.startup import checkpoints
+from kidxlib.audit.startup.checkpoints import offset_of
+from kidxlib.audit.startup.obstacles import Thrown
 from kidxlib.audit.startup.producer_snapshots import ProducerSnapshots
-from kidxlib.audit.startup.recovery import ReadLog, Recovery, read_in_chunks
-from kidxlib.audit.startup.segment_recovery import lost, recover_segment
-from kidxlib.audit.startup.simulation import Removal, SimulatedSegment, StartupAction, StartupSimulation
-from kidxlib.audit.startup.swaps import finish_swaps
-from kidxlib.audit.startup.text_files import Thrown
-from kidxlib.errors import CorruptIndexError, UnknownVersionError
+from kidxlib.audit.startup.simulation import (
+    ReadLog,
+    Recovery,
+    Removal,
+    SimulatedSegment,
+    StartupAction,
+    StartupSimulation,
+    read_in_chunks,
+)
+from kidxlib.errors import CorruptIndexError, MalformedRecordsError, UnknownVersionError
 from kidxlib.format import segment_files
+from kidxlib.index.offset import OffsetIndex
+from kidxlib.index.time import TimeIndex
 from kidxlib.index.transaction import TransactionIndex
+from kidxlib.log.segment import LogSegment
+from kidxlib.records.batch_headers import batches
+from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_offsets, step_to_timestamps, walk
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.storage.location import Location
+from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.storage.location import Location, files_in, location
+from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.opened_log import LogFile
+
+_SWAPPED_LOG_SUFFIX: Final = f"{segment_files.LOG_SUFFIX}{segment_files.SWAP_SUFFIX}"
+
+
+class LoadStopped(Exception):  # noqa: N818  # ends a simulated load, and is none of ours
+    """Loading of the partition has stopped."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadArguments:
+    """The options and offsets with which a broker loads a partition.
+
+    Attributes:
+        options: of the topic, as they are when the broker starts.
+        recovery_point, log_start_offset: what the log dir's checkpoint files say; 0 where they say nothing.
+    """
+
+    options: RecoverOptions
+    clean_shutdown: bool
+    recovery_point: int
+    log_start_offset: int
+
+
+@dataclass(slots=True)
+class LoadState:
+    """One partition while it is loaded.
+
+    Attributes:
+        arguments: what it is loaded with.
+        read_before: what recovering a segment comes to, by base offset, for segments that were already read with these
+            options.
+        read_log: reads others.
+        found: what the simulation has found so far.
+        files: by the names that they have at this point.
+        snapshots: the producer snapshots that exist at this point.
+        recoveries: of the segments that the broker recovered, by base offset.
+    """
+
+    arguments: LoadArguments
+    read_before: Mapping[int, Recovery]
+    read_log: ReadLog
+    found: StartupSimulation
+    files: dict[str, Location]
+    snapshots: ProducerSnapshots = field(default_factory=ProducerSnapshots)
+    recoveries: dict[int, Recovery] = field(default_factory=dict)
+
+    @classmethod
+    def of_directory(
+        cls, directory: Location, arguments: LoadArguments, read_before: Mapping[int, Recovery], read_log: ReadLog
+    ) -> Self:
+        """The state of a directory before loading begins."""
+        files = files_in(directory)
+        return cls(
+            arguments,
+            read_before,
+            read_log,
+            StartupSimulation(failures=[str(each) for each in checkpoints.failures_in_files(directory, files)]),
+            {name: path for name, path in files.items() if not checkpoints.is_misnamed(name)},
+        )
+
+    def log_of(self, base_offset: int) -> Location:
+        """The path of a segment's log."""
+        return self.files[segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)]
+
+    def opened(self, base_offset: int, suffix: str = "", kept_bytes: int | None = None) -> LogSegment:
+        """Open a segment as a broker opens it.
+
+        Args:
+            suffix: what its files' names end with besides.
+            kept_bytes: what is left of its log; None for all of it.
+        """
+
+        def path(kind: str) -> str:
+            name = segment_files.segment_file(base_offset, kind) + suffix
+            return str(self.files.get(name, name))
+
+        log, offset_path = LogFile(path(segment_files.LOG_SUFFIX)), path(segment_files.OFFSET_INDEX_SUFFIX)
+        index = OffsetIndex.open(offset_path, base_offset)
+        if not location(offset_path).exists() or base_offset in self.recoveries:
+            # A swap file may have no index. A recovered segment's index is rebuilt, so any right index will do.
+            index = OffsetIndex.from_bytes(b"", base_offset)
+        if kept_bytes is not None:
+            log.keep_valid(kept_bytes)
+        return LogSegment(log, base_offset, index, TimeIndex.from_bytes(b"", base_offset))
+
+    def remove(self, name: str, why: Removal) -> None:
+        """Remove a file."""
+        del self.files[name]
+        self.found.removed[name] = why
+
+    def delete(self, segment: SimulatedSegment, why: str) -> None:
+        """Delete a segment and its producer snapshot."""
+        segment.action, segment.kept_bytes, segment.detail = StartupAction.DELETE, 0, why
+        self.snapshots.remove(segment.base_offset)
+
+
+def fail(segment: SimulatedSegment, why: str) -> NoReturn:
+    """Let loading fail at a segment."""
+    segment.action, segment.detail = StartupAction.FAIL, why
+    raise LoadStopped
+
+
+def file_offset(name: str) -> int:
+    """The offset in the name of a file; the name is known to have one."""
+    offset = offset_of(name)
+    assert offset is not None, name
+    return offset
+
+
+def replay(state: LoadState, log_start_offset: int, end: int, segments: Sequence[SimulatedSegment]) -> int:
+    """`UnifiedLog.rebuildProducerState` up to an offset: headers are read from the last good snapshot on.
+
+    Returns:
+        The offset of the last snapshot that there is then.
+    """
+    snapshots = state.snapshots
+    snapshots.keep_within(log_start_offset, end)
+    if end == 0:
+        return 0
+    loaded = snapshots.load_last()
+    last_snapshot = reached = log_start_offset if loaded is None else loaded
+    base_offsets = [segment.base_offset for segment in segments]
+    floor = max(bisect_right(base_offsets, reached) - 1, 0)
+    for segment in segments[floor:] if end > reached else ():
+        if segment.base_offset >= end:
+            break
+        reached = max(segment.base_offset, reached, log_start_offset)
+        if segment.base_offset in base_offsets[-2:] and reached > last_snapshot:
+            last_snapshot = snapshots.take(reached)
+        _read_headers(state, segment, reached)
+    return snapshots.take(end) if end > last_snapshot else last_snapshot
+
+
+def _read_headers(state: LoadState, segment: SimulatedSegment, start: int) -> None:
+    recovery = state.recoveries.get(segment.base_offset)
+    if recovery is not None and recovery.records is not None:
+        return  # recovery has read these headers, and there is no wrapper that had to be decompressed
+    opened = state.opened(segment.base_offset, kept_bytes=segment.kept_bytes)
+    try:
+        if recovery is not None:
+            # Of a wrapper Kafka decompresses what it needs to find where to start.
+            walks = new_walks(np.array([start]), np.zeros(1, np.int64))
+            walk(opened.log, walks, step_to_offsets)
+            opened.translate_offset(start, max(int(walks["previous_position"][0]), 0))
+        elif (found := opened.translate_offset(start)) is not None:
+            _ensure_wellformed_headers(opened.log, found.position)
+    except MalformedRecordsError as error:
+        fail(segment, f"producers are to be learnt from its headers: {error}")
+
+
+def _ensure_wellformed_headers(log: LogBytes, position: int) -> None:
+    """Go from header to header to the end."""
+    walks = new_walks(np.array([segment_files.OFFSET_MAX]), np.array([position]))
+    walk(log, walks, step_to_timestamps)  # no batch has so large a timestamp
+    if walks[0]["outcome"] != SearchOutcome.NONE:
+        for _ in batches(log, int(walks[0]["position"])):
+            pass
+
+
+#: With these a scan ends in an `InvalidOffsetException`, after which a broker that recovers empties the segment.
+_INVALID_OFFSET: Final = ("offset-not-increasing", "time-index-offset-decreasing")
+_OVERFLOW: Final = "offset-overflow"
+
+
+def recover_segment(
+    state: LoadState, segment: SimulatedSegment, why: str, loaded: Sequence[SimulatedSegment], *, loading: bool
+) -> None:
+    """Record what becomes of a recovered segment and of the producer snapshots.
+
+    Args:
+        why: the reason to recover it.
+        loaded: the segments that the broker has loaded so far.
+        loading: the broker is still loading segments, which fails if the segment's offsets fail.
+    """
+    _leave_out_appends(state, segment)
+    last_snapshot = replay(state, state.arguments.log_start_offset, segment.base_offset, loaded)
+    is_whole = segment.kept_bytes == segment.log_bytes
+    recovery = (_read_already(state, segment) if is_whole else None) or _read(state, segment)
+    # A second time there is nothing left to be truncated: the first time says why.
+    if is_first := segment.base_offset not in state.recoveries:
+        state.recoveries[segment.base_offset], segment.detail = recovery, why
+    segment.read_bytes += segment.kept_bytes
+    end = recovery.end
+    if end.status is Status.QUARANTINED:
+        _quarantined(segment, end, loading)
+        return
+    segment.action = StartupAction.TRUNCATE if end.position < segment.log_bytes else StartupAction.REBUILD
+    segment.kept_bytes = end.position
+    segment.next_offset = recovery.next_offset
+    if is_first and end.reason is not None:
+        segment.detail = f"{end.reason} at byte {end.position}: {end.detail}; it is recovered, as {why}"
+        if loading and segment.action is StartupAction.TRUNCATE:
+            segment.detail += "; the segments after it stay"
+    if recovery.map_end_offset > last_snapshot:
+        state.snapshots.take(recovery.map_end_offset)
+
+
+def lost(state: LoadState, segment: SimulatedSegment) -> tuple[int | None, int | None]:
+    """How many batches and records of a segment are dropped; None if that is not known for certain."""
+    if not segment.lost_bytes:
+        return 0, 0
+    recovery = state.recoveries.get(segment.base_offset) or _read_already(state, segment)
+    if recovery is None:
+        return None, None
+    past = recovery.past
+    if segment.kept_bytes:
+        return past.batches, past.records
+    return _sum(past.batches, recovery.batches), _sum(past.records, recovery.records)
+
+
+def _leave_out_appends(state: LoadState, segment: SimulatedSegment) -> None:
+    """What was read of a log, where a running broker has appended to it since."""
+    known = _of_the_very_log(state, segment)
+    if known is None or known.end.reason is not None or segment is not state.found.segments[-1]:
+        return
+    if known.log_bytes < segment.log_bytes == segment.kept_bytes:
+        segment.log_bytes = segment.kept_bytes = known.log_bytes
+
+
+def _read(state: LoadState, segment: SimulatedSegment) -> Recovery:
+    path = str(state.log_of(segment.base_offset))
+    return state.read_log(path, segment.kept_bytes, segment.base_offset, state.arguments.options)
+
+
+def _read_already(state: LoadState, segment: SimulatedSegment) -> Recovery | None:
+    """What somebody has found who read the very log as it is; None where nobody has."""
+    recovery = _of_the_very_log(state, segment)
+    return None if recovery is None or recovery.log_bytes != segment.log_bytes else recovery
+
+
+def _of_the_very_log(state: LoadState, segment: SimulatedSegment) -> Recovery | None:
+    """What was found in the log, if it stands there under its name: a swap file may have come in its place."""
+    is_swapped = state.log_of(segment.base_offset).name.endswith(segment_files.SWAP_SUFFIX)
+    return None if is_swapped else state.read_before.get(segment.base_offset)
+
+
+def _quarantined(segment: SimulatedSegment, end: ScanEnd, loading: bool) -> None:
+    detail = f"{end.reason} at byte {end.position}: {end.detail}"
+    if end.reason == _OVERFLOW:
+        segment.action, segment.detail = StartupAction.SPLIT, detail
+        raise LoadStopped
+    if end.reason not in _INVALID_OFFSET or loading:
+        fail(segment, detail)
+    segment.action, segment.kept_bytes, segment.detail = StartupAction.EMPTY, 0, detail
+    segment.next_offset = segment.base_offset
+
+
+def _sum(first: int | None, second: int | None) -> int | None:
+    return None if first is None or second is None else first + second
 
 
 def simulate_startup(
@@ -47,10 +318,6 @@ def simulate_startup(
         recovery_point, log_start_offset: what the log dir's checkpoint files say; 0 where they say nothing.
         recoveries: of segments that were read already with these options, by base offset; they are not read again.
         read_log: reads the others.
-
-    Raises:
-        OSError: the directory cannot be listed, or a file not read.
-        LogChangedError: a log changes meanwhile.
     """
     arguments = LoadArguments(
         options=options,
@@ -66,6 +333,84 @@ def simulate_startup(
     return state.found
 
 
+def find_ends(state: LoadState) -> None:
+    """`LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd`, and the log start and end offsets."""
+    log_start_offset = state.arguments.log_start_offset
+    left = [segment for segment in state.found.segments if segment.action is not StartupAction.DELETE]
+    end = _next_offset(state, left[-1]) if left else log_start_offset
+    if end < log_start_offset:
+        for segment in left:
+            state.delete(segment, f"the log ends at {end}, below the log start offset {log_start_offset}")
+        left, end = [], log_start_offset
+        state.snapshots.clear()
+    first = left[0].base_offset if left else log_start_offset
+    start = max(log_start_offset, first)
+    state.snapshots.remove_strays([segment.base_offset for segment in left] or [first])
+    if state.snapshots or not state.arguments.clean_shutdown:
+        replay(state, start, end, left)
+    else:
+        state.found.forgets_producers = start < end
+    state.found.log_start_offset, state.found.log_end_offset = start, end
+
+
+def _next_offset(state: LoadState, segment: SimulatedSegment) -> int:
+    if segment.action is StartupAction.EMPTY:
+        return segment.base_offset
+    if segment.base_offset in state.recoveries:
+        return state.recoveries[segment.base_offset].next_offset
+    try:
+        return state.opened(segment.base_offset, kept_bytes=segment.kept_bytes).next_offset()
+    except MalformedRecordsError as error:
+        fail(segment, str(error))
+
+
+def finish_swaps(state: LoadState) -> None:
+    """Remove files that were to be deleted or are unfinished, and let swap files replace what they replace."""
+    _remove_leftovers(state)
+    swaps = [name for name in sorted(state.files) if name.endswith(segment_files.SWAP_SUFFIX)]
+    logs = [name.removesuffix(segment_files.SWAP_SUFFIX) for name in swaps if name.endswith(_SWAPPED_LOG_SUFFIX)]
+    _remove_replaced(state, logs)
+    for name in swaps:
+        state.files[name.removesuffix(segment_files.SWAP_SUFFIX)] = state.files.pop(name)
+        state.found.renamed.append(name)
+    for name in logs:  # to learn where they end it has made the offset indexes that were missing, full of zeros
+        index = f"{name.removesuffix(segment_files.LOG_SUFFIX)}{segment_files.OFFSET_INDEX_SUFFIX}"
+        state.files.setdefault(index, Path(f"{index}.swap"))
+
+
+def _remove_leftovers(state: LoadState) -> None:
+    cleaned = [name for name in state.files if name.endswith(segment_files.CLEANED_SUFFIX)]
+    first_cleaned = min((file_offset(name) for name in cleaned), default=segment_files.OFFSET_MAX)
+    for name in sorted(state.files):
+        if name.endswith(segment_files.DELETED_SUFFIX):
+            state.remove(name, Removal.DELETED)
+        elif name.endswith(segment_files.CLEANED_SUFFIX):
+            state.remove(name, Removal.CLEANED)
+        elif name.endswith(segment_files.SWAP_SUFFIX) and file_offset(name) >= first_cleaned:
+            state.remove(name, Removal.SWAP)
+
+
+def _remove_replaced(state: LoadState, logs: Sequence[str]) -> None:
+    """Files go whose offsets are among those of the logs that are swapped in."""
+    base_offsets = [file_offset(name) for name in logs]
+    least = min(base_offsets, default=segment_files.OFFSET_MAX)
+    end = max((_swapped_end(state, offset) for offset in base_offsets), default=-1)
+    for name in sorted(state.files):
+        offset = offset_of(name)
+        if not name.endswith(segment_files.SWAP_SUFFIX) and offset is not None and least <= offset < end:
+            state.remove(name, Removal.SWAPPED)
+
+
+def _swapped_end(state: LoadState, base_offset: int) -> int:
+    """The offset after the last one of a log that is swapped in (`LogSegment.readNextOffset`)."""
+    try:
+        return state.opened(base_offset, segment_files.SWAP_SUFFIX).next_offset()
+    except MalformedRecordsError as error:
+        path = state.files[segment_files.segment_file(base_offset, _SWAPPED_LOG_SUFFIX)]
+        state.found.failures.append(f"{path}: {error}; {Thrown.OTHER}")
+        raise LoadStopped from error
+
+
 def _load(state: LoadState) -> None:
     _ensure_readable(state)
     finish_swaps(state)
@@ -78,11 +423,7 @@ def _load(state: LoadState) -> None:
 
 
 def _ensure_readable(state: LoadState) -> None:
-    """Let loading fail on a file that the broker may not read.
-
-    Raises:
-        LoadStopped: there is one.
-    """
+    """Let loading fail on a file that the broker may not read."""
     for _, path in sorted(state.files.items()):
         if isinstance(path, Path) and not os.access(path, os.R_OK):
             if not any(failure.startswith(f"{path}: ") for failure in state.found.failures):

@@ -1,5 +1,5 @@
-"""What keeps a broker from starting with a log dir before it reads a log: names in the log dir, and owners of its
-files.
+"""What keeps a broker from starting with a log dir before it reads a log: names in the log dir, and files and
+directories that the owner of the log dir, as whom a broker runs, may not use.
 
 Names are parsed as Kafka parses them (`LocalLog.parseTopicPartitionName`). Only what Kafka fails on is a failure.
 """
@@ -7,16 +7,102 @@ Names are parsed as Kafka parses them (`LocalLog.parseTopicPartitionName`). Only
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+import pwd
+import stat
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
-from kidxlib.audit.startup.obstacles import Effect, Obstacle
-from kidxlib.audit.startup.partition_files import failures_in_directory
-from kidxlib.audit.startup.permissions import obstacles_of_permissions
-from kidxlib.format import topic_partition
+from kidxlib.audit.startup.checkpoints import failures_in_directory
+from kidxlib.audit.startup.obstacles import Effect, Obstacle, Thrown
+from kidxlib.format import segment_files, topic_partition
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
 from kidxlib.storage.location import Location, is_directory
+from kidxlib.storage.lock import LOCK_FILE
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+
+#: Files that a broker opens for reading and writing.
+_WRITTEN: Final = (
+    segment_files.LOG_SUFFIX,
+    segment_files.OFFSET_INDEX_SUFFIX,
+    segment_files.TIME_INDEX_SUFFIX,
+    segment_files.TRANSACTION_INDEX_SUFFIX,
+    LOCK_FILE,
+)
+_READ, _WRITE, _ENTER = 4, 2, 1
+
+
+def obstacles_of_permissions(log_dir: Path, directories: Iterable[Location]) -> Iterator[Obstacle]:
+    """The files and directories that the owner of a log dir may not use. A broker runs as that user."""
+    status = log_dir.stat()
+    if status.st_uid == 0:
+        return
+    user = _User.of(status)
+    if not user.may(status, _READ | _WRITE | _ENTER):
+        found = f"mode {stat.S_IMODE(status.st_mode):03o}, expected rwx for its owner"
+        yield Obstacle(log_dir, found, Effect.LOG_DIR, str(Thrown.IO), "give its owner these rights (chmod)")
+    for directory in (log_dir, *directories):
+        refused = sorted(_inaccessible(Path(str(directory)), user, is_log_dir=directory is log_dir))
+        if refused:
+            name, found_there, needed = refused[0]
+            more = f" ({len(refused) - 1} more there)" if len(refused) > 1 else ""
+            yield Obstacle(
+                directory / name,
+                f"of user {found_there.st_uid}, group {found_there.st_gid}, mode "
+                f"{stat.S_IMODE(found_there.st_mode):03o}{more}; the log dir's owner, user {user.uid}, needs {needed}",
+                Effect.LOG_DIR,
+                str(Thrown.IO),
+                "give the files to that user (chown)",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _User:
+    uid: int
+    groups: frozenset[int]
+
+    @classmethod
+    def of(cls, status: os.stat_result) -> _User:
+        """Whose a file is; of one whose groups are not known here, the file's."""
+        try:
+            name = pwd.getpwuid(status.st_uid).pw_name
+        except KeyError:
+            return cls(status.st_uid, frozenset({status.st_gid}))
+        return cls(status.st_uid, frozenset(os.getgrouplist(name, status.st_gid)))
+
+    def may(self, status: os.stat_result, bits: int) -> bool:
+        shift = 6 if status.st_uid == self.uid else 3 if status.st_gid in self.groups else 0
+        return status.st_mode >> shift & bits == bits
+
+
+def _inaccessible(directory: Path, user: _User, *, is_log_dir: bool) -> Iterator[tuple[str, os.stat_result, str]]:
+    """What a user may not use of a directory, and what would let it."""
+    try:
+        entries = list(os.scandir(directory))
+    except OSError:  # reported with its partition
+        return
+    for entry in entries:
+        try:
+            status = entry.stat()
+        except OSError:
+            continue
+        if entry.is_dir():
+            bits, needed = (_READ | _WRITE | _ENTER if is_log_dir else 0), "rwx"
+        elif entry.name.endswith(_WRITTEN):
+            bits, needed = _READ | _WRITE, "rw"
+        else:
+            bits, needed = _READ, "r"
+        if not user.may(status, bits) and not _has_access_list(entry.path):
+            yield entry.name, status, needed
+
+
+def _has_access_list(path: str) -> bool:
+    """Whether more than the mode decides who may use a file."""
+    try:
+        return "system.posix_acl_access" in os.listxattr(path)
+    except OSError:
+        return False
 
 
 def obstacles_in_log_dir(log_dir: Location) -> Iterator[Obstacle]:

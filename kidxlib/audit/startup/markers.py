@@ -24,12 +24,11 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition
-from kidxlib.log.cluster_metadata.read import ClusterMetadata
-from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE, read_leader_epochs
-from kidxlib.storage.lazy_log import LogFile
+from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.storage.location import Location, files_in
-from kidxlib.storage.small_files import small_file
-from kidxlib.text.counted import counted
+from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs, small_file
+from kidxlib.text.words import counted
 
 #: What mends a marker that is not to be believed.
 REMOVE_MARKERS: Final = (

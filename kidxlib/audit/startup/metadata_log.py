@@ -22,12 +22,11 @@ from kidxlib.format.segment_files import (
     parse_snapshot,
     segment_file,
 )
-from kidxlib.log.cluster_metadata.read import ClusterMetadata
+from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.records.batch_headers import batches, is_crc_valid
-from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE, read_leader_epochs
-from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.location import Location, files_in
-from kidxlib.storage.small_files import filled_file
+from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, filled_file, read_leader_epochs
 
 #: What to do about it.
 RESTORE: Final = "restore the directory from a backup, or copy it from another controller, before any start"
@@ -38,9 +37,6 @@ def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
 
     Args:
         metadata: read to its end. A node that runs may have gone on since.
-
-    Raises:
-        OSError: the directory cannot be listed.
     """
     files = files_in(metadata.directory)
     path, torn = _torn_bytes(metadata, files)

@@ -2,35 +2,53 @@
 
 A node reads, in this order: `meta.properties` of all log dirs, `bootstrap.checkpoint`, its copy of the metadata, and
 then, for each log dir, checkpoints and folders. `kidx verify` and `kidx recover` both go by what is said here.
+
+Sources: `MetaPropertiesEnsemble.Loader`, `MetaPropertiesEnsemble.verify`, `KafkaRaftServer.initializeLogDirs`;
+`BootstrapDirectory.read`, `KafkaRaftManager`, `KafkaRaftLog.recoverSnapshots` and `readSnapshot`, `Snapshots.parse`,
+`FileQuorumStateStore.readStateFromFile`, `KRaftControlRecordStateMachine.updateState`. A broker without a controller
+reads the same files.
 """
 
 from __future__ import annotations
 
+import base64
+import binascii
+import contextlib
+import json
+import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from kidxlib.audit.startup.against_metadata import SET_ASIDE, NodeLogDir, obstacles_by_metadata
+from kidxlib import java
+from kidxlib.audit.startup.against_metadata import (
+    SET_ASIDE,
+    STRAY,
+    NodeLogDir,
+    is_of_kraft,
+    obstacles_by_metadata,
+    obstacles_of_topic_ids,
+    read_topic_id,
+)
 from kidxlib.audit.startup.log_dir_entries import directories_in, obstacles_in_log_dir
 from kidxlib.audit.startup.markers import stopped_apart
-from kidxlib.audit.startup.meta_properties import (
-    accepted_properties,
-    obstacles_of_meta_properties,
-    registered_node,
-)
 from kidxlib.audit.startup.metadata_log import RESTORE, lost_metadata, without_it
-from kidxlib.audit.startup.obstacles import Effect, Obstacle
-from kidxlib.audit.startup.raft_files import obstacles_of_raft
-from kidxlib.audit.startup.text_files import Thrown
-from kidxlib.audit.startup.topic_ids import STRAY, is_of_kraft, obstacles_of_topic_ids
-from kidxlib.errors import ClusterMetadataError
-from kidxlib.format import topic_partition
-from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_despite_damage
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import PARTITION_METADATA, MetaProperties
-from kidxlib.text.counted import counted
+from kidxlib.audit.startup.obstacles import INT_BITS, LONG_BITS, Effect, KafkaThrows, Obstacle, Thrown, unreadable
+from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError, UnreadableMessageError
+from kidxlib.format import segment_files, topic_partition
+from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, SnapshotId
+from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
+from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, QUORUM_STATE, ensure_whole_snapshot
+from kidxlib.messages.typed_records import CLUSTER_METADATA, read_framed
+from kidxlib.records.batch_headers import batches
+from kidxlib.records.reader import records
+from kidxlib.storage.location import Location, entries_in, files_in
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA, MetaProperties, meta_properties_of
+from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, parse_properties, small_file
+from kidxlib.text.words import counted, quoted
 
 _NO_LIMIT: Final = 2**63 - 1
 #: What a node does that has lost the log of the cluster's metadata (docs/start-files.md).
@@ -38,6 +56,40 @@ STARTS_WITHOUT_METADATA: Final = (
     "a quorum's only voter that starts without it has an empty cluster, and sets all partitions aside (-stray); any "
     "other node fetches it anew"
 )
+
+#: What ZooKeeper's brokers write, and what counts where nothing is said; and what KRaft writes.
+_VERSIONS: Final = {"0": "broker.id", "1": "node.id"}
+_ID_BYTES: Final = 16
+_ID_LENGTH_MAX: Final = 24
+#: Ids below this are reserved (`DirectoryId.reserved`).
+_RESERVED: Final = 100
+_ITS_ID: Final = "the directory.id that the cluster's metadata has for this one"
+_MEND: Final = (
+    "write the file again with version=1, node.id, cluster.id and directory.id, one a line: those of the node's other "
+    f"log dirs, and {_ITS_ID}. kafka-storage format makes another "
+    "directory.id, with which the node does not serve what is there"
+)
+_TAKE_OUT: Final = "name the log dirs of one node, or take the one that is another's out of log.dirs"
+_BROKER_EPOCH: Final = re.compile(rb'"brokerEpoch" *: *[0-9]')
+
+#: `Uuid.METADATA_TOPIC_ID`.
+METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
+#: `QuorumStateData`: what each version has to have.
+_OF_QUORUM_STATE: Final[Mapping[int, tuple[str, ...]]] = {
+    0: ("clusterId", "leaderId", "leaderEpoch", "votedId", "appliedOffset", "currentVoters"),
+    1: ("leaderId", "leaderEpoch", "votedId", "votedDirectoryId"),
+}
+_REMOVE_STATE: Final = (
+    "remove the file: a node that is the quorum's only voter starts without it; of several voters, one that has "
+    "forgotten its vote may vote twice in one epoch, so start it only while the others have a leader"
+)
+_RESTORE: Final = (
+    "copy the directory from another node of the quorum, or from a backup; in a quorum of several a node that has an "
+    "empty one fetches it anew"
+)
+
+
+_MISNAMED: Final = "move the file out of the directory"
 
 
 def obstacles_of_node(
@@ -48,15 +100,198 @@ def obstacles_of_node(
     Args:
         log_dirs: of one node, as `log.dirs` names them.
         metadata: what the cluster says; None where nobody knows. Ids of topics are then compared with each other alone.
-
-    Raises:
-        OSError: a log dir cannot be listed.
     """
     found = list(_found(log_dirs, metadata))
     return {
         log_dir: tuple(each for each in found if each.where == log_dir or f"{each.where}".startswith(f"{log_dir}/"))
         for log_dir in log_dirs
     }
+
+
+def accepted_properties(log_dir: Location) -> MetaProperties | Obstacle | None:
+    """What a node takes from a log dir's file; why it takes nothing; or None where the file is not there."""
+    path = log_dir / META_PROPERTIES
+    try:
+        content = small_file(path)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        return unreadable(path, error)
+    found = parse_properties(content)
+    why = _why_refused(found)
+    if why is None:
+        return meta_properties_of(found, str(path))
+    if not any(content):
+        why = f"{quoted(content) if content else 'empty'}, expected version, node.id, cluster.id and directory.id"
+    if (log_dir / METADATA_DIRECTORY).exists() or _ends(found):
+        return Obstacle(path, why, Effect.ENDS, str(Thrown.OTHER), _MEND)
+    return Obstacle(path, why, Effect.LOG_DIR, str(Thrown.IO), _MEND)
+
+
+def registered_node(metadata: ClusterMetadata | None, directory_id: str | None) -> int | None:
+    """The node that last registered a log dir of this id as its own; None where none did, or nobody knows."""
+    if metadata is None or directory_id is None:
+        return None
+    return next((node for node, of_node in metadata.log_dirs.items() if directory_id in of_node), None)
+
+
+def directory_ids_of(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Mapping[Location, str]:
+    """The ids by which the metadata knows log dirs whose own file says none: most of what is in one is assigned to it.
+
+    Args:
+        log_dirs: of one node.
+        metadata: read to its end; None where it is not known.
+    """
+    accepted = {log_dir: accepted_properties(log_dir) for log_dir in log_dirs}
+    known = [each for each in accepted.values() if isinstance(each, MetaProperties)]
+    node_ids = {each.node_id for each in known}
+    if metadata is None or len(node_ids) != 1 or (node_id := node_ids.pop()) is None:
+        return {}
+    left = {*metadata.log_dirs.get(node_id, ())} - {each.directory_id for each in known}
+    found: dict[Location, str] = {}
+    for log_dir in (each for each, of_log_dir in accepted.items() if not isinstance(of_log_dir, MetaProperties)):
+        partitions = {parse_partition_directory(entry.name) for entry in entries_in(log_dir)} - {None}
+        of_node = (metadata.assignments[each] for each in partitions & metadata.assignments.keys() if each is not None)
+        counts = Counter(place for each in of_node for node, place in each.places if node == node_id and place in left)
+        if counts:
+            found[log_dir] = counts.most_common(1)[0][0]
+    return found if len({*found.values()}) == len(found) else {}
+
+
+def obstacles_of_meta_properties(
+    log_dirs: Sequence[Location], metadata: ClusterMetadata | None = None
+) -> Iterator[Obstacle]:
+    """What is wrong with the files of some of a node's log dirs, each by itself and together.
+
+    Args:
+        log_dirs: one may have no such file.
+        metadata: as for `directory_ids_of`.
+    """
+    ids = directory_ids_of(log_dirs, metadata)
+    for each in _obstacles(log_dirs, metadata):
+        directory_id = ids.get(each.where.parent)
+        yield (
+            each
+            if directory_id is None
+            else replace(each, remedy=each.remedy.replace(_ITS_ID, f"{_ITS_ID}, {directory_id}"))
+        )
+
+
+def _obstacles(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
+    accepted: dict[Location, MetaProperties] = {}
+    of_kraft = [log_dir for log_dir in log_dirs if (log_dir / METADATA_DIRECTORY).exists()]
+    for log_dir in log_dirs:
+        found = accepted_properties(log_dir)
+        if isinstance(found, MetaProperties):
+            accepted[log_dir] = found
+        elif found is not None:
+            yield found
+        elif of_kraft or was_formatted(log_dir):
+            yield Obstacle(
+                log_dir / META_PROPERTIES, "missing", Effect.ENDS, f"{Thrown.OTHER} (RuntimeException)", _MEND
+            )
+    yield from _contradictions(accepted, metadata)
+
+
+def was_formatted(log_dir: Location) -> bool:
+    """Whether a node with KRaft has left something in a log dir: `kafka-storage format` makes `bootstrap.checkpoint` in
+    each, and a broker with ZooKeeper has no epoch to write into `.kafka_cleanshutdown` (`KafkaServer.shutdown`).
+    """
+    if (log_dir / BOOTSTRAP_SNAPSHOT).exists():
+        return True
+    try:
+        return _BROKER_EPOCH.search(small_file(log_dir / CLEAN_SHUTDOWN_FILE)) is not None
+    except OSError:
+        return False
+
+
+def _why_refused(found: Mapping[str, str]) -> str | None:
+    """Why a node does not take a file (`MetaProperties.Builder`)."""
+    version = _version(found)
+    if version not in _VERSIONS:
+        return f"version {quoted(found['version'])}, expected 1"
+    name = _VERSIONS[version]
+    if name not in found:
+        return f"no {name}" if version == "1" else "no version and no node.id"
+    if java.parse_integer(found[name].strip(), INT_BITS) is None:
+        return f"{name} is {quoted(found[name])}, expected a number"
+    if "cluster.id" not in found and version == "1":  # a broker with ZooKeeper asks that for it
+        return "no cluster.id"
+    directory_id = found.get("directory.id")
+    return None if directory_id is None else _why_no_directory_id(directory_id)
+
+
+def _version(found: Mapping[str, str]) -> str:
+    number = java.parse_integer(found.get("version", "0"), INT_BITS)
+    return found.get("version", "0") if number is None else str(number)
+
+
+def _ends(found: Mapping[str, str]) -> bool:
+    """Whether a node reads the file, and ends over what it says. Of a file that it cannot read it calls the log dir
+    offline, if the metadata's log is in another one.
+    """
+    if _version(found) == "0":
+        return "broker.id" not in found
+    return _why_no_directory_id(found.get("directory.id", "")) == _RESERVED_ID
+
+
+_RESERVED_ID: Final = "directory.id is one of those that are reserved"
+
+
+def _why_no_directory_id(text: str) -> str | None:
+    """`Uuid.fromString`, `DirectoryId.reserved`."""
+    expected = f"directory.id is {quoted(text)}, expected an id of 22 characters"
+    if len(text) > _ID_LENGTH_MAX:
+        return expected
+    try:
+        decoded = base64.urlsafe_b64decode(f"{text.rstrip('=')}==")
+    except (ValueError, binascii.Error):
+        return expected
+    if len(decoded) != _ID_BYTES:
+        return expected
+    return _RESERVED_ID if int.from_bytes(decoded) < _RESERVED else None
+
+
+def _contradictions(
+    accepted: Mapping[Location, MetaProperties], metadata: ClusterMetadata | None
+) -> Iterator[Obstacle]:
+    """What log dirs of one node may not say (`MetaPropertiesEnsemble.verify`). Where the metadata has a log dir as one
+    of a node, its file is wrong, and not the log dir's place in `log.dirs`.
+    """
+    registered = {log_dir: registered_node(metadata, found.directory_id) for log_dir, found in accepted.items()}
+    by_id: dict[str, Location] = {}
+    in_order = sorted(accepted, key=lambda each: metadata is None or each != metadata.directory.parent)
+    for log_dir, found in accepted.items():
+        first = in_order[0]
+        path, node, expected = log_dir / META_PROPERTIES, registered[log_dir], accepted[first].node_id
+        if node is not None and node != found.node_id:
+            yield Obstacle(
+                path,
+                f"node.id is {found.node_id}, and the cluster's metadata has this log dir as one of node {node}",
+                Effect.ENDS,
+                f"a broker with node.id={node} does not start",
+                f"write node.id={node} into the file; with node.id={found.node_id} in server.properties, too, a broker "
+                "starts as another node, and sets all partitions aside",
+            )
+        elif node is None and found.node_id != expected:
+            yield _differs(path, f"node.id is {found.node_id}", f"{first} is {expected}", _TAKE_OUT)
+        if found.cluster_id != (of_cluster := accepted[first].cluster_id):
+            is_of_node = node is not None and node == registered[first]
+            mend = f"write cluster.id={of_cluster} into the file, if that is the cluster's: its metadata has this log "
+            mend = f"{mend}dir as one of node {node}" if is_of_node else _TAKE_OUT
+            yield _differs(path, f"cluster.id is {found.cluster_id}", f"{first} is {of_cluster}", mend)
+        if found.directory_id is not None and (other := by_id.setdefault(found.directory_id, log_dir)) != log_dir:
+            yield Obstacle(
+                path,
+                f"directory.id {found.directory_id}, as {other} has it",
+                Effect.ENDS,
+                str(Thrown.OTHER),
+                "one of the two is a copy: take it out of log.dirs",
+            )
+
+
+def _differs(path: Location, says: str, other: str, remedy: str) -> Obstacle:
+    return Obstacle(path, f"{says}, that of {other}", Effect.ENDS, str(Thrown.OTHER), remedy)
 
 
 def obstacles_of_folders(
@@ -78,6 +313,166 @@ def read_to_end(directory: Location) -> ClusterMetadata | None:
         return read_despite_damage(directory, _NO_LIMIT)
     except (ClusterMetadataError, OSError):
         return None
+
+
+def obstacles_of_raft(log_dir: Location, *, metadata_is_read: bool) -> Iterator[Obstacle]:
+    """What is wrong with these files of a log dir, as far as it has any.
+
+    Args:
+        metadata_is_read: the latest snapshot and the log were read, and are good.
+    """
+    yield from _of_bootstrap(log_dir / segment_files.BOOTSTRAP_SNAPSHOT)
+    directory = log_dir / METADATA_DIRECTORY
+    try:
+        files = files_in(directory)
+    except OSError:  # it has none, or its partition says that it cannot be listed
+        return
+    yield from _of_quorum_state(files.get(QUORUM_STATE))
+    yield from _of_snapshots(directory, files, metadata_is_read=metadata_is_read)
+    yield from _of_topic_id(files.get(PARTITION_METADATA))
+
+
+def _ends_by_raft(path: Location, found: str, exception: str, remedy: str) -> Obstacle:
+    return Obstacle(path, found, Effect.ENDS, f"{Thrown.OTHER} ({exception})", remedy)
+
+
+def _of_bootstrap(path: Location) -> Iterator[Obstacle]:
+    """Look for the cluster's `metadata.version`: it has to be there, though only a cluster's first start uses it."""
+    remedy = "remove the file: only the first start of a new cluster uses what is in it"
+    try:
+        with contextlib.closing(LogFile(str(path))) as log:
+            for batch in batches(log):
+                if batch.is_control:
+                    continue
+                for record in records(log, batch):
+                    framed = read_framed(record.value, CLUSTER_METADATA)
+                    if framed.message.name == "FeatureLevelRecord" and framed.values["name"] == "metadata.version":
+                        return
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        yield unreadable(path, error)
+        return
+    except (MalformedError, MalformedRecordsError, UnreadableMessageError) as error:
+        yield _ends_by_raft(path, str(error), "CorruptRecordException", remedy)
+        return
+    yield _ends_by_raft(path, "no metadata.version in it, as in an empty or a torn file", "RuntimeException", remedy)
+
+
+def _of_quorum_state(path: Location | None) -> Iterator[Obstacle]:
+    if path is None:
+        return
+    try:
+        content = small_file(path)
+    except OSError as error:
+        yield unreadable(path, error)
+        return
+    line = content.decode(errors="replace").split("\n", 1)[0].rstrip("\r")
+    if not content:
+        yield _ends_by_raft(path, "empty, expected JSON", "UncheckedIOException", _REMOVE_STATE)
+        return
+    try:
+        state = json.loads(line)
+    except ValueError:
+        yield _ends_by_raft(path, f"line 1: {quoted(line)}, expected JSON", "UncheckedIOException", _REMOVE_STATE)
+        return
+    if not isinstance(state, dict) or "data_version" not in state:
+        found = f"line 1: {quoted(line)}, expected an object with data_version"
+        yield _ends_by_raft(path, found, "UncheckedIOException", _REMOVE_STATE)
+    elif not isinstance(state["data_version"], int) or state["data_version"] not in _OF_QUORUM_STATE:
+        found = f"data_version {quoted(state['data_version'])}, expected {' or '.join(map(str, _OF_QUORUM_STATE))}"
+        yield _ends_by_raft(path, found, "IllegalStateException", _REMOVE_STATE)
+    elif lacks := [name for name in _OF_QUORUM_STATE[state["data_version"]] if name not in state]:
+        yield _ends_by_raft(path, f"no {lacks[0]}", "RuntimeException", _REMOVE_STATE)
+
+
+def _of_snapshots(directory: Location, files: Mapping[str, Location], *, metadata_is_read: bool) -> Iterator[Obstacle]:
+    snapshots: list[SnapshotId] = []
+    renamed: dict[SnapshotId, Location] = {}
+    for name in sorted(files):
+        if not name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIXES):
+            continue
+        snapshot = _as_kafka_reads(name)
+        if snapshot is None:
+            yield _ends_by_raft(
+                files[name],
+                "a name without an offset and an epoch",
+                "StringIndexOutOfBoundsException or NumberFormatException",
+                _MISNAMED,
+            )
+        elif name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
+            if segment_files.kraft_snapshot_file(snapshot) in files:
+                snapshots.append(snapshot)
+            else:
+                renamed[snapshot] = files[name]
+    bases = [base for name in files if (base := segment_files.parse_segment_log(name)) is not None]
+    start, latest = min(bases, default=0), max(snapshots, default=None)
+    if renamed and (latest is None or max(renamed) > latest):
+        own = segment_files.kraft_snapshot_file(max(renamed))
+        newer = "reads the log from its first offset on"
+        if start > 0:
+            newer = f"too (OffsetOutOfRangeException), as its log begins at offset {start}"
+        yield Obstacle(
+            renamed[max(renamed)],
+            f"a node takes it for {own}, looks for that file, and then for no other snapshot",
+            Effect.ENDS,
+            f"Kafka 3.9 ends with an error (NoSuchFileException); 4.3 {newer}",
+            f"name it {own} again if it is whole; else move it out of the directory",
+        )
+    if start > 0 and (latest is None or latest.end_offset < start):
+        has = "there is no snapshot" if latest is None else f"the latest snapshot ends at {latest.end_offset}"
+        yield _ends_by_raft(
+            directory,
+            f"its log begins at offset {start}, and {has}, expected one that ends there or later",
+            "IllegalStateException",
+            _RESTORE,
+        )
+    elif latest is not None and not metadata_is_read:
+        yield from _of_latest(files[segment_files.kraft_snapshot_file(latest)], start, snapshots)
+
+
+def _of_latest(path: Location, start: int, snapshots: list[SnapshotId]) -> Iterator[Obstacle]:
+    try:
+        ensure_whole_snapshot(path)
+    except ClusterMetadataError as error:
+        before = max((each for each in snapshots if segment_files.kraft_snapshot_file(each) != path.name), default=None)
+        if before is not None and before.end_offset >= start:
+            instead: str | None = f"{segment_files.kraft_snapshot_file(before)} and the log"
+        else:
+            instead = "the log, from its first offset on" if start == 0 else None
+        remedy = _RESTORE if instead is None else f"move the file away: the node then reads {instead}; keep a copy"
+        found = str(error).removeprefix(f"{path}: ").removesuffix("; copy the directory again")
+        what = "empty, expected a whole snapshot" if path.stat().st_size == 0 else found
+        yield Obstacle(path, what, Effect.ENDS, _OF_BAD_SNAPSHOT, remedy)
+    except OSError as error:
+        yield unreadable(path, error)
+
+
+_OF_BAD_SNAPSHOT: Final = (
+    "a node that starts ends with an error, finds no controller for a minute and then ends, or lacks what the snapshot "
+    "has lost"
+)
+
+
+def _as_kafka_reads(name: str) -> SnapshotId | None:
+    """`Snapshots.parse`, which takes what stands at the places of offset and epoch."""
+    end_offset = java.parse_integer(name[:20], LONG_BITS)
+    epoch = java.parse_integer(name[21:31], INT_BITS)
+    return None if len(name) < 31 or end_offset is None or epoch is None else SnapshotId(end_offset, epoch)
+
+
+def _of_topic_id(path: Location | None) -> Iterator[Obstacle]:
+    """What cannot be parsed is reported with the partition's files."""
+    if path is None:
+        return
+    with contextlib.suppress(KafkaThrows, OSError):
+        if (topic_id := read_topic_id(path)) != METADATA_TOPIC_ID:
+            yield _ends_by_raft(
+                path,
+                f"topic id {topic_id}, expected {METADATA_TOPIC_ID}, which the metadata's topic always has",
+                "InconsistentTopicIdException",
+                "remove the file: the node makes it again",
+            )
 
 
 def _found(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:

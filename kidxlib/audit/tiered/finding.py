@@ -1,15 +1,15 @@
-"""A finding on a remote segment."""
+"""A finding on a remote segment, and how much of a bucket an audit reads."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.catalog.columns import Int32, column
 from kidxlib.catalog.remote_segments import ListedSegmentRow, RemoteEpoch, RemoteObject
-from kidxlib.catalog.rows import Row, kinds_of, row
+from kidxlib.catalog.rows import Int32, Row, column, kinds_of, row
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 
 #: What a finding is about that is about no single object: what the metadata says, or the objects of a segment together.
@@ -122,3 +122,11 @@ def broken(file: str, reason: str, detail: str | None, consequence: str) -> Find
 
 def safe(file: str, reason: str, detail: str | None, consequence: str) -> Finding:
     return Finding(file=file, verdict=Verdict.SAFE, reason=reason, detail=detail, consequence=consequence)
+
+
+class Level(enum.StrEnum):
+    """How much of a bucket an audit reads."""
+
+    LISTING = "listing"  # names and sizes
+    INDEXES = "indexes"  # the bytes of all objects but logs, too
+    FULL = "full"  # all bytes

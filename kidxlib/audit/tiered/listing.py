@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kidxlib.audit.finding import Finding
 from kidxlib.audit.tiered.finding import ALL_OBJECTS, RemoteSegmentKey, broken, safe
 from kidxlib.catalog.matching import Values
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -22,8 +22,7 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
-from kidxlib.log.remote.aiven_layout import INDEXES_SUFFIX, MANIFEST_SUFFIX
-from kidxlib.log.remote.layout import EPOCHS_SUFFIX, Layout
+from kidxlib.log.remote.layout import EPOCHS_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX, Layout
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.text.times import show_time
 
@@ -31,9 +30,9 @@ from kidxlib.text.times import show_time
 Found: TypeAlias = tuple[RemoteSegmentKey, Finding]
 
 _ENTRY_BYTES: Final = {
-    OFFSET_INDEX_SUFFIX: formats.OFFSET_INDEX_ENTRY.itemsize,
-    TIME_INDEX_SUFFIX: formats.TIME_INDEX_ENTRY.itemsize,
-    TRANSACTION_INDEX_SUFFIX: formats.ABORTED_TRANSACTION.itemsize,
+    OFFSET_INDEX_SUFFIX: layouts.OFFSET_INDEX_ENTRY.itemsize,
+    TIME_INDEX_SUFFIX: layouts.TIME_INDEX_ENTRY.itemsize,
+    TRANSACTION_INDEX_SUFFIX: layouts.ABORTED_TRANSACTION.itemsize,
 }
 _ABSENT: Final = -1
 FETCHES_FAIL: Final = (

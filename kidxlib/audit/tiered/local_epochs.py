@@ -17,9 +17,9 @@ import pyarrow as pa
 from kidxlib.audit.tiered.finding import METADATA, broken
 from kidxlib.audit.tiered.listing import Found, key_of
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochs
-from kidxlib.log.remote.epochs import epochs_up_to, read_segments
+from kidxlib.log.remote.segments import epochs_up_to, read_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 #: A leader that starts with the file deletes segments from the bucket, or does not find them there.
 DELETES: Final = "deletes-remote-segments"

@@ -13,10 +13,10 @@ from rich.filesize import decimal
 
 from kidxlib.audit.tiered.finding import ALL_OBJECTS, METADATA, RemoteSegmentKey, broken, safe
 from kidxlib.audit.tiered.listing import Found, Presence, flags, key_of, numbers, rows_where
-from kidxlib.log.remote.epochs import read_segments
+from kidxlib.log.remote.segments import read_segments
 from kidxlib.messages.remote_log_metadata import SegmentState
-from kidxlib.text.counted import counted
 from kidxlib.text.times import show_time
+from kidxlib.text.words import counted
 
 #: The metadata has gone before the data.
 EXPIRED: Final = "metadata-expired"

@@ -14,7 +14,7 @@ from typing import Final
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.tiered.finding import METADATA, broken
 from kidxlib.audit.tiered.listing import FETCHES_FAIL, REPLICAS_FAIL
-from kidxlib.audit.tiered.segment import SIDE_OBJECTS, RemoteSegmentToRead, SegmentsToRemake
+from kidxlib.audit.tiered.remote_segment import SIDE_OBJECTS, RemoteSegmentToRead, SegmentsToRemake
 from kidxlib.audit.tiered.segment_logs import ReadSegment, StateStart, of_transaction_indexes, read_logs
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.segment_files import (
@@ -25,7 +25,7 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
 )
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX
-from kidxlib.recovery.partition import StateSource
+from kidxlib.recovery.partition_fold import StateSource
 
 #: What each segment has, and what comes of it that it has not.
 _MISSING: Final = {
@@ -60,7 +60,7 @@ def remake(asked: SegmentsToRemake, use_mmap: bool) -> Iterator[tuple[RemoteSegm
     """Make the side objects of segments anew, and compare them with those that are there.
 
     Args:
-        use_mmap: see `kidxlib.build.segments.build`.
+        use_mmap: see `kidxlib.indexing.segments.build`.
     """
     read = read_logs(asked.segments, use_mmap)
     of_transactions = {each.segment.segment_id: finding for each, finding in of_transaction_indexes(read)}

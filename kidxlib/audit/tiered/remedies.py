@@ -9,8 +9,7 @@ from kidxlib.audit.tiered.local_epochs import DELETES, HIDES
 from kidxlib.audit.tiered.metadata import EXPIRED, STALLED
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from kidxlib.log.remote.aiven_layout import INDEXES_SUFFIX, MANIFEST_SUFFIX
-from kidxlib.log.remote.layout import EPOCHS_SUFFIX
+from kidxlib.log.remote.layout import EPOCHS_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX
 
 _ANEW: Final = "make it anew with kidx build --tiered … --apply, as docs/tiered.md shows"
 _INDEX: Final = (

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kidxlib.operations.accept.request import AcceptOptions, accept_request
-from kidxlib.operations.accept.run import run_accept
+from kidxlib.operations.accept.accept import AcceptOptions, accept_request, run_accept
 from kidxlib.operations.local import open_local
 from kidxlib.run.result import RunResult
 
@@ -16,9 +15,6 @@ def accept_in_catalog(*, as_json: bool, **options: Any) -> RunResult:
 
     Args:
         options: those of `AcceptOptions`, but for the database.
-
-    Raises:
-        KidxError: as `run_accept`.
     """
     request = accept_request(AcceptOptions(database=None, **options))
     return run_accept(request, partial(open_local, request.context, 1, must_exist=True), as_json=as_json)

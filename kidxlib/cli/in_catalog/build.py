@@ -5,8 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+from kidxlib.operations.build.build_catalog import run_build
 from kidxlib.operations.build.from_options import BuildOptions, build_request
-from kidxlib.operations.build.run import run_build
 from kidxlib.operations.local import local_maintenance, open_local
 from kidxlib.run.result import RunResult
 
@@ -17,9 +17,6 @@ def build_with_catalog(*, processes: int | None, dry_run: bool, as_json: bool, *
     Args:
         processes: how many read; None for one a core.
         options: those of `BuildOptions`, but for the database.
-
-    Raises:
-        KidxError: as `run_build`.
     """
     request = build_request(BuildOptions(database=None, **options))
     return run_build(

@@ -8,13 +8,13 @@ from dataclasses import replace
 from functools import partial
 
 from kidxlib.errors import UsageError
-from kidxlib.operations.audit.copies.request import CopyOptions, copy_request
-from kidxlib.operations.audit.copies.run import run_copies
-from kidxlib.operations.compare.request import As, CompareRequest
-from kidxlib.operations.compare.run import run_sources
+from kidxlib.operations.audit.copies.compare_copy import run_copies
+from kidxlib.operations.audit.copies.copy_request import CopyOptions, copy_request
+from kidxlib.operations.compare.compare_places import run_sources
+from kidxlib.operations.compare.compare_request import As, CompareRequest
 from kidxlib.operations.local import open_local
-from kidxlib.run.catalog_tables import existing_tables
-from kidxlib.run.project import SETTINGS_FILE
+from kidxlib.run.catalog_place import existing_tables
+from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.result import RunResult
 from kidxlib.storage.store.s3 import is_object
@@ -25,10 +25,6 @@ def compare_with_catalog(request: CompareRequest, processes: int | None, *, as_j
 
     Args:
         processes: how many ask an object store; None for one a core.
-
-    Raises:
-        UsageError: an option says nothing of what is to be compared.
-        KidxError: as `run_copies` and `run_sources`.
     """
     assert request.catalog is not None
     if request.logs_only:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kidxlib.operations.forget.request import ForgetOptions, forget_request
-from kidxlib.operations.forget.run import run_forget
+from kidxlib.operations.forget.forget import ForgetOptions, forget_request, run_forget
 from kidxlib.operations.local import open_local
 from kidxlib.run.result import RunResult
 
@@ -16,9 +15,6 @@ def forget_in_catalog(*, as_json: bool, **options: Any) -> RunResult:
 
     Args:
         options: those of `ForgetOptions`, but for the database.
-
-    Raises:
-        KidxError: as `run_forget`.
     """
     request = forget_request(ForgetOptions(database=None, **options))
     return run_forget(request, partial(open_local, request.context, 1, must_exist=True), as_json=as_json)

@@ -6,16 +6,12 @@ from functools import partial
 from pathlib import Path
 
 from kidxlib.operations.local import open_local
-from kidxlib.operations.recover.fleet.options import Rates
-from kidxlib.operations.recover.fleet.run import fleet_context, run_fleet
+from kidxlib.operations.recover.fleet import fleet_context, run_fleet
+from kidxlib.operations.recover.fleet_options import Rates
 from kidxlib.run.result import RunResult
 
 
 def forecast_of_fleet(catalog: str, settings_file: Path, rates: Rates, *, as_json: bool) -> RunResult:
-    """Say how long the sources of a catalog take to start.
-
-    Raises:
-        KidxError: as `run_fleet`.
-    """
+    """Say how long the sources of a catalog take to start."""
     context = fleet_context(catalog, None, settings_file)
     return run_fleet(rates, partial(open_local, context, 1, must_exist=True), as_json=as_json)

@@ -6,8 +6,8 @@ from functools import partial
 from typing import Any
 
 from kidxlib.operations.local import open_local
-from kidxlib.operations.report.request import ReportOptions, report_request
-from kidxlib.operations.report.run import run_report
+from kidxlib.operations.report.make_report import run_report
+from kidxlib.operations.report.report_request import ReportOptions, report_request
 from kidxlib.run.result import RunResult
 
 
@@ -17,9 +17,6 @@ def report_of_catalog(*, processes: int | None, as_json: bool, **options: Any) -
     Args:
         processes: how many decide; None for one a core.
         options: those of `ReportOptions`, but for the database.
-
-    Raises:
-        KidxError: as `run_report`.
     """
     request = report_request(ReportOptions(database=None, **options), as_json=as_json)
     return run_report(request, partial(open_local, request.context, processes, must_exist=True), as_json=as_json)

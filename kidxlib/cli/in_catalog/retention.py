@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from kidxlib.operations.local import open_local
-from kidxlib.operations.retention.request import RetentionOptions, retention_request
+from kidxlib.operations.retention.retention_request import RetentionOptions, retention_request
 from kidxlib.operations.retention.run import run_retention
 from kidxlib.run.result import RunResult
 
@@ -17,9 +17,6 @@ def retention_in_catalog(*, processes: int | None, as_json: bool, **options: Any
     Args:
         processes: how many plan; None for one a core.
         options: those of `RetentionOptions`, but for the database.
-
-    Raises:
-        KidxError: as `run_retention`.
     """
     request = retention_request(RetentionOptions(database=None, **options))
     return run_retention(request, partial(open_local, request.context, processes, must_exist=True), as_json=as_json)

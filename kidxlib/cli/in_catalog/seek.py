@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from kidxlib.operations.seek.one_question import answers_of_catalog, not_asked_of, result_of
-from kidxlib.operations.seek.request import seek_request
+from kidxlib.operations.seek.seek_request import seek_request
 from kidxlib.run.catalog_place import absolute, ensure_catalog_exists
 from kidxlib.run.context import RunContext
 from kidxlib.run.result import RunResult
@@ -26,9 +26,6 @@ def seek_in_catalog(
             mistakes in it count.
         processes: how many answer; None for one a core.
         options: those of `seek_request`.
-
-    Raises:
-        KidxError: as `run_seek`.
     """
     request = seek_request(**options)
     if reads_settings:
@@ -47,7 +44,7 @@ def seek_in_catalog(
         others.show()
         return result_of(answers, lacks=others.is_problem)
     from kidxlib.operations.local import open_local
-    from kidxlib.operations.seek.run import run_seek
+    from kidxlib.operations.seek.many_questions import run_seek
 
     context = RunContext(catalog=path, database=None, now=datetime.now(UTC), event_log_dir=None)
     return run_seek(request, partial(open_local, context, processes, must_exist=True), as_json=as_json)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from kidxlib.operations.audit.tiered.request import TieredOptions, tiered_request
-from kidxlib.operations.audit.tiered.run import run_tiered
-from kidxlib.operations.build.tiered.request import RepairOptions, repair_request
-from kidxlib.operations.build.tiered.run import run_repair
 from kidxlib.operations.local import open_local
+from kidxlib.operations.tiered.audit_tiered import run_tiered
+from kidxlib.operations.tiered.repair import run_repair
+from kidxlib.operations.tiered.repair_request import RepairOptions, repair_request
+from kidxlib.operations.tiered.tiered_request import TieredOptions, tiered_request
 from kidxlib.run.result import RunResult
 
 
@@ -19,9 +19,6 @@ def audit_tiered_in_catalog(*, processes: int | None, as_json: bool, **options: 
     Args:
         processes: how many read; None for one a core.
         options: those of `TieredOptions`, but for the database.
-
-    Raises:
-        KidxError: as `run_tiered`.
     """
     request = tiered_request(TieredOptions(database=None, **options))
     assert request.recording is not None
@@ -35,9 +32,6 @@ def repair_tiered_in_catalog(*, processes: int | None, as_json: bool, **options:
     Args:
         processes: how many read; None for one a core.
         options: those of `RepairOptions`, but for the database.
-
-    Raises:
-        KidxError: as `run_repair`.
     """
     request = repair_request(RepairOptions(database=None, **options))
     assert request.audit.recording is not None

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from kidxlib.build.directories import Target
-from kidxlib.build.remote_logs import RemoteOptions
-from kidxlib.build.source import source_at
 from kidxlib.errors import UsageError
-from kidxlib.operations.audit.request import AuditRequest, HowToAudit
+from kidxlib.indexing.remote_logs import RemoteOptions
+from kidxlib.indexing.source import Target, source_at
+from kidxlib.operations.audit.audit_request import AuditRequest, HowToAudit
 from kidxlib.run.context import RunContext
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import MetadataOptions, ensure_distinct, read_known_topics
@@ -34,9 +33,6 @@ def audit_request(
 
     Args:
         how: options of `HowToAudit`.
-
-    Raises:
-        UsageError: a directory is none that can be read, or an option is wrong.
     """
     if index_dir is not None and len(directories) > 1:
         raise UsageError(f"--index-dir {index_dir} and {len(directories)} times DIR: give one DIR, or --catalog")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from kidxlib.build.skipped import unlistable_as_json
-from kidxlib.operations.build.request import BuildRequest
+from kidxlib.indexing.skipped import unlistable_as_json
+from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.without_catalog import BuiltOnce
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.run.result import RunResult

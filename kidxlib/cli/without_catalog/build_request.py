@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from kidxlib.build.directories import Target
-from kidxlib.build.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
-from kidxlib.build.remote_logs import RemoteOptions
-from kidxlib.build.source import source_at
 from kidxlib.errors import UsageError
-from kidxlib.operations.build.request import BuildRequest
+from kidxlib.indexing.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
+from kidxlib.indexing.remote_logs import RemoteOptions
+from kidxlib.indexing.source import Target, source_at
+from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.run.context import RunContext
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
@@ -36,9 +35,6 @@ def build_request(
 ) -> BuildRequest:
     """The options of the command as they were given; for those that were not, what the source's own cluster says, and
     Kafka's defaults.
-
-    Raises:
-        UsageError: they cannot be taken together, or a directory is none that can be read or written.
     """
     if in_place and index_dir is not None:
         raise UsageError("--in-place and --index-dir: give one of them, not both")

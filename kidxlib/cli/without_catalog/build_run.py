@@ -4,19 +4,15 @@ from __future__ import annotations
 
 from functools import partial
 
-from kidxlib.build.plan import Plan
+from kidxlib.indexing.plan import Plan
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.without_catalog import BrokenFiles, BuiltOnce, build_once
 from kidxlib.operations.local_once import open_local_once
 
 
 def run_build(request: BuildRequest, processes: int | None) -> BuiltOnce:
-    """Index the segments of a source.
-
-    Raises:
-        KidxError: a log dir is in use, or an index directory cannot be written.
-    """
+    """Index the segments of a source."""
     return build_once(request, partial(open_local_once, processes), _broken_now)
 
 

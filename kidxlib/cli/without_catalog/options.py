@@ -16,9 +16,6 @@ def refuse_without_catalog(context: click.Context, what: str, options: Mapping[s
     Args:
         what: is asked for, as in "a build".
         options: which these are, by parameter.
-
-    Raises:
-        UsageError: one was given.
     """
     if (option := first_given(context, options)) is not None:
         raise UsageError(f"{option}: only for {what} with a catalog; name it with --catalog DIR")

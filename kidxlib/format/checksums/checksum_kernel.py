@@ -18,8 +18,7 @@ from numba.extending import intrinsic
 from kidxlib.format.batch_header import MAGIC_AT, MAGIC_V2, V1_CRC_AT, V2_ATTRIBUTES_AT, V2_CRC_AT
 from kidxlib.format.checksums import choice
 from kidxlib.format.checksums.crc import CRC32, GOOGLE_CRC32C, ISAL_CRC32C
-from kidxlib.format.checksums.folded_kernel import fold_crc32, fold_crc32c
-from kidxlib.format.checksums.folding import BLOCK_BYTES
+from kidxlib.format.checksums.folding import BLOCK_BYTES, fold_crc32, fold_crc32c
 from kidxlib.format.varint import int32
 from kidxlib.jit.compiler import njit
 

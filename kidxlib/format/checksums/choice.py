@@ -16,8 +16,7 @@ from typing import Final, NamedTuple
 
 from kidxlib.errors import MissingLibraryError, UsageError
 from kidxlib.format.checksums.crc import CRC32, GOOGLE_CRC32C, ISAL_CRC32C
-from kidxlib.format.checksums.folded_kernel import folded_crc32, folded_crc32c
-from kidxlib.format.checksums.folding import BLOCK_BYTES, VECTOR_WORDS
+from kidxlib.format.checksums.folding import BLOCK_BYTES, VECTOR_WORDS, folded_crc32, folded_crc32c
 
 #: The environment variable that names one to take.
 FORCED_BY: Final = "KIDX_CHECKSUMS"
@@ -66,10 +65,6 @@ def choose(functions: Mapping[str, Checksums], forced: str | None = os.environ.g
     Args:
         functions: as `candidates` gives them.
         forced: a name that somebody asks for.
-
-    Raises:
-        UsageError: nobody knows the name.
-        MissingLibraryError: none, or not the one that is asked for, computes right checksums here.
     """
     if forced and forced not in functions:
         raise UsageError(f"{FORCED_BY}: found {forced!r}, expected one of {', '.join(functions)}")

@@ -1,4 +1,5 @@
-"""Checksums by carry-less multiplication, inside the loop that walks the batches: CRC-32C and CRC-32.
+"""Checksums by carry-less multiplication, for compiled loops and for Python: CRC-32C and CRC-32. Nobody calls them
+where the processor cannot multiply so.
 
 A message is a polynomial over GF(2), and its checksum is what is left of it modulo the checksum's own polynomial. So
 two parts of a message that lie some bits apart may be put upon each other, the earlier one times x to the power of that
@@ -22,6 +23,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from kidxlib.jit.compiler import njit
 from kidxlib.jit.processor import has_instructions
 
 CRC32C_POLYNOMIAL: Final = 0x82F63B78
@@ -243,3 +245,25 @@ def folding(modulus: int, vector_words: int = VECTOR_WORDS) -> Any:
         return types.uint32(types.int64, types.int64), generate
 
     return checksum
+
+
+@njit
+def _no_folding(_address, _size):
+    return 0
+
+
+#: Of an address and a number of bytes, as `folding` says.
+fold_crc32c: Final = folding(CRC32C_POLYNOMIAL) if VECTOR_WORDS else _no_folding
+fold_crc32: Final = folding(CRC32_POLYNOMIAL) if VECTOR_WORDS else _no_folding
+
+
+@njit(types.uint32(types.int64, types.int64), cache=True, nogil=True)
+def folded_crc32c(address, size):
+    """For Python to call: a CRC-32C."""
+    return fold_crc32c(address, size)
+
+
+@njit(types.uint32(types.int64, types.int64), cache=True, nogil=True)
+def folded_crc32(address, size):
+    """For Python to call: a CRC-32."""
+    return fold_crc32(address, size)

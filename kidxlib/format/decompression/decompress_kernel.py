@@ -1,7 +1,10 @@
 """The compiled loop that decompresses a batch, whatever codec it is in.
 
-It takes what Kafka's clients write. What is odd, as a second gzip member or an lz4 frame with checksums of its blocks,
-it leaves to `kidxlib.format.codecs`, as it leaves what is damaged.
+The loop takes what Kafka's clients write. Odd data, as a second gzip member or an lz4 frame with checksums of its
+blocks, and damaged data are left to `kidxlib.format.codecs`.
+
+Snappy's blocks (`format_description.txt`) are read here, as no wheel has the library's own functions: a block is the
+size of its content as a varint, then elements, each a literal or a copy of earlier content.
 """
 
 from __future__ import annotations
@@ -11,7 +14,7 @@ from typing import Final
 import numpy as np
 from numba import types
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.codecs import (
     BLOCK_STORED,
     LZ4_MAGIC,
@@ -21,10 +24,9 @@ from kidxlib.format.codecs import (
     header_checksum,
 )
 from kidxlib.format.decompression import libraries  # noqa: F401 - knows the symbols
-from kidxlib.format.decompression.snappy_kernel import snappy_block, snappy_size
 from kidxlib.format.varint import int32, uint8
 from kidxlib.jit.compiler import njit
-from kidxlib.jit.memory_kernel import copy_bytes
+from kidxlib.jit.memory_kernel import copy_16_bytes, copy_bytes
 
 #: In place of a size: the content does not fit; or it is left to `codecs.decompress`.
 NO_ROOM: Final = -1
@@ -48,10 +50,10 @@ _ZSTD_NO_ROOM: Final = 70
 _DEFLATE_SUCCESS: Final = 0
 _DEFLATE_NO_ROOM: Final = 3
 
-_GZIP: Final = formats.CODECS.index("gzip")
-_SNAPPY: Final = formats.CODECS.index("snappy")
-_LZ4: Final = formats.CODECS.index("lz4")
-_ZSTD: Final = formats.CODECS.index("zstd")
+_GZIP: Final = layouts.CODECS.index("gzip")
+_SNAPPY: Final = layouts.CODECS.index("snappy")
+_LZ4: Final = layouts.CODECS.index("lz4")
+_ZSTD: Final = layouts.CODECS.index("zstd")
 
 _XERIAL: Final = int.from_bytes(XERIAL_MAGIC[:4], signed=True)
 _XERIAL_REST: Final = int.from_bytes(XERIAL_MAGIC[4:], signed=True)
@@ -67,6 +69,8 @@ _LZ4_CHECKSUMS: Final = tuple(
     header_checksum(bytes([_LZ4_FLAGS | checksum, code << 4])) for code in range(4, 8) for checksum in (0, 4)
 )
 
+_REFUSED = -2
+
 
 @njit
 def _little_endian(data, at):
@@ -75,6 +79,86 @@ def _little_endian(data, at):
     for number in range(1, 4):
         value |= np.int64(uint8(data, at + number)) << (8 * number)
     return value
+
+
+@njit
+def snappy_size(source, at, end):
+    """The size that a block says its content has, and the byte after that; −1 in its place where that is no size."""
+    size = np.int64(0)
+    for number in range(5):
+        if at >= end:
+            return np.int64(0), np.int64(-1)
+        byte = np.int64(uint8(source, at))
+        at += 1
+        size |= (byte & 127) << (7 * number)
+        if byte < 128:
+            return size, np.int64(at)
+    return np.int64(0), np.int64(-1)
+
+
+@njit
+def snappy_block(source, at, end, size, target, start):
+    """Decompress the elements of a block.
+
+    Args:
+        source: read-only uint8; the elements stand from `at` to before `end`.
+        size: what the block says that it holds.
+        target: uint8; the content goes there from `start` on, and there is room for it.
+
+    Returns:
+        `size`, or `_REFUSED` where the elements do not come to exactly that.
+    """
+    source_address, target_address = np.int64(source.ctypes.data), np.int64(target.ctypes.data)
+    room = len(target)
+    stop = start + size
+    to = start
+    while at < end:
+        tag = np.int64(uint8(source, at))
+        at += 1
+        kind = tag & 3
+        if kind == 0:
+            length = (tag >> 2) + 1
+            if length > 60:
+                length_bytes = length - 60
+                if at + length_bytes > end:
+                    return np.int64(_REFUSED)
+                length = np.int64(1)
+                for number in range(length_bytes):
+                    length += np.int64(uint8(source, at + number)) << (8 * number)
+                at += length_bytes
+            if length > end - at or length > stop - to:
+                return np.int64(_REFUSED)
+            if length <= 16 and at + 16 <= end and to + 16 <= room:
+                copy_16_bytes(target_address + to, source_address + at)  # type: ignore[call-arg]
+            else:
+                copy_bytes(target_address + to, source_address + at, length)  # type: ignore[call-arg]
+            at += length
+            to += length
+            continue
+        offset_bytes = 4 if kind == 3 else kind
+        if at + offset_bytes > end:
+            return np.int64(_REFUSED)
+        offset = np.int64(uint8(source, at))
+        if kind == 1:
+            length = ((tag >> 2) & 7) + 4
+            offset |= (tag >> 5) << 8
+        else:
+            length = (tag >> 2) + 1
+            for number in range(1, offset_bytes):
+                offset |= np.int64(uint8(source, at + number)) << (8 * number)
+        at += offset_bytes
+        if offset == 0 or offset > to - start or length > stop - to:
+            return np.int64(_REFUSED)
+        if offset >= 16 and to + 64 <= room:
+            address = target_address + to
+            for copied in range(0, length, 16):
+                copy_16_bytes(address + copied, address + copied - offset)  # type: ignore[call-arg]
+            to += length
+        else:
+            for _ in range(length):
+                target[to] = target[to - offset]
+                to += 1
+    return np.int64(size) if to == stop else np.int64(_REFUSED)
 
 
 @njit

@@ -1,23 +1,32 @@
-"""Topics and configs as the records of `__cluster_metadata` leave them.
+"""What a node has of the cluster's metadata: topics, their ids and configs, as the records of `__cluster_metadata`
+leave them, and as of when; and the value that a topic's setting has on a broker.
 
-Sources: `MetadataDelta`, `TopicsDelta`, `ConfigurationsDelta`, `MetadataBatchLoader`.
+Sources: `MetadataDelta`, `TopicsDelta`, `ConfigurationsDelta`, `MetadataBatchLoader`; for values
+`ServerTopicConfigSynonyms`, `KafkaConfig.extractLogConfigMap`, `DynamicBrokerConfig.overrideProps`,
+`ConfigHelper.createTopicConfigEntry`.
 """
 
 from __future__ import annotations
 
+import enum
 import functools
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 from kidxlib.errors import ClusterMetadataError, UnreadableMessageError
+from kidxlib.format import segment_files
+from kidxlib.format.segment_files import SnapshotId
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.replica import Endpoint, MetadataBatch, endpoints_of
+from kidxlib.java import parse_integer
+from kidxlib.log.cluster_metadata.replica import Endpoint, MetadataBatch, Replica, endpoints_of, read_replica
 from kidxlib.messages.definitions import messages_of
-from kidxlib.messages.framed import CLUSTER_METADATA, FramedMessage, read_framed
+from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, read_framed
 from kidxlib.records.reader import Record
-from kidxlib.text.quoted import quoted
+from kidxlib.storage.location import Location, files_in
+from kidxlib.text.times import show_time
+from kidxlib.text.words import quoted
 
 #: `ConfigResource.Type`.
 _TOPIC: Final = 2
@@ -36,6 +45,12 @@ _SAME_LEADER: Final = -2
 #: `LeaderConstants.NO_LEADER`.
 _NO_LEADER: Final = -1
 _TRANSACTION_MARKS: Final = ("BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord")
+
+_MS_PER_MINUTE: Final = 60 * 1000
+_MS_PER_HOUR: Final = 60 * _MS_PER_MINUTE
+_UNLIMITED: Final = "-1"
+#: What a value begins with that a broker takes from elsewhere, by a config provider (KIP-297).
+_FROM_ELSEWHERE: Final = "${"
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +146,7 @@ class Image:
         self._open: list[FramedMessage] | None = None
 
     def apply(self, batches: Iterable[MetadataBatch]) -> None:
-        """Take batches into account. What a transaction changes counts when that has ended.
-
-        Raises:
-            ClusterMetadataError: a record is none of metadata, or of a version that Kafka does not know.
-        """
+        """Take batches into account. What a transaction changes counts when that has ended."""
         for batch in batches:
             for record in batch.records:
                 self._apply(_read(record))
@@ -224,3 +235,260 @@ def _read(record: Record) -> FramedMessage:
             f"{versions.lowest} to {versions.highest}; it is of a newer Kafka"
         )
     return framed
+
+
+@dataclass(frozen=True, slots=True)
+class AsOf:
+    """How far metadata was read.
+
+    Attributes:
+        offset: the first that was not read: all below it counts, and is committed.
+        timestamp_ms: of the last record below it, in ms since the epoch; None where there is none.
+    """
+
+    offset: int
+    timestamp_ms: int | None
+
+    def __str__(self) -> str:
+        time = "no time" if self.timestamp_ms is None else show_time(self.timestamp_ms)
+        return f"offset {self.offset}, {time}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ClusterMetadata:
+    """What a cluster says of its topics and brokers.
+
+    Attributes:
+        directory: that of the copy that was read.
+        as_of: how far.
+        end_offset: where the copy ends; what lies from `as_of` on may not be committed.
+        topics: by name, the id, as `partition.metadata` has it.
+        topic_configs: by topic, what was set for it.
+        assignments: where the replicas of each partition are.
+        broker_configs: by node id, what was set for it while brokers ran; by "", what was so set for all of them.
+        log_dirs: by node id, the ids of its broker's log dirs (`directory.id`), as `Image` has them.
+        brokers, controllers: by node id, what the node registered, as `Image` has it.
+        static_voters, dynamic_voters, only_voter: as `Replica` has them.
+        at_end: what it says if all of the copy is committed; None where all is known to be.
+        left_out: the name of the latest snapshot, if that is damaged and was not read.
+    """
+
+    directory: Location
+    as_of: AsOf
+    end_offset: int
+    topics: Mapping[str, str]
+    topic_configs: Mapping[str, Mapping[str, str]]
+    assignments: Mapping[TopicPartition, Assignment]
+    broker_configs: Mapping[str, Mapping[str, str]]
+    log_dirs: Mapping[int, tuple[str, ...]]
+    brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
+    controllers: Mapping[int, tuple[Endpoint, ...]] = field(default_factory=dict)
+    static_voters: frozenset[int] | None = None
+    dynamic_voters: Mapping[int, tuple[Endpoint, ...]] | None = None
+    only_voter: int | None = None
+    at_end: ClusterMetadata | None = None
+    left_out: str | None = None
+
+    @property
+    def to_end(self) -> ClusterMetadata:
+        """What it says to its end. A broker has folders by what was committed when it stopped, and a snapshot, up to
+        which a quorum of several voters is known to have committed, may be an hour older.
+        """
+        return self.at_end or self
+
+
+def read_cluster_metadata(directory: Location, high_watermark: int | None = None) -> ClusterMetadata:
+    """Read a copy of `__cluster_metadata` up to where it is known to be committed: to the end of its snapshot; to the
+    end of the log where the quorum has one voter, who commits what it writes; and to a high watermark that is given.
+
+    Args:
+        directory: that of `__cluster_metadata-0`.
+        high_watermark: the quorum's, as `kafka-metadata-quorum describe --status` prints it. No file holds it.
+    """
+    return _of_replica(directory, read_replica(directory, is_wanted), high_watermark)
+
+
+def read_despite_damage(directory: Location, high_watermark: int | None = None) -> ClusterMetadata:
+    """What `read_cluster_metadata` reads. A damaged latest snapshot is left out, if the one before it and the log lead
+    to its end: a node makes snapshots of what it has read in its log, and of what is committed (`SnapshotGenerator`,
+    `KafkaRaftClient.createSnapshot`).
+    """
+    try:
+        return read_cluster_metadata(directory, high_watermark)
+    except ClusterMetadataError:
+        latest = max(filter(None, map(segment_files.parse_kraft_snapshot, files_in(directory))), default=None)
+        found = None if latest is None else _without(directory, latest, high_watermark)
+        if found is None:
+            raise
+        return found
+
+
+def _without(directory: Location, latest: SnapshotId, high_watermark: int | None) -> ClusterMetadata | None:
+    """What a copy says without its latest snapshot; None where that is less."""
+    left_out = segment_files.kraft_snapshot_file(latest)
+    try:
+        replica = read_replica(directory, is_wanted, left_out=left_out)
+    except (ClusterMetadataError, OSError):
+        return None
+    if replica.end_offset < latest.end_offset:
+        return None
+    found = _of_replica(directory, replica, max(high_watermark or 0, latest.end_offset))
+    at_end = found.at_end and replace(found.at_end, left_out=left_out)
+    return replace(found, left_out=left_out, at_end=at_end)
+
+
+def _of_replica(directory: Location, replica: Replica, high_watermark: int | None) -> ClusterMetadata:
+    end = _committed(replica, high_watermark)
+    committed = [batch for batch in replica.log if batch.last_offset < end]
+    found = _metadata(directory, replica, committed)
+    if len(committed) == len(replica.log):
+        return found
+    return replace(found, at_end=_metadata(directory, replica, replica.log))
+
+
+def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch]) -> ClusterMetadata:
+    """What a copy says with so much of its log."""
+    image = Image()
+    image.apply(replica.snapshot)
+    image.apply(log)
+    offset, timestamp_ms = replica.snapshot_end, replica.snapshot_ms
+    if log:
+        offset = log[-1].last_offset + 1
+        timestamp_ms = max(batch.timestamp_ms for batch in log)
+    return ClusterMetadata(
+        directory=directory,
+        as_of=AsOf(offset, timestamp_ms),
+        end_offset=replica.end_offset,
+        topics=image.topics,
+        topic_configs=dict(image.topic_configs),
+        assignments=image.assignments,
+        broker_configs=dict(image.broker_configs),
+        log_dirs=dict(image.log_dirs),
+        brokers=dict(image.brokers),
+        controllers=dict(image.controllers),
+        dynamic_voters=replica.dynamic_voters,
+        static_voters=replica.static_voters,
+        only_voter=replica.only_voter,
+    )
+
+
+def _committed(replica: Replica, high_watermark: int | None) -> int:
+    """The offset below which all is committed."""
+    if replica.only_voter is not None:
+        return replica.end_offset
+    return max(replica.snapshot_end, high_watermark or 0)
+
+
+class ConfigOrigin(enum.StrEnum):
+    """Who set a value."""
+
+    TOPIC = "topic"  # it was set for the topic itself
+    BROKER = "broker"  # for this broker, while it ran
+    BROKERS = "brokers"  # for all brokers, while they ran
+    FILE = "server.properties"
+    KAFKA = "kafka-default"  # nobody
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigValue:
+    """A value as Kafka's tools print it."""
+
+    value: str
+    origin: ConfigOrigin
+
+
+@dataclass(frozen=True, slots=True)
+class _Synonyms:
+    """What a broker calls a topic's setting.
+
+    Attributes:
+        names: the first that is set counts. Of a time each has what one of its units is in ms, and no limit is -1,
+            whatever number below 0 stands there; of others it is None.
+        default: Kafka's own.
+    """
+
+    names: Sequence[tuple[str, int | None]]
+    default: str
+
+
+#: By the topic's name of a setting. `remote.storage.enable` is a topic's alone.
+_SYNONYMS: Final[Mapping[str, _Synonyms]] = {
+    "cleanup.policy": _Synonyms([("log.cleanup.policy", None)], "delete"),
+    "index.interval.bytes": _Synonyms([("log.index.interval.bytes", None)], "4096"),
+    "local.retention.bytes": _Synonyms([("log.local.retention.bytes", None)], "-2"),
+    "local.retention.ms": _Synonyms([("log.local.retention.ms", None)], "-2"),
+    "message.timestamp.type": _Synonyms([("log.message.timestamp.type", None)], "CreateTime"),
+    "remote.storage.enable": _Synonyms([], "false"),
+    "retention.bytes": _Synonyms([("log.retention.bytes", None)], "-1"),
+    "retention.ms": _Synonyms(
+        [("log.retention.ms", 1), ("log.retention.minutes", _MS_PER_MINUTE), ("log.retention.hours", _MS_PER_HOUR)],
+        str(7 * 24 * _MS_PER_HOUR),
+    ),
+    "segment.index.bytes": _Synonyms([("log.index.size.max.bytes", None)], str(10 * 1024 * 1024)),
+}
+#: The settings that are known here, by the topic's names of them.
+TOPIC_CONFIGS: Final = tuple(_SYNONYMS)
+
+
+@dataclass(frozen=True, slots=True)
+class BrokerSettings:
+    """The broker on which a topic is asked for.
+
+    Attributes:
+        node_id: None where nobody knows which it is.
+        server_properties: what it was started with; None where nobody knows.
+    """
+
+    node_id: int | None
+    server_properties: Mapping[str, str] | None
+
+
+def topic_config(metadata: ClusterMetadata, broker: BrokerSettings, topic: str, name: str) -> ConfigValue | None:
+    """The value of a topic's setting.
+
+    Args:
+        topic: one that the metadata has.
+        name: one of `TOPIC_CONFIGS`.
+
+    Returns:
+        None where it is not known: nobody has set it for the topic, and what its broker has is not known.
+    """
+    own = metadata.topic_configs.get(topic, {}).get(name)
+    if own is not None:
+        return ConfigValue(own, ConfigOrigin.TOPIC)
+    synonyms = _SYNONYMS[name]
+    if not synonyms.names:
+        return ConfigValue(synonyms.default, ConfigOrigin.KAFKA)
+    if broker.node_id is None and any(_set_in(configs, synonyms) for node, configs in _of_nodes(metadata)):
+        return None
+    for configs, origin in (
+        (metadata.broker_configs.get(str(broker.node_id), {}), ConfigOrigin.BROKER),
+        (metadata.broker_configs.get("", {}), ConfigOrigin.BROKERS),
+    ):
+        found = _set_in(configs, synonyms)
+        if len(found) > 1:  # which of them wins is for the order in which a broker happens to take them
+            return None
+        if found:
+            return ConfigValue(found[0], origin)
+    if broker.server_properties is None:
+        return None
+    found = _set_in(broker.server_properties, synonyms)
+    if any(value.startswith(_FROM_ELSEWHERE) for value in found):
+        return None
+    return ConfigValue(found[0], ConfigOrigin.FILE) if found else ConfigValue(synonyms.default, ConfigOrigin.KAFKA)
+
+
+def _of_nodes(metadata: ClusterMetadata) -> list[tuple[str, Mapping[str, str]]]:
+    return [(node, configs) for node, configs in metadata.broker_configs.items() if node]
+
+
+def _set_in(configs: Mapping[str, str], synonyms: _Synonyms) -> list[str]:
+    """The values that some settings have of a topic's, as the topic would have them, in the order of precedence."""
+    return [_as_topics(configs[name].strip(), unit) for name, unit in synonyms.names if name in configs]
+
+
+def _as_topics(text: str, unit: int | None) -> str:
+    number = parse_integer(text, 64)
+    if unit is None or number is None:
+        return text
+    return str(number * unit) if number >= 0 else _UNLIMITED

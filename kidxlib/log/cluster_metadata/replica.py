@@ -19,11 +19,11 @@ from kidxlib.format import segment_files
 from kidxlib.records.batch_headers import Batch, batches, is_crc_valid
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record, records
-from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import small_file
-from kidxlib.text.quoted import quoted
+from kidxlib.text.words import quoted
 
 #: The directory of a log dir that holds a copy.
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
@@ -103,12 +103,7 @@ class Replica:
 
 
 def ensure_whole_snapshot(path: Location) -> None:
-    """Read a snapshot from its header to its footer.
-
-    Raises:
-        ClusterMetadataError: it is damaged, or not whole.
-        OSError: it cannot be read.
-    """
+    """Read a snapshot from its header to its footer."""
     _Copy(path.parent, lambda _: False).read_snapshot(path)
 
 
@@ -118,10 +113,6 @@ def read_replica(directory: Location, wanted: Wanted, *, left_out: str | None = 
     Args:
         directory: that of `__cluster_metadata-0`. A node may go on writing to it.
         left_out: the name of a file that is read as if it was not there.
-
-    Raises:
-        ClusterMetadataError: its files are not what a node writes, or the log does not begin where the snapshot ends.
-        OSError: a file cannot be read.
     """
     for _ in range(_TRIES - 1):
         with contextlib.suppress(FileNotFoundError):

@@ -1,11 +1,31 @@
-"""How a storage plugin names the objects of remote segments."""
+"""How storage plugins name the objects of remote segments, and what lies in the directory of a partition in a bucket.
+
+`LocalTieredStorage`, Kafka's own plugin, puts files of remote segments into a folder: a partition has a directory
+`<topic>-<partition>-<topic id>`, a file is `<start offset>-<segment id><suffix>`. Source: `LocalTieredStorage`,
+`RemoteTopicPartitionDirectory`, `RemoteLogSegmentFileset`.
+
+Aiven's plugin, Tiered Storage for Apache Kafka, writes a log, all indexes in one object, and a manifest: a topic has a
+directory `<topic>-<topic id>`, in it each partition one that is its number. Source: `ObjectKeyFactory`,
+`SegmentManifestV1`, `SegmentIndexesV1` of the plugin's version 1. What is read here was written by its published test
+vectors, and not by the plugin itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import contextlib
+import json
+import os
+import re
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from pathlib import Path
+from typing import Any, Final, TypeAlias
 
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.errors import RemoteLogMetadataError
+from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -13,8 +33,11 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from kidxlib.format.topic_partition import PARTITION_MAX, is_name
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Location, entries_in
+from kidxlib.storage.store.s3 import ObjectPath
+from kidxlib.text.times import NS_PER_MS
 
 #: Of the leader epochs that are copied with a segment.
 EPOCHS_SUFFIX: Final = ".leader_epoch_checkpoint"
@@ -23,6 +46,41 @@ PARTS: Final = (
     *(LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, EPOCHS_SUFFIX),
     TRANSACTION_INDEX_SUFFIX,
 )
+
+#: Below the directory that the plugin is given as `dir`.
+STORAGE_DIRECTORY: Final = "kafka-tiered-storage"
+_DIRECTORY: Final = re.compile(r"(.+)-(0|[1-9][0-9]*)-([A-Za-z0-9_-]{22})")
+
+INDEXES_SUFFIX: Final = ".indexes"
+MANIFEST_SUFFIX: Final = ".rsm-manifest"
+
+_TOPIC: Final = re.compile(r"(.+)-([A-Za-z0-9_-]{22})")
+_PARTITION: Final = re.compile(r"0|[1-9][0-9]*")
+#: By their names in a manifest.
+_INDEXES: Final = {
+    "offset": OFFSET_INDEX_SUFFIX,
+    "timestamp": TIME_INDEX_SUFFIX,
+    "producerSnapshot": SNAPSHOT_SUFFIX,
+    "leaderEpoch": EPOCHS_SUFFIX,
+    "transaction": TRANSACTION_INDEX_SUFFIX,
+}
+
+#: In all layouts objects are called so.
+_OBJECT: Final = r"^(?P<start_offset>0*[0-9]{1,18})-(?P<segment_id>[A-Za-z0-9_-]{22})(?P<suffix>\.[a-z_-]+)$"
+#: Objects of one partition.
+_FIELDS: Final[list[pa.Field[Any]]] = [
+    pa.field("name", pa.string(), nullable=False),
+    pa.field("start_offset", pa.int64(), nullable=False),
+    pa.field("segment_id", pa.string(), nullable=False),
+    pa.field("suffix", pa.string(), nullable=False),
+    pa.field("bytes", pa.int64(), nullable=False),
+    pa.field("written_ms", pa.int64(), nullable=False),  # since the epoch; of an object in whole seconds
+    pa.field("etag", pa.string()),  # without its quotes; null of a file, and where nobody has asked for it
+]
+OBJECTS: Final = pa.schema(_FIELDS)
+_LISTED_NAMES: Final = ["name", "start_offset", "segment_id", "suffix", "bytes", "written_ns", "etag"]
+#: Name, bytes, when it was written, in ns since the epoch, and its ETag.
+_Listed: TypeAlias = tuple[str, int, int, str | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,3 +111,186 @@ class Layout:
     def has_single_files(self) -> bool:
         """Whether each part of a segment is an object by itself, as a broker had it."""
         return set(PARTS) == set(self.suffixes)
+
+
+def partition_directory(partition: TopicIdPartition) -> str:
+    """The name of a partition's directory."""
+    return f"{partition.topic}-{partition.partition}-{partition.topic_id}"
+
+
+def parse_partition_directory(name: str) -> TopicIdPartition | None:
+    """The partition whose directory is called `name`; None where it is not one's."""
+    match = _DIRECTORY.fullmatch(name)
+    if match is None or not is_name(match[1]) or int(match[2]) > PARTITION_MAX:
+        return None
+    return TopicIdPartition(match[3], match[1], int(match[2]))
+
+
+def find_bucket(place: Location) -> Location:
+    """The directory with those of partitions, where the one above it may be given, too."""
+    below = place / STORAGE_DIRECTORY
+    is_there = below.is_dir() if isinstance(below, Path) else any(True for _ in below.glob("*"))
+    return below if is_there else place
+
+
+def list_partitions(bucket: Location) -> dict[TopicIdPartition, Location]:
+    """The directories of partitions, in the order of their names."""
+    named = ((parse_partition_directory(place.name), place) for place in entries_in(bucket))
+    return {partition: place for partition, place in named if partition is not None}
+
+
+LOCAL: Final = Layout(
+    name="local",
+    required=tuple(suffix for suffix in PARTS if suffix != TRANSACTION_INDEX_SUFFIX),
+    optional=(TRANSACTION_INDEX_SUFFIX,),
+    list_partitions=list_partitions,
+    partition_path=partition_directory,
+)
+
+
+def partition_path(partition: TopicIdPartition) -> str:
+    """The path of a partition's directory."""
+    return f"{partition.topic}-{partition.topic_id}/{partition.partition}"
+
+
+def list_aiven_partitions(bucket: Location) -> dict[TopicIdPartition, Location]:
+    """The directories of partitions, in the order of their paths."""
+    found: dict[TopicIdPartition, Location] = {}
+    for topic in entries_in(bucket):
+        match = _TOPIC.fullmatch(topic.name)
+        if match is None or not is_name(match[1]):
+            continue
+        for place in entries_in(topic):
+            if _PARTITION.fullmatch(place.name) and int(place.name) <= PARTITION_MAX:
+                found[TopicIdPartition(match[2], match[1], int(place.name))] = place
+    return found
+
+
+AIVEN: Final = Layout(
+    name="aiven",
+    required=(LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX),
+    optional=(),
+    list_partitions=list_aiven_partitions,
+    partition_path=partition_path,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """What a manifest says of its segment.
+
+    Attributes:
+        indexes: where each part lies in the object of all indexes, by suffix: its position and size, in bytes.
+        log_bytes: the size of the log as the broker had it.
+        is_compressed, is_encrypted: how objects differ from what the broker had.
+        start_offset, end_offset, max_timestamp_ms, leader_epochs: as `RemoteLogSegmentMetadata`.
+    """
+
+    indexes: Mapping[str, tuple[int, int]]
+    log_bytes: int
+    is_compressed: bool
+    is_encrypted: bool
+    start_offset: int
+    end_offset: int
+    max_timestamp_ms: int
+    leader_epochs: tuple[EpochEntry, ...]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether objects hold the bytes that the broker had."""
+        return not self.is_compressed and not self.is_encrypted
+
+
+def read_manifest(data: bytes) -> Manifest:
+    """Read a manifest."""
+    try:
+        given: dict[str, Any] = json.loads(data)
+        if str(given["version"]) != "1":
+            raise RemoteLogMetadataError(f"a manifest of version {given['version']}, expected 1")
+        metadata = given["remoteLogSegmentMetadata"]
+        indexes = {
+            _INDEXES[name]: (int(index["position"]), int(index["size"]))
+            for name, index in given["segmentIndexes"].items()
+            if index is not None
+        }
+        epochs = sorted((int(epoch), int(offset)) for epoch, offset in metadata["segmentLeaderEpochs"].items())
+        return Manifest(
+            indexes=indexes,
+            log_bytes=int(given["chunkIndex"]["originalFileSize"]),
+            is_compressed=bool(given["compression"]),
+            is_encrypted=given.get("encryption") is not None,
+            start_offset=int(metadata["startOffset"]),
+            end_offset=int(metadata["endOffset"]),
+            max_timestamp_ms=int(metadata["maxTimestampMs"]),
+            leader_epochs=tuple(EpochEntry(*each) for each in epochs),
+        )
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise RemoteLogMetadataError(f"no manifest of a segment: {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class ListedObjects:
+    """What lies in a partition's directory.
+
+    Attributes:
+        objects: rows of `OBJECTS`.
+        others: names of what is no object of a remote segment.
+    """
+
+    objects: pa.Table
+    others: Sequence[str]
+
+
+def object_name(start_offset: int, segment_id: str, suffix: str) -> str:
+    """The name of an object in its partition's directory."""
+    return f"{start_offset:020d}-{segment_id}{suffix}"
+
+
+def list_objects(directory: Location, suffixes: Collection[str], *, etags: bool = False) -> ListedObjects:
+    """The objects of a partition; none where it has no directory. Of a store one request for a thousand of them.
+
+    Args:
+        suffixes: of objects; what has another is none.
+        etags: say the ETags of objects of a store, for which `kidx[copies]` is needed.
+    """
+    found = _objects_in(directory, etags) if isinstance(directory, ObjectPath) else _files_in(directory)
+    return _as_listed(found, suffixes)
+
+
+def _objects_in(directory: ObjectPath, etags: bool) -> Iterator[_Listed]:
+    if etags:
+        from kidxlib.storage.store.client import objects_with_etags  # a package that others do not have
+
+        paths = objects_with_etags(directory)
+    else:
+        paths = directory.glob("*")
+    for path in paths:
+        if (status := path.listed) is not None:
+            yield path.name, status.st_size, status.st_mtime_ns, status.etag.strip('"') or None
+
+
+def _files_in(directory: Path) -> Iterator[_Listed]:
+    try:
+        with os.scandir(directory) as entries:
+            for entry in entries:
+                with contextlib.suppress(FileNotFoundError):  # it has gone since
+                    if entry.is_file():
+                        status = entry.stat()
+                        yield entry.name, status.st_size, status.st_mtime_ns, None
+    except FileNotFoundError:
+        return
+
+
+def _as_listed(found: Iterable[_Listed], suffixes: Collection[str]) -> ListedObjects:
+    names, sizes, times, etags = [list(column) for column in zip(*found, strict=True)] or ([], [], [], [])
+    name = pa.array(names, pa.string())
+    parts = pc.extract_regex(name, _OBJECT).flatten()
+    numbers = (pa.array(sizes, pa.int64()), pa.array(times, pa.int64()))
+    listed = pa.table([name, *parts, *numbers, pa.array(etags, pa.string())], _LISTED_NAMES)
+    is_object: Any = pc.is_in(listed["suffix"], value_set=pa.array(list(suffixes)))
+    objects = listed.filter(is_object)
+    written_ms = pc.divide(objects["written_ns"], NS_PER_MS)
+    return ListedObjects(
+        objects.append_column("written_ms", written_ms).select(OBJECTS.names).cast(OBJECTS),
+        [str(name) for name in listed.filter(pc.invert(is_object))["name"].to_pylist()],
+    )

@@ -1,23 +1,82 @@
-"""Records of `__remote_log_metadata`, as log dirs and backups have them in the segments of its partitions."""
+"""Records of `__remote_log_metadata`: in segments of log dirs and backups, or in Parquet files, as `kidx export` and
+Spark's Kafka source write them (the columns `partition`, `offset`, `timestamp` and `value`, and `topic` where it is
+there); and which partition has the metadata of which partition of a topic.
+
+Source: `RemoteLogMetadataTopicPartitioner`, `Utils.murmur2`, `Objects.hash`.
+"""
 
 from __future__ import annotations
 
+import base64
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
 
-from kidxlib.errors import CheckpointError, MalformedError, MalformedRecordsError, RemoteLogMetadataError
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.errors import (
+    CheckpointError,
+    MalformedError,
+    MalformedRecordsError,
+    RemoteLogMetadataError,
+    UnreadableMessageError,
+)
 from kidxlib.format import checkpoint_files
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
-from kidxlib.log.remote.exported_metadata import EXPORT_SUFFIX, ExportedPartition, exported_partitions
-from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC, MetadataRecord, read_record
+from kidxlib.java import as_int
+from kidxlib.messages.remote_log_metadata import RemoteLogMetadata, TopicIdPartition, read_remote_log_metadata
 from kidxlib.records.batch_headers import batches, is_crc_valid
 from kidxlib.records.reader import records
-from kidxlib.storage.checkpoints import read_offset_checkpoint
-from kidxlib.storage.lazy_log import LogFile
 from kidxlib.storage.location import Location, entries_in, files_in
 from kidxlib.storage.log_bytes import LogBytes
+from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import read_offset_checkpoint
+from kidxlib.storage.store.s3 import input_file
+
+EXPORT_SUFFIX: Final = ".parquet"
+_COLUMNS: Final = ("partition", "offset", "timestamp", "value")
+
+_MASK: Final = 0xFFFFFFFF
+_SEED: Final = 0x9747B28C
+_M: Final = 0x5BD1E995
+_R: Final = 24
+#: More partitions than anybody gives a metadata topic.
+_PARTITIONS_MAX: Final = 10_000
+
+#: `TopicBasedRemoteLogMetadataManagerConfig.REMOTE_LOG_METADATA_TOPIC_NAME`.
+REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataRecord:
+    """A record of a partition.
+
+    Attributes:
+        timestamp_ms: as its batch says.
+    """
+
+    offset: int
+    timestamp_ms: int
+    metadata: RemoteLogMetadata
+
+
+def read_record(path: Location, offset: int, value: bytes | None) -> RemoteLogMetadata:
+    """What a record says.
+
+    Args:
+        path: the file that has it.
+    """
+    try:
+        return read_remote_log_metadata(value)[1]
+    except UnreadableMessageError as error:
+        raise RemoteLogMetadataError(
+            f"{path}: record at offset {offset}: expected {error.expected}; it is of a newer Kafka, or of another topic"
+        ) from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,16 +111,95 @@ class MetadataPartition:
         return max(self.start_offset, starts.get(TopicPartition(REMOTE_LOG_METADATA_TOPIC, self.number), 0))
 
     def records(self) -> Iterator[MetadataRecord]:
-        """Its records, in order. A batch at the very end that is not whole is left out, as a broker may be writing it.
-
-        Raises:
-            RemoteLogMetadataError: the logs are not what a broker writes.
-            OSError: one cannot be read.
-        """
+        """Its records, in order. A batch at the very end that is not whole is left out, as a broker may write it."""
         last = max(self.logs, default=None)
         for base_offset, path in self.logs.items():
             with contextlib.closing(LogFile(str(path))) as file, file.read_sequentially() as log:
                 yield from _records(path, log, is_last=base_offset == last)
+
+
+@dataclass(frozen=True, slots=True)
+class ExportedPartition:
+    """A partition as an export has it.
+
+    Attributes:
+        path: of the export.
+        end: its last offset and how many records there are: of two copies the one with more has read further.
+        start_offset: the first offset that is there.
+        rows: `offset` (int64), `timestamp` (ms since the epoch) and `value` of its records, by offset, each once.
+    """
+
+    number: int
+    path: Location
+    end: tuple[int, int]
+    start_offset: int
+    rows: pa.Table = field(compare=False)
+
+    @property
+    def log_start_offset(self) -> int:
+        """The log start of an export: it has what a consumer was given."""
+        return self.start_offset
+
+    def records(self) -> Iterator[MetadataRecord]:
+        """Its records, in order."""
+        for batch in self.rows.to_batches(max_chunksize=10_000):
+            for row in batch.to_pylist():
+                offset, value = row["offset"], row["value"]
+                yield MetadataRecord(offset, row["timestamp"], read_record(self.path, offset, value))
+
+
+def exported_partitions(path: Location) -> Iterator[ExportedPartition]:
+    """The partitions that an export has records of.
+
+    Args:
+        path: a file, or a directory of some.
+    """
+    files = [path] if path.is_file() else [each for each in entries_in(path) if each.name.endswith(EXPORT_SUFFIX)]
+    if not files:
+        return
+    rows = pa.concat_tables([_read(file) for file in files]).sort_by(
+        [("partition", "ascending"), ("offset", "ascending")]
+    )
+    numbers: list[int] = np.unique(rows["partition"].to_numpy()).tolist()
+    for number in numbers:
+        of_partition = rows.filter(pc.equal(rows["partition"], pa.scalar(number, pa.int32())))
+        offsets: Any = of_partition["offset"].to_numpy()
+        is_first = [True, *(offsets[1:] != offsets[:-1])]
+        once = of_partition.filter(pa.array(is_first)).drop_columns(["partition"])
+        yield ExportedPartition(number, path, (int(offsets[-1]), once.num_rows), int(offsets[0]), once)
+
+
+def _read(path: Location) -> pa.Table:
+    import pyarrow.parquet as pq  # who has log dirs does not wait for it
+
+    try:
+        source: Any = path if isinstance(path, Path) else input_file(path)
+        with pq.ParquetFile(source) as file:
+            names = file.schema_arrow.names
+            missing = [name for name in _COLUMNS if name not in names]
+            if missing:
+                raise RemoteLogMetadataError(
+                    f"{path}: no column {missing[0]}; expected what kidx export writes of {REMOTE_LOG_METADATA_TOPIC}"
+                )
+            rows = file.read(columns=[*_COLUMNS, *(["topic"] if "topic" in names else [])])
+        if "topic" in names:
+            rows = rows.filter(pc.equal(rows["topic"].cast(pa.string()), pa.scalar(REMOTE_LOG_METADATA_TOPIC)))
+        return pa.table(
+            {
+                "partition": rows["partition"].cast(pa.int32()),
+                "offset": rows["offset"].cast(pa.int64()),
+                "timestamp": _milliseconds(rows["timestamp"]),
+                "value": rows["value"].cast(pa.binary()),
+            }
+        )
+    except pa.ArrowException as error:
+        raise RemoteLogMetadataError(f"{path}: {error}; export it again") from error
+
+
+def _milliseconds(times: Any) -> Any:
+    if pa.types.is_timestamp(times.type):
+        return times.cast(pa.timestamp("ms", times.type.tz), safe=False).cast(pa.int64())
+    return times.cast(pa.int64())
 
 
 def metadata_partitions(places: Iterable[Location]) -> dict[int, MetadataPartition | ExportedPartition]:
@@ -69,10 +207,6 @@ def metadata_partitions(places: Iterable[Location]) -> dict[int, MetadataPartiti
 
     Args:
         places: log dirs, directories of single partitions, or files with what was exported.
-
-    Raises:
-        RemoteLogMetadataError: a file is none of an export.
-        OSError: one cannot be read.
     """
     found: dict[int, MetadataPartition | ExportedPartition] = {}
     for place in places:
@@ -129,3 +263,54 @@ def _records(path: Location, log: LogBytes, *, is_last: bool) -> Iterator[Metada
             f"{path}: byte {position} of {log.size}: no whole batch, and another segment follows; copy the directory "
             "again"
         )
+
+
+def metadata_partition(partition: TopicIdPartition, partitions: int) -> int:
+    """The number of the metadata partition.
+
+    Args:
+        partitions: how many the metadata topic has.
+    """
+    return _positive_hash(partition) % partitions
+
+
+def possible_counts(seen: Iterable[tuple[TopicIdPartition, int]], highest: int) -> Sequence[int]:
+    """How many partitions the metadata topic may have: the numbers with which each record stands where it belongs.
+
+    Args:
+        seen: partitions of topics, each with the number of the metadata partition that has its records.
+        highest: the highest number of a metadata partition that was seen at all.
+
+    Returns:
+        Ascending, and none above 10,000; nothing where no number fits: the topic was given more partitions since, or
+        the records are of two clusters.
+    """
+    hashes = [(_positive_hash(partition), number) for partition, number in seen]
+    return [
+        count
+        for count in range(highest + 1, _PARTITIONS_MAX + 1)
+        if all(hashed % count == number for hashed, number in hashes)
+    ]
+
+
+def _positive_hash(partition: TopicIdPartition) -> int:
+    uuid = base64.urlsafe_b64decode(f"{partition.topic_id}==")
+    most, least = int.from_bytes(uuid[:8]), int.from_bytes(uuid[8:])
+    hashed = 1
+    for each in (_long_hash(least), _long_hash(most), partition.partition):
+        hashed = as_int(31 * hashed + each)
+    return _murmur2((hashed & _MASK).to_bytes(4)) & 0x7FFFFFFF
+
+
+def _long_hash(value: int) -> int:
+    """`Long.hashCode` of 64 bits."""
+    return as_int((value ^ value >> 32) & _MASK)
+
+
+def _murmur2(four: bytes) -> int:
+    """`Utils.murmur2` of four bytes."""
+    k = int.from_bytes(four, "little") * _M & _MASK
+    k = (k ^ k >> _R) * _M & _MASK
+    h = (_SEED ^ 4) * _M & _MASK ^ k
+    h = (h ^ h >> 13) * _M & _MASK
+    return h ^ h >> 15

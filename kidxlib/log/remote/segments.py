@@ -1,21 +1,24 @@
-"""What the metadata topic leaves of remote segments: the state of each, and which of them brokers read.
+"""What the metadata topic leaves of remote segments: the state of each, which of them brokers read at which offsets and
+leader epochs, and what consumers get where leaders have copied some offsets twice.
 
-Source: `RemoteLogMetadataCache`, `RemotePartitionMetadataStore`.
+Source: `RemoteLogMetadataCache`, `RemotePartitionMetadataStore`, `RemoteLogLeaderEpochState`.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left, insort
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 
-from kidxlib.log.remote.lineage import EpochLineage
-from kidxlib.log.remote.metadata_record import MetadataRecord
-from kidxlib.log.remote.visible import EpochRead
+from kidxlib.errors import RemoteLogMetadataError
+from kidxlib.format.checkpoint_files import EpochEntry
+from kidxlib.log.remote.metadata_topic import MetadataRecord
 from kidxlib.messages.remote_log_metadata import (
     PartitionDeleteState,
     RemotePartitionDelete,
@@ -85,6 +88,46 @@ class _Read:
     end_offset: int
 
 
+class EpochLineage:
+    """The segments of one leader epoch of a partition.
+
+    Attributes:
+        starts: the first offsets of the epoch in segments whose copying has ended and that no other has replaced,
+            ascending.
+        ids: the segment of each of these, by that offset.
+        highest_offset: the highest that was copied in this epoch; None where none was.
+    """
+
+    __slots__ = ("highest_offset", "ids", "starts")
+
+    def __init__(self) -> None:
+        self.starts: list[int] = []
+        self.ids: dict[int, str] = {}
+        self.highest_offset: int | None = None
+
+    def copied(self, start_offset: int, segment_id: str, end_offset: int) -> None:
+        """A segment was copied. It takes the place of those that begin at or after its start and that it reaches beyond
+        (`handleSegmentWithCopySegmentFinishedState`).
+
+        Args:
+            start_offset, end_offset: of the epoch in the segment, both included.
+        """
+        reaches = self.highest_offset is None or self.highest_offset <= end_offset
+        while reaches and self.starts and self.starts[-1] >= start_offset:
+            del self.ids[self.starts.pop()]
+        if start_offset not in self.ids:
+            insort(self.starts, start_offset)
+        self.ids[start_offset] = segment_id
+        if self.highest_offset is None or end_offset > self.highest_offset:
+            self.highest_offset = end_offset
+
+    def deleting(self, start_offset: int, segment_id: str) -> None:
+        """A segment is being deleted (`handleSegmentWithDeleteSegmentStartedState`)."""
+        if self.ids.get(start_offset) == segment_id:
+            del self.ids[start_offset]
+            self.starts.pop(bisect_left(self.starts, start_offset))
+
+
 @dataclass(slots=True)
 class _Partition:
     """A partition of a topic as the records so far leave it."""
@@ -147,11 +190,7 @@ class FoldedMetadata:
 
 
 def fold_metadata(records: Iterable[MetadataRecord]) -> FoldedMetadata:
-    """Go through the records of one metadata partition, in order: it has all that there are of a topic's partition.
-
-    Raises:
-        RemoteLogMetadataError, OSError: as `MetadataPartition.records`.
-    """
+    """Go through the records of one metadata partition, in order: it has all that there are of a topic's partition."""
     partitions, count, last_ms = _folded(records)
     ordered = sorted(partitions.items(), key=lambda item: (item[0].topic, item[0].partition, item[0].topic_id))
     rows = [row for of, partition in ordered for row in _segment_rows(of, partition)]
@@ -165,12 +204,79 @@ def fold_metadata(records: Iterable[MetadataRecord]) -> FoldedMetadata:
     )
 
 
-def epochs_read(records: Iterable[MetadataRecord]) -> dict[TopicIdPartition, list[EpochRead]]:
-    """What brokers read of each partition that is not deleted, by the records of one metadata partition, in order.
+@dataclass(frozen=True, slots=True)
+class EpochRead:
+    """Offsets of one leader epoch that brokers find in a remote segment."""
 
-    Raises:
-        RemoteLogMetadataError, OSError: as `MetadataPartition.records`.
+    segment_id: str
+    epoch: int
+    start_offset: int
+    end_offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleOffsets:
+    """What consumers get of a remote segment.
+
+    Attributes:
+        first_offset, last_offset: both included.
+        is_whole: it is all that brokers find in it.
     """
+
+    first_offset: int
+    last_offset: int
+    is_whole: bool
+
+
+def visible_offsets(reads: Sequence[EpochRead]) -> dict[str, VisibleOffsets]:
+    """What consumers get of each segment of a partition; those of which they get nothing are left out.
+
+    A broker asks its leader epoch cache for the epoch of an offset, and then for the last segment of that epoch that
+    begins at or before the offset (`RemoteLogManager.fetchRemoteLogSegmentMetadata`). An epoch ends where a later one
+    begins: what an earlier leader has copied beyond that was never committed.
+
+    Args:
+        reads: what brokers read of one partition, see `kidxlib.log.remote.segments.epochs_read`.
+    """
+    of_epochs: defaultdict[int, list[EpochRead]] = defaultdict(list)
+    for read in reads:
+        of_epochs[read.epoch].append(read)
+    epochs = sorted(of_epochs)
+    starts = [min(read.start_offset for read in of_epochs[epoch]) for epoch in epochs]
+    # Of each epoch the first offset of all later ones.
+    ends = [*list(accumulate(reversed(starts), min))[::-1][1:], None][: len(epochs)]
+    found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    for epoch, end in zip(epochs, ends, strict=True):
+        ordered = sorted(of_epochs[epoch], key=lambda read: read.start_offset)
+        for read, after in zip(ordered, [*ordered[1:], None], strict=True):
+            limits = [limit - 1 for limit in (end, None if after is None else after.start_offset) if limit is not None]
+            last = min([read.end_offset, *limits])
+            if last >= read.start_offset:
+                found[read.segment_id].append((read.start_offset, last))
+    firsts, lasts = dict[str, int](), dict[str, int]()
+    for read in reads:
+        firsts[read.segment_id] = min(read.start_offset, firsts.get(read.segment_id, read.start_offset))
+        lasts[read.segment_id] = max(read.end_offset, lasts.get(read.segment_id, read.end_offset))
+    visible = {}
+    for segment_id, pieces in found.items():
+        first, last = _joined_ranges(segment_id, sorted(pieces))
+        is_whole = (first, last) == (firsts[segment_id], lasts[segment_id])
+        visible[segment_id] = VisibleOffsets(first, last, is_whole)
+    return visible
+
+
+def _joined_ranges(segment_id: str, pieces: list[tuple[int, int]]) -> tuple[int, int]:
+    for (_, last), (first, _) in pairwise(pieces):
+        if first != last + 1:
+            raise RemoteLogMetadataError(
+                f"remote segment {segment_id}: consumers get offsets up to {last} of it and from {first} on, and those "
+                "between of another; kidx reads no such segment"
+            )
+    return pieces[0][0], pieces[-1][1]
+
+
+def epochs_read(records: Iterable[MetadataRecord]) -> dict[TopicIdPartition, list[EpochRead]]:
+    """What brokers read of each partition that is not deleted, by the records of one metadata partition, in order."""
     partitions, _, _ = _folded(records)
     return {of: list(_epochs_read(partition)) for of, partition in partitions.items() if not partition.is_deleted}
 
@@ -254,3 +360,43 @@ def _break_rows(of: TopicIdPartition, partition: _Partition) -> Iterator[dict[st
                 "is_gap": is_gap,
             }
         last_offset = each.end_offset if last_offset is None else max(last_offset, each.end_offset)
+
+
+def read_segments(segments: pa.Table) -> list[dict[str, Any]]:
+    """The rows of `REMOTE_METADATA` that are copied and that brokers read."""
+    is_copied = segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_FINISHED.name
+    wanted = np.array(is_copied & segments["is_read"].to_numpy(), np.bool_)
+    rows: list[dict[str, Any]] = segments.filter(pa.array(wanted)).to_pylist() if wanted.any() else []
+    return rows
+
+
+def epochs_up_to(segments: Sequence[Mapping[str, Any]]) -> dict[str, tuple[EpochEntry, ...] | None]:
+    """What `RemoteLogManager.copyLogSegment` copies with each segment, but for epochs before the first one that is
+    left, of which no record is left either.
+
+    Args:
+        segments: rows of `REMOTE_METADATA` of one partition that brokers read, by start offset.
+
+    Returns:
+        By segment id. None where segments before it are missing, or two end where it begins.
+    """
+    ends = Counter(each["end_offset"] for each in segments)
+    found: dict[str, tuple[EpochEntry, ...] | None] = {}
+    at_end: dict[int, tuple[EpochEntry, ...] | None] = {}
+    for number, each in enumerate(segments):
+        before = () if number == 0 else at_end.get(each["start_offset"] - 1)
+        epochs = None if before is None else _joined(before, each["leader_epochs"])
+        found[each["segment_id"]] = epochs
+        at_end[each["end_offset"]] = epochs if ends[each["end_offset"]] == 1 else None
+    return found
+
+
+def _joined(before: tuple[EpochEntry, ...], own: Sequence[Mapping[str, int]]) -> tuple[EpochEntry, ...] | None:
+    entries = list(before)
+    for each in own:
+        last = entries[-1] if entries else None
+        if last is not None and each["epoch"] < last.epoch:
+            return None
+        if last is None or each["epoch"] > last.epoch:
+            entries.append(EpochEntry(each["epoch"], each["start_offset"]))
+    return tuple(entries)

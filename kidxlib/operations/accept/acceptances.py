@@ -19,7 +19,7 @@ from kidxlib.audit.gaps import GAP, range_in
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED
-from kidxlib.operations.accept.damage import Damage, version_now
+from kidxlib.storage.location import location, version_at
 from kidxlib.tables.protocol import Tables
 
 
@@ -49,6 +49,48 @@ class Selected:
             is_named = f"{partition}/{row['base_offset']}" in self.segments
         is_asked = is_named or not (self.segments or self.gaps)
         return is_asked and self.topics.fullmatch(row["topic"]) is not None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Damage:
+    """A finding that may be accepted; fields as in the table `accepted`."""
+
+    source: str
+    topic: str
+    partition: int
+    base_offset: int
+    file: str
+    reason: str
+    position: int | None
+    found: str
+    detail: str | None
+    consequence: str | None
+    file_bytes: int | None
+    file_mtime_ns: int | None
+    file_inode: int | None
+    path: str
+
+    @property
+    def key(self) -> tuple[Any, ...]:
+        """The key of its row in the table `accepted`."""
+        return tuple(getattr(self, name) for name in ACCEPTED.key)
+
+    @property
+    def name(self) -> str:
+        """What a person calls it."""
+        if self.file == GAP:
+            return f"{self.source}: {self.topic}-{self.partition}/{range_in(self.detail)}: {self.reason}"
+        segment = f"{self.topic}-{self.partition}/{self.base_offset}"
+        return f"{self.source}: {segment} {self.file}: {self.found}: {self.reason}"
+
+    @property
+    def version(self) -> tuple[int | None, int | None, int | None]:
+        return self.file_bytes, self.file_mtime_ns, self.file_inode
+
+
+def version_now(path: str) -> tuple[int | None, int | None, int | None]:
+    version = version_at(location(path))
+    return (None, None, None) if version is None else (version.size, version.mtime_ns, version.inode)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,22 +126,14 @@ def accepted(tables: Tables, sources: Collection[str], selected: Selected | None
 
 
 def accept(tables: Tables, damages: Sequence[Damage], by: str, at: datetime, reason: str) -> None:
-    """Record that these are accepted; of an earlier acceptance of the same reason this takes the place.
-
-    Raises:
-        CatalogError: as `Tables.change`.
-    """
+    """Record that these are accepted; of an earlier acceptance of the same reason this takes the place."""
     of_all = {"accepted_by": by, "accepted_at": at, "accepted_reason": reason}
     rows = pa.Table.from_pylist([{**asdict(damage), **of_all} for damage in damages], ACCEPTED.schema())
     tables.change(ACCEPTED, {"row": rows}, partial(updates.written, table=ACCEPTED), by=ACCEPTED.key)
 
 
 def withdraw(tables: Tables, acceptances: Sequence[Acceptance]) -> None:
-    """Remove these rows.
-
-    Raises:
-        CatalogError: as `Tables.change`.
-    """
+    """Remove these rows."""
     keys = [dict(zip(ACCEPTED.key, acceptance.damage.key, strict=True)) for acceptance in acceptances]
     rows = pa.Table.from_pylist(keys, ACCEPTED.schema(ACCEPTED.key))
     tables.change(ACCEPTED, {"key": rows}, partial(updates.removed, table=ACCEPTED), by=ACCEPTED.key)

@@ -1,42 +1,58 @@
-"""What of an audit is accepted, and what the last audits of a catalog say that is not."""
+"""What of an audit is accepted, what the last audits of a catalog say that is not, and what that comes to."""
 
 from __future__ import annotations
 
+import os
 import re
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kidxlib.audit.finding import IN_USE, WORST_FIRST, Verdict
 from kidxlib.audit.gaps import GAP, Gap
-from kidxlib.audit.rows import Kind
-from kidxlib.audit.summary import AuditSummary
+from kidxlib.audit.index_files.sparse_indexes import PREALLOCATED, REBUILT_WITH_OFFSET_INDEX
+from kidxlib.audit.rows import COUNTED, NOTHING_LOST, AuditSummary, FileKind, Kind, MissingIndexes
+from kidxlib.audit.startup.simulation import StartupAction
 from kidxlib.catalog.conditions import Among
-from kidxlib.catalog.findings import ACCEPTED
+from kidxlib.catalog.findings import ACCEPTED, FileFinding
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.results import NotReadyRow, StartupPartitionRow, StartupRow
+from kidxlib.catalog.rows import SEGMENT_KEY, Row, SegmentKey
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.accept.acceptances import Acceptance, still_accepted
-from kidxlib.operations.audit.found import Found
-from kidxlib.operations.audit.summary import LOST
+from kidxlib.operations.audit.found import ORDERS, Found
 from kidxlib.operations.damage.acceptance_rule import ACCEPTABLE, COLUMNS, findings_of, findings_of_audits, held
-from kidxlib.operations.damage.damaged_segments import known_damage
+from kidxlib.operations.damage.damaged_segments import audited_sources, known_damage, last_findings
 from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS
-from kidxlib.operations.damage.last_findings import audited_sources, last_findings
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.audit import SHOWN
 from kidxlib.terminal.console import print_line, print_more
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 #: The key of a finding within an audit.
 FILE_KEY: Final = (*SEGMENTS.key, "file")
 #: What is looked at of a finding.
 _COLUMNS: Final = tuple("verdict" if name == "found" else name for name in COLUMNS)
+
+_R = TypeVar("_R", bound=Row)
+
+#: Of more segments without an `.index` than these the missing files are reported together.
+_MISSING_ONE_BY_ONE: Final = 3
+#: Of more files of one kind than these all are reported together: safe files of one reason, and time indexes that are
+#: preallocated behind a marker of a clean stop, of which a marker that is false leaves one in each partition.
+_KIND_ONE_BY_ONE: Final = 3
+
+#: The verdicts that are reported, and the conditions on rows of what is reported one by one.
+_REPORTED: Final = tuple(verdict.value for verdict in WORST_FIRST)
+_RECOVERED: Final = Among("action", (StartupAction.REBUILD.value, StartupAction.TRUNCATE.value))
+LOST: Final = Among("action", tuple(action.value for action in NOTHING_LOST), negated=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +197,129 @@ def _files_of_last_audits(
     for row in of_sources.group_by(["source", "verdict"]).aggregate([([], "count_all")]).to_pylist():
         files[row["source"], row["verdict"]] += row["count_all"]
     return files
+
+
+def summarise(
+    found: Found, *, tiering: bool, left_out: pa.Table | None = None, list_safe: bool = False
+) -> AuditSummary:
+    """Sum an audit up.
+
+    Args:
+        left_out: `source`, `topic`, `partition`, `base_offset` and `file` of findings that are counted, and not
+            reported; None for none.
+        list_safe: report each safe file, and not those of a kind together.
+        tiering: also say which segments are not ready for tiered storage.
+    """
+    summary = AuditSummary()
+    kinds = ["file", "verdict"]
+    files = found.rows(Kind.FILE, kinds).group_by(kinds).aggregate([([], "count_all")])
+    for row in files.to_pylist():
+        summary.files[row["file"], row["verdict"]] = row["count_all"]
+    summary.gaps = found.gaps
+    rows = found.rows(Kind.FILE, None, [Among("verdict", _REPORTED), Among("file", (GAP,), negated=True)])
+    if left_out is not None:
+        rows = rows.filter(pa.array(positions_in(rows, left_out, left_out.column_names) < 0))
+    summary.in_use = _in_use(rows)
+    is_missing = _without_offset_index(rows)
+    summary.missing = _missing(rows.filter(is_missing))
+    is_reported: Values = pc.invert(is_missing)
+    rows = rows if summary.missing is None else rows.filter(is_reported)
+    if not list_safe:
+        summary.together, rows = _kinds(rows)
+    summary.reported = _reported(rows, rows.num_rows if list_safe else SHOWN)
+    startup = found.rows(Kind.SEGMENT, ["action", *COUNTED])
+    sums = startup.group_by("action").aggregate([([], "count_all"), *((name, "sum") for name in COUNTED)])
+    for row in sums.to_pylist():
+        counts = {name: row[f"{name}_sum"] or 0 for name in COUNTED}
+        summary.add_action(row["action"], row["count_all"], **counts)
+    summary.lost = _first(StartupRow, found.rows(Kind.SEGMENT, None, [LOST]), ORDERS[Kind.SEGMENT])
+    partitions = found.rows(Kind.PARTITION)
+    starts = _first(StartupPartitionRow, partitions, ORDERS[Kind.PARTITION], partitions.num_rows)
+    for start in starts:
+        summary.add_start(start)
+    summary.rebuilt = _rebuilt(found, summary.reported, {start.partition_key: start.directory for start in starts})
+    if tiering:
+        not_ready = found.rows(Kind.NOT_READY)
+        summary.not_ready = _first(NotReadyRow, not_ready, ORDERS[Kind.NOT_READY])
+        summary.not_ready_count = not_ready.num_rows
+    return summary
+
+
+def _in_use(rows: pa.Table) -> tuple[int, int]:
+    """The logs that were written to, and how many of their bytes were not judged."""
+    is_in_use: Values = pc.equal(rows["reason"], pa.scalar(IN_USE)).fill_null(False)
+    logs = rows.filter(is_in_use)
+    beyond: Values = pc.subtract(logs["file_bytes"], logs["position"])
+    return logs.num_rows, pc.sum(beyond).as_py() or 0
+
+
+def _without_offset_index(rows: pa.Table) -> Values:
+    """Whether a row is of an `.index` that is missing, or of a `.timeindex` that is rebuilt together with one."""
+    is_missing = pc.equal(rows["reason"], pa.scalar("missing"))
+    is_index = pc.and_(pc.equal(rows["file"], pa.scalar(OFFSET_INDEX_SUFFIX)), is_missing)
+    is_with_index = pc.equal(rows["consequence"], pa.scalar(REBUILT_WITH_OFFSET_INDEX))
+    return pc.or_kleene(is_index, is_with_index).fill_null(False)
+
+
+def _missing(missing: pa.Table) -> MissingIndexes | None:
+    """The index files that are reported together."""
+    indexes = missing.filter(pc.equal(missing["file"], pa.scalar(OFFSET_INDEX_SUFFIX)))
+    if indexes.num_rows <= _MISSING_ONE_BY_ONE:
+        return None
+    [first] = _first(FileFinding, indexes, ORDERS[Kind.FILE], 1)
+    return MissingIndexes(indexes.num_rows, missing.num_rows, first)
+
+
+def _kinds(rows: pa.Table) -> tuple[tuple[FileKind, ...], pa.Table]:
+    """The kinds of files that are reported together, by verdict and reason, and the other rows."""
+    is_preallocated: Values = pc.equal(rows["reason"], pa.scalar(PREALLOCATED)).fill_null(False)
+    is_of_any: Values = pc.or_(pc.equal(rows["verdict"], pa.scalar(Verdict.SAFE.value)), is_preallocated)
+    counts: dict[tuple[str, str], dict[str, int]] = {}
+    for row in (
+        rows.filter(is_of_any).group_by(["verdict", "reason", "file"]).aggregate([([], "count_all")]).to_pylist()
+    ):
+        counts.setdefault((row["verdict"], row["reason"]), {})[row["file"]] = row["count_all"]
+    kinds = []
+    for (verdict, reason), files in sorted(counts.items()):
+        if sum(files.values()) <= _KIND_ONE_BY_ONE:
+            continue
+        is_of_reason: Values = pc.equal(rows["reason"], pa.scalar(reason)).fill_null(False)
+        is_of_kind: Values = pc.and_(pc.equal(rows["verdict"], pa.scalar(verdict)), is_of_reason)
+        [first] = _first(FileFinding, rows.filter(is_of_kind), ORDERS[Kind.FILE], 1)
+        kinds.append(FileKind(reason, dict(sorted(files.items())), first))
+        is_left: Values = pc.invert(is_of_kind)
+        rows = rows.filter(is_left)
+    return tuple(kinds), rows
+
+
+def _reported(rows: pa.Table, count: int) -> list[FileFinding]:
+    """The first of these files, the worst first, and logs before index and auxiliary files."""
+    rank: Values = pc.index_in(rows["verdict"], value_set=pa.array(_REPORTED))
+    is_no_log: Values = pc.not_equal(rows["file"], pa.scalar(LOG_SUFFIX)).cast(pa.int8())
+    rows = rows.append_column("rank", rank).append_column("is_no_log", is_no_log)
+    return _first(FileFinding, rows, ["rank", "is_no_log", *ORDERS[Kind.FILE]], count)
+
+
+def _rebuilt(found: Found, reported: Sequence[FileFinding], directories: Mapping[PartitionKey, str]) -> frozenset[str]:
+    """Paths of those reported that stand beside a log which a broker's next start recovers (`LogSegment.recover`)."""
+    beside = [
+        file
+        for file in reported
+        if file.file in INDEX_SUFFIXES
+        and not _says_so(file)
+        and os.path.dirname(file.path) == directories.get(file.partition_key)
+    ]
+    conditions = [_RECOVERED, Among("base_offset", {file.base_offset for file in beside})]
+    rows = SegmentKey.of_arrow(found.rows(Kind.SEGMENT, SEGMENT_KEY, conditions)) if beside else []
+    recovered = {(*row.partition_key, row.base_offset) for row in rows}
+    return frozenset(file.path for file in beside if (*file.partition_key, file.base_offset) in recovered)
+
+
+def _says_so(file: FileFinding) -> bool:
+    """Whether the consequence is that a broker rebuilds it."""
+    is_missing_index = file.file == OFFSET_INDEX_SUFFIX and file.reason == "missing"
+    return is_missing_index or file.consequence == REBUILT_WITH_OFFSET_INDEX
+
+
+def _first(row_type: type[_R], rows: pa.Table, order: Sequence[str], count: int = SHOWN) -> list[_R]:
+    return row_type.of_arrow(rows.sort_by([(name, "ascending") for name in order]).slice(0, count))

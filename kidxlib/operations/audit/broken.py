@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 from kidxlib.audit.finding import Verdict
-from kidxlib.audit.plan import partition_audits
 from kidxlib.audit.rows import Kind, broken_files
-from kidxlib.build.plan import Plan
+from kidxlib.audit.tasks import partition_audits
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import JudgedFile
+from kidxlib.indexing.plan import Plan
 from kidxlib.operations.audit.found import find
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.build.repair import without_brokers_own
-from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.build.build_catalog import without_brokers_own
+from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.without_catalog import BrokenFiles
 from kidxlib.terminal.audit import say_before_repair
 from kidxlib.terminal.console import note
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 
 def broken_now(request: BuildRequest, plan: Plan, backend: Backend) -> BrokenFiles:
-    """What an audit finds broken of a plan, by what a build would write.
-
-    Raises:
-        Interrupted: the run is; nothing is reported.
-    """
+    """What an audit finds broken of a plan, by what a build would write."""
     audits, _ = partition_audits(plan, request.sources, request.options_for, clean_shutdown=None, tiering=False)
     found = find(backend.engine, plan.scan_tasks(), audits, request.sources, deep=False)
     files = JudgedFile.of_arrow(found.rows(Kind.FILE, JudgedFile.names(), [Among("verdict", (Verdict.BROKEN.value,))]))

@@ -1,37 +1,43 @@
-"""All that an audit finds: segments are read, then the partitions that they make up compared."""
+"""All that an audit finds: segments are read, then the partitions that they make up compared, from the rows of their
+segments, shared with workers.
+"""
 
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, Self
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kidxlib.audit.gaps import FoundGaps
-from kidxlib.audit.plan import PartitionAudit
 from kidxlib.audit.rows import AuditRows, Kind
-from kidxlib.build.bins import pack
-from kidxlib.build.source import Source
-from kidxlib.build.tasks import ScanTask
+from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.findings import FileFinding
+from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.results.audit import AUDITED, FOUND, NotReadyRow, StartupPartitionRow, StartupRow
+from kidxlib.catalog.results import AUDITED, FOUND, TO_AUDIT, NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.engine.protocol import Engine
+from kidxlib.engine.protocol import Engine, directories_of, ensure_logs_visible
 from kidxlib.engine.staged import Staged
-from kidxlib.engine.visible_logs import directories_of, ensure_logs_visible
 from kidxlib.engine.work import Work
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.audit.partition_work import audit_partitions
-from kidxlib.operations.audit.segment_work import SegmentAudit, audit_segments
-from kidxlib.operations.audit.to_audit import partitions_to_audit
+from kidxlib.indexing.bins import BINS_PER_CORE, pack
+from kidxlib.indexing.source import Source
+from kidxlib.indexing.tasks import ScanTask
+from kidxlib.operations.audit.audit_work import PartitionsToAudit, SegmentAudit, audit_partitions, audit_segments
+from kidxlib.operations.events import event_rows, segment_rows
+from kidxlib.tables.protocol import scope_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 _COMPARING: Final = "comparing partitions"
 
@@ -48,6 +54,10 @@ ORDERS: Final[Mapping[Kind, Sequence[str]]] = {
     Kind.PARTITION: PARTITIONS.key,
     Kind.NOT_READY: SEGMENTS.key,
 }
+
+#: Rows of segments and events that are held at a time, where a partition has no more of them.
+_ROWS_MAX: Final = 2_000_000
+_ORDER: Final = [(name, "ascending") for name in (*SEGMENTS.key, "position")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +111,72 @@ def _table(rows: Sequence[FileFinding]) -> pa.Table:
     return pa.Table.from_pylist([row.values() for row in rows], FINDING_ROWS)
 
 
+def partitions_to_audit(
+    staged: Staged, engine: Engine, audits: Mapping[PartitionKey, PartitionAudit], rows_max: int = _ROWS_MAX
+) -> Iterator[PartitionsToAudit]:
+    """The partitions in shares, each with the rows of its segments.
+
+    Args:
+        staged: rows of `AUDITED`.
+        engine: shares the rows.
+        audits: what there is to audit of each partition, with or without segments.
+        rows_max: of segments and events, to be held at a time.
+    """
+    counts = _counts(staged)
+    shares = _shares(sorted(audits), counts, engine.cores, rows_max)
+    row_counts = [sum(counts.get(key, 0) for key in share) for share in shares]
+    # Shares that are read together: their rows are sought once.
+    together = (np.cumsum(row_counts) // rows_max).tolist()
+    for _, numbers in groupby(range(len(shares)), key=together.__getitem__):
+        at_once = list(numbers)
+        rows = _rows(staged, [key for number in at_once for key in shares[number]], is_all=len(set(together)) == 1)
+        order: Values = pc.sort_indices(rows, sort_keys=_ORDER)
+        begin = 0
+        for number in at_once:
+            # A copy: a slice would go to its worker with all that it is a slice of.
+            of_share = rows.take(order.slice(begin, row_counts[number]))
+            begin += row_counts[number]
+            of_partitions = {key: audits[key] for key in shares[number]}
+            yield PartitionsToAudit(engine.share(of_share), of_share.nbytes, of_partitions)
+
+
+def _counts(staged: Staged) -> dict[PartitionKey, int]:
+    """How many rows of segments and events each partition has."""
+    key = list(PARTITIONS.key)
+    counted = staged.rows("segment", [*key, "events"]).group_by(key).aggregate([([], "count_all"), ("events", "sum")])
+    return {
+        (row["source"], row["topic"], row["partition"]): row["count_all"] + row["events_sum"]
+        for row in counted.to_pylist()
+    }
+
+
+def _shares(
+    keys: Sequence[PartitionKey], counts: Mapping[PartitionKey, int], cores: int, rows_max: int
+) -> list[list[PartitionKey]]:
+    """The partitions in some shares for each core, with about as many rows each."""
+    weights = np.cumsum([counts.get(key, 0) + 1 for key in keys])
+    wanted = max(cores * BINS_PER_CORE, int(weights[-1]) // rows_max + 1) if keys else 0
+    numbers = ((weights - 1) * wanted // weights[-1]).tolist() if keys else []
+    return [[key for _, key in share] for _, share in groupby(zip(numbers, keys, strict=True), key=itemgetter(0))]
+
+
+def _rows(staged: Staged, keys: Sequence[PartitionKey], *, is_all: bool) -> pa.Table:
+    """Rows of `TO_AUDIT` of some partitions, in any order.
+
+    Args:
+        is_all: there are no others.
+    """
+    wanted = pa.table([list(column) for column in zip(*keys, strict=True)], schema=PARTITIONS.schema(PARTITIONS.key))
+    scope = () if is_all else scope_of({"wanted": wanted}, PARTITIONS.key)
+    rows = pa.concat_tables(
+        [
+            segment_rows(staged.rows("segment", where=scope), TO_AUDIT),
+            event_rows(staged.rows("event", where=scope), TO_AUDIT),
+        ]
+    )
+    return rows if is_all else rows.filter(positions_in(rows, wanted, PARTITIONS.key) >= 0)
+
+
 def find(
     engine: Engine,
     tasks: Sequence[ScanTask],
@@ -116,10 +192,6 @@ def find(
         audits: what there is to audit of each partition, with or without segments.
         sources: what they are of.
         deep: look at the records, too.
-
-    Raises:
-        Interrupted: the run is; nothing is reported.
-        UsageError: a worker does not see a directory of the segments.
     """
     if tasks:
         engine.start()

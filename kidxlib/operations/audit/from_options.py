@@ -6,10 +6,10 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-from kidxlib.build.directories import Target
-from kidxlib.build.remote_logs import RemoteOptions
 from kidxlib.errors import UsageError
-from kidxlib.operations.audit.request import AuditRequest, HowToAudit
+from kidxlib.indexing.remote_logs import RemoteOptions
+from kidxlib.indexing.source import Target
+from kidxlib.operations.audit.audit_request import AuditRequest, HowToAudit
 from kidxlib.run.context import RunContext
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
 from kidxlib.run.recorded_sources import ensure_directories, sources_known_to
@@ -47,11 +47,7 @@ class AuditOptions:
 
 
 def audit_request(options: AuditOptions) -> AuditRequest:
-    """Put options and settings together.
-
-    Raises:
-        UsageError: the settings file or an option is wrong, or two options contradict each other.
-    """
+    """Put options and settings together."""
     settings = read_settings(options.settings_file)
     context = RunContext.given(settings, options.catalog, options.database, options.now)
     index_dir, interval_bytes = options.index_dir, options.interval_bytes
@@ -92,11 +88,7 @@ def audit_request(options: AuditOptions) -> AuditRequest:
 
 
 def _max_bytes(options: AuditOptions, context: RunContext) -> int | None:
-    """The budget, where it is one.
-
-    Raises:
-        UsageError: it is none, there is no catalog, or all segments are asked for.
-    """
+    """The budget, where it is one."""
     max_bytes = options.max_bytes
     if max_bytes == 0:
         raise UsageError("--max-bytes 0: no log would be read; expected a SIZE above 0")

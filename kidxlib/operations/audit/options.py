@@ -10,12 +10,11 @@ import click
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.operations.audit.copies.options import copy_options
-from kidxlib.operations.audit.tiered.options import tiered_options
+from kidxlib.operations.tiered.options import tiered_options
 from kidxlib.run import options as shared_options
 from kidxlib.run.known_topics import metadata_options
-from kidxlib.terminal.options.byte_size import ByteSize
-from kidxlib.terminal.options.integer_range import IntegerRange
-from kidxlib.terminal.options.renamed import renamed_option
+from kidxlib.terminal.options.given import renamed_option
+from kidxlib.terminal.options.numbers import ByteSize, IntegerRange
 
 #: A value of `--shutdown`.
 CLEAN: Final = "clean"

@@ -7,13 +7,12 @@ from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
-from kidxlib.build.directories import Target
-from kidxlib.build.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
-from kidxlib.build.remote_logs import RemoteOptions
-from kidxlib.build.source import PartitionDirectory, Source
 from kidxlib.errors import UsageError
-from kidxlib.operations.build.request import BuildLimits, BuildRequest
-from kidxlib.operations.maintenance.after_build.choice import OptimizeLimits
+from kidxlib.indexing.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
+from kidxlib.indexing.remote_logs import RemoteOptions
+from kidxlib.indexing.source import PartitionDirectory, Source, Target
+from kidxlib.operations.build.build_request import BuildLimits, BuildRequest
+from kidxlib.operations.maintenance.after_build import OptimizeLimits
 from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.run.catalog_place import ensure_usable
 from kidxlib.run.context import RunContext
@@ -56,11 +55,7 @@ class BuildOptions:
 
 
 def build_request(options: BuildOptions) -> BuildRequest:
-    """Put options and settings together.
-
-    Raises:
-        UsageError: the settings file or an option is wrong, or two options contradict each other.
-    """
+    """Put options and settings together."""
     settings = read_settings(options.settings_file)
     context = RunContext.of(settings, options.catalog, options.database, options.now)
     _ensure_they_fit(options)
@@ -128,10 +123,6 @@ def _optimize(tables: TablesSettings) -> OptimizeLimits | None:
 
 
 def _index_dir(options: BuildOptions, build: BuildSettings) -> Location:
-    """
-    Raises:
-        UsageError: it cannot be written, or no option and no settings file names one.
-    """
     if options.index_dir is None and not options.settings_file.exists():  # of a wheel there is none
         raise UsageError("give --index-dir DIR to write there, or --in-place to write beside the segments")
     return index_dir_to_write("--index-dir", options.index_dir or build.index_dir)

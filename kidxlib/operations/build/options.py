@@ -8,11 +8,10 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kidxlib.operations.build.tiered.options import tiered_options
+from kidxlib.operations.tiered.repair_options import tiered_options
 from kidxlib.run import options as shared_options
 from kidxlib.run.known_topics import metadata_options
-from kidxlib.terminal.options.byte_size import ByteSize
-from kidxlib.terminal.options.integer_range import IntegerRange
+from kidxlib.terminal.options.numbers import ByteSize, IntegerRange
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

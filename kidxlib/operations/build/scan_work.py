@@ -6,17 +6,16 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any, Final
 
-from kidxlib.build.results import BuiltSegment
-from kidxlib.build.segments import build
-from kidxlib.build.tasks import BuildTask
-from kidxlib.catalog.results.build import SCANNED, PublishedSegmentRow, Publishing
+from kidxlib.catalog.results import SCANNED, PublishedSegmentRow, Publishing
 from kidxlib.catalog.segments import EndFacts, IndexFacts, LogVersion, ReadCost
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.engine.work import ItemRows
+from kidxlib.indexing.segments import BuiltSegment, build
+from kidxlib.indexing.tasks import BuildTask
 from kidxlib.operations.events import event_batches, from_leader_epochs
 from kidxlib.recovery.facts import SegmentFacts
-from kidxlib.recovery.partition import NO_EVENTS
-from kidxlib.recovery.scan.scan_events import begun_epochs
+from kidxlib.recovery.partition_fold import NO_EVENTS
+from kidxlib.recovery.scan.scan_state import begun_epochs
 from kidxlib.storage.location import as_text
 
 

@@ -9,22 +9,20 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from kidxlib.build.bins import pack
-from kidxlib.build.changes import Changes
-from kidxlib.build.listed import numbers_in, partitions_of, sum_of_bytes
-from kidxlib.build.plan import ListedPartition, Plan
-from kidxlib.catalog.results.build import SCANNED
-from kidxlib.engine.visible_logs import directories_of, ensure_logs_visible
+from kidxlib.catalog.results import SCANNED
+from kidxlib.engine.protocol import directories_of, ensure_logs_visible
 from kidxlib.engine.work import Work
+from kidxlib.indexing.bins import pack
+from kidxlib.indexing.changes import Changes
+from kidxlib.indexing.listed import numbers_in, partitions_of, sum_of_bytes
+from kidxlib.indexing.plan import ListedPartition, Plan
+from kidxlib.operations.build.build_request import BuildLimits, BuildRequest
 from kidxlib.operations.build.build_run import BuildRun, Scanned
-from kidxlib.operations.build.counts import count_scanned
-from kidxlib.operations.build.finishing.finish import finish_partitions_of
-from kidxlib.operations.build.recording.record_rows import record_scanned
-from kidxlib.operations.build.request import BuildLimits, BuildRequest
+from kidxlib.operations.build.finish import count_scanned, finish_partitions_of, record_scanned
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 #: Bytes a second and core that the first wave is sized for; later ones use what was measured.
 _FIRST_WAVE_RATE: Final = 100_000_000

@@ -9,17 +9,15 @@ from dataclasses import dataclass, field
 from typing import TypeAlias
 
 from kidxlib.audit.gaps import FoundGaps
-from kidxlib.build.changes import all_new
-from kidxlib.build.plan import Plan, repairs
 from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.indexing.changes import all_new
+from kidxlib.indexing.plan import Plan, repairs
 from kidxlib.operations.backend import Backend, OpenBackend
-from kidxlib.operations.build.build_run import BuildRun, Scanned
-from kidxlib.operations.build.finishing.finish import finish_partitions_of
-from kidxlib.operations.build.held_log_dirs import hold_log_dirs
-from kidxlib.operations.build.leftovers import removing_held_indexes, sweep_leftovers
-from kidxlib.operations.build.planning.listed_plan import listed_plan
-from kidxlib.operations.build.report import asked_of, listed_log_dirs
-from kidxlib.operations.build.request import BuildRequest
+from kidxlib.operations.build.build_report import asked_of, listed_log_dirs
+from kidxlib.operations.build.build_request import BuildRequest
+from kidxlib.operations.build.build_run import BuildRun, Scanned, hold_log_dirs, removing_held_indexes, sweep_leftovers
+from kidxlib.operations.build.finish import finish_partitions_of
+from kidxlib.operations.build.planning import listed_plan
 from kidxlib.operations.build.waves import scan_in_waves
 from kidxlib.operations.damage.gaps import gaps_between, known_logs
 from kidxlib.operations.damage.lost import Lost
@@ -67,9 +65,6 @@ def build_once(request: BuildRequest, open_backend: OpenBackend, find_broken: Fi
     Args:
         open_backend: called once the log dirs' locks are held; its catalog has nothing yet, and nobody reads it later.
         find_broken: for a repair, which has no catalog to say what an earlier audit found.
-
-    Raises:
-        KidxError: a log dir is in use, or an index directory cannot be written.
     """
     start = time.monotonic()
     plan = listed_plan(request)
@@ -94,11 +89,7 @@ def build_once(request: BuildRequest, open_backend: OpenBackend, find_broken: Fi
 
 
 def read_and_finish(request: BuildRequest, plan: Plan, backend: Backend) -> Scanned:
-    """Read all segments of a plan, and finish its partitions. In place the caller holds the log dirs' locks.
-
-    Raises:
-        KidxError: an index directory cannot be written.
-    """
+    """Read all segments of a plan, and finish its partitions. In place the caller holds the log dirs' locks."""
     with removing_held_indexes(request, plan):
         run = BuildRun(request, plan, backend, request.context.run_id(), _commit_nothing)
         scanned = scan_in_waves(run, all_new(plan))

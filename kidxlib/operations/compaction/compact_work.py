@@ -10,17 +10,15 @@ from typing import Any
 
 import pyarrow as pa
 
-from kidxlib.build.directories import index_directory, segments_directory
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.results.build import CompactedFile
+from kidxlib.catalog.results import CompactedFile
 from kidxlib.catalog.segment_views import SegmentToCompact
 from kidxlib.catalog.segments import IndexFacts, LogVersion
-from kidxlib.compaction.change import Change
-from kidxlib.compaction.partition import compact
-from kidxlib.compaction.task import CompactionOptions, CompactionTask, Mode
-from kidxlib.engine.shared_rows import SharedRows
-from kidxlib.engine.work import ItemRows
+from kidxlib.compaction.compact_partition import compact
+from kidxlib.compaction.task import Change, CompactionOptions, CompactionTask, Mode
+from kidxlib.engine.work import ItemRows, SharedRows
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.indexing.source import index_directory, segments_directory
 from kidxlib.recovery.outcome import ABSENT
 from kidxlib.storage.location import location
 

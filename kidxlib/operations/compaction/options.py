@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.run import options as shared_options
-from kidxlib.terminal.options.integer_range import IntegerRange
+from kidxlib.terminal.options.numbers import IntegerRange
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -1,4 +1,6 @@
-"""A copy compared with its original, file by file: partitions first, then segments, offsets and bytes."""
+"""A copy compared with its original, file by file: partitions first, then segments, offsets and bytes; and what is said
+of each partition.
+"""
 
 from __future__ import annotations
 
@@ -6,32 +8,528 @@ import re
 import uuid
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from kidxlib.build.bins import pack
-from kidxlib.catalog.results.compare import COMPARED_COPY, FilePairRow, LogPairRow
+from kidxlib.catalog.results import COMPARED_COPY, FilePairRow, LogPairRow
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import ItemRows, Work
-from kidxlib.format.segment_files import parse_segment_log
-from kidxlib.operations.compare.copy_partition import (
-    ComparedPartition,
-    PartitionFindings,
-    beside_logs,
-    logs_end,
-    same_to,
+from kidxlib.format import segment_files
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.segment_files import (
+    INDEX_SUFFIXES,
+    LOG_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_file,
+    parse_segment_log,
+    parse_snapshot,
+    segment_file,
 )
-from kidxlib.operations.compare.file_pair import FilePairs, compared_files
-from kidxlib.operations.compare.finding import Comparison, Finding, PartitionResult, verdict_of
-from kidxlib.operations.compare.known import KnownOfPlaces, LogsOfPartition, gaps
-from kidxlib.operations.compare.log_dir_files import ends_early, log_dir_files, log_start, only_in_checkpoints, origin
-from kidxlib.operations.compare.log_pair import LogPair, compared_pair
-from kidxlib.operations.compare.pairing import DirectoryPair, paired
-from kidxlib.operations.compare.place import Place
+from kidxlib.format.topic_partition import METADATA_TOPIC
+from kidxlib.indexing.bins import pack
+from kidxlib.operations.compare.file_pairs import (
+    FilePairs,
+    FileVerdict,
+    LogPair,
+    compared_files,
+    compared_pair,
+    first_abort,
+)
+from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
+from kidxlib.operations.compare.known import DirectoryPair, KnownOfPlaces, LogsOfPartition, gaps, paired
+from kidxlib.operations.compare.place import (
+    ListedDirectory,
+    Place,
+    ends_early,
+    log_dir_files,
+    log_start,
+    only_in_checkpoints,
+    origin,
+)
 from kidxlib.operations.compare.replica import compare_pairs
 from kidxlib.operations.compare.replica_partition import ReplicaFindings
+from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
+
+#: A file of KRaft's in which a node writes whom it votes for.
+QUORUM_STATE: Final = "quorum-state"
+#: A node that starts makes the index files of all of its segments anew (`KafkaRaftLog.createLog`: the recovery point is
+#: 0, and no shutdown is clean).
+_CLUSTER_METADATA: Final = f"{METADATA_TOPIC}-0"
+#: So many zeros are told from bytes that happen to be zero.
+_ZEROS: Final = 512
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ComparedPartition:
+    """A partition's directory that both sides have.
+
+    Attributes:
+        logs: in the order of base offsets.
+        files: those that differ.
+    """
+
+    one: ListedDirectory
+    other: ListedDirectory
+    logs: Sequence[LogPairRow]
+    files: Sequence[FilePairRow]
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """How far a log goes that both sides have, in bytes: less what is zeros up to its end.
+
+    Attributes:
+        differs: the logs have other bytes, and not only ends of their own.
+    """
+
+    one: int
+    other: int
+    differs: bool
+
+    @classmethod
+    def of(cls, row: LogPairRow) -> _Extent:
+        one, other = row.one_bytes or 0, row.other_bytes or 0
+        ends_one = one if not row.one_zeros else row.one_valid_bytes or 0
+        ends_other = other if not row.other_zeros else row.other_valid_bytes or 0
+        if row.first_difference is None:
+            return cls(ends_one, ends_other, False)
+        if _ZEROS <= (row.other_zeros_there or 0) == other - row.first_difference:
+            return cls(ends_one, row.first_difference, False)
+        if _ZEROS <= (row.one_zeros_there or 0) == one - row.first_difference:
+            return cls(row.first_difference, ends_other, False)
+        return cls(ends_one, ends_other, True)
+
+
+def logs_end(logs: Sequence[LogPairRow], side: str) -> int | None:
+    """Where the log of one side ends; None where it has none, or its last one was not read.
+
+    Args:
+        side: `one` or `other`.
+    """
+    rows = [row for row in logs if getattr(row, f"{side}_bytes") is not None]
+    if not rows or rows[-1].problem is not None:
+        return None
+    end: int | None = getattr(rows[-1], f"{side}_end_offset")
+    return rows[-1].base_offset if end is None else max(end, rows[-1].base_offset)
+
+
+def same_to(logs: Sequence[LogPairRow]) -> int | None:
+    """The offset up to which both sides have the same; None where that is nothing."""
+    found = None
+    for row in logs:
+        if row.one_bytes is None or row.other_bytes is None or row.problem is not None:
+            break
+        found = row.same_end_offset if row.same_end_offset is not None else found
+        extent = _Extent.of(row)
+        if extent.differs or extent.one != extent.other:
+            break
+    return found
+
+
+class PartitionFindings:
+    """Puts the findings of one partition together."""
+
+    def __init__(self, compared: ComparedPartition) -> None:
+        self._compared = compared
+        self._name = compared.one.name
+        self._logs = compared.logs
+        self._one = [row for row in self._logs if row.one_bytes is not None]
+        self._other = [row for row in self._logs if row.other_bytes is not None]
+        self._last_one = self._one[-1].base_offset if self._one else -1
+        self._last_other = self._other[-1].base_offset if self._other else -1
+        self._one_end, self._other_end = logs_end(self._logs, "one"), logs_end(self._logs, "other")
+        self._other_is_empty = not any(row.other_valid_bytes or row.problem for row in self._other)
+        self._behind: list[LogPairRow] = []
+        self._elsewhere = next(self._cut_elsewhere(), None)
+
+    @property
+    def is_cut_elsewhere(self) -> bool:
+        """Whether B has offsets in another log than A, as where a cleaner has merged segments between two copies."""
+        return self._elsewhere is not None
+
+    def findings(self, by_offset: ReplicaFindings | None) -> list[Finding]:
+        """All of them; none where the partition is the same.
+
+        Args:
+            by_offset: how the batches compare, of a partition that is cut elsewhere; None of others.
+        """
+        of_logs = self._of_logs() if by_offset is None else self._of_batches(by_offset)
+        return [*self._of_origin(), *of_logs, *self._of_files()]
+
+    def _cut_elsewhere(self) -> Iterator[tuple[LogPairRow, LogPairRow]]:
+        """Logs of A with offsets that the log of that name in B has not, each with a log of B that has some of them."""
+        for row in self._one:
+            extent = _Extent.of(row)
+            if row.other_bytes is not None and (extent.differs or extent.one <= extent.other):
+                continue
+            first = row.base_offset if row.same_end_offset is None else row.same_end_offset
+            end = row.one_end_offset or row.base_offset
+            for each in self._other:
+                if each is not row and each.base_offset < end and (each.other_end_offset or 0) > first:
+                    yield row, each
+
+    def _of_batches(self, by_offset: ReplicaFindings) -> Iterator[Finding]:
+        """What is said of logs that are cut elsewhere: which batches are where, whatever the logs are called."""
+        assert self._elsewhere is not None
+        row, elsewhere = self._elsewhere
+        found = by_offset.findings()
+        first = row.base_offset if row.same_end_offset is None else row.same_end_offset
+        offsets = _offsets(
+            max(first, elsewhere.base_offset), min(row.one_end_offset or 0, elsewhere.other_end_offset or 0)
+        )
+        names = (segment_file(each.base_offset, LOG_SUFFIX) for each in (row, elsewhere))
+        where = "A has {} in {}, B in {}".format(offsets, *names)
+        is_same = all(each.kind in (Kind.BEHIND, Kind.ONLY_IN_B) for each in found)
+        same = "the same batches by offset" if is_same else "see the other lines for the batches"
+        yield self._finding(
+            Kind.OTHER_SEGMENTS,
+            detail=f"segments are cut elsewhere, by a cleaner or on another replica: {where}; {same}",
+        )
+        yield from found
+        for each in self._logs:
+            yield from self._grown(each)
+
+    @property
+    def _ends_earlier(self) -> bool:
+        return self._one_end is not None and self._other_end is not None and self._one_end > self._other_end
+
+    @property
+    def _is_other_topic(self) -> bool:
+        one, other = self._compared.one.topic_id, self._compared.other.topic_id
+        return one is not None and other is not None and one != other
+
+    def _of_origin(self) -> Iterator[Finding]:
+        one, other = self._compared.one, self._compared.other
+        if self._is_other_topic:
+            yield self._finding(
+                Kind.OTHER_ORIGIN,
+                detail=f"topic id {other.topic_id}, in A {one.topic_id}: another topic of the same name",
+            )
+        same = [row for row in self._logs if row.is_same_file]
+        if other.link is not None and one.link is None:
+            yield self._finding(Kind.NO_COPY, detail=f"{other.path} is a symlink to {other.link}; copy what it names")
+        elif same:
+            yield self._finding(
+                Kind.NO_COPY,
+                detail=f"{counted(len(same), 'log')} of B and of A are one file (hard links): what damages one damages "
+                "both; copy the bytes",
+            )
+
+    def _of_logs(self) -> Iterator[Finding]:
+        lacked: list[LogPairRow] = []
+        for row in self._logs:
+            if lacked and (row.other_bytes is not None or row.one_bytes is None):
+                yield self._lacks(lacked)
+                lacked = []
+            if row.problem is not None:
+                yield self._finding(Kind.NOT_COMPARABLE, row, detail=row.problem)
+            elif row.other_bytes is None:
+                if row.base_offset > self._last_other >= 0 and not self._other_is_empty:
+                    self._behind.append(row)
+                elif row.one_bytes == 0 and self._other:
+                    yield self._finding(Kind.FILE_MISSING, row, detail="B has no such log, which is empty in A")
+                else:
+                    lacked.append(row)
+            elif row.one_bytes is None:
+                yield self._only_other(row)
+            else:
+                yield from self._of_pair(row)
+        if lacked:
+            yield self._lacks(lacked)
+        if self._behind:
+            yield self._is_behind()
+
+    def _of_pair(self, row: LogPairRow) -> Iterator[Finding]:
+        extent = _Extent.of(row)
+        yield from self._grown(row)
+        if extent.differs:
+            yield self._differs(row)
+        elif extent.one > extent.other:
+            yield from self._damage(row, "A", row.one_damaged, row.one_repeated)
+            if self._other_is_empty or row.base_offset != self._last_other:
+                yield self._lacks([row])
+            else:
+                self._behind.append(row)
+        elif extent.other > extent.one:
+            damage = list(self._damage(row, "B", row.other_damaged, row.other_repeated))
+            yield from damage or [self._beyond(row, extent)]
+
+    def _grown(self, row: LogPairRow) -> Iterator[Finding]:
+        grew = [f"{side} grew by {by:,} bytes" for side, by in (("A", row.one_grew), ("B", row.other_grew)) if by]
+        if grew:
+            detail = f"{' and '.join(grew)} meanwhile, which were not compared"
+            yield self._finding(Kind.NOT_COMPARED, row, detail=detail)
+
+    def _differs(self, row: LogPairRow) -> Finding:
+        shared, count = min(row.one_bytes or 0, row.other_bytes or 0), row.differing_bytes or 0
+        first = row.base_offset if row.same_end_offset is None else row.same_end_offset
+        batch = f", in the batch of {_offsets(first, row.batch_end_offset)}" if row.batch_end_offset else ""
+        differ = f"{counted(count, 'byte')} of {shared:,} {'differs' if count == 1 else 'differ'}"
+        said = [f"{differ}, the first at byte {row.first_difference or 0:,}{batch}"]
+        for side, zeros, others in (
+            ("B", row.other_zeros_there, row.one_zeros_there),
+            ("A", row.one_zeros_there, row.other_zeros_there),
+        ):
+            if zeros is not None and zeros >= _ZEROS > (others or 0):
+                said.append(f"there {side} has {zeros:,} zeros")
+        said.append(_which_is_damaged(row))
+        said.append(f"same up to offset {first} of {self._one_end}")
+        return self._finding(
+            Kind.DIFFERS,
+            row,
+            detail="; ".join(said),
+            first_offset=first,
+            last_offset=None if row.one_end_offset is None else row.one_end_offset - 1,
+            bytes=row.differing_bytes,
+        )
+
+    def _damage(self, row: LogPairRow, side: str, damaged: int | None, repeated: int | None) -> Iterator[Finding]:
+        if repeated is not None:
+            detail = f"{side} repeats offsets of earlier batches at byte {repeated:,}"
+            yield self._finding(Kind.DIFFERS, row, detail=detail)
+        elif damaged is not None:
+            detail = f"{side} is damaged at byte {damaged:,}, behind all that the other side has"
+            yield self._finding(Kind.NOT_COMPARABLE, row, detail=detail)
+
+    def _lacks(self, rows: Sequence[LogPairRow]) -> Finding:
+        first = rows[0].base_offset if rows[0].same_end_offset is None else rows[0].same_end_offset
+        end = max((row.one_end_offset or row.base_offset for row in rows), default=first)
+        whole = [row for row in rows if row.other_bytes is None]
+        logs = [segment_file(row.base_offset, LOG_SUFFIX) for row in rows[:3]]
+        names = ", ".join(logs) + (" …" if len(rows) > 3 else "")
+        what = f"B has no {names}" if whole else f"in B {names} ends at byte {_Extent.of(rows[0]).other:,}"
+        return self._finding(
+            Kind.LACKS,
+            detail=f"{_offsets(first, end)}, {_amount(rows)}; {what}",
+            first_offset=first,
+            last_offset=end - 1,
+            records=_records(rows),
+            bytes=_bytes(rows),
+        )
+
+    def _is_behind(self) -> Finding:
+        first, rows = self._behind[0], self._behind
+        end = self._other_end if first.other_bytes is None else first.same_end_offset
+        at = first.base_offset if end is None else end
+        until = self._one_end or at
+        torn = ""
+        if first.other_bytes is not None:
+            cut = _Extent.of(first).other - (first.same_bytes or 0)
+            torn = f"; B ends amid a batch, of which it has {cut:,} bytes" if cut else ""
+            if first.other_zeros_there and first.first_difference is not None:
+                torn += f"; B has zeros from byte {first.first_difference:,} on: preallocated, or lost"
+        return self._finding(
+            Kind.BEHIND,
+            detail=f"B ends at offset {at} of {until}: {counted(until - at, 'offset')}, {_amount(rows)}{torn}",
+            first_offset=at,
+            last_offset=until - 1,
+            records=_records(rows),
+            bytes=_bytes(rows),
+        )
+
+    def _only_other(self, row: LogPairRow) -> Finding:
+        end = row.other_end_offset or row.base_offset
+        within = [each for each in self._one if each.base_offset < row.base_offset < (each.one_end_offset or 0)]
+        if within:
+            detail = f"A has its offsets in {segment_file(within[-1].base_offset, LOG_SUFFIX)}: other segments"
+            return self._finding(Kind.DIFFERS, row, detail=f"{detail}; --as replica compares batches")
+        where = "beyond the end of A" if row.base_offset > self._last_one else "which A lacks"
+        detail = f"{_offsets(row.base_offset, end)}, {where}" if end > row.base_offset else f"empty, {where}"
+        return self._finding(
+            Kind.ONLY_IN_B,
+            row,
+            detail=detail,
+            first_offset=row.base_offset,
+            last_offset=end - 1,
+            records=row.other_beyond_records,
+            bytes=row.other_bytes,
+        )
+
+    def _beyond(self, row: LogPairRow, extent: _Extent) -> Finding:
+        first = row.base_offset if row.same_end_offset is None else row.same_end_offset
+        end, more = row.other_end_offset or first, extent.other - extent.one
+        later = [each.base_offset for each in self._one if first <= each.base_offset < end]
+        if later:
+            detail = f"B goes on with {_offsets(first, end)}, which A has from {segment_file(later[0], LOG_SUFFIX)} on"
+            return self._finding(Kind.DIFFERS, row, detail=detail, first_offset=first, last_offset=end - 1, bytes=more)
+        if end <= first:
+            detail = f"{more:,} bytes more that are no whole batch"
+        else:
+            where = "beyond the end of A" if row.base_offset == self._last_one else "which A lacks"
+            detail = f"{_offsets(first, end)}, {where}"
+        return self._finding(Kind.ONLY_IN_B, row, detail=detail, first_offset=first, last_offset=end - 1, bytes=more)
+
+    def _of_files(self) -> Iterator[Finding]:
+        for name, missing in self._missing_files().items():
+            suffix = f"{counted(len(missing), 'file')} {name}" if len(missing) > 1 else missing[0]
+            yield self._finding(Kind.FILE_MISSING, detail=f"B has no {suffix}")
+        for name in self._only_other_files():
+            yield Finding(kind=Kind.ONLY_IN_B, directory=self._name, file=name, detail="A has no such file")
+        for row in self._compared.files:
+            kind = self._kind_of(row)
+            if kind is not None:
+                yield Finding(kind=kind, directory=self._name, file=row.name, detail=row.detail)
+
+    def _missing_files(self) -> Mapping[str, list[str]]:
+        """Files beside the logs that A alone has, by suffix; those of logs that B lacks are said with these."""
+        has_log = {segment_file(row.base_offset, LOG_SUFFIX) for row in self._other}
+        logs = {segment_file(row.base_offset, LOG_SUFFIX) for row in self._logs}
+        found: dict[str, list[str]] = {}
+        for name in sorted(set(beside_logs(self._compared.one)) - set(self._compared.other.files)):
+            parsed = parse_segment_file(name)
+            suffix = name if parsed is None else parsed[1]
+            if parsed is not None:
+                log = segment_file(parsed[0], LOG_SUFFIX)
+                if log in logs and log not in has_log:
+                    continue
+            if self._is_snapshot_beyond(name) or (suffix == TRANSACTION_INDEX_SUFFIX and self._aborts_beyond(name)):
+                continue  # of the end that B has not
+            found.setdefault(suffix, []).append(name)
+        return found
+
+    def _only_other_files(self) -> list[str]:
+        """Files beside the logs that B alone has, as a `.swap` that a broker would put in a log's place; not those of
+        logs that B alone has, nor what was written beyond the end of A.
+        """
+        alone = {row.base_offset for row in self._other} - {row.base_offset for row in self._one}
+        found = []
+        for name in sorted(set(beside_logs(self._compared.other)) - set(self._compared.one.files)):
+            parsed, offset = parse_segment_file(name), _snapshot_offset(name)
+            is_of_log = parsed is not None and parsed[0] in alone
+            if not is_of_log and (offset is None or self._one_end is None or offset <= self._one_end):
+                found.append(name)
+        return found
+
+    def _kind_of(self, row: FilePairRow) -> Kind | None:
+        """What a file that is not the same means; None where the log says it already."""
+        parsed, verdict = parse_segment_file(row.name), FileVerdict(row.verdict)
+        if verdict is FileVerdict.UNREADABLE:
+            return Kind.NOT_COMPARABLE
+        if row.name == QUORUM_STATE:
+            return Kind.REWRITTEN
+        if row.name == PARTITION_METADATA and self._is_other_topic:
+            return None
+        if parsed is not None and parsed[1] in INDEX_SUFFIXES:
+            return self._kind_of_index(row, verdict, *parsed)
+        if row.name == LEADER_EPOCH_CHECKPOINT and row.same_to_offset is not None:
+            if verdict is FileVerdict.LONGER and row.same_to_offset >= (self._one_end or 0):
+                return Kind.ONLY_IN_B
+            if verdict is not FileVerdict.LONGER and row.same_to_offset >= (self._other_end or 0):
+                return Kind.FILE_BEHIND
+        return Kind.FILE_DIFFERS
+
+    def _kind_of_index(self, row: FilePairRow, verdict: FileVerdict, base_offset: int, suffix: str) -> Kind | None:
+        """What an index file that is not the same means; None where the log says it already."""
+        if self._name == _CLUSTER_METADATA:
+            return Kind.REWRITTEN
+        if verdict is FileVerdict.DIFFERS:
+            return Kind.FILE_DIFFERS
+        if verdict is FileVerdict.SHORTER and self._ends_earlier and base_offset == self._last_other:
+            is_of_end = suffix != TRANSACTION_INDEX_SUFFIX or (row.same_to_offset or 0) >= (self._other_end or 0)
+            return Kind.FILE_BEHIND if is_of_end else Kind.FILE_DIFFERS
+        extents = [_Extent.of(log) for log in self._logs if log.base_offset == base_offset]
+        longer = any(each.one > each.other for each in extents), any(each.other > each.one for each in extents)
+        if longer[0 if verdict is FileVerdict.SHORTER else 1]:
+            return None
+        return Kind.REWRITTEN if base_offset == self._last_one and not any(longer) else Kind.FILE_DIFFERS
+
+    def _is_snapshot_beyond(self, name: str) -> bool:
+        """Whether it is a snapshot that A got after B was copied."""
+        offset = _snapshot_offset(name)
+        if offset is None or self._other_end is None:
+            return False
+        return offset > self._other_end or (self._ends_earlier and offset == self._other_end)
+
+    def _aborts_beyond(self, name: str) -> bool:
+        """Whether all that a transaction index of A says is of offsets that B has not: it is made with its first
+        transaction.
+        """
+        try:
+            first = first_abort(self._compared.one.path / name)
+        except OSError:
+            return False
+        return self._ends_earlier and first is not None and first >= (self._other_end or 0)
+
+    def _finding(
+        self,
+        kind: Kind,
+        row: LogPairRow | None = None,
+        *,
+        detail: str,
+        first_offset: int | None = None,
+        last_offset: int | None = None,
+        records: int | None = None,
+        bytes: int | None = None,
+    ) -> Finding:
+        return Finding(
+            kind=kind,
+            directory=self._name,
+            file=None if row is None else segment_file(row.base_offset, LOG_SUFFIX),
+            first_offset=first_offset,
+            last_offset=last_offset,
+            records=records,
+            bytes=bytes,
+            detail=detail,
+        )
+
+
+def beside_logs(directory: ListedDirectory) -> list[str]:
+    """The names of its files that a copy has to have, but for logs: not those that a broker is about to remove."""
+    return [name for name in directory.files if not name.endswith((LOG_SUFFIX, ".deleted", ".cleaned"))]
+
+
+def _snapshot_offset(name: str) -> int | None:
+    """The offset of a producer snapshot, or at which one of KRaft's ends."""
+    if (found := segment_files.parse_kraft_snapshot(name)) is not None:
+        return found.end_offset
+    return parse_snapshot(name)
+
+
+def _records(rows: Sequence[LogPairRow]) -> int | None:
+    records = [row.one_beyond_records for row in rows]
+    return None if None in records else sum(each or 0 for each in records)
+
+
+def _bytes(rows: Sequence[LogPairRow]) -> int:
+    return sum(row.one_bytes or 0 if row.other_bytes is None else _more(_Extent.of(row)) for row in rows)
+
+
+def _more(extent: _Extent) -> int:
+    return extent.one - extent.other
+
+
+def _amount(rows: Sequence[LogPairRow]) -> str:
+    records = _records(rows)
+    of_records = "an unknown number of records" if records is None else counted(records, "record")
+    return f"{of_records}, {counted(_bytes(rows), 'byte')}"
+
+
+def _offsets(first: int, end: int) -> str:
+    return f"offsets {first}–{end - 1}" if end - 1 > first else f"offset {first}"
+
+
+def _which_is_damaged(row: LogPairRow) -> str:
+    """Which side a differing log shows to be damaged: by checksums, by what is no batch, by offsets that go back."""
+    one = _damaged_at(row.one_damaged, row.one_repeated, row.one_valid_bytes, row.one_bytes, row.one_zeros)
+    other = _damaged_at(row.other_damaged, row.other_repeated, row.other_valid_bytes, row.other_bytes, row.other_zeros)
+    if one is not None and other is not None:
+        return f"both are damaged, A at byte {one:,}, B at byte {other:,}"
+    if one is None and other is None:
+        return "no checksum tells which is right"
+    side, at = ("A", one) if one is not None else ("B", other)
+    return f"{side} is damaged at byte {at:,}"
+
+
+def _damaged_at(
+    damaged: int | None, repeated: int | None, valid_bytes: int | None, bytes_: int | None, zeros: bool | None
+) -> int | None:
+    torn = valid_bytes if not zeros and (valid_bytes or 0) < (bytes_ or 0) else None
+    found = [at for at in (damaged, repeated, torn) if at is not None]
+    return min(found, default=None)
 
 
 def compare_copy(one: Place, other: Place, topics: re.Pattern[str], known: KnownOfPlaces, engine: Engine) -> Comparison:
@@ -40,10 +538,6 @@ def compare_copy(one: Place, other: Place, topics: re.Pattern[str], known: Known
     Args:
         topics: matches the full names of those that are compared.
         known: what the cluster's metadata says.
-
-    Raises:
-        KidxError: as `Engine.run`.
-        Interrupted: the run is; nothing is reported.
     """
     pairs, results, findings = paired(one, other, topics)
     logs = [log for pair in pairs for log in _logs_of(pair)]

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from kidxlib.catalog.results.compare import BatchRangeRow, ReplicaRangeRow
+from kidxlib.catalog.results import BatchRangeRow, ReplicaRangeRow
 from kidxlib.operations.compare.finding import Finding, Kind
 from kidxlib.operations.compare.place import ListedDirectory
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 #: Ranges that one finding each is made of; the rest is counted in the last one.
 _SHOWN: Final = 20

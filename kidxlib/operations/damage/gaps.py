@@ -99,9 +99,6 @@ def known_logs(
 
     Args:
         gone: keys of segments that a listing did not find, if that is not recorded yet.
-
-    Raises:
-        CatalogError: the catalog cannot be read.
     """
     rows = tables.read(SEGMENTS, _FIRST, [Among("source", tuple(sources))])
     names = [topic for topic in map(str, pc.unique(rows["topic"]).to_pylist()) if topics.fullmatch(topic)]
@@ -121,9 +118,6 @@ def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, dire
 
     Args:
         rows: as `known_logs` gives them.
-
-    Raises:
-        CatalogError: the catalog cannot be read.
     """
     found = gaps_in(rows, policy_of, directories)
     if not found.lost:
@@ -139,9 +133,6 @@ def asked_of_recorded(
 
     Args:
         known: what the clusters of the sources say.
-
-    Raises:
-        CatalogError: the catalog cannot be read.
     """
     rows = tables.read(PARTITIONS, [*PARTITIONS.key, "topic_id", "directory"], [Among("source", tuple(sources))])
     partitions = rows.to_pylist()

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from kidxlib.build.summary import SegmentProblem
+from kidxlib.indexing.summary import SegmentProblem
 from kidxlib.operations.damage.gaps import KnownGaps
 from kidxlib.operations.damage.lost import Lost
 from kidxlib.recovery.outcome import ABSENT, Status

@@ -19,24 +19,23 @@ from kidxlib.audit.finding import Verdict
 from kidxlib.audit.index_files.leader_epochs import of_lost_logs
 from kidxlib.audit.startup.absent import AbsentPartition, absent_in
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, below_checkpoints
-from kidxlib.build.plan import Plan
-from kidxlib.build.source import Source
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.segment_key import PARTITION_KEY
+from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.errors import CheckpointError, ClusterMetadataError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
-from kidxlib.log.cluster_metadata.read import ClusterMetadata, read_despite_damage
+from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.source import Source
+from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
 from kidxlib.operations.damage.acceptance_rule import COLUMNS, VERSION_NAMES, findings_of, held, others_of
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.storage.checkpoints import Checkpoints, before_first_log, usable_checkpoints
-from kidxlib.storage.file_version import version_at
-from kidxlib.storage.location import Location, as_text, entries_in, files_in, location
+from kidxlib.storage.location import Location, as_text, entries_in, files_in, location, version_at
+from kidxlib.storage.small_files import Checkpoints, before_first_log, usable_checkpoints
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.console import print_line
 from kidxlib.terminal.gaps import print_lost
@@ -266,9 +265,6 @@ class OfLogDirs:
             sources: of the catalog.
             topics: that are looked at.
             known: what the clusters of the sources say.
-
-        Raises:
-            CatalogError: the catalog cannot be read.
         """
         reached = [source for source in sources if _can_be_listed(source.path)]
         stops = _stops({source.log_dir: usable_checkpoints(source.log_dir) for source in reached})
@@ -294,9 +290,6 @@ class OfLogDirs:
             logs: the segments of the listed partitions as the catalog has them, of any columns of `segments` with the
                 key, `status` and `next_offset`.
             not_known: partitions of which the catalog does not have what is there now.
-
-        Raises:
-            CatalogError: the catalog cannot be read.
         """
         absent = pa.array([status.value for status in ABSENT], logs.schema.field("status").type)
         logs = logs.filter(pc.invert(pc.is_in(logs["status"], value_set=absent)))

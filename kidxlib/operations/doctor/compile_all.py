@@ -7,7 +7,7 @@ import pkgutil
 from pathlib import Path
 from typing import Final
 
-from kidxlib.jit.stamp import PACKAGE
+from kidxlib.jit.compiler import PACKAGE
 
 #: How a module imports the compiler.
 _COMPILES: Final = f"from {PACKAGE.name}.jit.compiler import njit"

@@ -1,24 +1,261 @@
-"""All that `kidx doctor` says, in its order."""
+"""All that `kidx doctor` says, in its order: what this machine gives to this process (processor, cores, memory, page
+cache, temporary files) and what is installed (kidx, Python, packages by what they are for, Java).
+"""
 
 from __future__ import annotations
 
+import os
+import platform
+import re
+import resource
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
+from typing import Final
 
-from kidxlib.operations.doctor import machine, software
-from kidxlib.operations.doctor.fact import Fact
+import numpy as np
+from rich.filesize import decimal
+
+from kidxlib.format.checksums.choice import CHOSEN, FORCED_BY, candidates
+from kidxlib.format.checksums.folding import BLOCK_BYTES, folded_crc32c
+from kidxlib.jit.processor import has_instructions
+
+#: Instructions that decide how fast checksums are, by LLVM's names.
+_INSTRUCTIONS: Final = ("sse4.2", "pclmul", "avx2", "vpclmulqdq", "avx512f", "avx512bw")
+#: Bytes of which each way to compute checksums is tried: they stay in the processor's cache.
+_TRIED_BYTES: Final = 256 * 1024
+_TRIES: Final = 5
+#: With less, a build's processes may end where the page cache and the limits of a container meet.
+_MEMORY_BYTES_MIN: Final = 1 << 30
+#: Files that many tables and stores hold open at once.
+_OPEN_FILES_MIN: Final = 1024
+
+_DISTRIBUTION: Final = "kidx"
+#: `kidx[catalog] ; extra == "catalog"` and the like: a package's name, and the extra that asks for it.
+_REQUIREMENT: Final = re.compile(
+    r"(?P<name>[\w.-]+)(?P<of>\[[^]]*\])?(?P<range>[^;]*)(;.*extra == ['\"](?P<extra>[\w-]+)['\"])?"
+)
+#: Spark 4 runs on these Javas and on later ones.
+_JAVA_MIN: Final = 17
+_JAVA_SECONDS_MAX: Final = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """What was found.
+
+    Attributes:
+        subject: what it is about: "kidx", "processor", ….
+        name: what of it, unlike all others of the subject.
+        found: what was found there, as a text.
+        problem: what does not work because of it, and what to do; None: nothing is wrong.
+    """
+
+    subject: str
+    name: str
+    found: str
+    problem: str | None = None
+
+
+def facts_of_processor(cpuinfo: str) -> Iterator[Fact]:
+    """The processor, by what Linux says of it.
+
+    Args:
+        cpuinfo: the text of /proc/cpuinfo; empty where there is none.
+    """
+    fields: dict[str, str] = {}
+    for line in cpuinfo.splitlines():
+        name, _, value = line.partition(":")
+        fields.setdefault(name.strip(), value.strip())
+    kind = fields.get("model name", platform.processor() or platform.machine())
+    numbers = ", ".join(
+        f"{name} {fields[of]}" for name, of in (("family", "cpu family"), ("model", "model")) if of in fields
+    )
+    yield Fact("processor", "kind", f"{kind} ({numbers})" if numbers else kind)
+    there = [name for name in _INSTRUCTIONS if has_instructions(name)]
+    yield Fact("processor", "instructions", ", ".join(there) or "none of those that kidx asks for")
+    given = len(os.sched_getaffinity(0))
+    yield Fact("processor", "cores", f"{given} for this process, {os.cpu_count()} in all")
+
+
+def facts_of_checksums() -> Iterator[Fact]:
+    """Which way to compute checksums is taken, and how fast each one is here."""
+    data = np.zeros(BLOCK_BYTES + _TRIED_BYTES, np.uint8)
+    address = data.ctypes.data + BLOCK_BYTES
+    forced = f" ({FORCED_BY} asks for it)" if os.environ.get(FORCED_BY) else ""
+    for name, checksums in candidates().items():
+        seconds = []
+        for _ in range(_TRIES):
+            start = time.perf_counter()
+            checksums.crc32c(address, _TRIED_BYTES)
+            seconds.append(time.perf_counter() - start)
+        taken = f"; taken{forced}" if name == CHOSEN else ""
+        yield Fact("checksums", name, f"CRC-32C {_TRIED_BYTES / min(seconds) / 1e9:.1f} GB/s{taken}")
+
+
+def facts_of_compiled_code() -> Iterator[Fact]:
+    """Where compiled loops are kept."""
+    place = Path(folded_crc32c.stats.cache_path or "")
+    if folded_crc32c.stats.cache_path and os.access(place, os.W_OK):
+        yield Fact("compiled code", "kept in", str(place.parent))
+    else:
+        problem = "no directory can be written, so each start compiles for half a minute; set TMPDIR to one"
+        yield Fact("compiled code", "kept in", str(place.parent) if place.name else "nowhere", problem)
+
+
+def facts_of_memory(meminfo: str, limits: Path) -> Iterator[Fact]:
+    """Memory, the page cache, and what a container allows.
+
+    Args:
+        meminfo: the text of /proc/meminfo.
+        limits: the directory of this process's control group.
+    """
+    kib = {
+        name: int(value.split()[0])
+        for name, _, value in (line.partition(":") for line in meminfo.splitlines())
+        if value
+    }
+    available = kib.get("MemAvailable", 0) * 1024
+    yield Fact(
+        "memory",
+        "of the machine",
+        f"{decimal(kib.get('MemTotal', 0) * 1024)}, {decimal(available)} available",
+        f"less than {decimal(_MEMORY_BYTES_MIN)} is free: ask for fewer --processes"
+        if available < _MEMORY_BYTES_MIN
+        else None,
+    )
+    yield Fact(
+        "memory", "page cache", f"{decimal(kib.get('Cached', 0) * 1024)} of files; logs in it are read from memory"
+    )
+    for name, file in (("limit", "memory.max"), ("cores", "cpu.max")):
+        text = (limits / file).read_text().strip() if (limits / file).is_file() else "max"
+        if text.split()[0] == "max":
+            continue
+        if name == "limit":
+            yield Fact("container", "memory", decimal(int(text)))
+        else:
+            quota, period = map(int, text.split())
+            yield Fact("container", "cores", f"{quota / period:g}")
+
+
+def facts_of_files() -> Iterator[Fact]:
+    """What files this process may open, and where temporary ones go."""
+    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    problem = f"raise it to {_OPEN_FILES_MIN:,} or more: ulimit -n" if 0 <= open_files < _OPEN_FILES_MIN else None
+    yield Fact("files", "open at once", f"{open_files:,}" if open_files >= 0 else "without limit", problem)
+    place = tempfile.gettempdir()
+    yield Fact("files", "temporary", f"{place}, {decimal(shutil.disk_usage(place).free)} free")
+
+
+def control_group(proc_cgroup: str, root: Path = Path("/sys/fs/cgroup")) -> Path:
+    """The directory of a process's control group (version 2).
+
+    Args:
+        proc_cgroup: the text of /proc/self/cgroup.
+    """
+    for line in proc_cgroup.splitlines():
+        if line.startswith("0::"):
+            return root / line[len("0::") :].lstrip("/")
+    return root
+
+
+def facts_of_kidx() -> Iterator[Fact]:
+    """Which kidx this is, and which Python runs it."""
+    package = Path(__file__).resolve().parents[2]
+    yield Fact("kidx", "version", f"{metadata.version(_DISTRIBUTION)}, in {package}")
+    yield Fact("kidx", "Python", f"{platform.python_version()}, {sys.executable}")
+    yield Fact(
+        "kidx",
+        "system",
+        f"{platform.system()} {platform.release()}, {platform.machine()}, {' '.join(platform.libc_ver())}",
+    )
+
+
+def facts_of_packages(requirements: Sequence[str]) -> Iterator[Fact]:
+    """Packages that kidx itself needs, and those of its extras.
+
+    Args:
+        requirements: as the metadata of kidx has them.
+    """
+    extras: dict[str | None, dict[str, str | None]] = {}
+    for requirement in requirements:
+        match = _REQUIREMENT.match(requirement)
+        if match is None or match["name"] == _DISTRIBUTION:
+            continue
+        extras.setdefault(match["extra"], {})[match["name"]] = _version(match["name"])
+    for extra, versions in extras.items():
+        of_smaller = {name for other in extras.values() if len(other) < len(versions) for name in other}
+        is_chosen = any(version for name, version in versions.items() if name not in of_smaller)
+        yield _packages(extra, versions, is_chosen=is_chosen)
+
+
+def _packages(extra: str | None, versions: Mapping[str, str | None], *, is_chosen: bool) -> Fact:
+    """
+    Args:
+        is_chosen: something is installed that only this extra brings, or a larger one.
+    """
+    found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
+    missing = [name for name, version in versions.items() if version is None]
+    if extra is None:
+        return Fact(
+            "packages", "needed", found, f"missing: {', '.join(missing)}; install kidx again" if missing else None
+        )
+    if not is_chosen:
+        return Fact("packages", extra, f"not installed; pip install 'WHEEL[{extra}]' brings them")
+    return Fact(
+        "packages", extra, found, f"missing: {', '.join(missing)}; pip install 'WHEEL[{extra}]'" if missing else None
+    )
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def fact_of_java(environment: Mapping[str, str] = os.environ) -> Fact:
+    """The Java that Spark would run on. Only the jobs on Spark need one."""
+    home = environment.get("JAVA_HOME")
+    java = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
+    needed = f"the jobs on Spark need Java {_JAVA_MIN} or later; nothing else does"
+    if java is None or not os.access(java, os.X_OK):
+        return Fact("Java", "version", f"none: {java or 'no java on the PATH'}; {needed}")
+    try:
+        ran = subprocess.run([java, "-version"], capture_output=True, text=True, timeout=_JAVA_SECONDS_MAX, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return Fact("Java", "version", java, f"does not run: {error}; {needed}")
+    version = re.search(r'version "(?P<version>[^"]+)"', ran.stderr + ran.stdout)
+    if version is None:
+        return Fact("Java", "version", java, f"`{java} -version` did not say which one it is; {needed}")
+    first = int(re.split(r"[._+-]", version["version"])[0])
+    return Fact(
+        "Java", "version", f"{version['version']}, {java}", None if first >= _JAVA_MIN else f"too old: {needed}"
+    )
+
+
+def requirements_of_kidx() -> Sequence[str]:
+    """The packages that the metadata of kidx asks for."""
+    return metadata.requires(_DISTRIBUTION) or ()
 
 
 def examine() -> list[Fact]:
     """What is installed and what this machine has. Nothing is changed, but that loops may be compiled and kept."""
     proc = Path("/proc")
-    group = machine.control_group((proc / "self/cgroup").read_text())
+    group = control_group((proc / "self/cgroup").read_text())
     return [
-        *software.facts_of_kidx(),
-        *software.facts_of_packages(software.requirements_of_kidx()),
-        software.fact_of_java(),
-        *machine.facts_of_processor((proc / "cpuinfo").read_text()),
-        *machine.facts_of_checksums(),
-        *machine.facts_of_compiled_code(),
-        *machine.facts_of_memory((proc / "meminfo").read_text(), group),
-        *machine.facts_of_files(),
+        *facts_of_kidx(),
+        *facts_of_packages(requirements_of_kidx()),
+        fact_of_java(),
+        *facts_of_processor((proc / "cpuinfo").read_text()),
+        *facts_of_checksums(),
+        *facts_of_compiled_code(),
+        *facts_of_memory((proc / "meminfo").read_text(), group),
+        *facts_of_files(),
     ]

@@ -1,4 +1,8 @@
-"""The formats of an export: how a part of it is written, and how parts become what was asked for."""
+"""The formats of an export: how a part of it is written, and how parts become what was asked for.
+
+In lines of JSON, a key or a value that is UTF-8 is a text. Any other is null under its name, and in base64 under the
+name with `_base64` after it: so each name has values of one kind.
+"""
 
 from __future__ import annotations
 
@@ -7,17 +11,25 @@ import os
 import shutil
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Final
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from kidxlib.errors import UsageError
-from kidxlib.operations.export.json_lines import json_lines
+from kidxlib.operations.export.json_kernel import measure_texts, write_texts
 
 #: Rows of so many bytes make a row group of Parquet, about; it is in memory until it is written.
 _ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 _COPIED_BYTES: Final = 4 * 1024 * 1024
+
+_Values: TypeAlias = Any  # pyarrow-stubs has other types for each function
+
+#: The first and the last moment that have a date of four digits, in ms since the epoch.
+_FIRST_MS: Final = -62_135_596_800_000
+_LAST_MS: Final = 253_402_300_799_999
 
 
 class ExportFormat(enum.Enum):
@@ -29,14 +41,82 @@ class ExportFormat(enum.Enum):
 
     @classmethod
     def of(cls, path: str) -> ExportFormat:
-        """
-        Raises:
-            UsageError: the name ends otherwise.
-        """
         for found in cls:
             if path.rstrip("/").endswith(found.value):
                 return found
         raise UsageError(f"--output {path}: expected a name that ends in {', '.join(each.value for each in cls)}")
+
+
+def json_lines(rows: pa.RecordBatch) -> bytes:
+    """An object a line, with the columns of the rows, which are some of `CONSUMED`."""
+    fields = [_field(name, rows.column(name)) for name in rows.schema.names]
+    lines = _joined("{", fields[0], *(part for field in fields[1:] for part in (",", field)), "}\n")
+    _, ends, text = lines.buffers()
+    return b"" if text is None else text.to_pybytes()[: np.frombuffer(ends, np.int32)[len(lines)]]
+
+
+def _field(name: str, column: _Values) -> _Values:
+    """A column's names and values, without what is between them."""
+    if pa.types.is_binary(column.type):
+        return _joined(f'"{name}":', _bytes(name, column))
+    if pa.types.is_string(column.type):
+        return _joined(f'"{name}":', _literals(column)[0])
+    if pa.types.is_timestamp(column.type):
+        return _joined(f'"{name}":', _times(column))
+    if pa.types.is_list(column.type):
+        return _joined(f'"{name}":', _headers(column))
+    return _joined(f'"{name}":', column.cast(pa.string()))
+
+
+def _joined(*parts: _Values) -> _Values:
+    return pc.binary_join_element_wise(*parts, "")
+
+
+def _bytes(name: str, column: _Values) -> _Values:
+    literals, is_text = _literals(column)
+    others = _joined(f'null,"{name}_base64":', literals)
+    return pc.if_else(column.is_null(), "null", pc.if_else(is_text, literals, others))
+
+
+def _literals(column: _Values) -> tuple[_Values, _Values]:
+    """Values as texts of JSON, in base64 where they are no UTF-8; and which of them are."""
+    rows = len(column)
+    _, ends, data = column.buffers()
+    positions = (
+        np.frombuffer(ends, np.int32)[column.offset : column.offset + rows + 1] if rows else np.zeros(1, np.int32)
+    )
+    content = np.frombuffer(b"" if data is None else data, np.uint8)
+    content.setflags(write=False)
+    is_text, sizes = np.empty(rows, np.bool_), np.empty(rows, np.int64)
+    measure_texts(content, positions, is_text, sizes)
+    ends_of_texts = np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32)
+    out = np.empty(int(sizes.sum()), np.uint8)
+    write_texts(content, positions, is_text, out)
+    buffers = [None, pa.py_buffer(ends_of_texts.data), pa.py_buffer(out.data)]
+    flags = pa.py_buffer(np.packbits(is_text, bitorder="little").data)
+    return (
+        pa.Array.from_buffers(pa.string(), rows, buffers),
+        pa.Array.from_buffers(pa.bool_(), rows, [None, flags]),
+    )
+
+
+def _times(column: _Values) -> _Values:
+    """Moments in ISO 8601, UTC; a number of ms since the epoch where no calendar has it."""
+    ms = column.cast(pa.int64())
+    is_told = pc.and_(pc.greater_equal(ms, pa.scalar(_FIRST_MS)), pc.less_equal(ms, pa.scalar(_LAST_MS)))
+    moments = pc.if_else(is_told, ms, 0).cast(column.type).cast(pa.string())
+    return pc.if_else(is_told, _joined('"', pc.replace_substring(moments, " ", "T"), '"'), ms.cast(pa.string()))
+
+
+def _headers(column: _Values) -> _Values:
+    """Lists of headers, in their order."""
+    inside = column.flatten()
+    objects = _joined(
+        '{"key":', _literals(inside.field("key"))[0], ',"value":', _bytes("value", inside.field("value")), "}"
+    )
+    ends = pc.subtract(column.offsets, column.offsets[0]).cast(pa.int32())
+    joined = pc.binary_join(pa.ListArray.from_arrays(ends, objects), ",")
+    return pc.if_else(column.is_null(), "null", _joined("[", joined, "]"))
 
 
 def write_part(form: ExportFormat, path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:

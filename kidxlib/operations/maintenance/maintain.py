@@ -1,25 +1,47 @@
-"""The catalog's tables made smaller and faster: old rows go, files are written anew, files that no version needs go."""
+"""The catalog's tables made smaller and faster: rows go that are old enough and that nothing needs, files are written
+anew where a query for one row costs too much, and files go that no version needs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import math
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
-from typing import Final
+from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from kidxlib.catalog.conditions import PRESENT, Among
+from kidxlib.catalog.findings import FINDINGS
+from kidxlib.catalog.matching import Flags, Positions, Values, positions_in
+from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
+from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
+from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import TABLES
+from kidxlib.catalog.tables import BUILDS, TABLES
 from kidxlib.compaction.policy import Expiry
-from kidxlib.operations.maintenance.expiry import expired
-from kidxlib.operations.maintenance.table_state import TableState, table_state
-from kidxlib.tables.maintenance import Maintenance
-from kidxlib.tables.protocol import Tables
+from kidxlib.operations.catalog import pieces
+from kidxlib.recovery.outcome import ABSENT
+from kidxlib.tables.layout import FILE_BYTES, counted_bytes
+from kidxlib.tables.protocol import Maintenance, Tables, scope_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
+
+#: So many rows stand for all that a point query may ask for.
+_QUERIES: Final = 100
+#: Files need not be as full as they may be, so that a few new ones do not have all others written anew.
+_SLACK: Final = 1.5
+#: A MERGE of Spark's, or of delta-rs itself, puts all files that it touches into few, in no order.
+_LARGE_BYTES: Final = FILE_BYTES * 3 // 2
+
+#: Whose rows go with those of segments.
+_OF_SEGMENTS: Final = (SEGMENTS, ABORTED_TRANSACTIONS, PRODUCER_EVENTS, PARTITION_STATES)
+_ABSENT: Final = Among("status", tuple(status.value for status in ABSENT))
 
 
 class Upkeep(StrEnum):
@@ -31,6 +53,70 @@ class Upkeep(StrEnum):
 
 
 ALL: Final = frozenset(Upkeep)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TableState:
+    """What a table is made of.
+
+    Attributes:
+        files, bytes, rows: of its current version.
+        point_query_rows: rows in the files that a query for one row has to read, by the statistics that Delta keeps of
+            each file, on average; None where the table is not sorted for queries, or has no row.
+        point_query_files: how many files these are.
+        needs_rewrite: whether its files are too many, too large, or in no order. Of files that were just written anew
+            that is never so.
+    """
+
+    files: int
+    bytes: int
+    rows: int
+    point_query_rows: int | None
+    point_query_files: float | None
+    needs_rewrite: bool
+
+
+def table_state(maintenance: Maintenance, table: Table) -> TableState:
+    """What the latest version of a table is made of."""
+    files = maintenance.files(table)
+    sizes, counts = ([int(each or 0) for each in files[name].to_pylist()] for name in ("size_bytes", "num_records"))
+    read_rows, read_files = (
+        _point_queries(maintenance, table, files) if table.sort_by and files.num_rows else (None, None)
+    )
+    counted = [counted_bytes(size, rows) for size, rows in zip(sizes, counts, strict=True)]
+    enough = max(1, math.ceil(_SLACK * sum(counted) / FILE_BYTES))
+    # Of files in order a query reads the one with the row; and for each column of the order the two, at most, in which
+    # the rows begin and end that have the same value in it.
+    is_mixed = read_files is not None and read_files > 2 * len(table.order) - 1
+    return TableState(
+        files=files.num_rows,
+        bytes=sum(sizes),
+        rows=sum(counts),
+        point_query_rows=read_rows,
+        point_query_files=read_files,
+        needs_rewrite=files.num_rows > enough or max(counted, default=0) > _LARGE_BYTES or is_mixed,
+    )
+
+
+def _point_queries(maintenance: Maintenance, table: Table, files: pa.Table) -> tuple[int | None, float | None]:
+    """Rows and files that some queries read, on average."""
+    queries = maintenance.sample(table, _QUERIES).to_pylist()
+    if not queries:
+        return None, None
+    read = [files.filter(_may_hold(files, table.key, query)) for query in queries]
+    rows = sum(int(pc.sum(each["num_records"]).as_py() or 0) for each in read)
+    return round(rows / len(queries)), round(sum(each.num_rows for each in read) / len(queries), 2)
+
+
+def _may_hold(files: pa.Table, key: Sequence[str], row: dict[str, Any]) -> Values:
+    """Which files may hold a row. Of long texts Delta may keep the beginning, which it then makes greater."""
+    found: Values = pa.repeat(True, files.num_rows)
+    for name in key:
+        value = pa.scalar(row[name], files.schema.field(f"min.{name}").type)
+        least, greatest = (files[f"{bound}.{name}"] for bound in ("min", "max"))
+        inside: Values = pc.and_(pc.less_equal(least, value), pc.greater_equal(greatest, value))
+        found = pc.and_(found, inside.fill_null(True))
+    return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,9 +143,6 @@ def maintain_tables(
 
     Readers are not disturbed: each commit is a version of its own, and files of versions that readers may still have
     open stay for `VACUUM_KEEPS`. Run again after a stop it goes on.
-
-    Raises:
-        CatalogError: other runs commit all the time, or a table cannot be read or written.
     """
     begin_phase("maintaining tables" if apply else "looking at tables")
     now = datetime.now(UTC)  # whatever --now says: VACUUM goes by the clock, too
@@ -90,6 +173,121 @@ def maintain_tables(
         )
         for table in TABLES
     ]
+
+
+@dataclass(frozen=True, slots=True)
+class Expired:
+    """Rows of a table that are to go.
+
+    Attributes:
+        keys: some columns of the table's key: rows that agree with one of these go.
+        rows: how many rows that are.
+    """
+
+    keys: pa.Table
+    rows: int
+
+
+def expired(tables: Tables, table: Table, expiry: Expiry, now: datetime) -> Expired | None:
+    """The rows that are to go of a table; None where no age is set for any."""
+    if table in (RETENTION_PLANS, FINDINGS, REMOTE_SEGMENTS):
+        recorded_at, age = (
+            ("planned_at", expiry.retention_plans) if table is RETENTION_PLANS else ("audited_at", expiry.findings)
+        )
+        return None if age is None else _runs(tables, table, recorded_at, now - age)
+    if table is BUILDS:
+        return None if expiry.builds is None else _builds(tables, now - expiry.builds)
+    if table not in _OF_SEGMENTS or expiry.gone_segments is None:
+        return None
+    gone = _segments(tables, now - expiry.gone_segments)
+    return Expired(gone, gone.num_rows) if table is SEGMENTS else _of_no_segment(tables, table, gone)
+
+
+def _runs(tables: Tables, table: Table, recorded_at: str, before: datetime) -> Expired:
+    """Runs that nothing is derived from. All rows of one have its id, and were recorded at once."""
+    (run,) = table.sort_by
+    rows = tables.read(table, [run, recorded_at])
+    rows = rows.filter(_is_before(rows[recorded_at], before))
+    return Expired(rows.group_by(run).aggregate([]), rows.num_rows)
+
+
+def _segments(tables: Tables, before: datetime) -> pa.Table:
+    """Keys of segments that are gone since then, and that no transaction of a later one is derived from.
+
+    What retention took from the front of a partition still tells of transactions and producers after it
+    (`kidxlib.operations.build.finishing`): it stays for as long as there is a segment after it, of the same topic id.
+    """
+    absent = tables.read(SEGMENTS, [*SEGMENTS.key, "topic_id", "deleted_at", "build_id"], [_ABSENT])
+    builds = tables.read(BUILDS, ["build_id", "started_at"])
+    found_at = _beside(builds["started_at"], positions_in(absent, builds, ["build_id"]))
+    since: Values = pc.coalesce(absent["deleted_at"], found_at)
+    absent = absent.filter(_is_before(since, before))
+    if not absent.num_rows:
+        return absent.select(SEGMENTS.key)
+    scope = scope_of({"absent": absent}, ["source", "topic"])
+    present = tables.read(SEGMENTS, [*SEGMENTS.key, "topic_id"], [*scope, PRESENT])
+    present = present.sort_by([(name, "ascending") for name in SEGMENTS.key])
+    with_nulls = pc.ScalarAggregateOptions(skip_nulls=False)
+    first = present.group_by(list(PARTITIONS.key), use_threads=False).aggregate(
+        [("base_offset", "first"), ("topic_id", "first", with_nulls)]
+    )
+    at = positions_in(absent, first, PARTITIONS.key)
+    is_before_first = _flags(pc.less(absent["base_offset"], _beside(first["base_offset_first"], at)))
+    some, other = absent["topic_id"], _beside(first["topic_id_first"], at)
+    is_same_topic = _flags(pc.equal(some, other)) | _flags(pc.and_(some.is_null(), other.is_null()))
+    not_needed: Values = pa.array(~(is_before_first & is_same_topic))
+    return absent.select(SEGMENTS.key).filter(not_needed)
+
+
+def _of_no_segment(tables: Tables, table: Table, gone: pa.Table) -> Expired:
+    """Rows of segments that are not in the catalog, or go from it now."""
+    keys, rows = [gone.select(SEGMENTS.key).slice(0, 0)], 0
+    for piece in pieces(tables.read(table, ["topic", "partition"])):
+        found = tables.read(table, SEGMENTS.key, piece)
+        known = tables.read(SEGMENTS, SEGMENTS.key, piece)
+        known = known.filter(positions_in(known, gone, SEGMENTS.key) < 0)
+        found = found.filter(positions_in(found, known, SEGMENTS.key) < 0)
+        rows += found.num_rows
+        keys.append(found.group_by(list(SEGMENTS.key)).aggregate([]))
+    return Expired(pa.concat_tables(keys), rows)
+
+
+def _builds(tables: Tables, before: datetime) -> Expired:
+    """Builds of before then, but for those that something refers to: rows of segments and partitions, the path of each
+    source (`source_paths`), and the rate of the last that read anything (`TablesCatalog.last_rate`).
+    """
+    builds = tables.read(BUILDS, ["build_id", "started_at", "sources", "log_bytes", "scan_seconds"])
+    builds = builds.sort_by("started_at")
+    needed: set[str] = set()
+    for table in (SEGMENTS, PARTITIONS):
+        needed |= set(map(str, pc.unique(tables.read(table, ["build_id"])["build_id"]).to_pylist()))
+    latest: dict[str, str] = {}
+    for build in builds.select(["build_id", "sources"]).to_pylist():
+        latest |= dict.fromkeys((source for source, _ in build["sources"]), build["build_id"])
+    reading = builds.filter((pc.field("log_bytes") > 0) & (pc.field("scan_seconds") > 0))
+    needed |= {*latest.values(), *map(str, reading["build_id"].to_pylist()[-1:])}
+    is_needed: Values = pc.is_in(builds["build_id"], value_set=pa.array(sorted(needed), pa.string()))
+    old = _flags(_is_before(builds["started_at"], before)) & ~_flags(is_needed)
+    keys = builds.select(["build_id"]).filter(pa.array(old))
+    return Expired(keys, keys.num_rows)
+
+
+def _is_before(times: Values, before: datetime) -> Values:
+    """Whether each is; an unknown one is not."""
+    found: Values = pc.less(times, pa.scalar(before, pa.timestamp("us", "UTC")))
+    return found.fill_null(False)
+
+
+def _beside(column: Values, at: Positions) -> Values:
+    """The values at some positions; null for −1."""
+    places: Values = pa.array(at, mask=at < 0)
+    return column.take(places)
+
+
+def _flags(column: Values) -> Flags:
+    """False for null."""
+    flags: Flags = column.fill_null(False).to_numpy().astype(np.bool_)
+    return flags
 
 
 def _expired_rows(tables: Tables, table: Table, expiry: Expiry, upkeep: Collection[Upkeep], now: datetime) -> int:

@@ -1,4 +1,4 @@
-"""The log dirs of one broker that has stopped: whose they are, and how it stopped."""
+"""The log dirs of one broker that has stopped: whose they are, how it stopped, and why they cannot be made ready."""
 
 from __future__ import annotations
 
@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kidxlib.audit.startup.checkpoints import failures_in_directory
 from kidxlib.audit.startup.last_stop import LastStop, last_stops
 from kidxlib.audit.startup.node import read_to_end
-from kidxlib.audit.startup.partition_files import failures_in_directory
 from kidxlib.audit.startup.simulation import HOLDS_FOR
 from kidxlib.errors import CheckpointError, UsageError
 from kidxlib.format.topic_partition import parse_partition_directory
-from kidxlib.log.cluster_metadata.read import ClusterMetadata
+from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.operations.recover.obstacle import Obstacle
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, read_meta_properties
 from kidxlib.storage.store.s3 import is_object
 
@@ -50,6 +49,22 @@ class LogDir:
     def is_known(self) -> bool:
         """Whether `meta.properties` says whose it is."""
         return self.meta != MetaProperties()
+
+
+@dataclass(frozen=True, slots=True)
+class Obstacle:
+    """One reason, and what to do about it.
+
+    Attributes:
+        text: the line that a person reads.
+        recovers: a broker that starts comes over it by itself, as after any crash. Else the line says what the broker
+            does, or that nobody knows.
+        is_loss: --accept-loss goes on without what it names.
+    """
+
+    text: str
+    recovers: bool = False
+    is_loss: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,9 +106,6 @@ def stopped_broker(paths: Iterable[str], cluster_metadata: str | None = None) ->
 
     Args:
         cluster_metadata: a directory with the cluster's metadata; None for that of one of the log dirs.
-
-    Raises:
-        UsageError: a directory is named twice or in an object store, or none of them can be looked at.
     """
     obstacles: list[Obstacle] = []
     listed: dict[Path, list[str]] = {}

@@ -10,13 +10,12 @@ from typing import Final
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import UsageError
 from kidxlib.operations.compare.finding import Kind
-from kidxlib.operations.compare.known import KnownOfPlaces
-from kidxlib.operations.compare.pairing import DirectoryPair
+from kidxlib.operations.compare.known import DirectoryPair, KnownOfPlaces
 from kidxlib.operations.compare.place import Place, list_place
 from kidxlib.operations.compare.replica import compare_pairs
 from kidxlib.operations.recover.broker import LogDir
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.text.counted import counted
+from kidxlib.text.words import counted
 
 #: After these, nobody knows whether what both have is the same.
 _SPEAKS_AGAINST: Final = (Kind.DIFFERS, Kind.NOT_COMPARABLE)
@@ -54,9 +53,6 @@ class Replicas:
         Args:
             name: of the partition's directory.
             topic_id: what the metadata has for its topic.
-
-        Raises:
-            KidxError, Interrupted: as `compare_pairs`.
         """
         if not self.places:
             return
@@ -98,9 +94,6 @@ def places_of_replicas(texts: Sequence[str], log_dirs: Sequence[Path]) -> list[P
 
     Args:
         log_dirs: of the broker.
-
-    Raises:
-        UsageError: one cannot be listed, or is the broker's own.
     """
     places = [list_place(text) for text in texts]
     for place in places:

@@ -22,8 +22,8 @@ from kidxlib.format.segment_files import (
 from kidxlib.operations.recover.forecast import Forecast, forecast
 from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.log_cutter import cut_log
-from kidxlib.operations.recover.plan import PlannedLogDir, RecoveryPlan, listed_partitions
 from kidxlib.operations.recover.read_logs import LogReader
+from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoveryPlan, listed_partitions
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.remover import Remover
@@ -42,9 +42,6 @@ def cut(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies) -> RecoveryP
 
     Returns:
         The plan of what is there now, of which nothing is to be cut.
-
-    Raises:
-        KidxError: a file cannot be kept, and nothing is changed; or as `_cut_logs` and `_ensure_cut`.
     """
     begin_phase("cutting")
     for each in plan.forecasts:
@@ -90,9 +87,6 @@ def _cut_logs(forecasts: Sequence[Forecast]) -> None:
 
     A log is cut last, after all segments behind it have gone for good: until then a broker, or another run, finds the
     same place to cut and drops the rest. Cut first, the segments behind it would look whole.
-
-    Raises:
-        KidxError: a file cannot be removed or cut.
     """
     with Remover() as remover:
         for each in forecasts:
@@ -105,11 +99,7 @@ def _cut_logs(forecasts: Sequence[Forecast]) -> None:
 
 
 def _ensure_cut(before: Forecast, after: Forecast) -> None:
-    """See that a partition is now what the broker would have made of it.
-
-    Raises:
-        KidxError: it is not.
-    """
+    """See that a partition is now what the broker would have made of it."""
     then, now = before.simulation, after.simulation
     kept = [(each.base_offset, each.kept_bytes) for each in then.segments if each.action is not StartupAction.DELETE]
     found = [(each.base_offset, each.kept_bytes) for each in now.segments]

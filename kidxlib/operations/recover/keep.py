@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Final
 
 from kidxlib.errors import PublishError, UsageError
-from kidxlib.storage.dir_fd import DIRECTORY
+from kidxlib.storage.directory import DIRECTORY
 from kidxlib.storage.log_dir import is_brokers
 from kidxlib.storage.publisher import Owner
 
@@ -22,10 +22,6 @@ class KeptCopies:
     """A directory for copies, which is made when the first one comes. What is there stays as it is."""
 
     def __init__(self, directory: Path) -> None:
-        """
-        Raises:
-            UsageError: it is in a broker's log dir, where no broker starts beside it.
-        """
         self.directory = Path(os.path.realpath(directory))
         for above in (self.directory, *self.directory.parents):
             if is_brokers(above):
@@ -37,9 +33,6 @@ class KeptCopies:
         Args:
             name: of the copy, a path below the directory. Where other bytes have that name, a number follows.
             start: the first byte that is copied.
-
-        Raises:
-            PublishError: it cannot be written, or does not read back.
         """
         copy, others = self.directory / name, 0
         try:

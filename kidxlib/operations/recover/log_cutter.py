@@ -9,8 +9,7 @@ import os
 import stat
 
 from kidxlib.errors import LogNotCutError
-from kidxlib.storage.dir_fd import DIRECTORY, opened_below, why_not_opened
-from kidxlib.storage.directory import Directory
+from kidxlib.storage.directory import DIRECTORY, Directory, opened_below, why_not_opened
 
 
 def cut_log(directory: Directory, name: str, *, size: int, to: int) -> None:
@@ -19,9 +18,6 @@ def cut_log(directory: Directory, name: str, *, size: int, to: int) -> None:
     Args:
         size: how many bytes it is known to have.
         to: how many it keeps.
-
-    Raises:
-        LogNotCutError: it is no regular file of that size, has another name too, or the disk does not take it.
     """
     path = f"{directory}/{name}"
     try:

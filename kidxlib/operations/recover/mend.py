@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from kidxlib.audit.startup import checkpoints, topic_ids
-from kidxlib.audit.startup.text_files import KafkaThrows
+from kidxlib.audit.startup import against_metadata, checkpoints
+from kidxlib.audit.startup.obstacles import KafkaThrows
 from kidxlib.audit.tiered.local_epochs import TieredPartition, mended_epochs, of_local_epochs
 from kidxlib.errors import ClusterMetadataError, LogChangedError, describe_error
 from kidxlib.format import segment_files
@@ -27,15 +27,13 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log, segment_file
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as, parse_partition_directory
-from kidxlib.log.cluster_metadata.image import Assignment
-from kidxlib.log.cluster_metadata.read import ClusterMetadata
+from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, read_replica
-from kidxlib.operations.audit.tiered.local_partitions import local_log, partitions_in, tiered_partitions
-from kidxlib.operations.recover.broker import LogDir, StoppedBroker
+from kidxlib.operations.recover.broker import LogDir, Obstacle, StoppedBroker
 from kidxlib.operations.recover.confirm import Replicas
 from kidxlib.operations.recover.keep import KeptCopies
-from kidxlib.operations.recover.obstacle import Obstacle
-from kidxlib.operations.recover.plan import source_of
+from kidxlib.operations.recover.recovery_plan import source_of
+from kidxlib.operations.tiered.local_partitions import local_log, partitions_in, tiered_partitions
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.run.known_topics import KnownTopics
@@ -131,11 +129,7 @@ def mendings_of(
 
 
 def mend(mendings: Sequence[Mending], copies: KeptCopies) -> None:
-    """Put files in place, each after what was there was copied. The caller holds the log dirs' locks.
-
-    Raises:
-        KidxError: a file cannot be kept or written. Those before it are in place, each whole.
-    """
+    """Put files in place, each after what was there was copied. The caller holds the log dirs' locks."""
     for each in mendings:
         if os.path.lexists(each.path):
             copies.keep(each.path, f"{each.path.parent.name}/{each.name}")
@@ -249,11 +243,7 @@ def _base_offsets(directory: Path) -> list[int]:
 
 
 def _epochs_in(directory: Path, base_offsets: Sequence[int]) -> LeaderEpochs:
-    """The epochs of a partition's batches, as recovery adds them (`LogSegment.recover`).
-
-    Raises:
-        OSError, LogChangedError: a log cannot be read.
-    """
+    """The epochs of a partition's batches, as recovery adds them (`LogSegment.recover`)."""
     epochs = LeaderEpochs()
     for base_offset in base_offsets:
         with opened_log(str(directory / segment_file(base_offset, LOG_SUFFIX))) as opened:
@@ -280,7 +270,7 @@ def _topic_id(
     if not log_dir.meta.is_kraft:
         return
     try:
-        topic_ids.read_topic_id(path)
+        against_metadata.read_topic_id(path)
     except (FileNotFoundError, KafkaThrows):
         pass
     except OSError as error:

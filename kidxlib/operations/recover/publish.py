@@ -1,28 +1,59 @@
-"""The last steps of a recovery: all that was written becomes durable, then recovery points say so, then the marker."""
+"""The last steps of a recovery: side files of unflushed segments (indexes, producer snapshots, leader epochs) are made
+as the broker would make them, all that was written becomes durable, all workers find out together that the broker would
+come to the same logs, then recovery points say so, then the marker.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Final
+from typing import Final, Self
 
-from kidxlib.errors import PublishError
-from kidxlib.format.checkpoint_files import RECOVERY_POINT_CHECKPOINT, clean_shutdown, offset_checkpoint
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.audit.startup.loader import simulate_startup
+from kidxlib.audit.startup.simulation import StartupSimulation
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.engine.protocol import Engine
+from kidxlib.engine.work import ItemRows, Work
+from kidxlib.errors import KidxError, PublishError
+from kidxlib.format.checkpoint_files import (
+    LEADER_EPOCH_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    LeaderEpochs,
+    clean_shutdown,
+    offset_checkpoint,
+)
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.bins import pack
+from kidxlib.indexing.plan import AuxiliaryFiles, Plan
+from kidxlib.indexing.source import Target
+from kidxlib.operations.backend import Backend
+from kidxlib.operations.build.build_request import BuildRequest
+from kidxlib.operations.build.without_catalog import read_and_finish
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
-from kidxlib.storage.dir_fd import DIRECTORY, flush_file_systems
-from kidxlib.storage.directory import Directory
+from kidxlib.operations.recover.options import Level
+from kidxlib.operations.recover.recovery_plan import PlannedLogDir, source_of
+from kidxlib.recovery.options import OptionsOfTopic
+from kidxlib.run.context import RunContext
+from kidxlib.storage.directory import DIRECTORY, Directory, flush_file_systems
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.publisher import Owner, Publisher, sweep
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs
+from kidxlib.terminal.options.sources import parse_topics
 
 #: Not the epoch that the broker had. With that one the controller would take the stop for a clean one, and count on
 #: records that may be gone (`ClusterControlManager.registerBroker`, KIP-966).
 _UNKNOWN_EPOCH: Final = -1
 _ALL_AGES_NS: Final = 2**63
+
+_STARTS: Final = pa.schema([pa.field("start", pa.struct([pa.field("read_bytes", pa.int64())]))])
 
 
 def sweep_leftovers(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
@@ -34,9 +65,6 @@ def sweep_leftovers(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
 def flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
     """Make logs durable from the segments on that were read, and all that lies beside them. With a recovery point
     behind them, or a marker, a broker takes that for granted.
-
-    Raises:
-        PublishError: the disk does not take it.
     """
     for each in forecasts:
         for segment in each.simulation.segments:
@@ -67,9 +95,6 @@ def advance_recovery_points(log_dir: Path, points: Mapping[TopicPartition, int],
 
     Args:
         points: what the checkpoint says now; partitions that are not among the others keep that.
-
-    Raises:
-        PublishError: it cannot be written.
     """
     ends = {each.topic_partition: each.simulation.log_end_offset or 0 for each in forecasts}
     _publish(log_dir, RECOVERY_POINT_CHECKPOINT, offset_checkpoint({**points, **ends}))
@@ -81,9 +106,6 @@ def write_markers(log_dirs: Sequence[Path]) -> None:
     Args:
         log_dirs: those first in which the broker has left a marker of its own. Beside markers of the epoch -1 it
             would go by the epoch in that one (`LogManager.readBrokerEpochFromCleanShutdownFiles`).
-
-    Raises:
-        PublishError: one cannot be written; none is left then.
     """
     written: list[Path] = []
     try:
@@ -102,3 +124,174 @@ def _publish(log_dir: Path, name: str, content: bytes) -> None:
     with Publisher() as publisher:
         publisher.stage(Directory(str(log_dir), ""), name, content, owner)
         publisher.commit()
+
+
+def rebuild(planned: PlannedLogDir, forecasts: Sequence[Forecast], backend: Backend) -> None:
+    """Read the unflushed segments of some partitions, and write their side files beside them. The caller holds the log
+    dir's lock. What is there and right is not touched.
+
+    Args:
+        forecasts: of the partitions.
+    """
+    read_and_finish(_request(planned), _plan(planned.listed, forecasts), backend)
+    _publish_epochs(forecasts, _epochs_of_logs(planned, backend))
+
+
+def _plan(listed: Plan, forecasts: Sequence[Forecast]) -> Plan:
+    """What is read: of each partition the segments from one on."""
+    by_partition = {each.topic_partition: each for each in forecasts}
+    kept: list[int] = []
+    first: list[int] = []
+    to_read: list[Forecast] = []
+    for number, partition in enumerate(listed.partitions):
+        each = by_partition.get(partition.directory.topic_partition)
+        if each is not None and each.scan_from is not None:
+            kept.append(number)
+            first.append(each.scan_from)
+            to_read.append(each)
+    part = listed.part(kept, first)
+    part.partitions = [
+        replace(
+            partition,
+            recovered=each.recovered,
+            kept_scans=each.kept_scans,
+            choice=partition.choice if each.headers is None else _without_checksums(partition.choice),
+        )
+        for partition, each in zip(part.partitions, to_read, strict=True)
+    ]
+    return part
+
+
+def _without_checksums(choice: OptionsOfTopic) -> OptionsOfTopic:
+    of_topic = choice.of_topic
+    return replace(
+        choice,
+        otherwise=replace(choice.otherwise, verify_crc=False),
+        of_topic=None if of_topic is None else replace(of_topic, verify_crc=False),
+    )
+
+
+def _request(planned: PlannedLogDir) -> BuildRequest:
+    choices = {each.directory.topic_partition: each.choice for each in planned.listed.partitions}
+    return BuildRequest(
+        context=RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None),
+        sources=(source_of(planned.log_dir),),
+        target=Target(index_dir=None, by_source=False),
+        publish_truncated=False,  # the broker reads a torn segment again
+        topics=parse_topics(".*"),
+        interval_bytes=None,
+        max_index_bytes=None,
+        verify_crc=True,
+        # Epochs are merged with those that are there: most of them began before what is read.
+        auxiliary_files=AuxiliaryFiles(snapshots=True, epochs=False),
+        rebuild=False,
+        repair=False,
+        options_for=lambda partition: choices[partition.topic_partition],
+    )
+
+
+def _epochs_of_logs(planned: PlannedLogDir, backend: Backend) -> Mapping[TopicPartition, list[tuple[int, int]]]:
+    """The epochs that begin in what was read, with their offsets, in order."""
+    names = ["topic", "partition", "base_offset", "leader_epochs"]
+    rows = backend.catalog.tables.read(SEGMENTS, ["source", *names]).sort_by(
+        [(name, "ascending") for name in names[:3]]
+    )
+    found: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
+    for row in rows.to_pylist():
+        if row["source"] == str(planned.log_dir.path):
+            epochs = ((each["epoch"], each["start_offset"]) for each in row["leader_epochs"] or ())
+            found[TopicPartition(row["topic"], row["partition"])] += epochs
+    return found
+
+
+def _publish_epochs(forecasts: Sequence[Forecast], of_logs: Mapping[TopicPartition, list[tuple[int, int]]]) -> None:
+    """Add the epochs of logs to those that are known, as recovery does (`LogSegment.recover`)."""
+    with Publisher() as publisher:
+        for each in forecasts:
+            known = read_leader_epochs(each.directory) or LeaderEpochs()
+            before = known.entries
+            for epoch, start_offset in of_logs.get(each.topic_partition, ()):
+                if known.is_new_epoch(epoch):
+                    known.assign(epoch, start_offset)
+            if known.entries != before:
+                log_dir, name = str(each.directory.parent), each.directory.name
+                owner = replace(Owner.of(each.directory.stat()), mode=0o644)
+                publisher.stage(Directory(log_dir, name), LEADER_EPOCH_CHECKPOINT, known.checkpoint(), owner)
+        publisher.commit()
+
+
+@dataclass(frozen=True, slots=True)
+class _StartTask:
+    """A partition to look at again."""
+
+    forecast: Forecast
+    level: Level
+
+    @property
+    def log_bytes(self) -> int:
+        """Nothing: what was read of its logs is known."""
+        return 0
+
+    def with_threads(self, threads: int) -> Self:
+        """See `Packed`."""
+        return replace(self)
+
+
+def ensure_same_starts(forecasts: Sequence[Forecast], level: Level, engine: Engine) -> int:
+    """See that the broker comes to the same logs, as partitions are now.
+
+    Returns:
+        How many bytes of logs it reads for that.
+    """
+    tasks = [_StartTask(each, level) for each in forecasts]
+    with engine.stopping():
+        staged = engine.run(Work("starts", pack(tasks, engine.cores), look_at_starts, _STARTS, bytes=0))
+    read_bytes: int = pc.sum(staged.rows("start")["read_bytes"]).as_py() or 0
+    staged.remove()
+    return read_bytes
+
+
+def look_at_starts(tasks: Iterable[_StartTask], use_mmap: bool) -> Iterator[ItemRows]:
+    """In a worker: what the broker reads of some partitions.
+
+    Args:
+        use_mmap: no log is read.
+    """
+    for task in tasks:
+        yield ItemRows(rows=[{"start": {"read_bytes": ensure_same_start(task.forecast, task.level).read_bytes}}])
+
+
+def ensure_same_start(each: Forecast, level: Level) -> StartupSimulation:
+    """What the broker does with a partition as it is now, once recovery points or a marker are written. It has to come
+    to the same log.
+    """
+    end = each.simulation.log_end_offset
+    then = simulate_startup(
+        each.directory,
+        each.options,
+        clean_shutdown=level is Level.MARKER,
+        recovery_point=each.stop.recovery_point if end is None else end,
+        log_start_offset=each.stop.log_start_offset,
+        recoveries=each.recoveries,
+    )
+    for what, before, now in (
+        ("would start at offset", each.simulation.log_start_offset, then.log_start_offset),
+        ("would end at offset", each.simulation.log_end_offset, then.log_end_offset),
+        ("would keep bytes", _kept(each.simulation), _kept(then)),
+        ("would fail of", each.simulation.failures, then.failures),
+    ):
+        if before != now:
+            raise KidxError(
+                f"{each.directory}: by itself the log {what} {before}, and with level {level} {now}; nothing was "
+                "written that spares the broker its recovery. Start it by itself, and report this"
+            )
+    if then.forgets_producers:
+        raise KidxError(
+            f"{each.directory}: no producer snapshot, and the segments do not tell all of its producers; with a marker "
+            f"a broker would forget them. Give --level {Level.CHECKPOINT}, which leaves that to it"
+        )
+    return then
+
+
+def _kept(simulation: StartupSimulation) -> list[tuple[int, int]]:
+    return [(segment.base_offset, segment.kept_bytes) for segment in simulation.segments]

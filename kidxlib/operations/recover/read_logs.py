@@ -7,8 +7,8 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
-from kidxlib.audit.startup.recovery import Recovery
-from kidxlib.format import layouts as formats
+from kidxlib.audit.startup.simulation import Recovery
+from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.recovery.kept_scans import ScanWriter
@@ -38,11 +38,7 @@ class LogReader:
     epochs: dict[int, tuple[EpochEntry, ...]] = field(default_factory=dict)
 
     def read(self, path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> Recovery:
-        """Read what is left of a log. See `ReadLog`. Of the last batch the checksum is looked at in any case.
-
-        Raises:
-            OSError, LogChangedError: it cannot be read.
-        """
+        """Read what is left of a log. See `ReadLog`. Of the last batch the checksum is looked at in any case."""
         with opened_log(path) as opened:
             # Where no checksum is looked at, what stands between headers is not to be read.
             access = Access.SEQUENTIAL if options.verify_crc else Access.NORMAL
@@ -79,7 +75,7 @@ def _without_broken_append(
 
 def _last_batch(log: LogBytes, scanned: RecoveredSegment) -> Batch | None:
     """The last batch of the valid prefix, found from the last entry of the index on."""
-    entries = np.frombuffer(scanned.offset_index, formats.OFFSET_INDEX_ENTRY)
+    entries = np.frombuffer(scanned.offset_index, layouts.OFFSET_INDEX_ENTRY)
     position = int(entries["position"][-1]) if len(entries) else 0
     end, last = scanned.facts.valid_bytes, None
     coming: Iterator[Batch] = batches(log, position)

@@ -11,8 +11,8 @@ from rich.filesize import decimal
 from kidxlib.audit.finding import DAMAGE
 from kidxlib.operations.compare.replicas.verdict import Verdict
 from kidxlib.operations.damage.lost import EMPTY_LOG
-from kidxlib.text.counted import counted
 from kidxlib.text.times import show_time
+from kidxlib.text.words import counted
 
 _DAY_MS: Final = 24 * 3_600_000
 

@@ -1,4 +1,6 @@
-"""The report as a document: sections for each page, and parts that are needed once somebody asks for them."""
+"""The report as a document: sections for each page, what the last build changed, and parts that are needed once
+somebody asks for them.
+"""
 
 from __future__ import annotations
 
@@ -8,40 +10,57 @@ from dataclasses import dataclass
 from importlib import metadata
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import BUILDS
+from kidxlib.errors import CatalogError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.damage.gaps import asked_of_recorded, gaps_between, known_logs
 from kidxlib.operations.damage.lost import OfLogDirs
-from kidxlib.operations.report.answers import Answers
 from kidxlib.operations.report.attention import attention
-from kidxlib.operations.report.changes import changes_section
-from kidxlib.operations.report.questions import FOUND, LAST_REMOTE_AUDITS, future
-from kidxlib.operations.report.request import ReportRequest
+from kidxlib.operations.report.questions import FOUND, LAST_REMOTE_AUDITS, Answers, future
+from kidxlib.operations.report.report_request import ReportRequest
 from kidxlib.operations.report.savings.saving import TopicSavings
-from kidxlib.operations.report.sections.builds import builds_section
-from kidxlib.operations.report.sections.growth import growth_section
-from kidxlib.operations.report.sections.health import health_section
-from kidxlib.operations.report.sections.overview import overview_section
-from kidxlib.operations.report.sections.replicas import replicas_section
-from kidxlib.operations.report.sections.shape import shape_section
-from kidxlib.operations.report.timeline.lanes import local_lanes, ordered_lanes, remote_lanes
-from kidxlib.operations.report.timeline.section import PartitionName, differing, expired, timeline_index, timelines
-from kidxlib.operations.report.what_if.section import WhatIf, try_ladder, what_if_partitions, what_if_section
-from kidxlib.retention.policy import Origin, TopicConfig
-from kidxlib.retention.topic_policy import Cleanup
+from kidxlib.operations.report.sections import (
+    builds_section,
+    growth_section,
+    health_section,
+    overview_section,
+    replicas_section,
+    shape_section,
+)
+from kidxlib.operations.report.timeline import (
+    PartitionName,
+    differing,
+    expired,
+    local_lanes,
+    ordered_lanes,
+    remote_lanes,
+    timeline_index,
+    timelines,
+)
+from kidxlib.operations.report.what_if import WhatIf, try_ladder, what_if_partitions, what_if_section
+from kidxlib.recovery.outcome import Status
+from kidxlib.retention.policy import Cleanup, Origin, TopicConfig
 from kidxlib.run.known_topics import read_known_topics
 from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.storage.location import as_text
-from kidxlib.tables.protocol import TablesToAsk
+from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
 
 #: Of the JSON object; another one where a name or a meaning changes.
 REPORT_VERSION: Final = 1
 _DAY_MS: Final = 24 * 3_600_000
+
+#: A build makes a few commits; so many versions are looked through for the state before it.
+_VERSIONS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +89,65 @@ class Report:
         return {**self.head, **self.sections, **parts}
 
 
-def make_report(backend: Backend, request: ReportRequest) -> Report:
-    """Ask the catalog, decide with each limit, and put both together.
+def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
+    """What the last build changed; None where no build is recorded, or the state before it is not to be had.
 
-    Raises:
-        KidxError: as `Answers.ask` and `try_ladder`.
+    Bytes are those by which logs have grown, and those of logs that are new or gone.
     """
+    builds = tables.read(BUILDS, ["build_id", "started_at"]).sort_by("started_at")
+    if not builds.num_rows:
+        return None
+    build_id = builds["build_id"][-1].as_py()
+    is_of_build = Among("build_id", (build_id,))
+    now = tables.read(SEGMENTS, [*SEGMENTS.key, "log_bytes", "status"], [is_of_build])
+    before = _before(tables, is_of_build, now)
+    if before is None:
+        return None
+    at = positions_in(now, before, SEGMENTS.key)
+    sizes, is_gone = _longs(now["log_bytes"]), _is(now["status"], Status.GONE)
+    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
+    was_there = (at >= 0) & ~_is(before["status"].take(places), Status.GONE)
+    old = np.where(was_there, _longs(before["log_bytes"].take(places)), 0)
+    return {
+        "build_id": build_id,
+        "is_first": builds.num_rows == 1,
+        "new_segments": int((~was_there & ~is_gone).sum()),
+        "new_bytes": int(sizes[~was_there & ~is_gone].sum()),
+        "grown_segments": int((was_there & ~is_gone & (sizes != old)).sum()),
+        "grown_bytes": int((sizes - old)[was_there & ~is_gone].sum()),
+        "gone_segments": int(is_gone.sum()),
+        "gone_bytes": int(sizes[is_gone].sum()),
+    }
+
+
+def _before(tables: TablesToRead, is_of_build: Among, now: pa.Table) -> pa.Table | None:
+    """The rows of the same partitions in the last version of the table that has none of the build; None where there is
+    no such version any more.
+    """
+    version = tables.version(SEGMENTS)
+    if version is None:
+        return None
+    names = [*SEGMENTS.key, "log_bytes", "status"]
+    try:
+        for earlier in range(version, max(version - _VERSIONS, -1), -1):
+            if not tables.counts(SEGMENTS, ["source"], [is_of_build], earlier).num_rows:
+                return tables.read(SEGMENTS, names, scope_of({"now": now}, SEGMENTS.key[:3]), earlier)
+    except CatalogError:  # the files of that version were removed
+        return None
+    return None
+
+
+def _longs(column: Values) -> Any:
+    return column.fill_null(pa.scalar(0, pa.int64())).to_numpy()
+
+
+def _is(column: Values, status: Status) -> Any:
+    found: Values = pc.equal(column, pa.scalar(status.value))
+    return found.fill_null(False).to_numpy().astype(np.bool_)
+
+
+def make_report(backend: Backend, request: ReportRequest) -> Report:
+    """Ask the catalog, decide with each limit, and put both together."""
     tables = backend.catalog.tables
     assert isinstance(tables, TablesToAsk)  # a run without a catalog makes no report
     now_ms = to_ms(request.context.now)

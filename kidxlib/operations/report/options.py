@@ -11,7 +11,7 @@ import click
 
 from kidxlib.run import options as shared_options
 from kidxlib.run.known_topics import metadata_options
-from kidxlib.terminal.options.integer_range import IntegerRange
+from kidxlib.terminal.options.numbers import IntegerRange
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

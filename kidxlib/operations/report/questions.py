@@ -1,29 +1,30 @@
-"""What the report asks a catalog, as SQL: the page shows each beside the numbers that it gives."""
+"""What the report asks a catalog, as SQL, each asked once: the page shows a question beside the numbers that it gives.
+Answers that may be too long for a page are listed apart.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
 
 import pyarrow as pa
 
 from kidxlib.audit.finding import ALSO
 from kidxlib.audit.gaps import GAP
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING
-from kidxlib.audit.logs.missing import MISSING
+from kidxlib.audit.logs.partition_logs import MISSING
 from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINTS
-from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
-from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.partitions import PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.transactions import PRODUCER_EVENTS
+from kidxlib.catalog.tables import BUILDS
 from kidxlib.operations.damage.acceptance_rule import of_audits_in_sql, of_segments_in_sql, on_accepted
-from kidxlib.operations.recover.fleet.starts import UNFLUSHED
-from kidxlib.operations.report.listed import Listed
-from kidxlib.operations.report.timeline.marks import FUTURE_MS
-from kidxlib.tables.protocol import Question
+from kidxlib.operations.recover.fleet import UNFLUSHED
+from kidxlib.operations.report.timeline_marks import FUTURE_MS
+from kidxlib.tables.protocol import Question, TablesToAsk
 
 _PRESENT: Final = "status NOT IN ('gone', 'deleted')"
 _KEY: Final = (("source", pa.string()), ("topic", pa.string()), ("partition", pa.int32()))
@@ -31,9 +32,41 @@ _LONG: Final = pa.int64()
 _TEXT: Final = pa.string()
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
+#: The column of `Listed.counts` that says how many.
+COUNTED: Final = "found"
+
+Rows = list[dict[str, Any]]
+
 
 def _question(name: str, tables: tuple[Table, ...], columns: tuple[tuple[str, pa.DataType], ...], sql: str) -> Question:
     return Question(name, sql.strip(), tables, pa.schema([pa.field(*column) for column in columns]))
+
+
+@dataclass(frozen=True, slots=True)
+class Listed(Question):
+    """A question of whose answer the page shows the first rows, and says how many there are.
+
+    Attributes:
+        limit: how many rows are shown.
+        counted_by: columns; rows are counted by their values.
+    """
+
+    limit: int
+    counted_by: tuple[str, ...]
+
+    @property
+    def first_rows(self) -> Question:
+        """Asks for what is shown."""
+        return Question(self.name, f"{self.sql}\nLIMIT {self.limit}", self.tables, self.schema)
+
+    @property
+    def counts(self) -> Question:
+        """Asks how many rows there are, shown or not."""
+        columns = [self.schema.field(name) for name in self.counted_by]
+        counted = ", ".join((*self.counted_by, f"count(*) AS {COUNTED}"))
+        grouped = f" GROUP BY {', '.join(self.counted_by)}" if columns else ""
+        sql = f"SELECT {counted} FROM (\n{self.sql}\n) AS listed{grouped}"
+        return Question(f"{self.name}, counted", sql, self.tables, pa.schema([*columns, pa.field(COUNTED, pa.int64())]))
 
 
 def _listed(
@@ -418,3 +451,59 @@ QUESTIONS: Final = (
     *(TOTALS, PARTITION_COUNTS, LARGEST, SHAPE, CODECS, MAGICS, PRODUCERS, GROWTH, UNTIMED),
     *(DAMAGED, VERDICTS, UNAUDITED, FOUND, UNFLUSHED, GAPS, REMOTE, REMOTE_FOUND, BUILT),
 )
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """What the catalog answers.
+
+    Attributes:
+        rows: of each question, by its name; of one that is `Listed` the first.
+        counts: of each question that is `Listed`, by its name.
+        questions: all that were asked.
+    """
+
+    rows: Mapping[str, Rows]
+    counts: Mapping[str, Rows]
+    questions: Sequence[Question]
+
+    @classmethod
+    def ask(cls, tables: TablesToAsk, now_ms: int) -> Self:
+        """Ask all questions.
+
+        Args:
+            now_ms: the report's time, ms since the epoch.
+        """
+        questions = (*QUESTIONS, future(now_ms))
+        asked = {each.name: each.first_rows if isinstance(each, Listed) else each for each in questions}
+        counts = {each.name: each.counts for each in questions if isinstance(each, Listed)}
+        rows, counted = (
+            {name: tables.ask(question).to_pylist() for name, question in named.items()} for named in (asked, counts)
+        )
+        return cls(rows, counted, questions)
+
+    def __getitem__(self, question: Question) -> Rows:
+        return self.rows[question.name]
+
+    def count(self, question: Listed, **values: str | bool) -> int:
+        """How many rows a question has, those that are not listed too.
+
+        Args:
+            values: of the columns that it is counted by; of any where a column is not named.
+        """
+        return sum(row[COUNTED] for row in self.counts[question.name] if row.items() >= values.items())
+
+    @property
+    def cut(self) -> dict[str, dict[str, int]]:
+        """How many rows are listed and how many there are, by the name of the question, where not all are listed."""
+        listed = [each for each in self.questions if isinstance(each, Listed)]
+        return {
+            each.name: {"shown": each.limit, "found": self.count(each)}
+            for each in listed
+            if self.count(each) > each.limit
+        }
+
+    @property
+    def sql(self) -> dict[str, str]:
+        """The SQL of each question, by its name."""
+        return {question.name: question.sql for question in self.questions}

@@ -1,40 +1,242 @@
-"""Applies a recorded plan."""
+"""Applies a recorded plan: what its rows say is to go of each partition, how the partition stood then, and what came of
+it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any, Final
 
+import pyarrow as pa
+
+from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.matching import positions_in
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.retention_plans import SegmentInPlan, SegmentToDelete
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.indexing.source import index_directory, segments_directory
+from kidxlib.indexing.summary import PROBLEMS_KEPT
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.retention.applied import AppliedPlan
-from kidxlib.operations.retention.planned_deletions import partitions_then, planned_deletions
 from kidxlib.operations.retention.recorded import mark_deleted
-from kidxlib.operations.retention.recorded_plan import current_configs, plan_to_apply
-from kidxlib.operations.retention.request import ApplyRequest
+from kidxlib.operations.retention.recorded_plan import RecordedPlan, current_configs, plan_to_apply
+from kidxlib.operations.retention.retention_request import ApplyRequest
+from kidxlib.recovery.outcome import ABSENT, USABLE, Status
 from kidxlib.retention.apply import SegmentResult, apply_deletions
-from kidxlib.retention.outcomes import DeletionOutcome
-from kidxlib.retention.plan import log_dirs_of
+from kidxlib.retention.plan import (
+    PROBLEMS,
+    DeletionOutcome,
+    PartitionDeletion,
+    PartitionThen,
+    PlannedSegment,
+    SegmentThen,
+    log_dirs_of,
+)
+from kidxlib.retention.policy import Decision, Reason
 from kidxlib.retention.reconsider import reconsidered
+from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.result import RunResult
+from kidxlib.storage.location import Location, location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.remover import Remover
-from kidxlib.tables.protocol import Tables
-from kidxlib.terminal.console import note, print_json
+from kidxlib.storage.store.s3 import is_object
+from kidxlib.tables.protocol import Tables, scope_of
+from kidxlib.terminal.build import PROBLEMS_SHOWN
+from kidxlib.terminal.console import note, print_json, print_line, print_more
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
+from kidxlib.text.words import counted
+
+_WHAT: Final = {
+    DeletionOutcome.DELETED: "deleted",
+    DeletionOutcome.LAST: "kept, as the last of its partition",
+    DeletionOutcome.CHANGED: "kept, as it is not what was planned",
+    DeletionOutcome.LEFT: "kept, as another of its partition is not what was planned",
+    DeletionOutcome.NOT_DUE: "kept: the policy would no longer delete them",
+    DeletionOutcome.NOT_RENAMED: "kept, as it cannot be renamed",
+    DeletionOutcome.EPOCHS_NOT_CUT: "renamed, and not removed, as leader epochs cannot be cut; run again",
+    DeletionOutcome.AFTER_KEPT: "kept, after one that is kept",
+    DeletionOutcome.GONE: "already missing",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedPlan:
+    """What applying a plan came to.
+
+    Attributes:
+        other_log_dirs: as `ConfiguredTopics` has them.
+        deleted_before: segments that the catalog knew as deleted by an applied plan, with their base offsets.
+    """
+
+    plan_id: str
+    results: Sequence[SegmentResult]
+    other_log_dirs: Sequence[str] = ()
+    deleted_before: Collection[tuple[PartitionKey, int]] = ()
+
+    @property
+    def is_problem_free(self) -> bool:
+        return not self.other_log_dirs and not any(found.outcome in PROBLEMS for found in self.results)
+
+    @property
+    def by_outcome(self) -> Counter[str]:
+        return Counter(found.outcome.value for found in self.results)
+
+    @property
+    def deleted_bytes(self) -> int:
+        return _bytes(self.results, DeletionOutcome.DELETED)
+
+    def _is_again(self, found: SegmentResult) -> bool:
+        return found.outcome is DeletionOutcome.GONE and (found.key, found.segment.base_offset) in self.deleted_before
+
+    def as_json(self) -> dict[str, Any]:
+        problems = [found for found in self.results if found.outcome in PROBLEMS]
+        return {
+            "plan_id": self.plan_id,
+            "by_outcome": self.by_outcome,
+            "deleted_bytes": self.deleted_bytes,
+            "other_log_dirs": list(self.other_log_dirs),
+            "not_well_count": len(problems),
+            "not_well": [
+                {
+                    **dict(zip(SEGMENTS.key, (*found.key, found.segment.base_offset), strict=True)),
+                    "outcome": found.outcome.value,
+                    "detail": found.detail,
+                }
+                for found in problems[:PROBLEMS_KEPT]
+            ],
+        }
+
+    def show(self) -> None:
+        again = [found for found in self.results if self._is_again(found)]
+        others = [found for found in self.results if not self._is_again(found)]
+        for outcome, what in _WHAT.items():
+            _print_outcome([found for found in others if found.outcome is outcome], what)
+        _print_outcome(again, "deleted before, by this plan or another")
+        if not self.results:
+            print_line("the plan names no segment to delete")
+        reported = [found for found in self.results if found.outcome in PROBLEMS and found.detail is not None]
+        for found in reported[:PROBLEMS_SHOWN]:
+            print_line(f"{found.outcome.value}: {found.detail}")
+        print_more(len(reported) - PROBLEMS_SHOWN)
+        for line in self.other_log_dirs:
+            print_line(f"problem: {line}")
+
+
+def _print_outcome(results: Sequence[SegmentResult], what: str) -> None:
+    if results:
+        log_bytes = sum(found.segment.log_bytes for found in results)
+        print_line(f"{counted(len(results), 'segment')}, {log_bytes:,} bytes: {what}")
+
+
+def _bytes(results: Iterable[SegmentResult], outcome: DeletionOutcome) -> int:
+    return sum(found.segment.log_bytes for found in results if found.outcome is outcome)
+
+
+def planned_deletions(plan: RecordedPlan) -> list[PartitionDeletion]:
+    """What is to go of each partition."""
+    going = plan.read(SegmentToDelete.names(), [Among("decision", (Decision.DELETE.value,))])
+    segments = SegmentToDelete.of_arrow(going.sort_by([(name, "ascending") for name in SEGMENTS.key]))
+    for segment in segments:
+        if is_object(segment.log_path) or is_object(segment.index_directory):
+            raise UsageError(
+                f"--apply: {segment.log_path}, with its index files in {segment.index_directory}: nothing is deleted "
+                "in an object store, where a file cannot be renamed first; delete what the plan names with the object "
+                "store's own tools"
+            )
+    paths = source_paths(plan.tables)
+    return [
+        _deletion(key, list(of_partition), location(paths.get(key[0], "/")))
+        for key, of_partition in groupby(segments, key=lambda segment: segment.partition_key)
+    ]
+
+
+def _deletion(key: PartitionKey, segments: Sequence[SegmentToDelete], source: Location) -> PartitionDeletion:
+    """What is to go of a partition. Its place follows from its source's, and is to be what it was in the plan."""
+    partition = TopicPartition(key[1], key[2])
+    logs = {segment.base_offset: segment.log_path for segment in segments}
+    log_directory = segments_directory(source, partition, logs)
+    if log_directory is None:
+        raise UsageError(
+            f"{segments[0].log_path}: not in {source}, where source {key[0]} was at its last build; run "
+            "build_index and plan again"
+        )
+    auxiliary_files = index_directory(partition, [segment.index_directory for segment in segments])
+    if auxiliary_files is None:
+        raise UsageError(
+            f"{segments[0].index_directory}: not the one index directory of {partition.directory}; run build_index and "
+            "plan again"
+        )
+    return PartitionDeletion(
+        key=key,
+        segments_directory=log_directory,
+        index_directory=auxiliary_files,
+        segments=tuple(_file(segment) for segment in segments),
+    )
+
+
+def _file(segment: SegmentToDelete | SegmentInPlan) -> PlannedSegment:
+    return PlannedSegment(segment.base_offset, segment.bytes or 0, segment.log_mtime_ns, segment.log_inode)
+
+
+def partitions_then(plan: RecordedPlan, keys: Collection[PartitionKey]) -> dict[PartitionKey, PartitionThen]:
+    """Partitions as they were planned, less what the catalog says of their segments by now: one that a build since then
+    has found to be damaged is not fully read.
+    """
+    if not keys:
+        return {}
+    wanted = pa.table([list(column) for column in zip(*keys, strict=True)], schema=PARTITIONS.schema(PARTITIONS.key))
+    scope = scope_of({"wanted": wanted}, PARTITIONS.key)
+    planned = plan.read(SegmentInPlan.names(), scope)
+    planned = planned.filter(positions_in(planned, wanted, PARTITIONS.key) >= 0)
+    planned = planned.sort_by([(name, "ascending") for name in SEGMENTS.key])
+    now = plan.tables.read(SEGMENTS, [*SEGMENTS.key, "status"], scope)
+    words, at = now["status"].to_pylist(), positions_in(planned, now, SEGMENTS.key).tolist()
+    statuses = [None if place < 0 else Status(words[place]) for place in at]
+    found = zip(SegmentInPlan.of_arrow(planned), statuses, strict=True)
+    return {
+        key: _partition_then(list(segments)) for key, segments in groupby(found, key=lambda each: each[0].partition_key)
+    }
+
+
+#: A segment that a run before this one has renamed was usable before.
+_STILL_FULLY_READ: Final = frozenset({*USABLE, *ABSENT})
+
+
+def _partition_then(found: Sequence[tuple[SegmentInPlan, Status | None]]) -> PartitionThen:
+    """A partition from its segments, each with its status in the catalog by now; None: the catalog no longer has it."""
+    first, _ = found[0]
+    return PartitionThen(
+        topic_id=first.topic_id,
+        log_start_offset=first.log_start_offset,
+        high_watermark=first.high_watermark,
+        segments=[_segment_then(segment, status) for segment, status in found],
+    )
+
+
+def _segment_then(segment: SegmentInPlan, status: Status | None) -> SegmentThen:
+    # Only a plan of an older release lacks these, and such a plan is never applied.
+    assert segment.next_offset is not None and segment.counted_bytes is not None
+    assert segment.largest_timestamp_ms is not None
+    return SegmentThen(
+        file=_file(segment),
+        next_offset=segment.next_offset,
+        counted_bytes=segment.counted_bytes,
+        max_timestamp_ms=-1 if segment.age_from_mtime else segment.largest_timestamp_ms,
+        fully_read=segment.reason != Reason.NOT_WELL.value and status in _STILL_FULLY_READ,
+        deleted=status is Status.DELETED,
+    )
 
 
 def _apply_plan(tables: Tables, request: ApplyRequest) -> AppliedPlan:
-    """Apply a plan, and write into the catalog what was deleted.
-
-    Raises:
-        UsageError: there is no such plan, it is none that may be applied, its policy says something else by now, or
-            a log dir is not where it was or held by another process; nothing is done.
-        PublishError: a file cannot be removed.
-    """
+    """Apply a plan, and write into the catalog what was deleted."""
     plan = plan_to_apply(tables, request)
     deletions = planned_deletions(plan)
     configs = current_configs(request, plan, {deletion.key[1] for deletion in deletions})
@@ -73,12 +275,7 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> AppliedPlan:
 
 
 def run_apply(backend: Backend, request: ApplyRequest, as_json: bool) -> RunResult:
-    """Apply a plan, and show what it came to.
-
-    Raises:
-        UsageError: as `_apply_plan`; or workers are elsewhere.
-        PublishError: as that.
-    """
+    """Apply a plan, and show what it came to."""
     if not backend.engine.is_on_this_machine:
         raise UsageError(
             "--apply: only with a local master, so that the log dir's lock covers every writer; give -- --master "

@@ -28,9 +28,6 @@ class Missing:
         Args:
             names: of sources.
             known: what the sources' clusters say.
-
-        Raises:
-            CatalogError: the catalog cannot be read.
         """
         sources = [each for each in as_sources(source_paths(tables)) if each.name in names]
         policy_of, directories = asked_of_recorded(tables, names, known)

@@ -6,12 +6,11 @@ from collections.abc import Iterable, Iterator
 
 import pyarrow as pa
 
-from kidxlib.catalog.results.build import PLANNED
+from kidxlib.catalog.results import PLANNED
 from kidxlib.engine.work import ItemRows
-from kidxlib.operations.retention.partition import partitions_of
 from kidxlib.operations.retention.plan_options import PlanOptions
-from kidxlib.operations.retention.planned import planned_rows
-from kidxlib.operations.retention.to_plan import PartitionsToPlan
+from kidxlib.operations.retention.planned import partitions_of, planned_rows
+from kidxlib.operations.retention.recorded import PartitionsToPlan
 
 
 def plan_partitions(shares: Iterable[PartitionsToPlan], use_mmap: bool, *, options: PlanOptions) -> Iterator[ItemRows]:

@@ -1,27 +1,62 @@
-"""What retention reads of a catalog's tables, and what it writes into them."""
+"""What retention reads of a catalog's tables, shared with workers, and what it writes into them; and what the rows say
+of topics as a whole: whether they look compacted, and of how many clusters they are.
+"""
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
+from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from numpy.typing import NDArray
 
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import PRESENT, Among, Condition
-from kidxlib.catalog.matching import Values
+from kidxlib.catalog.matching import Positions, Values, differing, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
+from kidxlib.catalog.segment_views import SegmentToPlan
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged
-from kidxlib.tables.protocol import Tables
+from kidxlib.engine.work import SharedRows
+from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.bins import BINS_PER_CORE
+from kidxlib.indexing.listed import numbers_in
+from kidxlib.indexing.source import PartitionDirectory
+from kidxlib.operations.retention.plan_options import IS_ONLY_REPLICA, Configs
+from kidxlib.reading.absent import BrokersMetadata
+from kidxlib.reading.ends import OnlyReplicas
+from kidxlib.recovery.outcome import Status
+from kidxlib.run.recorded_sources import as_sources, source_paths
+from kidxlib.tables.protocol import Tables, scope_of
+from kidxlib.text.words import counted
 
 _KEY: Final = SEGMENTS.schema(SEGMENTS.key)
+
+#: Segments that a worker plans at a time; a partition that has more is planned in one piece.
+_SHARE_ROWS: Final = 65_536
+#: Reads of the catalog at most: tables whose files were not written in order are read as a whole each time.
+_READS_MAX: Final = 16
+
+#: A partition has two logs opened, which takes as long as reading this many bytes of a log: half a millisecond. Beside
+#: that its rows count for nothing, as they are decided on by columns, a million in a second.
+_PARTITION_BYTES: Final = 32_768
+
+_OFFSETS: Final = ("log_start_offset", "high_watermark")
+_COUNT: Final = "count_all"
+
+#: What is read of segments besides the keys of their partitions.
+FACTS_OF_OFFSETS: Final = ("base_offset", "next_offset", "status", "records")
 
 
 def present_topics(tables: Tables) -> dict[str, set[str]]:
@@ -90,3 +125,243 @@ def mark_deleted(tables: Tables, segments: Sequence[tuple[str, str, int, int]], 
     """
     keys = pa.table([list(column) for column in zip(*segments, strict=True)], schema=_KEY)
     tables.change(SEGMENTS, {"segment": keys}, partial(updates.deleted, now=now), by=SEGMENTS.key)
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsToPlan:
+    """Some partitions, and what is known of their segments.
+
+    Attributes:
+        rows: the key of each segment, the other columns of `SegmentToPlan`, the offsets that checkpoints gave of its
+            partition, and whether that is its only replica; each partition's in one piece and segments in order.
+        configs: of their topics.
+        compacted_topics: those of them that look so.
+        bytes: of logs that could be read in the time that they take.
+    """
+
+    rows: SharedRows
+    configs: Configs
+    compacted_topics: Collection[str]
+    bytes: int
+
+
+def partitions_to_plan(
+    segments: PresentSegments,
+    keys: pa.Table,
+    engine: Engine,
+    configs: Configs,
+    compacted_topics: Collection[str],
+) -> Iterator[PartitionsToPlan]:
+    """The partitions in shares, each with the rows that it is planned from. They are read for few shares at a time, as
+    all of them may be many.
+
+    Args:
+        keys: of the partition of each segment; other columns are ignored.
+        engine: shares the rows.
+        compacted_topics: topics that look compacted.
+    """
+    offsets = segments.tables.read(PARTITIONS, [*PARTITIONS.key, *_OFFSETS], [Among("source", segments.sources)])
+    partitions = keys.group_by(list(PARTITIONS.key)).aggregate([([], _COUNT)])
+    partitions = partitions.sort_by([(name, "ascending") for name in PARTITIONS.key])
+    share_rows = min(_SHARE_ROWS, keys.num_rows // (engine.cores * BINS_PER_CORE) + 1)
+    only_replicas = _OnlyReplicas(source_paths(segments.tables))
+    for of_read in _pieces(partitions, max(_SHARE_ROWS, keys.num_rows // _READS_MAX)):
+        rows = only_replicas.told_in(_read(segments, of_read, offsets))
+        start = 0
+        for of_share in _pieces(of_read, share_rows):
+            count = int(_counts(of_share).sum())
+            share = rows.slice(start, count)
+            start += count
+            topics = [str(topic) for topic in pc.unique(of_share["topic"]).to_pylist()]
+            yield PartitionsToPlan(
+                rows=engine.share(share),
+                configs={topic: configs[topic] for topic in topics},
+                compacted_topics=frozenset(topics).intersection(compacted_topics),
+                bytes=of_share.num_rows * _PARTITION_BYTES,
+            )
+
+
+def _read(segments: PresentSegments, partitions: pa.Table, offsets: pa.Table) -> pa.Table:
+    """The segments of some partitions in order, with the offsets of their partitions."""
+    rows = segments.read(SegmentToPlan.names(), scope_of({"wanted": partitions}, PARTITIONS.key))
+    rows = rows.filter(positions_in(rows, partitions, PARTITIONS.key) >= 0)
+    rows = rows.sort_by([(name, "ascending") for name in SEGMENTS.key])
+    at = positions_in(rows, offsets, PARTITIONS.key)
+    places: Values = pa.array(at, mask=at < 0)
+    for name in _OFFSETS:
+        rows = rows.append_column(name, offsets[name].take(places))
+    return rows
+
+
+class _OnlyReplicas:
+    """Which partitions have all of their logs counted, as the broker that starts on them does: see `OnlyReplicas`.
+
+    Args:
+        paths: of the catalog's sources, by name.
+    """
+
+    def __init__(self, paths: Mapping[str, str]) -> None:
+        self._sources = {source.name: source for source in as_sources(paths)}
+        places = [source.path for source in self._sources.values()]  # of a bucket nobody can tell
+        self._asked = OnlyReplicas(BrokersMetadata(path for path in places if isinstance(path, Path)))
+
+    def told_in(self, rows: pa.Table) -> pa.Table:
+        """Segments, with `IS_ONLY_REPLICA` of their partitions.
+
+        Args:
+            rows: all of each partition's, in order. Logs that end at their checkpoint are not asked about.
+        """
+        count = rows.num_rows
+        is_last = np.append(differing(rows.slice(1), rows.slice(0, count - 1), PARTITIONS.key), count > 0)
+        ends: NDArray[np.int64] = np.flatnonzero(is_last).astype(np.int64)
+        starts = np.append(0, ends[:-1] + 1)[: len(ends)]
+        flags = np.zeros(count, np.bool_)
+        last = rows.select([*PARTITIONS.key, "next_offset", "high_watermark"]).take(ends)
+        is_beyond: Values = pc.greater(last["next_offset"], last["high_watermark"]).fill_null(False)
+        for number in np.flatnonzero(is_beyond.to_numpy()).tolist():
+            if self._holds(last.slice(number, 1).to_pylist()[0]):
+                flags[starts[number] : ends[number] + 1] = True
+        return rows.append_column(IS_ONLY_REPLICA, pa.array(flags))
+
+    def _holds(self, row: Mapping[str, Any]) -> bool:
+        source, partition = self._sources.get(row["source"]), TopicPartition(row["topic"], row["partition"])
+        if source is None:
+            return False
+        return self._asked.holds(PartitionDirectory(source, partition, source.path / partition.directory))
+
+
+def _pieces(partitions: pa.Table, rows: int) -> Iterator[pa.Table]:
+    """The partitions in pieces that begin at about each so many of their segments."""
+    counts = _counts(partitions)
+    piece_of = (np.cumsum(counts) - counts) // rows
+    starts = [0, *(np.flatnonzero(np.diff(piece_of)) + 1).tolist(), len(counts)]
+    for start, end in itertools.pairwise(starts):
+        yield partitions.slice(start, end - start)
+
+
+def _counts(partitions: pa.Table) -> NDArray[np.int64]:
+    counts: NDArray[np.int64] = partitions[_COUNT].to_numpy()
+    return counts
+
+
+def topics_that_look_compacted(rows: pa.Table, *, what_if: bool) -> dict[str, str]:
+    """Topics with segments that lack offsets, which nothing but compaction takes out of a log; each with the first
+    place that looks so, in words.
+
+    A broker gives offsets without a gap, markers of transactions included; so a segment has as many records as
+    offsets, and one begins where the one before it ends. Segments that are `ok` tell. Where messages of magic 0 or 1
+    are compressed, how many there are is not known: such a topic may be compacted, and counts as if it were. A segment
+    that is missing looks like compaction, too: where another source has its offsets, a what-if takes it for missing.
+
+    Args:
+        rows: the segments' `FACTS_OF_OFFSETS` and the keys of their partitions, all of each partition.
+        what_if: nothing is deleted by the answer. What deletes keeps all that may be compacted.
+    """
+    if not rows.num_rows:
+        return {}
+    rows = rows.sort_by([(name, "ascending") for name in SEGMENTS.key])
+    base, end, records = rows["base_offset"], rows["next_offset"], rows["records"]
+    is_ok = _numpy(pc.equal(rows["status"], pa.scalar(Status.OK.value)))
+    fewer: Values = pc.less(records, pc.subtract(end, base)).fill_null(False)
+    lacks = _numpy(pc.or_(records.is_null(), fewer)) & is_ok
+    following: Values = pc.greater(base.slice(1), end.slice(0, rows.num_rows - 1)).fill_null(False)
+    is_last = differing(rows.slice(1), rows.slice(0, rows.num_rows - 1), PARTITIONS.key)
+    before_gap = np.flatnonzero(_numpy(following) & ~is_last & is_ok[:-1])
+    compacted = pc.unique(rows["topic"].filter(pa.array(lacks)))
+    if what_if:
+        others: Values = pc.is_in(rows["topic"], value_set=compacted)
+        before_gap = before_gap[~_numpy(others)[before_gap]]
+        before_gap = before_gap[~_known_elsewhere(rows, before_gap)]
+    places: Values = pa.array(before_gap)
+    following_bases: Values = pa.array(before_gap + 1)
+    with_gap = rows.take(places).append_column("next_base_offset", base.take(following_bases))
+    between = {row["topic"]: _between(row) for row in _first_of_topics(with_gap)}
+    return between | {row["topic"]: _within(row) for row in _first_of_topics(rows.filter(pa.array(lacks)))}
+
+
+def _first_of_topics(rows: pa.Table) -> list[dict[str, Any]]:
+    """The first row of each topic."""
+    return rows.take(
+        positions_in(rows.group_by("topic", use_threads=False).aggregate([]), rows, ("topic",))
+    ).to_pylist()
+
+
+def _between(row: Mapping[str, Any]) -> str:
+    missing = f"offsets {row['next_offset']} to {row['next_base_offset'] - 1}"
+    return f"{row['source']}: {row['topic']}-{row['partition']} has no log with {missing}"
+
+
+def _within(row: Mapping[str, Any]) -> str:
+    records = "an unknown number of records" if row["records"] is None else counted(row["records"], "record")
+    segment = f"{row['source']}: {row['topic']}-{row['partition']}/{row['base_offset']}"
+    return f"{segment} has {records} of {counted(row['next_offset'] - row['base_offset'], 'offset')}"
+
+
+def _known_elsewhere(rows: pa.Table, before_gap: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether another source has a segment with the first offset that is missing, of each gap.
+
+    Args:
+        rows: segments, sorted by their keys.
+        before_gap: the numbers of the segments before the gaps.
+    """
+    (base, _), (end, is_known) = numbers_in(rows["base_offset"]), numbers_in(rows["next_offset"])
+    ranks = np.unique(np.concatenate([base, end]), return_inverse=True)[1]
+    bases, ends = ranks[: len(base)], ranks[len(base) :]
+    has_offsets = is_known & (base < end)
+
+    def holding(groups: Positions) -> Positions:
+        """How many segments of its group hold that offset: those that begin at or below it, less those that end so."""
+        first = groups * len(ranks)
+        asked = (first + ends)[before_gap]
+        begun, ended = (
+            np.searchsorted(np.sort((first + each)[has_offsets]), asked, side="right") for each in (bases, ends)
+        )
+        return begun - ended
+
+    of_all, of_own = (positions_in(rows, rows, key) for key in (("topic", "partition"), PARTITIONS.key))
+    return holding(of_all) > holding(of_own)
+
+
+def ensure_one_cluster(rows: pa.Table, policy_file: Path) -> None:
+    """What Kafka's tools print of a topic holds for the cluster that they asked. A topic that was made again has
+    another id, too.
+
+    Args:
+        rows: `source`, `topic` and `topic_id` of segments.
+        policy_file: what they printed.
+    """
+    names = ["topic", "topic_id", "source"]
+    ids = rows.filter(rows["topic_id"].is_valid()).group_by(names).aggregate([])
+    found = ids.sort_by([(name, "ascending") for name in names]).to_pylist()
+    first: dict[str, dict[str, Any]] = {}
+    for row in found:
+        one = first.setdefault(row["topic"], row)
+        if row["topic_id"] != one["topic_id"]:
+            of = f"{one['topic_id']} in source {one['source']} and {row['topic_id']} in source {row['source']}"
+            raise UsageError(
+                f"--policy {policy_file}: it tells of one cluster's topics, and {row['topic']} has the topic id {of}; "
+                "choose the sources of that cluster with --source"
+            )
+
+
+def ensure_no_copies(rows: pa.Table) -> None:
+    """A request to delete records names a partition once.
+
+    Args:
+        rows: `source`, `topic` and `partition` of segments.
+    """
+    names = ["topic", "partition", "source"]
+    found = rows.group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names]).to_pylist()
+    sources: dict[tuple[str, int], list[str]] = {}
+    for row in found:
+        sources.setdefault((row["topic"], row["partition"]), []).append(row["source"])
+    for (topic, partition), of_partition in sources.items():
+        if len(of_partition) > 1:
+            raise UsageError(
+                f"--delete-records-json: {topic}-{partition} is in the sources {', '.join(of_partition)}; "
+                "choose one with --source"
+            )
+
+
+def _numpy(flags: Values) -> Any:
+    return flags.to_numpy().astype(np.bool_)

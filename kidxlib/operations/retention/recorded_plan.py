@@ -16,7 +16,7 @@ from kidxlib.catalog.retention_plans import RETENTION_PLANS, PolicyInPlan
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.operations.retention.planned import policy_in_plan
-from kidxlib.operations.retention.request import ApplyRequest
+from kidxlib.operations.retention.retention_request import ApplyRequest
 from kidxlib.retention.plan import Written
 from kidxlib.retention.policy import Policy, TopicConfig
 from kidxlib.retention.policy_file import read_policies
@@ -47,11 +47,7 @@ class RecordedPlan:
 
 
 def plan_to_apply(tables: Tables, request: ApplyRequest) -> RecordedPlan:
-    """A recorded plan.
-
-    Raises:
-        UsageError: it is not there, compares policies, asks what if, or is too old or of the future.
-    """
+    """A recorded plan."""
     names = ["planned_at", "policy", "policy_file", "what_if"]
     rows = _read(tables, request.plan_id, names).group_by(names).aggregate([]).to_pylist()
     name = f"--plan {request.plan_id}"
@@ -75,9 +71,6 @@ def ensure_recent(name: str, planned_ms: int, now_ms: int, max_age: timedelta) -
 
     Args:
         now_ms: by the machine's clock.
-
-    Raises:
-        UsageError: it is.
     """
     age = timedelta(milliseconds=now_ms - planned_ms)
     if age < timedelta(0):
@@ -114,9 +107,6 @@ class CurrentConfigs:
 
         Args:
             written: the partitions of the plan.
-
-        Raises:
-            UsageError: it may.
         """
         if self.listing is not None:
             made_ms = self.listing.stat().st_mtime_ns // NS_PER_MS
@@ -132,11 +122,7 @@ class CurrentConfigs:
 
 
 def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collection[str]) -> CurrentConfigs:
-    """What topics' configurations say now, which is what they said when it was planned.
-
-    Raises:
-        UsageError: the file of then or a cluster's metadata cannot be read, or something else is said.
-    """
+    """What topics' configurations say now, which is what they said when it was planned."""
     if not topics:
         return CurrentConfigs()
     file = request.policy_file or (None if plan.policy_file is None else Path(plan.policy_file))

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.retention.apply import run_apply
-from kidxlib.operations.retention.plan import run_plan
-from kidxlib.operations.retention.request import ApplyRequest, PlanRequest
+from kidxlib.operations.retention.make_plan import run_plan
+from kidxlib.operations.retention.retention_request import ApplyRequest, PlanRequest
 from kidxlib.run.result import RunResult
 
 
@@ -14,9 +14,6 @@ def run_retention(request: PlanRequest | ApplyRequest, open_backend: OpenBackend
 
     Args:
         open_backend: opens a catalog that is there, and of this release.
-
-    Raises:
-        KidxError: as `run_plan` and `run_apply`.
     """
     with open_backend() as backend:
         if isinstance(request, PlanRequest):

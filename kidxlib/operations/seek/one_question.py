@@ -1,9 +1,12 @@
-"""One question, answered by the command itself: no worker is worth starting for it."""
+"""One question, answered by the command itself, as no worker is worth starting for it; and partitions that a question
+means and that nobody asked, as they are in none of the places that were named.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import contextlib
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,24 +14,33 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.build.source import Source
 from kidxlib.catalog.conditions import PRESENT, Among, Condition
 from kidxlib.catalog.partitions import PARTITIONS, PartitionToSearch
 from kidxlib.catalog.segment_views import SegmentToSearch
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.errors import UsageError
+from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.source import Source
+from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.lookup.answers import OFFSET
 from kidxlib.lookup.cataloged_partitions import CatalogedPartition, not_cataloged
 from kidxlib.lookup.seeker import Seeker, answer_all
-from kidxlib.operations.seek.not_asked import NotAsked, find_not_asked
-from kidxlib.operations.seek.request import Question
-from kidxlib.reading.brokers_metadata import BrokersMetadata
+from kidxlib.operations.seek.seek_request import Question
+from kidxlib.reading.absent import (
+    BrokersMetadata,
+    absent_partitions,
+    log_dirs_without_metadata,
+    may_be_elsewhere,
+    not_of_one_time,
+    numbered_below,
+)
+from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of
 from kidxlib.reading.of_log_dir import OfLogDirs
 from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.run.result import RunResult
 from kidxlib.storage.location import Location, location
 from kidxlib.tables.protocol import Tables
+from kidxlib.terminal.console import note, warn
 from kidxlib.terminal.exit_codes import ExitCode
 
 #: An answer: the columns of a result, and `file_error`.
@@ -36,12 +48,7 @@ Answer = Mapping[str, Any]
 
 
 def answers_of_catalog(tables: Tables, question: Question, source: str | None) -> list[Answer]:
-    """The answers of each source that holds the partition, or the partitions, or of one source.
-
-    Raises:
-        UsageError: none holds one.
-        CatalogError: a table cannot be read.
-    """
+    """The answers of each source that holds the partition, or the partitions, or of one source."""
     conditions: list[Condition] = [] if source is None else [Among("source", (source,))]
     if question.topic is not None:
         conditions.append(Among("topic", (question.topic,)))
@@ -61,6 +68,104 @@ def answers_of_catalog(tables: Tables, question: Question, source: str | None) -
         says = of_log_dirs.of_log(directory, partition, row.first_base_offset, row.high_watermark)
         answers.append(answer_of(CatalogedPartition(row, segments).seeker(says), asked, row.source, row.high_watermark))
     return answers
+
+
+@dataclass(frozen=True, slots=True)
+class NotAsked:
+    """What a question means besides what the partitions that were asked have answered.
+
+    Attributes:
+        left_out: partitions that the cluster's metadata gives to the brokers of the log dirs; and those that were asked
+            in older log dirs.
+        without_metadata: log dirs of which nobody can tell what else their brokers have.
+        of_topics: all partitions that are known to be of the topics, whichever broker has them, and were not asked.
+        of_another_time: log dirs that may be older than others of their broker, a line each.
+    """
+
+    left_out: Sequence[LeftOut] = ()
+    without_metadata: Sequence[Location] = ()
+    of_topics: Sequence[TopicPartition] = ()
+    of_another_time: Sequence[str] = ()
+
+    @property
+    def is_problem(self) -> bool:
+        """Whether a log dir that was asked ought to have one, or another one has it of a topic that was named; or an
+        answer rests on an older log dir.
+        """
+        return any(each.is_problem for each in self.left_out)
+
+    def show(self) -> None:
+        """Say it, a line for each kind."""
+        for line in lines_of(each for each in self.left_out if not each.is_problem):
+            note(line)
+        for log_dir in self.without_metadata:
+            note(may_be_elsewhere(log_dir))
+        for line in self.of_another_time:
+            warn(line)
+        for line in lines_of(each for each in self.left_out if each.is_problem):
+            warn(line)
+
+    def as_json(self) -> list[dict[str, Any]]:
+        return [
+            {"topic": each.partition.topic, "partition": each.partition.partition, "why": each.why}
+            for each in self.left_out
+        ]
+
+    def with_times(self, brokers: BrokersMetadata, asked: Iterable[tuple[TopicPartition, Location]]) -> NotAsked:
+        """With what tells that log dirs are not of one time.
+
+        Args:
+            brokers: of all log dirs at hand.
+            asked: the partitions that were asked, with their log dirs.
+        """
+        left_out, of_another_time = not_of_one_time(brokers, asked)
+        return replace(self, left_out=[*self.left_out, *left_out], of_another_time=of_another_time)
+
+    def why_not_in(self, partition: TopicPartition) -> str | None:
+        """Where a partition is that was asked for; None where nobody says it."""
+        for each in self.left_out:
+            if each.partition == partition and each.why is Why.OTHER_LOG_DIR:
+                name = "" if each.directory_id is None else f" (directory.id {each.directory_id})"
+                return (
+                    f"no partition {partition.directory} in it; by the cluster's metadata it is in another log dir of "
+                    f"the broker{name}: name that one"
+                )
+            if each.partition == partition and each.aside is not None:
+                return f"no partition {partition.directory} in it; there is {each.aside}: {COPY_IT}"
+        return None
+
+
+def find_not_asked(
+    question: Question, log_dirs: Collection[Location], brokers: BrokersMetadata, there: Collection[TopicPartition]
+) -> NotAsked:
+    """Look for partitions that a question means in what log dirs know of their brokers.
+
+    Args:
+        log_dirs: those that were asked as a whole.
+        brokers: of all log dirs at hand, one of which may have the cluster's metadata.
+        there: partitions that were asked, or that have a directory.
+    """
+
+    def means(partition: TopicPartition) -> bool:
+        return question.means(partition.topic, partition.partition)
+
+    known = []
+    for log_dir in log_dirs:
+        with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told
+            owner = brokers.owner(log_dir)
+            if owner.cluster_id is not None and (metadata := brokers.of_cluster(owner.cluster_id)) is not None:
+                known.append(metadata.to_end)
+    asked = set(there)
+    of_topics = {each for each in _of_topics(known, there) if means(each)} - asked
+    left_out = absent_partitions(log_dirs, means, brokers, asked, by_name=question.topic is not None)
+    return NotAsked(left_out, log_dirs_without_metadata(log_dirs, brokers), sorted(of_topics))
+
+
+def _of_topics(known: Iterable[ClusterMetadata], there: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
+    """Partitions that there are by the metadata, and by the numbers of others: a topic's begin at 0 and lack none."""
+    for metadata in known:
+        yield from metadata.assignments
+    yield from numbered_below(there)
 
 
 def not_asked_of(tables: Tables, question: Question, source: str | None, answers: Sequence[Answer]) -> NotAsked:

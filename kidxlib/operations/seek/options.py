@@ -11,7 +11,7 @@ import click
 
 from kidxlib.format.topic_partition import PARTITION_MAX
 from kidxlib.run import options as shared_options
-from kidxlib.terminal.options.integer_range import IntegerRange
+from kidxlib.terminal.options.numbers import IntegerRange
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 

@@ -1,22 +1,25 @@
-"""Answers, written where and as what their name says."""
+"""Answers, written where and as what their name says; lines of text are made a column at a time."""
 
 from __future__ import annotations
 
 import contextlib
+import enum
+import json
 import os
 import shutil
 import uuid
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from kidxlib.catalog.matching import Values
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.lookup.answers import RESULT_COLUMNS
-from kidxlib.operations.seek.answer_format import Format
-from kidxlib.operations.seek.answer_lines import CSV_HEAD, csv_lines, json_lines
 from kidxlib.operations.seek.answer_work import RESULT
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.store.s3 import ObjectPath, object_written
@@ -25,13 +28,13 @@ WRITTEN: Final = pa.schema([RESULT.field(name) for name in RESULT_COLUMNS])
 #: Rows of a file of a directory, about.
 _ROWS_PER_FILE: Final = 1_000_000
 
+CSV_HEAD: Final = ",".join(RESULT_COLUMNS).encode() + b"\n"
+#: What a field of CSV is put into quotes for.
+_SPECIAL: Final = ('"', ",", "\n", "\r")
+
 
 def ensure_new(path: str) -> None:
-    """Answers never replace what is there.
-
-    Raises:
-        UsageError: something is, or nothing can be written there.
-    """
+    """Answers never replace what is there."""
     place = location(path)
     try:
         is_there = place.exists() if isinstance(place, ObjectPath) else os.path.lexists(place)
@@ -53,14 +56,71 @@ def there_already(path: str) -> UsageError:
     return UsageError(f"--output {path}: it is there already; expected a new name")
 
 
+def csv_lines(answers: pa.RecordBatch) -> bytes:
+    """A line for each answer, with the columns of a result; nothing where a value is null."""
+    columns = [_text(answers.column(name), _csv_field) for name in RESULT_COLUMNS]
+    return _joined(columns, ",", "", "\n")
+
+
+def json_lines(answers: pa.RecordBatch) -> bytes:
+    """A JSON object a line, with the columns of a result."""
+    columns: list[Values] = []
+    for number, name in enumerate(RESULT_COLUMNS):
+        text: Values = _text(answers.column(name), _json_text).fill_null("null")
+        columns.append(pc.binary_join_element_wise("{" if number == 0 else "", f'"{name}":', text, ""))
+    return _joined(columns, ",", "null", "}\n")
+
+
+def _text(column: Values, form: Callable[[str], str]) -> Values:
+    """A column as text. Of texts each is formed once, however many rows share it."""
+    if not pa.types.is_string(column.type):
+        return column.cast(pa.string())
+    words = column.dictionary_encode()
+    formed = pa.array(list(map(form, words.dictionary.to_pylist())), pa.string())
+    return formed.take(words.indices)
+
+
+def _csv_field(text: str) -> str:
+    return f'"{text.replace(chr(34), chr(34) * 2)}"' if any(each in text for each in _SPECIAL) else text
+
+
+def _json_text(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _joined(columns: list[Values], between: str, null: str, end: str) -> bytes:
+    options = pc.JoinOptions("replace", null)
+    last: Values = pc.call_function("binary_join_element_wise", [columns[-1], end, ""], options)
+    lines: Values = pc.call_function("binary_join_element_wise", [*columns[:-1], last, between], options)
+    _, ends, text = lines.buffers()
+    return b"" if text is None else text.to_pybytes()[: np.frombuffer(ends, np.int32)[len(lines)]]
+
+
+class Format(enum.Enum):
+    """What a name says: one file of text, a directory of Parquet files, or a Delta table."""
+
+    CSV = ".csv"
+    JSON = ".json"
+    PARQUET = ".parquet"
+    DELTA = ""
+
+    @classmethod
+    def of(cls, path: str) -> Format:
+        """The format that the end of a name says."""
+        try:
+            return cls(PurePosixPath(path).suffix)
+        except ValueError as error:
+            raise UsageError(
+                f"--output {path}: expected a name that ends in .csv, .json or .parquet, or without a dot for a Delta "
+                "table"
+            ) from error
+
+
 def write_answers(answers: Iterable[pa.RecordBatch], path: str) -> None:
     """Write the columns of a result; of text, into one file in the order of the rows. It appears as a whole.
 
     Args:
         answers: rows of `RESULT`.
-
-    Raises:
-        KidxError: it cannot be written; nothing is left of it, but for parts in an object store.
     """
     try:
         match Format.of(path):

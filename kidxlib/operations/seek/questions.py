@@ -1,37 +1,125 @@
-"""Questions of a file: read, checked and brought into one form, before anything else is done."""
+"""Questions of a file or of a place that only an engine's own means reach: read, checked and brought into one form,
+before anything else is done. The first row that is wrong is named.
+
+Text is CSV, or a JSON object a line. Values that are plainly right are taken a column at a time. The few others, as
+numbers of 19 digits or times in the year 9999, are looked at one by one.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import itertools
-from collections.abc import Iterable, Iterator
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import PurePosixPath
-from typing import Final
+from typing import Any, Final, Protocol, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pa_csv
+import pyarrow.json as pa_json
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
+from kidxlib.catalog.matching import Flags, Values, numbers_array
 from kidxlib.errors import CatalogError, NoDeltaTableError, NotReadHereError, UsageError, describe_error
-from kidxlib.operations.seek.elsewhere import is_elsewhere, not_reached
-from kidxlib.operations.seek.question_columns import QUESTIONS, WrongRow, to_questions
-from kidxlib.operations.seek.row_check import why_wrong
-from kidxlib.operations.seek.text_file import (
-    JSON_SUFFIXES,
-    QUESTION_COLUMNS,
-    Rows,
-    ensure_columns,
-    open_file,
-    read_blocks,
-    read_rows,
-)
+from kidxlib.format.topic_partition import PARTITION_MAX
+from kidxlib.operations.backend import Backend
 from kidxlib.storage.location import Location, ensure_text, location
+from kidxlib.storage.store.s3 import ObjectPath, input_file, is_object
 from kidxlib.terminal.extras import needing_packages
+from kidxlib.text.times import parse_milliseconds
 
 #: What may be asked from.
 EXPECTED: Final = "expected a file called .csv, .json or .parquet, or a Delta table"
 #: Rows that are read one by one are looked at so many at a time.
 _ROWS_AT_ONCE: Final = 10_000
+
+#: What a question has.
+COLUMNS: Final = ("topic", "partition", "offset", "timestamp")
+
+Row: TypeAlias = Mapping[str, str | None]
+_LONG: Final = re.compile(r"-?[0-9]{1,19}")
+#: Narrower than what an option takes: with these alone a file means the same to every reader of it.
+_MOMENT: Final = re.compile(
+    r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-]([0-9]{2}):[0-9]{2})"
+)
+_ZONE_HOURS_MAX: Final = 18  # as in Java, and so in Kafka's own tools
+_A_TIME: Final = "ISO 8601 with a zone (2026-11-20T10:00Z) or milliseconds since the epoch"
+
+#: What is read of a file.
+QUESTION_COLUMNS: Final = (*COLUMNS, "source")
+EXPECTED_COLUMNS: Final = "topic, partition, and offset or timestamp"
+JSON_SUFFIXES: Final = (".json", ".jsonl", ".ndjson")
+#: Numbered by the line on which each ends.
+Rows: TypeAlias = Iterator[tuple[int, Row]]
+
+_BLOCK_BYTES: Final = 4 * 1024 * 1024
+#: So many lines of a JSON file tell the kinds of its values.
+_LINES_LOOKED_AT: Final = 100
+
 _TEXTS: Final = pa.schema([(name, pa.string()) for name in QUESTION_COLUMNS])
 _INT96: Final = "INT96"
+
+_Longs = NDArray[np.int64]
+_NAMES: Final = pa.dictionary(pa.int32(), pa.string())
+
+#: A question, in as few bytes as it has.
+QUESTIONS: Final = pa.schema(
+    [
+        pa.field("topic", _NAMES, nullable=False),
+        pa.field("partition", pa.int32(), nullable=False),
+        pa.field("by_time", pa.int8(), nullable=False),  # 1: the target is a time; 0: it is an offset
+        pa.field("target", pa.int64(), nullable=False),
+        pa.field("source", _NAMES),
+    ]
+)
+
+#: What is plainly right.
+_NUMBER: Final = "^-?[0-9]{1,18}$"
+_LEAP_YEAR: Final = "([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)"
+_DAY: Final = "(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31"
+_YEAR: Final = "(000[2-9]|00[1-9][0-9]|0[1-9][0-9]{2}|[1-8][0-9]{3}|9[0-8][0-9]{2})"
+_TIME: Final = (
+    rf"^({_YEAR}-({_DAY})|{_LEAP_YEAR}-02-29)[T ]([01][0-9]|2[0-3]):[0-5][0-9](:[0-5][0-9](\.[0-9]{{1,6}})?)?"
+    r"(Z|[+-](0[0-9]|1[0-7]):[0-5][0-9])$"
+)
+_US_PER_MS: Final = 1000
+
+
+class Elsewhere(Protocol):
+    """Reads and writes there."""
+
+    def read(self, backend: Backend, path: str) -> Iterator[pa.RecordBatch]:
+        """The rows of a file or a table of questions, with all its columns, in any order; one batch at least."""
+
+    def ensure_new(self, backend: Backend, path: str) -> None:
+        """Answers never replace what is there."""
+
+    def write(self, backend: Backend, answers: Iterator[pa.RecordBatch], path: str) -> None:
+        """Write the columns of a result as what the name says.
+
+        Args:
+            answers: rows of `RESULT`, in order.
+        """
+
+
+def is_elsewhere(path: str) -> bool:
+    """Whether a path is neither of this machine nor of an S3 store."""
+    return "://" in path and not is_object(path)
+
+
+def not_reached(option: str, path: str) -> UsageError:
+    """What a command says that has no such means."""
+    return UsageError(
+        f"{option} {path}: kidx reaches files of this machine and s3://<bucket>/<key>; "
+        "use ./spark-submit.sh seek for what Spark reaches"
+    )
 
 
 def read_questions(path: str) -> pa.Table:
@@ -42,10 +130,6 @@ def read_questions(path: str) -> pa.Table:
 
     Returns:
         Rows of `QUESTIONS` in the order of the file, one at least.
-
-    Raises:
-        NotReadHereError: it is a URL of a store other than S3, or a Delta table of a kind that delta-rs does not read.
-        UsageError: a row is wrong, or the columns are not those of questions; or nothing can be read there.
     """
     if is_elsewhere(path):
         raise NotReadHereError(str(not_reached("--queries", path)))
@@ -65,14 +149,283 @@ def read_questions(path: str) -> pa.Table:
         raise UsageError(f"--queries {describe_error(error)}") from error
 
 
+def why_wrong(row: Row) -> str | None:
+    """What is wrong with a question; None where nothing is. Spaces around a value do not count."""
+    values = {name: (row.get(name) or "").strip(" ") for name in COLUMNS}
+    topic, partition, offset, timestamp = (values[name] for name in COLUMNS)
+    of = f"{topic}-{partition}, " if partition.isascii() and partition.isdigit() else ""
+    if not topic:
+        return "a row without a topic"
+    if (number := _whole(partition)) is None or not 0 <= number <= PARTITION_MAX:
+        return f"partition {partition or 'missing'}, expected a whole number from 0 on"
+    if offset and timestamp:
+        return f"{of}a row with an offset and a timestamp"
+    if not offset and not timestamp:
+        return f"{of}a row without an offset and a timestamp"
+    if offset and _whole(offset) is None:
+        return f"{of}offset {offset}, expected a whole number"
+    if timestamp and _whole(timestamp) is None and not _is_moment(timestamp):
+        return f"{of}timestamp {timestamp}, expected {_A_TIME}"
+    return None
+
+
+def _whole(text: str) -> int | None:
+    if not _LONG.fullmatch(text):
+        return None
+    return int(text) if -(2**63) <= int(text) < 2**63 else None
+
+
+def _is_moment(text: str) -> bool:
+    match = _MOMENT.fullmatch(text)
+    if match is None or int(match[4] or 0) > _ZONE_HOURS_MAX:
+        return False
+    try:
+        datetime.fromisoformat(text).astimezone(UTC)
+    except (ValueError, OverflowError):
+        return False
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class WrongRow:
+    """The first row of a block that is wrong.
+
+    Attributes:
+        number: its place in the block, from 0 on.
+    """
+
+    number: int
+    why: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """Whole numbers of a column.
+
+    Attributes:
+        values: 0 where there is none.
+        is_given, is_plain: whether there is a value, and whether it is in `values` already.
+    """
+
+    values: _Longs
+    is_given: Flags
+    is_plain: Flags
+
+
+def to_questions(block: pa.RecordBatch) -> pa.RecordBatch | WrongRow:
+    """Rows of `QUESTIONS`, or the first row that is wrong.
+
+    Args:
+        block: rows with a topic, a partition, an offset or a timestamp, and perhaps a source: texts, or what can be
+            written as one.
+    """
+    rows = len(block)
+    topic = _filled_text(block, "topic")
+    columns = {name: _column(block, name) for name in COLUMNS[1:]}
+    partition, offset, timestamp = columns.values()
+    has_topic = _flags(topic.is_valid())
+    is_plain: Flags = has_topic & partition.is_plain & (partition.values >= 0) & (partition.values <= PARTITION_MAX)
+    is_plain &= offset.is_given != timestamp.is_given
+    is_plain &= (offset.is_plain | ~offset.is_given) & (timestamp.is_plain | ~timestamp.is_given)
+    if (wrong := _take_odd_rows(block, np.flatnonzero(~is_plain), columns)) is not None:
+        return wrong
+    by_time = timestamp.is_given
+    target = np.where(by_time, timestamp.values, offset.values)
+    everywhere = np.ones(rows, np.bool_)
+    return pa.RecordBatch.from_arrays(
+        [
+            topic.dictionary_encode(),
+            numbers_array(pa.int32(), partition.values.astype(np.int32), everywhere),
+            numbers_array(pa.int8(), by_time.astype(np.int8), everywhere),
+            numbers_array(pa.int64(), target, everywhere),
+            _filled_text(block, "source").dictionary_encode(),
+        ],
+        schema=QUESTIONS,
+    )
+
+
+def _take_odd_rows(block: pa.RecordBatch, odd: _Longs, columns: dict[str, _Column]) -> WrongRow | None:
+    """Look at rows one by one, and put the values of the right ones into the columns; the first that is wrong."""
+    if not len(odd):
+        return None
+    names = [name for name in COLUMNS if name in block.schema.names]
+    for number, values in zip(odd.tolist(), block.select(names).take(odd).to_pylist(), strict=True):
+        row = {name: None if value is None else str(value).strip(" ") for name, value in values.items()}
+        if (why := why_wrong(row)) is not None:
+            return WrongRow(number, why)
+        for name, column in columns.items():
+            if row.get(name):
+                column.values[number] = parse_milliseconds(str(row[name]))  # of a number that is the number
+    return None
+
+
+def _column(block: pa.RecordBatch, name: str) -> _Column:
+    if name not in block.schema.names:
+        nowhere = np.zeros(len(block), np.bool_)
+        return _Column(np.zeros(len(block), np.int64), nowhere, nowhere)
+    column: Values = block.column(name)
+    if pa.types.is_integer(column.type) and column.type != pa.uint64():
+        is_given = _flags(column.is_valid())
+        return _Column(_numbers(column), is_given, is_given)
+    if pa.types.is_timestamp(column.type) and column.type.tz is not None:
+        is_given = _flags(column.is_valid())
+        return _Column(_first_milliseconds(column), is_given, is_given)
+    text = _filled_text(block, name)
+    is_given = _flags(text.is_valid())
+    is_number = _matches(text, _NUMBER)
+    # A float is written with a point here and without one there, and is not exact where offsets are large.
+    is_plain = np.zeros(len(text), np.bool_) if pa.types.is_floating(column.type) else _flags(is_number)
+    values = _numbers(pc.if_else(is_number, text, pa.scalar(None, pa.string())).cast(pa.int64()))
+    if name == "timestamp" and not is_plain.all():
+        is_time = _matches(text, _TIME)
+        where = np.flatnonzero(_flags(is_time))
+        values[where] = _first_milliseconds(text.filter(is_time).cast(pa.timestamp("us", "UTC")))
+        is_plain[where] = True
+    return _Column(values, is_given, is_plain)
+
+
+def _filled_text(block: pa.RecordBatch, name: str) -> Values:
+    """The texts of a column without spaces around them; null where nothing else is there."""
+    if name not in block.schema.names:
+        return pa.nulls(len(block), pa.string())
+    column: Values = block.column(name)
+    text: Values = pc.utf8_trim(column.cast(pa.string()), " ")
+    return pc.if_else(pc.equal(text, pa.scalar("")), pa.scalar(None, pa.string()), text)
+
+
+def _first_milliseconds(moments: Values) -> _Longs:
+    """The first full millisecond since the epoch that is not before each moment; 0 of a null."""
+    ticks = _numbers(moments.cast(pa.int64()))
+    match moments.type.unit:
+        case "s":
+            return ticks * _US_PER_MS
+        case "ms":
+            return ticks
+        case "us":
+            return -(-ticks // _US_PER_MS)
+        case _:
+            return -(-ticks // _US_PER_MS**2)
+
+
+def _numbers(column: Values) -> _Longs:
+    numbers: Values = np.from_dlpack(column.cast(pa.int64()).fill_null(0))
+    copied: _Longs = numbers.copy()
+    return copied
+
+
+def _flags(column: Values) -> Flags:
+    found: Flags = np.from_dlpack(column.cast(pa.uint8())).astype(np.bool_)
+    return found
+
+
+def _matches(text: Values, pattern: str) -> Values:
+    found: Values = pc.match_substring_regex(text, pattern)
+    return found.fill_null(False)
+
+
+def open_file(place: Location) -> Any:
+    """A file of a disk or an object store, as Arrow reads it."""
+    return input_file(place) if isinstance(place, ObjectPath) else place.open("rb")
+
+
+def ensure_columns(path: str, names: list[str]) -> None:
+    if not {"topic", "partition"} <= set(names) or not {"offset", "timestamp"} & set(names):
+        raise UsageError(f"--queries {path}: columns {', '.join(names) or 'none'}; expected {EXPECTED_COLUMNS}")
+
+
+def read_blocks(place: Location, *, is_csv: bool) -> Iterator[pa.RecordBatch]:
+    """The questions of a regular file, in blocks of columns."""
+    yield from _csv_blocks(place) if is_csv else _json_blocks(place)
+
+
+def read_rows(place: Location, *, is_csv: bool) -> Rows:
+    """The questions of any file, as Python's own modules read it."""
+    yield from _csv_rows(place) if is_csv else _json_rows(place)
+
+
+def _lines(place: Location) -> io.TextIOWrapper:
+    return io.TextIOWrapper(open_file(place), encoding="utf-8-sig", errors="replace", newline="")
+
+
+def _csv_blocks(place: Location) -> Iterator[pa.RecordBatch]:
+    with _lines(place) as lines:
+        names = next(csv.reader([lines.readline()]), [])
+    convert = pa_csv.ConvertOptions(
+        column_types=dict.fromkeys(names, pa.string()),
+        include_columns=[name for name in QUESTION_COLUMNS if name in names],
+        strings_can_be_null=True,
+        null_values=[""],
+    )
+    ensure_columns(str(place), names)
+    with (
+        open_file(place) as file,
+        pa_csv.open_csv(file, pa_csv.ReadOptions(block_size=_BLOCK_BYTES), convert_options=convert) as reader,
+    ):
+        yield from reader
+
+
+def _csv_rows(place: Location) -> Rows:
+    path = str(place)
+    with _lines(place) as opened:
+        reader = csv.reader(opened)
+        names: list[str] | None = None
+        try:
+            for fields in reader:
+                if not any(field.strip() for field in fields) and len(fields) <= 1:
+                    continue  # a line of spaces
+                if names is None:
+                    names = fields
+                    ensure_columns(path, names)
+                else:
+                    yield reader.line_num, dict(zip(names, fields, strict=False))
+        except csv.Error as error:
+            raise UsageError(f"--queries {path}: line {reader.line_num}: {error}") from error
+        ensure_columns(path, names or [])
+
+
+def _json_blocks(place: Location) -> Iterator[pa.RecordBatch]:
+    """Each value is a number or a text throughout the file, as it is in the first lines that have it."""
+    with _lines(place) as lines:
+        kinds = _kinds(itertools.islice(lines, _LINES_LOOKED_AT))
+    parse = pa_json.ParseOptions(explicit_schema=pa.schema(kinds), unexpected_field_behavior="ignore")
+    with (
+        open_file(place) as file,
+        pa_json.open_json(file, pa_json.ReadOptions(block_size=_BLOCK_BYTES), parse) as reader,
+    ):
+        yield from reader
+
+
+def _kinds(lines: Iterator[str]) -> Mapping[str, pa.DataType]:
+    kinds = {name: pa.string() if name in ("topic", "source") else pa.int64() for name in QUESTION_COLUMNS}
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except ValueError:
+            continue
+        values = row.items() if isinstance(row, dict) else ()
+        kinds |= {name: pa.string() for name, value in values if name in kinds and isinstance(value, str)}
+    return kinds
+
+
+def _json_rows(place: Location) -> Rows:
+    with _lines(place) as opened:
+        for number, line in enumerate(opened, start=1):
+            if not line.strip():
+                continue
+            try:
+                row = json.loads(line, parse_int=str, parse_float=str)
+            except (ValueError, RecursionError):
+                row = None
+            if not isinstance(row, dict):
+                raise UsageError(f"--queries {place}: line {number}: no JSON object; expected {EXPECTED_COLUMNS}")
+            yield number, {name: None if value is None else str(value) for name, value in row.items()}
+
+
 def of_blocks(path: str, blocks: Iterable[pa.RecordBatch], unit: str | None) -> Iterator[pa.RecordBatch]:
     """Questions of blocks of columns that are no texts of a file.
 
     Args:
         unit: what a wrong row is named by, with its number; None where rows have no order.
-
-    Raises:
-        UsageError: as `read_questions`.
     """
     before = 0
     for block in blocks:
@@ -90,10 +443,6 @@ def of_blocks(path: str, blocks: Iterable[pa.RecordBatch], unit: str | None) -> 
 
 
 def one_table(path: str, blocks: Iterable[pa.RecordBatch]) -> pa.Table:
-    """
-    Raises:
-        UsageError: there is no row.
-    """
     questions = pa.Table.from_batches(list(blocks), QUESTIONS)
     if not questions.num_rows:
         raise UsageError(f"--queries {path}: no row in it; expected one question or more")
@@ -113,11 +462,7 @@ def _delta_blocks(path: str) -> Iterator[pa.RecordBatch]:
 
 
 def _files(path: str) -> list[Location]:
-    """A file, or those in a directory, as Spark and others write one.
-
-    Raises:
-        OSError: there is none.
-    """
+    """A file, or those in a directory, as Spark and others write one."""
     place = location(path)
     if place.is_file():
         return [place]
@@ -148,10 +493,6 @@ def _of_text(place: Location, *, is_csv: bool) -> Iterator[pa.RecordBatch]:
 
 
 def _ensure_right(place: Location, rows: Rows) -> None:
-    """
-    Raises:
-        UsageError: the first row is wrong, as a look at whole columns had found.
-    """
     for number, row in itertools.islice(rows, 1):
         if (why := why_wrong(row)) is not None:
             raise _wrong(str(place), why, "line", number)

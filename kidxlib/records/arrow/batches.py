@@ -12,8 +12,8 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from kidxlib.format import layouts as formats
-from kidxlib.records.arrow.arrays import (
+from kidxlib.format import layouts
+from kidxlib.records.arrow.schema import (
     Array,
     flags,
     has_attribute,
@@ -72,9 +72,9 @@ def batch_rows(
 
 
 def _columns(segment_base_offset: int, batches: NDArray[np.void], topic: str, partition: int) -> dict[str, Array]:
-    count, codecs = batches["records_count"], batches["attributes"] & formats.ATTRIBUTE_CODEC
-    is_told = (batches["magic"] >= formats.MAGIC_V2) | (codecs == formats.CODEC_NONE)
-    has_horizon = has_attribute(batches, formats.ATTRIBUTE_DELETE_HORIZON)
+    count, codecs = batches["records_count"], batches["attributes"] & layouts.ATTRIBUTE_CODEC
+    is_told = (batches["magic"] >= layouts.MAGIC_V2) | (codecs == layouts.CODEC_NONE)
+    has_horizon = has_attribute(batches, layouts.ATTRIBUTE_DELETE_HORIZON)
     columns = {
         "topic": words([topic], np.zeros(len(batches), np.int32)),
         "partition": numbers(pa.int32(), np.full(len(batches), partition)),
@@ -82,10 +82,10 @@ def _columns(segment_base_offset: int, batches: NDArray[np.void], topic: str, pa
         "base_offset": numbers(pa.int64(), batches["offset_field"], is_told),
         "records": numbers(pa.int32(), count, is_told),
         "timestamp_type": timestamp_types(timestamp_type_ids(batches)),
-        "codec": words(formats.CODECS, codecs),
+        "codec": words(layouts.CODECS, codecs),
         "last_sequence": sequence_numbers(batches["base_sequence"], batches["last_offset"] - batches["offset_field"]),
-        "transactional": flags(has_attribute(batches, formats.ATTRIBUTE_TRANSACTIONAL)),
-        "control": flags(has_attribute(batches, formats.ATTRIBUTE_CONTROL)),
+        "transactional": flags(has_attribute(batches, layouts.ATTRIBUTE_TRANSACTIONAL)),
+        "control": flags(has_attribute(batches, layouts.ATTRIBUTE_CONTROL)),
         "delete_horizon_ms": numbers(pa.int64(), batches["base_timestamp"], has_horizon),
         "crc_is_right": flags(batches["crc_is_right"] == 1),
     }

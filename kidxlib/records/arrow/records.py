@@ -16,9 +16,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.java import text_of
-from kidxlib.records.arrow.arrays import (
+from kidxlib.records.arrow.schema import (
+    CONSUMED,
+    HEADER,
+    HEADERS,
     Array,
     flags,
     has_attribute,
@@ -28,7 +31,6 @@ from kidxlib.records.arrow.arrays import (
     timestamp_types,
     words,
 )
-from kidxlib.records.arrow.schema import CONSUMED, HEADER, HEADERS
 from kidxlib.records.bulk.batch_table import BatchTable
 from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX, PlacedRecords, RecordPlacer
 from kidxlib.records.bulk.fill_kernel import fill_control_types, fill_data, fill_ends, fill_header_ends, fill_headers
@@ -152,8 +154,8 @@ _COLUMNS: Final[Mapping[str, _Column]] = {
     "producer_id": partial(_of_batches, pa.int64(), "producer_id"),
     "producer_epoch": partial(_of_batches, pa.int16(), "producer_epoch"),
     "sequence": _sequences,
-    "transactional": partial(_flags, formats.ATTRIBUTE_TRANSACTIONAL),
-    "control": partial(_flags, formats.ATTRIBUTE_CONTROL),
+    "transactional": partial(_flags, layouts.ATTRIBUTE_TRANSACTIONAL),
+    "control": partial(_flags, layouts.ATTRIBUTE_CONTROL),
     "batch_position": partial(_of_batches, pa.int64(), "position"),
 }
 
@@ -172,9 +174,6 @@ def record_rows(
     Args:
         tables: its batches.
         rows_max, bytes_max: of what is given out at once; one record may have more bytes.
-
-    Raises:
-        MalformedRecordsError: as `kidxlib.records.reader.records`; all batches before that one are given first.
     """
     placer = RecordPlacer(rows_max, bytes_max)
     for table in tables:
@@ -199,7 +198,7 @@ def _rows(placed: PlacedRecords, segment_base_offset: int, schema: pa.Schema) ->
 
 def _control_types(placed: PlacedRecords) -> tuple[pa.Array[Any], MalformedRecordsError | None]:
     """What markers say that they are; of all records before the first batch with a malformed one, and what that is."""
-    of_places = has_attribute(placed.batches, formats.ATTRIBUTE_CONTROL)[placed.places["batch"]]
+    of_places = has_attribute(placed.batches, layouts.ATTRIBUTE_CONTROL)[placed.places["batch"]]
     known = np.empty(len(placed.places), np.int32)
     if fill_control_types(placed.places, of_places, known) == len(known):
         return words(_MARKERS, known), None

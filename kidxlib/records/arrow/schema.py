@@ -1,13 +1,19 @@
-"""The columns of a table of records."""
+"""The columns of a table of records, and Arrow arrays of them, made from numbers as they lie in memory.
+
+`pa.array` and `to_numpy` are not asked: they import pandas where there is one, which takes longer than to read a log.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any, Final
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
+import numpy as np
 import pyarrow as pa
+from numpy.typing import NDArray
 
 from kidxlib.errors import UsageError
+from kidxlib.format import layouts
 
 HEADER: Final[list[pa.Field[Any]]] = [
     pa.field("key", pa.string(), nullable=False),
@@ -45,15 +51,76 @@ _CONSUMED_FIELDS: Final[list[pa.Field[Any]]] = [
 ]
 CONSUMED: Final = pa.schema(_CONSUMED_FIELDS)
 
+Array: TypeAlias = "pa.Array[Any]"
+
+#: Kafka's `TimestampType`s: the names by their ids, and one more.
+_TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
+
+_INT_MAX: Final = 2**31 - 1
+
 
 def records_schema(columns: Iterable[str] | None) -> pa.Schema:
-    """The schema of records with some columns; None for all.
-
-    Raises:
-        UsageError: a column is none of records, or is named twice.
-    """
+    """The schema of records with some columns; None for all."""
     names = RECORDS.names if columns is None else list(columns)
     for name in names:
         if name not in RECORDS.names or names.count(name) > 1:
             raise UsageError(f"column {name!r}: expected each of these once at most: {', '.join(RECORDS.names)}")
     return pa.schema([RECORDS.field(name) for name in names])
+
+
+def numbers(kind: pa.DataType, values: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Array:
+    """A copy of numbers, null where `filled` is false."""
+    dense = np.array(values, "i8" if pa.types.is_timestamp(kind) else str(kind), order="C")
+    return pa.Array.from_buffers(kind, len(dense), [None if filled is None else bits(filled), pa.py_buffer(dense.data)])
+
+
+def flags(values: NDArray[np.bool_]) -> Array:
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, bits(values)])
+
+
+def words(names: Sequence[str], which: NDArray[Any]) -> Array:
+    """One of a few names in each row, by its number; null below 0."""
+    encoded = [name.encode() for name in names]
+    ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
+    buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(encoded))]
+    dictionary = pa.Array.from_buffers(pa.string(), len(names), buffers)
+    return pa.DictionaryArray.from_arrays(numbers(pa.int32(), which, which >= 0), dictionary).cast(pa.string())
+
+
+def bits(values: NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(values, bitorder="little").data)
+
+
+def timestamp_type_ids(batches: NDArray[np.void]) -> NDArray[np.int32]:
+    """Who gave the records of batches their timestamps: the ids of Kafka's `TimestampType`."""
+    append_time = (batches["attributes"] & layouts.ATTRIBUTE_LOG_APPEND_TIME) != 0
+    return np.where(batches["magic"] == 0, -1, append_time).astype(np.int32)
+
+
+def timestamp_types(ids: NDArray[np.int32]) -> Array:
+    """The names of `TimestampType`s."""
+    return words(_TIMESTAMP_TYPES, ids + 1)
+
+
+def has_attribute(batches: NDArray[np.void], bit: int) -> NDArray[np.bool_]:
+    """Whether batches have an attribute that came with magic 2."""
+    has_it: NDArray[np.bool_] = ((batches["attributes"] & bit) != 0) & (batches["magic"] >= layouts.MAGIC_V2)
+    return has_it
+
+
+def incremented_sequences(first: NDArray[Any], increments: NDArray[np.int64]) -> NDArray[np.int32]:
+    """`kidxlib.java.incremented_sequence` of each.
+
+    Args:
+        first: sequence numbers, of shape (n,).
+        increments: that many are added, of shape (n,); as Java's 32 bits have them.
+    """
+    first, more = first.astype(np.int64), increments.astype(np.int32).astype(np.int64)
+    goes_round = first > (_INT_MAX - more).astype(np.int32)
+    return np.where(goes_round, more - (_INT_MAX - first) - 1, first + more).astype(np.int32)
+
+
+def sequence_numbers(first: NDArray[Any], offset_deltas: NDArray[np.int64]) -> Array:
+    """Sequence numbers of the records so many after the first ones; −1 where there is none."""
+    found = incremented_sequences(first, offset_deltas)
+    return numbers(pa.int32(), np.where(first < 0, layouts.NO_SEQUENCE, found))

@@ -9,11 +9,19 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.records import batch_headers
 from kidxlib.records.batch_headers import Batch, parse_batch
-from kidxlib.records.bulk.batch_table_kernel import BATCH, ENDED, MALFORMED, NO_ROOM, PAST, TABLE_WALK, fill_batches
-from kidxlib.records.bulk.header_reads_kernel import fill_batches_of_file
+from kidxlib.records.bulk.batch_table_kernel import (
+    BATCH,
+    ENDED,
+    MALFORMED,
+    NO_ROOM,
+    PAST,
+    TABLE_WALK,
+    fill_batches,
+    fill_batches_of_file,
+)
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
 
@@ -63,7 +71,7 @@ class BatchTable:
         size = int(self.rows["size"][number])
         at = int(self.rows["position"][number]) - self.window_position
         content = self.window[at : at + size]
-        return WholeLog(content), parse_batch(0, size, content[: formats.BATCH_V2_BYTES_MIN].tobytes())
+        return WholeLog(content), parse_batch(0, size, content[: layouts.BATCH_V2_BYTES_MIN].tobytes())
 
     def where(self, kept: NDArray[np.bool_]) -> BatchTable:
         """Some of its batches."""
@@ -112,10 +120,6 @@ class BatchWalk:
     def tables(self) -> Iterator[BatchTable]:
         """The batches, a table for each window of the log. Those that hold nothing wanted are not among them, as far as
         headers tell, nor is any from the first one on that begins above what is wanted.
-
-        Raises:
-            MalformedRecordsError: a size that no batch can have, or a negative magic; all tables before come first.
-            OSError, LogChangedError: the log cannot be read.
         """
         wanted, walks = self._wanted, self._walks
         limits = wanted.first_offset, wanted.last_offset, wanted.first_ms, wanted.last_ms
@@ -149,8 +153,8 @@ def _window_of_batch(log: LogBytes, position: int) -> tuple[int, NDArray[np.uint
     """A window that holds the whole batch at a position."""
     start, window = log.window(position)
     at = position - start
-    head = window[at : at + formats.LOG_OVERHEAD].tobytes()
-    size = formats.LOG_OVERHEAD + int.from_bytes(head[8:], signed=True)
-    if len(window) - at >= min(size, log.size - position) or size < formats.LOG_OVERHEAD:
+    head = window[at : at + layouts.LOG_OVERHEAD].tobytes()
+    size = layouts.LOG_OVERHEAD + int.from_bytes(head[8:], signed=True)
+    if len(window) - at >= min(size, log.size - position) or size < layouts.LOG_OVERHEAD:
         return start, window
     return position, np.frombuffer(log.read(position, size), np.uint8)

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.decompression.libraries import Decompressors
 from kidxlib.records.bulk.batch_table import BatchTable
 from kidxlib.records.bulk.place_kernel import NEEDS_CONTENT, NEEDS_PLACES, PLACE, PROGRESS, place_records
@@ -53,11 +53,7 @@ _NULL: Final = -1
 
 
 def placed_one_by_one(table: BatchTable, wanted: Wanted, rows_max: int, bytes_max: int) -> Iterator[PlacedRecords]:
-    """The wanted records of the only batch of a table, as many at once as are given out at once.
-
-    Raises:
-        MalformedRecordsError: as `kidxlib.records.reader.records`.
-    """
+    """The wanted records of the only batch of a table, as many at once as are given out at once."""
     log, batch = table.log_of(0)
     held = _Held()
     try:
@@ -132,11 +128,7 @@ class RecordPlacer:
         self._scratch = np.empty(2, np.int64)
 
     def placed(self, table: BatchTable, wanted: Wanted) -> Iterator[PlacedRecords]:
-        """The wanted records of batches, in the order of the log.
-
-        Raises:
-            MalformedRecordsError: as `kidxlib.records.reader.records`; all batches before that one are given first.
-        """
+        """The wanted records of batches, in the order of the log."""
         number = 0
         while number < len(table.rows):
             progress = self._place(table, wanted, number)
@@ -197,7 +189,7 @@ class RecordPlacer:
         `_NOT_GIVEN` where that is none, or too much.
         """
         log, batch = table.log_of(0)
-        if batch.codec == formats.CODEC_NONE:
+        if batch.codec == layouts.CODEC_NONE:
             return _NOT_GIVEN
         try:
             stream = content(log, batch) if batch.is_v2 else wrapper_content(log, batch)

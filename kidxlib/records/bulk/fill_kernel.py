@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numba import from_dtype, types
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.jit.compiler import njit
 from kidxlib.jit.memory_kernel import copy_bytes, int16_at, varint_at
 from kidxlib.records.bulk.place_kernel import PLACE
@@ -18,10 +18,10 @@ _INTS: Final = types.Array(types.int32, 1, "C")
 _BYTES: Final = types.Array(types.uint8, 1, "C")
 _PLACES: Final = types.Array(from_dtype(PLACE), 1, "A", readonly=True)
 
-_ABORT: Final = formats.CONTROL_TYPE_ABORT
-_COMMIT: Final = formats.CONTROL_TYPE_COMMIT
-_CONTROL_KEY_BYTES: Final = formats.CONTROL_KEY_BYTES
-_MARKER_VALUE_BYTES: Final = formats.MARKER_VALUE_BYTES
+_ABORT: Final = layouts.CONTROL_TYPE_ABORT
+_COMMIT: Final = layouts.CONTROL_TYPE_COMMIT
+_CONTROL_KEY_BYTES: Final = layouts.CONTROL_KEY_BYTES
+_MARKER_VALUE_BYTES: Final = layouts.MARKER_VALUE_BYTES
 
 
 @njit(types.UniTuple(types.int64, 2)(_STRIDED, _INTS, _BYTES), **OPTIONS)  # type: ignore[no-untyped-call]

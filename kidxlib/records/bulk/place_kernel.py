@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 from numba import from_dtype, types
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.batch_header import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_LOG_APPEND_TIME,
@@ -59,11 +59,11 @@ NEEDS_PLACES: Final = 1
 NEEDS_CONTENT: Final = 2
 REFUSED: Final = 3
 
-_CODEC_ZSTD: Final = formats.CODEC_ZSTD
-_ENTRY_SIZE_MIN: Final = formats.ENTRY_SIZE_MIN
+_CODEC_ZSTD: Final = layouts.CODEC_ZSTD
+_ENTRY_SIZE_MIN: Final = layouts.ENTRY_SIZE_MIN
 #: Where key sizes stand in a message, from its offset on.
 _KEY_AT_V0: Final = V1_TIMESTAMP_AT
-_KEY_AT_V1: Final = formats.MESSAGE_V1.itemsize
+_KEY_AT_V1: Final = layouts.MESSAGE_V1.itemsize
 
 
 @njit(forceinline=True)

@@ -7,13 +7,12 @@ from typing import Final
 
 import numpy as np
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.checksums import crc as checksums
 from kidxlib.java import as_long
 from kidxlib.records.batch_headers import parse_batch
 from kidxlib.records.columns import records_in
-from kidxlib.recovery.facts import SegmentFacts, smallest_of
-from kidxlib.recovery.log_facts.header_facts import HeaderFacts
+from kidxlib.recovery.facts import HeaderFacts, SegmentFacts, smallest_of
 from kidxlib.recovery.log_facts.record_facts_kernel import DONE, NEEDS_BYTES, fold_timestamps, fold_window
 from kidxlib.storage.log_bytes import LogBytes
 
@@ -26,9 +25,6 @@ def with_all_facts(log: LogBytes, facts: SegmentFacts) -> SegmentFacts:
 
     Args:
         facts: of a scan of this log.
-
-    Raises:
-        LogChangedError: the log shrank while it was read in chunks.
     """
     try:
         log_crc32c, log_crc64nvme = _checksums(log)
@@ -81,8 +77,8 @@ def _fold_records(log: LogBytes, end: int) -> HeaderFacts | None:
         if why == NEEDS_BYTES:
             window_position, window = log.window(position)
             continue
-        head = log.read(position, formats.BATCH_V2_BYTES_MIN)
-        size = formats.LOG_OVERHEAD + int.from_bytes(head[8:12], signed=True)
+        head = log.read(position, layouts.BATCH_V2_BYTES_MIN)
+        size = layouts.LOG_OVERHEAD + int.from_bytes(head[8:12], signed=True)
         found = records_in(log, parse_batch(position, size, head))
         if found is None or not found.complete:
             return None

@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.batch_header import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_CONTROL,
@@ -42,13 +42,12 @@ from kidxlib.jit.compiler import njit
 from kidxlib.jit.memory_kernel import prefetch
 from kidxlib.recovery.log_facts.crc32c_kernel import with_batch
 from kidxlib.recovery.log_facts.header_facts_kernel import HOUR_MS, TIMESTAMP_MAX, add_to_cell, digest_of
-from kidxlib.recovery.scan.entries_kernel import ADDED, append_entries
-from kidxlib.recovery.scan.event_kernel import note_producer
-from kidxlib.recovery.scan.scan_events import EventKind
+from kidxlib.recovery.scan.scan_state import EventKind
+from kidxlib.recovery.scan.written_kernel import ADDED, append_entries, note_producer
 
 #: How many batches are walked before their facts are folded.
 BATCHES_AHEAD: Final = 64
-_RELATIVE_OFFSET_MAX: Final = formats.RELATIVE_OFFSET_MAX
+_RELATIVE_OFFSET_MAX: Final = layouts.RELATIVE_OFFSET_MAX
 _CACHE_LINE_BYTES: Final = 64
 #: How far ahead of a small batch that is not read memory is asked for, and up to which size that pays.
 _PREFETCH_BYTES: Final = 4096

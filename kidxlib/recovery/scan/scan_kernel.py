@@ -16,7 +16,7 @@ from typing import Final
 import numpy as np
 from numba import from_dtype, types
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.batch_header import (
     ATTRIBUTE_CODEC,
     ATTRIBUTE_CONTROL,
@@ -51,16 +51,28 @@ from kidxlib.recovery.log_facts.header_facts_kernel import (
     digest_of,
     enter_cell,
 )
-from kidxlib.recovery.scan.control_kernel import CONTROL_BATCH_BYTES_MAX, read_control_batch
-from kidxlib.recovery.scan.entries_kernel import ADDED, append_entries, append_time
-from kidxlib.recovery.scan.event_kernel import note_producer
 from kidxlib.recovery.scan.ordinary_kernel import BATCHES_AHEAD, fold_ordinary, walk_ordinary
-from kidxlib.recovery.scan.scan_events import LEADER_EPOCH, PRODUCER_EVENT, EventKind
-from kidxlib.recovery.scan.scan_state import OFFSET_ENTRY, SCAN_STATE, TIME_ENTRY, EndReason
+from kidxlib.recovery.scan.scan_state import (
+    LEADER_EPOCH,
+    OFFSET_ENTRY,
+    PRODUCER_EVENT,
+    SCAN_STATE,
+    TIME_ENTRY,
+    EndReason,
+    EventKind,
+)
+from kidxlib.recovery.scan.written_kernel import (
+    ADDED,
+    CONTROL_BATCH_BYTES_MAX,
+    append_entries,
+    append_time,
+    note_producer,
+    read_control_batch,
+)
 
-_HEADER_SIZE_UP_TO_MAGIC: Final = formats.HEADER_SIZE_UP_TO_MAGIC
-_ENTRY_SIZE_MIN: Final = formats.ENTRY_SIZE_MIN
-_RELATIVE_OFFSET_MAX: Final = formats.RELATIVE_OFFSET_MAX
+_HEADER_SIZE_UP_TO_MAGIC: Final = layouts.HEADER_SIZE_UP_TO_MAGIC
+_ENTRY_SIZE_MIN: Final = layouts.ENTRY_SIZE_MIN
+_RELATIVE_OFFSET_MAX: Final = layouts.RELATIVE_OFFSET_MAX
 
 
 @njit(

@@ -22,9 +22,18 @@ from typing import TYPE_CHECKING, Final, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.storage.store.at_once import AT_ONCE
-from kidxlib.storage.store.requests import Kind, count, count_again, pages_of
-from kidxlib.storage.store.retries import TRIES, TRIES_TO_REACH, answer_in_parts, answer_of, is_momentary
+from kidxlib.storage.store.requests import (
+    AT_ONCE,
+    TRIES,
+    TRIES_TO_REACH,
+    Kind,
+    answer_in_parts,
+    answer_of,
+    count,
+    count_again,
+    is_momentary,
+    pages_of,
+)
 
 if TYPE_CHECKING:
     from pyarrow import NativeFile
@@ -110,11 +119,7 @@ class ObjectPath:
         return self.listed is not None or self._info().type.name == "File"
 
     def iterdir(self) -> Iterator[ObjectPath]:
-        """In the order of names. One request for a thousand of them.
-
-        Raises:
-            FileNotFoundError: no object lies in it.
-        """
+        """In the order of names. One request for a thousand of them."""
         from pyarrow.fs import FileSelector, FileType
 
         found = _listed(self, FileSelector(self.key))
@@ -144,12 +149,7 @@ def is_object(path: str) -> bool:
 
 
 def open_object(path: ObjectPath) -> tuple[NativeFile, ObjectStatus]:
-    """An object to read, as it is now. One request.
-
-    Raises:
-        FileNotFoundError: it is not there.
-        OSError: it may not be read, or the object store cannot be reached.
-    """
+    """An object to read, as it is now. One request."""
     with _in_plain_words(path):
         return answer_of(lambda: _opened_now(path))
 
@@ -161,12 +161,7 @@ def input_file(path: ObjectPath) -> NativeFile:
 
 
 def read_object(file: NativeFile, path: ObjectPath, position: int, size: int) -> bytes:
-    """Bytes of an object that was opened; fewer where it has become shorter. One request, none for no bytes.
-
-    Raises:
-        FileNotFoundError: it is there no longer.
-        OSError: it cannot be read.
-    """
+    """Bytes of an object that was opened; fewer where it has become shorter. One request, none for no bytes."""
     if size == 0:
         return b""
     return _read_from(
@@ -187,11 +182,7 @@ def read_object_into(file: NativeFile, path: ObjectPath, position: int, room: ND
 
 
 def put_object(path: ObjectPath, content: bytes) -> None:
-    """Write an object as a whole: with one request below 10 MiB, else in parts that appear together.
-
-    Raises:
-        OSError: it was not written; what was there is untouched.
-    """
+    """Write an object as a whole: with one request below 10 MiB, else in parts that appear together."""
     if len(content) >= PARTS_FROM_BYTES:
         count(Kind.PUT, 2 + -(-len(content) // PARTS_FROM_BYTES))  # it begins, has parts, and ends
         with object_written(path) as stream, _in_plain_words(path):
@@ -212,9 +203,6 @@ def put_object(path: ObjectPath, content: bytes) -> None:
 def object_written(path: ObjectPath) -> Iterator[NativeFile]:
     """A new object, to be written piece by piece. It appears when the context ends; where that ends with an error, it
     never does.
-
-    Raises:
-        OSError: it cannot be written; what was there is untouched.
     """
     with _in_plain_words(path):
         stream = answer_in_parts(lambda: _store(TRIES).open_output_stream(path.key, compression=None))
@@ -229,11 +217,7 @@ def object_written(path: ObjectPath) -> Iterator[NativeFile]:
 
 
 def delete_object(path: ObjectPath) -> None:
-    """Remove an object, if it is there.
-
-    Raises:
-        OSError: it cannot be removed.
-    """
+    """Remove an object, if it is there."""
     with _in_plain_words(path), contextlib.suppress(FileNotFoundError):
         answer_of(lambda: _delete_now(path.key))
 

@@ -9,10 +9,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from kidxlib.build.source import Source
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import parse_partition_directory
+from kidxlib.indexing.source import Source
 from kidxlib.storage.location import Location, given_location, is_inside
 from kidxlib.storage.log_dir import META_PROPERTIES, is_brokers
 from kidxlib.storage.store.s3 import SCHEME
@@ -25,10 +25,6 @@ _ENTRIES_MAX: Final = 200
 def index_dir_to_write(option: str, path: str) -> Location:
     """The absolute path of an index directory, which need not exist: on this machine, on a file system that every
     executor mounts, or in an object store.
-
-    Raises:
-        UsageError: it is a URL of something else, a file stands in its place or on the way to it, or it is in the log
-            dir of a broker.
     """
     if not path:
         raise UsageError(f"{option} '': expected the path of a directory")
@@ -80,11 +76,7 @@ def _log_in(directory: Path) -> str | None:
 
 
 def existing_index_dir(option: str, path: str) -> Location:
-    """The absolute path of an index directory that a build has made, or its place in an object store.
-
-    Raises:
-        UsageError: there is no such directory, or an object store does not say so.
-    """
+    """The absolute path of an index directory that a build has made, or its place in an object store."""
     if (place := given_location(f"{option} ", path)) is not None:
         try:
             if place.exists():
@@ -105,9 +97,6 @@ def ensure_no_overlap(
         index_dir: None where index files go beside the segments on purpose.
         catalog: a path or URL; None where there is no catalog directory.
         option: what names the index directory.
-
-    Raises:
-        UsageError: two of the directories are the same, or one is inside the other.
     """
     directories = [(f"source {source.path}", str(source.path)) for source in sources]
     written = []

@@ -1,14 +1,22 @@
-"""Options that were given, of some that do not go together with others."""
+"""Options that do not go together with others, and options that were renamed: the old name works for one more release,
+with a warning, and no help shows it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Final, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from kidxlib.errors import UsageError
+from kidxlib.terminal.console import warn
+
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+#: Where a context keeps what was given by old names: new name -> value.
+_GIVEN: Final = f"{__name__}.given"
 
 
 def first_given(context: click.Context, options: Mapping[str, str]) -> str | None:
@@ -34,11 +42,54 @@ def leave_out(context: click.Context, options: dict[str, Any], others: Mapping[s
         options: all of the command's, by parameter.
         others: what a user calls those to remove, by parameter.
         why: what to say where one was given; `{option}` stands for it.
-
-    Raises:
-        UsageError: one was given.
     """
     if (option := first_given(context, others)) is not None:
         raise UsageError(why.format(option=option))
     for parameter in others:
         options.pop(parameter, None)
+
+
+def renamed_option(
+    new: str,
+    *,
+    old: str,
+    old_type: click.ParamType[Any] | None = None,
+    read_old: Callable[[Any], Any] = lambda value: value,
+    **attributes: Any,
+) -> Callable[[_Command], _Command]:
+    """An option as `click.option` makes it, which had another name until now.
+
+    Args:
+        new: its name, as `--directory`.
+        old: its old name; as an option it takes a value.
+        old_type: the type of the old option's value; None: the same as the new one's.
+        read_old: what the new option is for a value of the old one.
+        attributes: of the new option, all but its callback.
+    """
+
+    def keep(context: click.Context, _: click.Parameter, value: Any) -> None:
+        if value is None:
+            return
+        context.meta.setdefault(_GIVEN, {})[new] = read_old(value)
+        if not context.resilient_parsing:  # a shell that completes the line wants no warning
+            warn(f"{old} is now {new}; the old name goes with the next release")
+
+    def take(context: click.Context, parameter: click.Parameter, value: Any) -> Any:
+        given = context.meta.get(_GIVEN, {})
+        if new not in given:
+            return value
+        if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE:
+            raise UsageError(f"{old}: is the old name of {new}; give one of the two")
+        return given[new]
+
+    # Click reads eager options first, so `take` finds what `keep` has kept.
+    of_old = click.option(
+        old,
+        type=old_type or attributes.get("type"),
+        hidden=True,
+        is_eager=True,
+        expose_value=False,
+        callback=keep,
+    )
+    of_new = click.option(new, callback=take, **attributes)
+    return lambda command: of_new(of_old(command))

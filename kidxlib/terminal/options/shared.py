@@ -6,11 +6,11 @@ from typing import Final
 
 import click
 
-from kidxlib.build.remote_logs import LAYOUTS
-from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
+from kidxlib.indexing.remote_logs import LAYOUTS
+from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT
 from kidxlib.terminal.console import show_details
-from kidxlib.terminal.options.integer_range import IntegerRange
+from kidxlib.terminal.options.numbers import IntegerRange
 from kidxlib.terminal.progress import end_phases
 
 topics: Final = click.option("--topics", metavar="REGEX", default=".*", help="Only topics whose full name matches.")

@@ -6,9 +6,9 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
-from kidxlib.build.remote_logs import NOT_SAID, RemoteOptions
-from kidxlib.build.source import Source, parse_source
 from kidxlib.errors import UsageError
+from kidxlib.indexing.remote_logs import NOT_SAID, RemoteOptions
+from kidxlib.indexing.source import Source, parse_source
 
 
 def parse_sources(given: Iterable[str], remote: RemoteOptions = NOT_SAID) -> tuple[Source, ...]:
@@ -16,9 +16,6 @@ def parse_sources(given: Iterable[str], remote: RemoteOptions = NOT_SAID) -> tup
 
     Args:
         remote: what is said of those that are buckets of tiered storage.
-
-    Raises:
-        UsageError: one is no directory, or names are missing or given twice; or as `source_at`.
     """
     texts = tuple(given)
     sources = tuple(parse_source(text, name_required=len(texts) > 1, remote=remote) for text in texts)
@@ -33,9 +30,6 @@ def parse_topics(pattern: str, option: str = "--topics") -> re.Pattern[str]:
 
     Args:
         option: what the caller gave it as, for messages.
-
-    Raises:
-        UsageError: it is not one.
     """
     try:
         return re.compile(pattern)

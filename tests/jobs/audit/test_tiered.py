@@ -10,7 +10,7 @@ import pytest
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
+from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.docs.pages import PROJECT
 from tests.jobs.archive import assert_refused

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
-from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
+from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from tests.docs.pages import PROJECT
 from tests.support.remote_rows import catalog_at, remote_rows, without_run
 from tests.support.spark.jobs import BuildHere, build_here, kidx_build_here

@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 from jobs.common.catalog.commit_retry import while_others_commit
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.session import session
-from kidxlib.catalog.builds import BUILDS, BuildRow
+from kidxlib.catalog.tables import BUILDS, BuildRow
 from kidxlib.tables import commit_lock
 from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.delta_tables import DeltaTables

@@ -15,7 +15,7 @@ from chispa import assert_df_equality
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from jobs.common.spark import job_session
+from jobs.common.spark import session as job_session
 from jobs.common.spark.session import session
 from jobs.seek import seek
 from tests.support.seek_catalog import Held, hold_golden, some_questions, write_questions

@@ -1,20 +1,29 @@
-"""What executors stage is there once, whatever became of their tasks; what killed runs have left is swept."""
+"""What executors stage is there once, in the order of their units, whatever became of their tasks; what killed runs
+have left is swept; a job waits for loops that setup.sh compiles.
+"""
 
 from __future__ import annotations
 
+import fcntl
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from datetime import timedelta
 from pathlib import Path
+from typing import Final
 
 import pyarrow as pa
 import pytest
+from pyspark import StorageLevel
 
-from jobs.common.spark.engine import spark_engine
-from jobs.common.spark.job_session import JobSession
+from jobs.common.spark import engine
+from jobs.common.spark.engine import StagedBySpark, spark_engine
+from jobs.common.spark.local_rows import of_arrow, spark_schema
+from jobs.common.spark.session import JobSession, session
 from kidxlib.engine.work import ItemRows, Work
+from kidxlib.jit import compiling
 from kidxlib.run import heartbeat
 from kidxlib.run.heartbeat import DEAD_AFTER, HEARTBEAT
 from tests.support.leftovers import age
@@ -23,6 +32,14 @@ from tests.support.spark.sessions import use_shared_session
 _SCHEMA = pa.schema([pa.field("number", pa.struct([pa.field("of", pa.int64())]))])
 #: More rows than go into one group of a file.
 _ROWS = 70_000
+
+_DEADLINE_SECONDS: Final = 60.0
+
+_STAGED_SCHEMA: Final = pa.schema(
+    [("odd", pa.struct([("number", pa.int64())])), ("even", pa.struct([("number", pa.int64()), ("text", pa.string())]))]
+)
+#: Of unequal tasks, as Spark reads large files first.
+_STAGED_ROWS: Final = 5_000
 
 
 @pytest.fixture(scope="module")
@@ -106,3 +123,54 @@ def _within_a_minute(is_so: Callable[[], bool]) -> bool:
     while not is_so() and time.monotonic() < deadline:
         pass
     return is_so()
+
+
+def test_a_job_waits_as_long_as_loops_are_compiled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = tmp_path / "loops.lock"
+    monkeypatch.setattr(engine, "_LOCK", lock)
+    engine.wait_for_loops()  # there is none
+
+    lock.touch()
+    engine.wait_for_loops()  # nobody has it
+    assert not compiling.is_compiling()
+
+    waiting = threading.Thread(target=engine.wait_for_loops)
+    with lock.open("rb") as of_setup:
+        fcntl.flock(of_setup, fcntl.LOCK_EX)
+        waiting.start()
+        while waiting.is_alive() and not compiling.is_compiling():
+            waiting.join(0.001)
+        assert waiting.is_alive() and compiling.is_compiling()
+    waiting.join(_DEADLINE_SECONDS)
+    assert not waiting.is_alive() and not compiling.is_compiling()
+
+
+def _rows() -> pa.Table:
+    values = [
+        {"odd": {"number": number}} if number % 2 else {"even": {"number": number, "text": "x" * (number % 50)}}
+        for number in range(_STAGED_ROWS)
+    ]
+    return pa.Table.from_pylist(values, _STAGED_SCHEMA)
+
+
+@pytest.mark.parametrize("is_in_files", [False, True], ids=["on-executors", "in-files"])
+def test_rows_of_one_kind_come_in_order(is_in_files: bool, tmp_path: Path) -> None:
+    use_shared_session()
+    with session("test") as spark:
+        data = (
+            of_arrow(spark, _rows())
+            .repartitionByRange(7, "odd.number", "even.number")
+            .sortWithinPartitions("odd.number", "even.number")
+        )
+        if is_in_files:
+            data.write.parquet(str(tmp_path / "staged"))
+            data = spark.read.schema(spark_schema(_STAGED_SCHEMA)).parquet(str(tmp_path / "staged"))
+        else:
+            data = data.persist(StorageLevel.DISK_ONLY)
+        staged = StagedBySpark(data, _STAGED_SCHEMA, str(tmp_path / "staged") if is_in_files else None)
+        for kind, first in (("odd", 1), ("even", 0)):
+            rows = pa.Table.from_batches(staged.batches(kind))
+            assert rows["number"].to_pylist() == list(range(first, _STAGED_ROWS, 2))
+            assert rows.column_names == [field.name for field in _STAGED_SCHEMA.field(kind).type]
+        staged.remove()
+        assert not (tmp_path / "staged").exists()

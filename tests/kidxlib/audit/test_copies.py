@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.audit.copies import NOT_COMPARABLE, PROBLEMS, CopyVerdict, KnownLog, judge_copy
-from kidxlib.storage.store.heads import Asked, ObjectHead
+from kidxlib.storage.store.client import Asked, ObjectHead
 
 _CRC32C, _CRC64 = 0xE3069283, 0xAE8B14860A799888
 #: As Java's long.

@@ -12,7 +12,7 @@ import pytest
 from kidxlib.audit.gaps import FACTS, Directories, Evidence, FoundGaps, between_logs, gaps_in
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import segment_files
-from kidxlib.log.cluster_metadata.topic_configs import ConfigOrigin, ConfigValue
+from kidxlib.log.cluster_metadata.image import ConfigOrigin, ConfigValue
 
 
 def _log(base: int, end: int | None, **other: Any) -> dict[str, Any]:

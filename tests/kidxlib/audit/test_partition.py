@@ -15,8 +15,7 @@ from click.testing import CliRunner
 from kidxlib.audit.rows import Kind
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
-from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.format import layouts as formats
+from kidxlib.format import checkpoint_files, layouts, segment_files
 from tests.conftest import Say
 from tests.support.audits import audited, problems_of, verified
 from tests.support.damages import all_files
@@ -157,7 +156,7 @@ def test_a_repair_writes_what_is_broken_and_nothing_else(tree: Path, tmp_path: P
     sparse = segment_files.segment_file(84, segment_files.OFFSET_INDEX_SUFFIX)
     os.truncate(directory / sparse, 80)
     of_follower = segment_files.segment_file(5891, segment_files.TRANSACTION_INDEX_SUFFIX)
-    entries = np.frombuffer(sound[of_follower], formats.ABORTED_TRANSACTION).copy()
+    entries = np.frombuffer(sound[of_follower], layouts.ABORTED_TRANSACTION).copy()
     entries["last_stable_offset"][0] -= 1
     (directory / of_follower).write_bytes(entries.tobytes())
     before = {path.name: (path.read_bytes(), path.stat().st_mtime_ns) for path in directory.iterdir()}

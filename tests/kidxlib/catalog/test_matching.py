@@ -1,7 +1,11 @@
-"""Rows matched by their keys and compared, against Python's own comparison of the same values."""
+"""Rows matched by their keys and compared, against Python's own comparison of the same values; runs of equal rows,
+against `itertools.groupby`.
+"""
 
 from __future__ import annotations
 
+import itertools
+import random
 from typing import Any, Final
 
 import pyarrow as pa
@@ -9,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.catalog.matching import differing, positions_in
+from kidxlib.catalog.matching import differing, positions_in, runs
 
 _ENTRY: Final = pa.struct([("epoch", pa.int32()), ("name", pa.string())])
 #: A type of column, and what its values may be.
@@ -65,3 +69,19 @@ def test_a_row_is_found_by_its_whole_key(rows: list[tuple[str, int, int]], other
 
     expected = [others.index(key) if key in others else -1 for key in rows]
     assert positions_in(table(rows), table(others), KEY).tolist() == expected
+
+
+def test_runs_are_those_of_groupby(rng: random.Random) -> None:
+    """Of texts, numbers and dictionaries, with nulls among them, also in a part of an array."""
+    for count in (0, 1, 2, 500):
+        texts = [rng.choice(["a", "b", None]) for _ in range(count)]
+        numbers = [rng.choice([1, None]) for _ in range(count)]
+        columns: list[pa.Array[Any]] = [pa.array(texts, pa.string()), pa.array(numbers, pa.int32())]
+        ends = itertools.accumulate(
+            len(list(of_run)) for _, of_run in itertools.groupby(zip(texts, numbers, strict=True))
+        )
+        expected = list(itertools.pairwise([0, *ends]))
+        assert list(runs(columns)) == expected
+        assert list(runs([columns[0].dictionary_encode(), columns[1]])) == expected
+        part = [column.slice(count // 2) for column in columns]
+        assert list(runs(part)) == list(runs([pa.concat_arrays([column]) for column in part]))

@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from kidxlib.catalog.columns import Int32, column
-from kidxlib.catalog.rows import Row, Table, columns_of, kinds_of, row, rows_of_columns, view_of
+from kidxlib.catalog.rows import Int32, Row, Table, column, columns_of, kinds_of, row, rows_of_columns, view_of
 from kidxlib.catalog.tables import TABLES
 
 

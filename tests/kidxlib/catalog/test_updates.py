@@ -13,11 +13,10 @@ from hypothesis import strategies as st
 
 from kidxlib.catalog import updates
 from kidxlib.catalog.change import Change, Found
-from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.results.build import COMPACTED, FINISHED, SCANNED, PublishedSegmentRow
+from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITIONS, PRODUCER_EVENTS
+from kidxlib.catalog.results import COMPACTED, FINISHED, SCANNED, PublishedSegmentRow
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import LATER_NAMES, SEGMENTS, FinishedFacts, IndexFacts, LogVersion
-from kidxlib.catalog.transactions import ABORTED_TRANSACTIONS, PRODUCER_EVENTS
 from kidxlib.recovery.outcome import Status
 from tests.conftest import one_in
 from tests.support.catalog import filled

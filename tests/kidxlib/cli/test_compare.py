@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import segment_file
-from kidxlib.operations.compare.log_pair import LogPair, compared_pair
+from kidxlib.operations.compare.file_pairs import LogPair, compared_pair
 from tests.support.logs import golden
 
 _ORDERS, _PLAIN = "txn-mixed-0", "plain-zstd-0"

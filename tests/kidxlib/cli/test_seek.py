@@ -25,7 +25,7 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.log import Log
 from kidxlib.lookup.answers import MARKER
 from kidxlib.records.reader import Record
-from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.conftest import Say
 from tests.support.catalog import append_rows
 from tests.support.cluster_metadata import (

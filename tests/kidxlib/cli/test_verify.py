@@ -18,12 +18,9 @@ from click.testing import CliRunner
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.partition import audit_partition
-from kidxlib.audit.plan import partition_audits
 from kidxlib.audit.segment import SegmentForPartition, audit_segment
-from kidxlib.audit.startup import text_files
-from kidxlib.build.directories import Target
-from kidxlib.build.discover import find_segments
-from kidxlib.build.source import source_at
+from kidxlib.audit.startup import obstacles
+from kidxlib.audit.tasks import partition_audits
 from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
 from kidxlib.format import segment_files
@@ -34,10 +31,11 @@ from kidxlib.format.checkpoint_files import (
     RECOVERY_POINT_CHECKPOINT,
 )
 from kidxlib.index.columns import OFFSET_ENTRY_BYTES
+from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.source import Target, source_at
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
-from kidxlib.storage.small_files import small_file
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, small_file
 from kidxlib.terminal.audit import exit_code, show_summary
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import parse_topics
@@ -540,7 +538,7 @@ def test_a_checkpoint_that_another_user_owns_cannot_be_judged(
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return small_file(path)
 
-    monkeypatch.setattr(text_files, "small_file", refused)
+    monkeypatch.setattr(obstacles, "small_file", refused)
     summary = summarised(log_dir)
     show_summary("", summary, [])
     reported = f"fail: {log_dir}/{RECOVERY_POINT_CHECKPOINT}: not readable by this user; what a broker takes from it"
@@ -560,7 +558,7 @@ def test_a_file_that_this_user_cannot_read_is_told_once(
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return small_file(path)
 
-    monkeypatch.setattr(text_files, "small_file", refused)
+    monkeypatch.setattr(obstacles, "small_file", refused)
     monkeypatch.setattr(os, "access", lambda path, mode: path != secret)
     summary = summarised(log_dir)
     show_summary("", summary, [])

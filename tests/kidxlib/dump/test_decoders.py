@@ -9,7 +9,7 @@ import pytest
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import SnapshotId, kraft_snapshot_file
 from kidxlib.messages.definitions import messages_of
-from kidxlib.messages.framed import CLUSTER_METADATA
+from kidxlib.messages.typed_records import CLUSTER_METADATA
 from kidxlib.records.reader import Record
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.dump import objects, run

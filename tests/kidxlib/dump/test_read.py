@@ -8,7 +8,7 @@ import re
 from pathlib import Path
 from typing import Final
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, segment_file
 from kidxlib.records.reader import Record
@@ -64,7 +64,7 @@ def test_leader_epochs(tmp_path: Path) -> None:
 
 def test_one_malformed_file_does_not_stop_the_others(log: Path, tmp_path: Path) -> None:
     broken = tmp_path / segment_file(1, ".log")
-    broken.write_bytes(bytes(formats.BATCH_V2_BYTES_MIN))
+    broken.write_bytes(bytes(layouts.BATCH_V2_BYTES_MIN))
     result = run("--files", f"{broken},{log}")
     assert result.return_value == ExitCode.PROBLEMS_FOUND
     assert result.stderr == f"{broken}: batch at byte 0: found size 0, expected 14 or more\n"

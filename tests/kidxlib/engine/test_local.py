@@ -12,13 +12,11 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from kidxlib.catalog.columns import Column
-from kidxlib.catalog.rows import kinds_of
+from kidxlib.catalog.rows import Column, kinds_of
 from kidxlib.engine.local import LocalEngine
 from kidxlib.engine.processes import Workers
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.shared_rows import RowsInItem, SharedRows
-from kidxlib.engine.work import ItemRows, Work
+from kidxlib.engine.work import ItemRows, RowsInItem, SharedRows, Work
 from kidxlib.errors import KidxError
 from tests.faults.disks import mounted
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import SnapshotError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.producer_snapshot import CRC_COVERS_FROM, read_snapshot
 from tests.support.logs import golden
@@ -18,9 +18,9 @@ LARGEST = max(SNAPSHOTS, key=len)
 
 
 def test_kafkas_snapshots_are_read_whole() -> None:
-    assert len(LARGEST) > formats.SNAPSHOT_HEADER.itemsize + formats.SNAPSHOT_ENTRY.itemsize
+    assert len(LARGEST) > layouts.SNAPSHOT_HEADER.itemsize + layouts.SNAPSHOT_ENTRY.itemsize
     for snapshot in SNAPSHOTS:
-        assert read_snapshot(snapshot).tobytes() == snapshot[formats.SNAPSHOT_HEADER.itemsize :]
+        assert read_snapshot(snapshot).tobytes() == snapshot[layouts.SNAPSHOT_HEADER.itemsize :]
 
 
 @given(st.integers(0, 8 * len(LARGEST) - 1))
@@ -38,9 +38,9 @@ def test_a_part_of_a_snapshot_is_refused(size: int) -> None:
 
 
 def test_another_version_is_refused_though_its_checksum_is_right() -> None:
-    header = np.frombuffer(LARGEST, formats.SNAPSHOT_HEADER, count=1).copy()
+    header = np.frombuffer(LARGEST, layouts.SNAPSHOT_HEADER, count=1).copy()
     header["version"] += 1
-    data = header.tobytes() + LARGEST[formats.SNAPSHOT_HEADER.itemsize :]
+    data = header.tobytes() + LARGEST[layouts.SNAPSHOT_HEADER.itemsize :]
     header["crc"] = crc32c(data[CRC_COVERS_FROM:])
     with pytest.raises(SnapshotError, match="expected version 1"):
-        read_snapshot(header.tobytes() + data[formats.SNAPSHOT_HEADER.itemsize :])
+        read_snapshot(header.tobytes() + data[layouts.SNAPSHOT_HEADER.itemsize :])

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.build.source import parse_source
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import (
     PARTITION_MAX,
@@ -18,6 +17,7 @@ from kidxlib.format.topic_partition import (
     is_name,
     parse_partition_directory,
 )
+from kidxlib.indexing.source import parse_source
 
 UUID = "0123456789abcdef0123456789abcdef"
 TOPICS = st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=TOPIC_LENGTH_MAX).filter(

@@ -20,7 +20,7 @@ from kidxlib.errors import (
     NoSuchEntryError,
     OffsetOverflowError,
 )
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.index import search_kernel
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
 
@@ -42,7 +42,7 @@ def filled(base_offset: int, entries: Sequence[tuple[int, int]]) -> OffsetIndex:
 
 def stored(entries: Sequence[tuple[int, int]]) -> bytes:
     """An index file with these relative offsets and positions."""
-    return np.array(entries, formats.OFFSET_INDEX_ENTRY).tobytes()
+    return np.array(entries, layouts.OFFSET_INDEX_ENTRY).tobytes()
 
 
 # ---- Kafka's own tests ----

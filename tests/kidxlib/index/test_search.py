@@ -16,13 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.index import columns, search
 from kidxlib.index.offset import OffsetIndex
 from tests.model.plain_search import plain_search
 from tests.support import page_cache
 
-OFFSET_ENTRIES_PER_PAGE: Final = search.PAGE_BYTES // formats.OFFSET_INDEX_ENTRY.itemsize
+OFFSET_ENTRIES_PER_PAGE: Final = search.PAGE_BYTES // layouts.OFFSET_INDEX_ENTRY.itemsize
 WARM_OFFSET_ENTRIES: Final = 1024
 WARM_TIME_ENTRIES: Final = 682
 #: Sizes at which one or the other part of an index is empty, or almost.
@@ -50,7 +50,7 @@ class Column:
 
 def column(number: int, stored: NDArray[np.int64], base_offset: int) -> Column:
     """The entries of an index that has these values in one column, and other values in the other."""
-    layout = formats.OFFSET_INDEX_ENTRY if number <= columns.POSITION else formats.TIME_INDEX_ENTRY
+    layout = layouts.OFFSET_INDEX_ENTRY if number <= columns.POSITION else layouts.TIME_INDEX_ENTRY
     names = layout.names or ()
     entries = np.zeros(len(stored), layout)
     entries[names[(number + 1) % 2]] = np.arange(len(stored))[::-1]

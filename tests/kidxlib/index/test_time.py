@@ -19,7 +19,7 @@ from kidxlib.errors import (
     NoSuchEntryError,
     OffsetOverflowError,
 )
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.index.time import TimeIndex, TimestampOffset
 
 BASE_OFFSET: Final = 45
@@ -41,7 +41,7 @@ def filled(entries: int) -> TimeIndex:
 
 def stored(entries: Sequence[tuple[int, int]]) -> bytes:
     """An index file with these timestamps and relative offsets."""
-    return np.array(entries, formats.TIME_INDEX_ENTRY).tobytes()
+    return np.array(entries, layouts.TIME_INDEX_ENTRY).tobytes()
 
 
 # ---- Kafka's own tests ----

@@ -12,9 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import CorruptIndexError, InvalidOffsetError, NoSuchEntryError, UnknownVersionError
-from kidxlib.format import layouts as formats
-from kidxlib.index.aborted_transaction import AbortedInRange, AbortedTransaction
-from kidxlib.index.transaction import TransactionIndex
+from kidxlib.format import layouts
+from kidxlib.index.transaction import AbortedInRange, AbortedTransaction, TransactionIndex
 
 TRANSACTIONS: Final = (
     AbortedTransaction(0, 0, 10, 11),
@@ -33,7 +32,7 @@ def filled(transactions: Sequence[AbortedTransaction] = TRANSACTIONS, base_offse
 
 def stored(entries: Sequence[tuple[int, int, int, int, int]]) -> bytes:
     """An index file with these versions, producer ids, first, last and last stable offsets."""
-    return np.array(entries, formats.ABORTED_TRANSACTION).tobytes()
+    return np.array(entries, layouts.ABORTED_TRANSACTION).tobytes()
 
 
 # ---- Kafka's own tests ----

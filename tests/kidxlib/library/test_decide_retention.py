@@ -10,8 +10,7 @@ import pytest
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.decide_retention import decide_retention
 from kidxlib.library.open_partition import open_partition
-from kidxlib.retention.reasons import Reason
-from kidxlib.retention.topic_policy import Cleanup, TopicPolicy
+from kidxlib.retention.policy import Cleanup, Reason, TopicPolicy
 from tests.support.logs.golden import SAMPLES
 
 PARTITION = SAMPLES / "txn-mixed-0"

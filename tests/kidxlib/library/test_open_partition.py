@@ -12,9 +12,8 @@ from kidxlib.errors import CheckpointError, NoSegmentsError, OffsetOutOfRangeErr
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.library.open_partition import open_partition
 from kidxlib.library.recover_directory import recover_directory
-from kidxlib.log.list_offsets import TimestampAndOffset
 from kidxlib.log.log import Log
-from kidxlib.log.positions import BatchPosition
+from kidxlib.log.segment import BatchPosition, TimestampAndOffset
 from tests.support.logs.golden import SAMPLES
 from tests.support.object_store import ObjectStore
 

@@ -24,16 +24,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import DamagedLogError, LogChangedError, MalformedRecordsError, UsageError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import count, read
 from kidxlib.library.read_tables import read_batches
-from kidxlib.reading.damage import Damage
+from kidxlib.reading.left_out import Damage
 from kidxlib.records.arrow.batches import BATCHES, LISTED_BATCHES
 from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.records.batch_headers import parse_batch
 from kidxlib.records.reader import Header, Record
-from kidxlib.recovery.unfinished_append import is_unfinished
+from kidxlib.recovery.past_end import is_unfinished
 from kidxlib.storage.log_bytes import WholeLog
 from tests.conftest import one_in
 from tests.model.consume import crc_is_right
@@ -194,7 +194,7 @@ def test_pushed_filters_give_what_filters_give(
     write_random_log(directory, rng)
     for index in sorted(directory.glob(f"*{OFFSET_INDEX_SUFFIX}")):
         if way == "damaged":
-            index.write_bytes(damaged(rng, index.read_bytes(), formats.OFFSET_INDEX_ENTRY))
+            index.write_bytes(damaged(rng, index.read_bytes(), layouts.OFFSET_INDEX_ENTRY))
         elif way == "missing":
             index.unlink()
         elif way == "of another log":
@@ -329,7 +329,7 @@ _DAMAGES: Final[dict[str, Callable[[bytes, random.Random], bytes]]] = {
     "zeros": lambda data, rng: bytes(len(data)),
     "random": lambda data, rng: rng.randbytes(rng.randrange(1, 300)),
     "something between": lambda data, rng: data + rng.randbytes(rng.randrange(1, 300)),
-    "magic": lambda data, rng: data[: formats.HEADER_SIZE_UP_TO_MAGIC - 1] + b"\3" + data[17:],
+    "magic": lambda data, rng: data[: layouts.HEADER_SIZE_UP_TO_MAGIC - 1] + b"\3" + data[17:],
 }
 
 

@@ -16,7 +16,7 @@ from kidxlib.dump.items import DumpedBatch, DumpedRecord
 from kidxlib.dump.read import dump_file
 from kidxlib.dump.source import DumpOptions, DumpSource, FileKind
 from kidxlib.errors import MalformedRecordsError, UsageError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read_tables import read_batches, read_records, stream_records
 from kidxlib.log.log import Log
@@ -90,7 +90,7 @@ def _rows(path: Path) -> tuple[list[Row], int | None]:
 
 def _batch_row(segment_base_offset: int, dumped: DumpedBatch) -> Row:
     batch = dumped.batch
-    is_wrapper = not batch.is_v2 and batch.codec != formats.CODEC_NONE
+    is_wrapper = not batch.is_v2 and batch.codec != layouts.CODEC_NONE
     return {
         "segment_base_offset": segment_base_offset,
         "position": batch.position,
@@ -101,7 +101,7 @@ def _batch_row(segment_base_offset: int, dumped: DumpedBatch) -> Row:
         "records": None if is_wrapper else batch.records_count,
         "timestamp_type": _timestamp_type(dumped),
         "max_timestamp_ms": batch.max_timestamp,
-        "codec": formats.CODECS[batch.codec],
+        "codec": layouts.CODECS[batch.codec],
         "leader_epoch": batch.partition_leader_epoch,
         "producer_id": batch.producer_id,
         "producer_epoch": batch.producer_epoch,

@@ -23,8 +23,8 @@ from kidxlib.cli.seek import seek as seek_command
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import read as read_records
-from kidxlib.log.list_offsets import EARLIEST, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from kidxlib.log.log import Log
+from kidxlib.log.segment import EARLIEST, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from kidxlib.lookup.answers import ANSWER, FAR, OFFSET, RESULT_COLUMNS, TIMESTAMP, Answers
 from kidxlib.lookup.cataloged_partitions import CatalogedPartition
 from kidxlib.lookup.seeker import Seeker, answer_all, answer_special
@@ -32,7 +32,7 @@ from kidxlib.records import batch_headers, reader
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
-from kidxlib.storage.lazy_log import LogFile
+from kidxlib.storage.opened_log import LogFile
 from kidxlib.terminal.console import printable
 from kidxlib.terminal.seek import show_answers
 from tests.docs.pages import read

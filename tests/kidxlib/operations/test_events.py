@@ -10,12 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from kidxlib.build.source import SegmentFile
-from kidxlib.catalog.results.build import SCANNED, TO_FINISH
-from kidxlib.catalog.segment_key import SEGMENT_KEY
+from kidxlib.catalog.results import SCANNED, TO_FINISH
+from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.source import SegmentFile
 from kidxlib.operations.events import event_batches, from_leader_epochs, to_leader_epochs, with_events
-from kidxlib.recovery.scan.scan_events import LEADER_EPOCH, PRODUCER_EVENT, EventKind
+from kidxlib.recovery.scan.scan_state import LEADER_EPOCH, PRODUCER_EVENT, EventKind
 from tests.conftest import one_in
 
 _NUMBERS: Final = {"i4": st.integers(-(2**31), 2**31 - 1), "i8": st.integers(-(2**63), 2**63 - 1)}

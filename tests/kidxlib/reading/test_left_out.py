@@ -33,9 +33,9 @@ from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
-from kidxlib.run.catalog_tables import existing_tables
-from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
+from kidxlib.run.catalog_place import existing_tables
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.support.cluster_metadata import (
     change,
     config,

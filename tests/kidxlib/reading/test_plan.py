@@ -17,10 +17,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import DamagedLogError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import read as read_records
-from kidxlib.reading.damage import fail_on
+from kidxlib.reading.left_out import fail_on
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.rows import rows_of
@@ -148,7 +148,7 @@ def test_parts_have_what_the_whole_has(
     if way != "as they are":
         for index in indexes:
             content = index.read_bytes() if way == "damaged" else rng.choice(indexes).read_bytes()
-            index.write_bytes(damaged(rng, content, formats.OFFSET_INDEX_ENTRY))
+            index.write_bytes(damaged(rng, content, layouts.OFFSET_INDEX_ENTRY))
     if is_cut:
         log = rng.choice(sorted(directory.glob("*.log")))
         data = bytearray(log.read_bytes())
@@ -175,7 +175,7 @@ def test_an_index_that_names_what_is_inside_of_a_record_is_found_out(
     log = tmp_path / "topic-0" / segment_file(0, LOG_SUFFIX)
     log.parent.mkdir()
     log.write_bytes(first + outer + encoded.batch_v2([Record(9, 0, None, b"")]))
-    entry = np.array([(8, len(first) + outer.index(inner))], formats.OFFSET_INDEX_ENTRY)
+    entry = np.array([(8, len(first) + outer.index(inner))], layouts.OFFSET_INDEX_ENTRY)
     log.with_suffix(OFFSET_INDEX_SUFFIX).write_bytes(entry.tobytes())
     rows, error = _rows(_plan(log, part_bytes, offsets=offsets))
     assert [row["offset"] for row in rows] == [0]

@@ -21,7 +21,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import LogChangedError, MalformedRecordsError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.reader import Header, Record
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
@@ -145,7 +145,7 @@ def test_nothing_is_read_before_it_is_asked_for(way: str) -> None:
     assert list(islice(reader.records(log, batch), len(encoded.RECORDS))) == list(encoded.RECORDS)
     found = reader.first_record_since(log, batch, timestamp=1_700_000_000_005, offset=102)
     assert found == encoded.RECORDS[3]
-    assert formats.CODECS[other.codec] == "unknown-7"
+    assert layouts.CODECS[other.codec] == "unknown-7"
     with pytest.raises(MalformedRecordsError):
         reader.first_record_since(log, batch, timestamp=2**62, offset=0)
 

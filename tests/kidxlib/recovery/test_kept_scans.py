@@ -10,16 +10,16 @@ from typing import Final
 import numpy as np
 import pytest
 
-from kidxlib.build.segments import build
-from kidxlib.build.source import SegmentFile
-from kidxlib.build.tasks import BuildTask
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.segments import build
+from kidxlib.indexing.source import SegmentFile
+from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.kept_scans import KeptScans, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.directory import Directory
-from kidxlib.storage.file_version import FileVersion
+from kidxlib.storage.location import FileVersion
 from kidxlib.storage.opened_log import opened_log
 from tests.support.logs.batches import Batch, encode
 

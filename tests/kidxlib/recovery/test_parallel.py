@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.parallel import recover_in_sections
 from kidxlib.recovery.segment import recover
@@ -45,7 +45,7 @@ def test_as_recover_with_its_own_index(segment: Segment, threads: int) -> None:
 def test_no_checksum_is_taken_for_granted(damaged: int) -> None:
     """A batch with a wrong checksum ends the log, whichever piece it lies in."""
     log = bytearray(LOG)
-    log[STARTS[damaged] + formats.BATCH_V2.itemsize] ^= 1
+    log[STARTS[damaged] + layouts.BATCH_V2.itemsize] ^= 1
     end = recover_in_sections(
         whole(bytes(log)), 0, RecoverOptions(), threads=4, section_bytes_min=1, batch_bytes_min=1
     ).end

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.producers import Producers
-from kidxlib.recovery.scan.scan_events import PRODUCER_EVENT, EventKind
+from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import WholeLog
 from tests.support.logs import golden

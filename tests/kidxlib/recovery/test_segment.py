@@ -1,7 +1,10 @@
-"""`recover` gives Kafka's bytes: on segments that Kafka itself recovered, and on generated ones by the reference."""
+"""`recover` gives Kafka's bytes: on segments that Kafka itself recovered, and on generated ones by the reference. The
+checksum of a whole log: what is known of it, and what is not worth a read.
+"""
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import tempfile
@@ -9,20 +12,22 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Final
 
+import google_crc32c
 import numpy as np
 import pytest
 from hypothesis import event, example, given
 from hypothesis import strategies as st
+from numpy.typing import NDArray
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.java import as_long
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.scan.ordinary_kernel import BATCHES_AHEAD
 from kidxlib.recovery.scan.scan_state import EndReason
-from kidxlib.recovery.segment import RecoveredSegment, recover
-from kidxlib.storage.log_bytes import ChunkedLog
+from kidxlib.recovery.segment import TAIL_BYTES_MAX, RecoveredSegment, recover
+from kidxlib.storage.log_bytes import ChunkedLog, WholeLog
 from kidxlib.storage.opened_file import map_log, open_log
 from tests.model import facts as facts_model
 from tests.model.recover import Recovered, recover_reference
@@ -33,6 +38,8 @@ from tests.support.logs.segments import Segment, segments
 
 #: Bytes read at a time. Most batches are larger than the odd ones, so their checksum is computed in pieces.
 CHUNK_BYTES: Final = (61, 4096)
+
+_BATCHES = b"".join(encode(0, [Batch(), Batch()]))
 
 
 def test_golden_mapped(golden_segment: GoldenSegment) -> None:
@@ -205,7 +212,7 @@ def test_interval_is_strict() -> None:
     log = log_of(*[Batch(timestamp=1000 + number, offset_step=10) for number in range(8)])
     recovered = recover(whole(log), 0, RecoverOptions(interval_bytes=200))
     assert recovered.offset_index.hex(" ", 4) == "00000027 0000012c 00000045 00000258"  # offset 39 at 300, 69 at 600
-    times = np.frombuffer(recovered.time_index, formats.TIME_INDEX_ENTRY).tolist()
+    times = np.frombuffer(recovered.time_index, layouts.TIME_INDEX_ENTRY).tolist()
     assert times == [(1003, 39), (1006, 69), (1007, 79)]
 
 
@@ -252,7 +259,7 @@ def odd_position(reference: Recovered, base_offset: int) -> int | None:
     position, next_offset = 0, base_offset
     for batch in reference.valid:
         first_offset = batch.header["base_offset" if batch.is_v2 else "offset"]
-        if min(first_offset, batch.last_offset) < next_offset or not 0 <= batch.header["magic"] <= formats.MAGIC_V2:
+        if min(first_offset, batch.last_offset) < next_offset or not 0 <= batch.header["magic"] <= layouts.MAGIC_V2:
             return position
         position, next_offset = position + len(batch.data), as_long(batch.last_offset + 1)
     return None
@@ -262,11 +269,11 @@ def facts(reference: Recovered, base_offset: int) -> SegmentFacts:
     """The facts by their definitions, over the list of batches that the loop must do without."""
     valid = reference.valid
     v2 = [batch.header for batch in valid if batch.is_v2]
-    max_timestamp = max((batch.max_timestamp for batch in valid), default=formats.NO_TIMESTAMP)
-    timed = [batch for batch in valid if batch.max_timestamp == max_timestamp > formats.NO_TIMESTAMP]
+    max_timestamp = max((batch.max_timestamp for batch in valid), default=layouts.NO_TIMESTAMP)
+    timed = [batch for batch in valid if batch.max_timestamp == max_timestamp > layouts.NO_TIMESTAMP]
     epochs = [header["partition_leader_epoch"] for header in v2 if header["partition_leader_epoch"] >= 0]
-    codecs = {batch.header["attributes"] & formats.ATTRIBUTE_CODEC for batch in valid}
-    wrappers = any(batch.header["attributes"] & formats.ATTRIBUTE_CODEC for batch in valid if not batch.is_v2)
+    codecs = {batch.header["attributes"] & layouts.ATTRIBUTE_CODEC for batch in valid}
+    wrappers = any(batch.header["attributes"] & layouts.ATTRIBUTE_CODEC for batch in valid if not batch.is_v2)
     records = sum(batch.header["records_count"] if batch.is_v2 else 1 for batch in valid)
     timestamps = facts_model.header_timestamps(valid)
     smallest = facts_model.smallest_timestamps(timestamps, len(reference.log))
@@ -275,16 +282,16 @@ def facts(reference: Recovered, base_offset: int) -> SegmentFacts:
         valid_bytes=reference.valid_bytes,
         batches=len(valid),
         records=None if wrappers else records,
-        max_timestamp_ms=max(max_timestamp, formats.NO_TIMESTAMP),
+        max_timestamp_ms=max(max_timestamp, layouts.NO_TIMESTAMP),
         offset_of_max_timestamp=timed[0].last_offset if timed else None,
         first_leader_epoch=epochs[0] if epochs else None,
         last_leader_epoch=epochs[-1] if epochs else None,
         magics=tuple(sorted({magic if 0 <= magic < 63 else -1 for magic in (b.header["magic"] for b in valid)})),
-        codecs=tuple(formats.CODECS[codec] for codec in sorted(codecs)),
-        transactional_batches=sum(header["attributes"] & formats.ATTRIBUTE_TRANSACTIONAL != 0 for header in v2),
-        control_batches=sum(header["attributes"] & formats.ATTRIBUTE_CONTROL != 0 for header in v2),
-        offset_entries=len(reference.offset_index) // formats.OFFSET_INDEX_ENTRY.itemsize,
-        time_entries=len(reference.time_index) // formats.TIME_INDEX_ENTRY.itemsize,
+        codecs=tuple(layouts.CODECS[codec] for codec in sorted(codecs)),
+        transactional_batches=sum(header["attributes"] & layouts.ATTRIBUTE_TRANSACTIONAL != 0 for header in v2),
+        control_batches=sum(header["attributes"] & layouts.ATTRIBUTE_CONTROL != 0 for header in v2),
+        offset_entries=len(reference.offset_index) // layouts.OFFSET_INDEX_ENTRY.itemsize,
+        time_entries=len(reference.time_index) // layouts.TIME_INDEX_ENTRY.itemsize,
         map_end_offset=base_offset if reference.map_end_offset is None else reference.map_end_offset,
         offsets_increase=all(one.last_offset < other.last_offset for one, other in itertools.pairwise(valid)),
         log_crc32c=facts_model.log_crc32c(reference),
@@ -294,3 +301,41 @@ def facts(reference: Recovered, base_offset: int) -> SegmentFacts:
         smallest_timestamps=smallest,
         records_by_hour=None if wrappers else facts_model.records_by_hour(timestamps),
     )
+
+
+def test_known_with_an_invalid_tail() -> None:
+    log = _BATCHES + bytes(5000)
+    assert recover(whole(log), 0, RecoverOptions()).facts.log_crc32c == google_crc32c.value(log)
+
+
+def test_not_known() -> None:
+    """Nobody verified it; another checksum; a long tail, as a preallocated log has."""
+    assert recover(whole(_BATCHES), 0, RecoverOptions(verify_crc=False)).facts.log_crc32c is None
+    mixed = _BATCHES + b"".join(encode(2, [Batch(magic=1)]))
+    assert recover(whole(mixed), 0, RecoverOptions()).facts.log_crc32c is None
+    for size in (TAIL_BYTES_MAX, TAIL_BYTES_MAX + 1):
+        log = _BATCHES + bytes(size)
+        known = google_crc32c.value(log) if size == TAIL_BYTES_MAX else None
+        recovered = recover(WholeLog(np.frombuffer(log, np.uint8)), 0, RecoverOptions())
+        assert recovered.facts.log_crc32c == known
+
+
+def test_a_tail_that_cannot_be_read_changes_nothing_else() -> None:
+    """A bad sector after the end of the valid part: the scan has no need of it."""
+    recovered = recover(_BadTail(_BATCHES + bytes(5000)), 0, RecoverOptions())
+    assert (recovered.end.status, recovered.end.position) == (Status.TRUNCATED, len(_BATCHES))
+    assert recovered.facts.log_crc32c is None
+
+
+class _BadTail(WholeLog):
+    """A log whose end is read in a window of its own, which fails."""
+
+    def __init__(self, log: bytes) -> None:
+        super().__init__(np.frombuffer(log, np.uint8))
+
+    def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
+        start, window = super().window(position)
+        end = len(_BATCHES) + layouts.BATCH_V2.itemsize
+        if position >= end:
+            raise OSError(errno.EIO, "Input/output error")
+        return start, window[:end]

@@ -1,19 +1,35 @@
-"""Decisions about a partition's segments: Kafka's own test cases, and what its classes do not tell apart."""
+"""Decisions about a partition's segments: Kafka's own test cases, and what its classes do not tell apart; where a
+partition starts and ends for a broker that starts. A ladder of limits decides as each pair of its limits would by
+itself.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import numpy as np
+from hypothesis import given
+from hypothesis import strategies as st
 
-from kidxlib.retention.decide import Decisions, decide
-from kidxlib.retention.partition import Bounds, Segments
-from kidxlib.retention.reasons import REASONS
-from kidxlib.retention.topic_policy import Cleanup, TopicPolicy
+from kidxlib.retention.decide import (
+    NONE_STAYS,
+    Bounds,
+    Candidates,
+    Decisions,
+    Ladder,
+    Segments,
+    decide,
+    deletions,
+    reasons_of_first,
+)
+from kidxlib.retention.policy import REASONS, Cleanup, TopicPolicy
 
 _NOW = 1_790_000_000_000
 #: Bytes of each segment here: five records of Kafka's tests.
 _SIZE = 5 * 70
+
+_TIMES = st.sampled_from([-1, 0, _NOW - 20_000, _NOW - 10_000, _NOW - 1, _NOW, _NOW + 5_000])
+_LIMITS = st.lists(st.sampled_from([-1, 0, 1, 100, 250, 10_000, 2**62]), min_size=1, max_size=4)
 
 
 def _decide(
@@ -119,3 +135,43 @@ def test_what_is_not_known_stays() -> None:
     """A segment that was not fully read, and all after it, whatever log start, size and time say."""
     decisions = _decide(_policy(0, 0), [10] * 4, problems=1, log_start_offset=15)
     assert _reasons(decisions) == ["log-start", "not-well", "behind", "behind"]
+
+
+@given(st.data())
+def test_each_pair_is_decided_as_decide_does(data: st.DataObject) -> None:
+    count = data.draw(st.integers(1, 8))
+
+    def column(values: st.SearchStrategy[int]) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        return np.array(data.draw(st.lists(values, min_size=count, max_size=count)), np.int64)
+
+    segments = Segments(
+        base_offsets=np.arange(count, dtype=np.int64) * 5,
+        sizes=column(st.sampled_from([0, 100, 150])),
+        max_timestamps=column(_TIMES),
+        mtimes_ms=column(_TIMES),
+        fully_read=column(st.sampled_from([0, 1, 1, 1])).astype(np.bool_),
+    )
+    end = 5 * count
+    bounds = Bounds.at_start(
+        0, end, log_start_offset=data.draw(st.integers(0, end)), high_watermark=data.draw(st.integers(0, end))
+    )
+    cleanup = frozenset(data.draw(st.sets(st.sampled_from(list(Cleanup)))))
+    ladder = Ladder(data.draw(_LIMITS), data.draw(_LIMITS))
+    candidates, of_topic = Candidates.of(segments, bounds, _NOW), TopicPolicy(cleanup=cleanup)
+    deleted = deletions(candidates, of_topic, ladder)
+    stays = reasons_of_first(candidates, of_topic, ladder, deleted)
+    for row, time_ms in enumerate(ladder.times_ms):
+        for column_, size in enumerate(ladder.sizes):
+            policy = TopicPolicy(retention_ms=time_ms, retention_bytes=size, cleanup=cleanup)
+            alone = decide(segments, bounds, policy, _NOW)
+            expected = NONE_STAYS if alone.whole_partition else alone.reasons[alone.deleted]
+            assert (deleted[row, column_], stays[row, column_]) == (alone.deleted, expected), policy
+
+
+def test_bounds_are_those_of_a_broker_that_starts() -> None:
+    """UnifiedLog.updateHighWatermark keeps it between log start and log end; DeleteRecords stops at it."""
+    assert Bounds.at_start(5, 20, log_start_offset=None, high_watermark=None) == Bounds(5, 20, 20)
+    assert Bounds.at_start(5, 20, log_start_offset=8, high_watermark=3) == Bounds(8, 8, 20)
+    assert Bounds.at_start(5, 20, log_start_offset=0, high_watermark=99) == Bounds(5, 20, 20)
+    bounds = Bounds.at_start(5, 20, log_start_offset=8, high_watermark=15)
+    assert [bounds.deleted_up_to(offset).log_start_offset for offset in (3, 10, 18)] == [8, 10, 15]

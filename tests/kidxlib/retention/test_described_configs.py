@@ -9,10 +9,8 @@ from typing import Final
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.retention.policy import Origin, TopicConfig
+from kidxlib.retention.policy import DECIDING_CONFIGS, Cleanup, Origin, Reason, TopicConfig, TopicPolicy
 from kidxlib.retention.policy_file import read_policies
-from kidxlib.retention.reasons import Reason
-from kidxlib.retention.topic_policy import DECIDING_CONFIGS, Cleanup, TopicPolicy
 from tests.kidxlib.retention.test_policy import _kept
 
 #: As `ConfigCommand` of 2.5 to 3.5 prints it: no release of these lists `remote.storage.enable`.

@@ -7,7 +7,7 @@ from typing import Final
 import numpy as np
 
 from kidxlib.retention.decide import NEVER_MS, Decisions
-from kidxlib.retention.reasons import REASONS, Reason
+from kidxlib.retention.policy import REASONS, Reason
 
 _LONG_MAX: Final = 2**63 - 1
 

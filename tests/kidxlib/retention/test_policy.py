@@ -8,10 +8,18 @@ from pathlib import Path
 import pytest
 
 from kidxlib.errors import UsageError
-from kidxlib.retention.policy import Origin, Policy, TopicConfig, kept_for_its_topic
+from kidxlib.retention.policy import (
+    DECIDING_CONFIGS,
+    RETENTION_MS_DEFAULT,
+    Cleanup,
+    Origin,
+    Policy,
+    Reason,
+    TopicConfig,
+    TopicPolicy,
+    kept_for_its_topic,
+)
 from kidxlib.retention.policy_file import read_policies
-from kidxlib.retention.reasons import Reason
-from kidxlib.retention.topic_policy import DECIDING_CONFIGS, RETENTION_MS_DEFAULT, Cleanup, TopicPolicy
 
 _NAMED = """\
 # What would be deleted by each?

@@ -14,10 +14,9 @@ import pytest
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.retention.apply import SegmentResult, apply_deletions
-from kidxlib.retention.outcomes import DeletionOutcome
-from kidxlib.retention.plan import PartitionDeletion, PartitionThen, PlannedSegment, SegmentThen
+from kidxlib.retention.plan import DeletionOutcome, PartitionDeletion, PartitionThen, PlannedSegment, SegmentThen
+from kidxlib.retention.policy import TopicPolicy
 from kidxlib.retention.reconsider import reconsidered
-from kidxlib.retention.topic_policy import TopicPolicy
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.remover import Remover
 

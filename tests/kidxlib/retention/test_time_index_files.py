@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.retention.reasons import PlanWarning
+from kidxlib.retention.policy import PlanWarning
 from kidxlib.retention.time_index_files import OnDisk, max_timestamp_on_disk
 
 BASE_OFFSET, KNOWN = 45, 2_000
@@ -19,7 +19,7 @@ RIGHT = [(1_000, 3), (KNOWN, 9)]
 def put(directory: Path, entries: list[tuple[int, int]] | None, *, has_offset_index: bool = True) -> str:
     directory.mkdir(exist_ok=True)
     if entries is not None:
-        content = np.array(entries, formats.TIME_INDEX_ENTRY).tobytes()
+        content = np.array(entries, layouts.TIME_INDEX_ENTRY).tobytes()
         (directory / segment_file(BASE_OFFSET, TIME_INDEX_SUFFIX)).write_bytes(content)
     if has_offset_index:
         (directory / segment_file(BASE_OFFSET, OFFSET_INDEX_SUFFIX)).touch()

@@ -8,12 +8,11 @@ from typing import Final
 
 import pyarrow.compute as pc
 
-from kidxlib.build.directories import Target
-from kidxlib.build.discover import find_segments
-from kidxlib.build.plan import Plan
-from kidxlib.build.source import Source
-from kidxlib.catalog.builds import BUILDS
+from kidxlib.catalog.tables import BUILDS
 from kidxlib.cli.main import kidx
+from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.source import Source, Target
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX, RecoverOptions
 from kidxlib.run.index_options import known_as_json, lines_of_known, options_of_topic

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from kidxlib.build.source import Source, source_at
 from kidxlib.errors import UsageError
+from kidxlib.indexing.source import Source, source_at
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.run.known_topics import MetadataOptions, ensure_proven, read_known_topics
 from kidxlib.storage.log_dir import META_PROPERTIES

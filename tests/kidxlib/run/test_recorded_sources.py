@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.build.source import Source
-from kidxlib.catalog.builds import BUILDS
+from kidxlib.catalog.tables import BUILDS
 from kidxlib.cli.build import build
 from kidxlib.cli.verify import verify
 from kidxlib.errors import UsageError
+from kidxlib.indexing.source import Source
 from kidxlib.run.recorded_sources import ensure_directories, source_paths, warn_of_other_names
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import append_rows

@@ -9,9 +9,8 @@ import pyarrow as pa
 import pytest
 
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.retention.policy import NOTHING_KNOWN, Origin, Policy, TopicConfig
+from kidxlib.retention.policy import NOTHING_KNOWN, Cleanup, Origin, Policy, TopicConfig
 from kidxlib.retention.policy_file import read_policies
-from kidxlib.retention.topic_policy import Cleanup
 from kidxlib.run.known_topics import MetadataOptions
 from kidxlib.run.retention_configs import ConfiguredTopics
 from tests.support.cluster_metadata import (

@@ -14,7 +14,7 @@ from jobs.retention import retention
 from jobs.seek import seek
 from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
-from kidxlib.run.project import SETTINGS_FILE
+from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.run.settings import Settings, read_settings
 from tests.jobs.archive import assert_refused
 from tests.support.spark.jobs import run_here

@@ -8,9 +8,9 @@ import pytest
 
 from jobs.build_index import build_index
 from jobs.verify_index import verify_index
-from kidxlib.build.source import Source
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import UsageError
+from kidxlib.indexing.source import Source
 from kidxlib.run.settings import BuildSettings
 from kidxlib.run.sources import SAMPLE, chosen_sources, ensure_sample_alone
 from kidxlib.terminal.options.sources import as_line

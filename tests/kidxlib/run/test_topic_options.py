@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.build.source import PartitionDirectory, Source
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.source import PartitionDirectory, Source
 from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions
 from kidxlib.run.known_topics import MetadataOptions, read_known_topics
 from kidxlib.run.settings import BuildSettings, Settings, TopicSettings

@@ -22,7 +22,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 import kidxlib.spark
 from jobs.common.spark.session import session
 from kidxlib.library.read import read
-from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
+from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.spark.source import FILTER_PUSHDOWN, KafkaSegmentSource
 from tests.docs.pages import PROJECT
 from tests.support.logs.golden import SAMPLES

@@ -21,8 +21,8 @@ from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segmen
 from kidxlib.library.read import read
 from kidxlib.records.reader import Record
 from kidxlib.spark.source import KafkaSegmentSource
-from kidxlib.spark.stream_cut import shares
-from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
+from kidxlib.spark.stream_planning import shares
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.support.consumed import rows_of_partition
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES

@@ -21,7 +21,7 @@ from kidxlib.storage.publisher import (
     publish_if,
     sweep,
 )
-from kidxlib.storage.store.at_once import AT_ONCE
+from kidxlib.storage.store.requests import AT_ONCE
 from tests.support.object_store import BUCKET, ObjectStore
 from tests.support.unlistable import unlistable_directory
 

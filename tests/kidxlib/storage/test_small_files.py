@@ -1,4 +1,6 @@
-"""Small files are read whole; whatever else has their name is an error, and nothing waits for a pipe."""
+"""Checkpoints and other small files are read as a broker writes them; a malformed one says where, and nothing waits for
+a pipe.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.storage.small_files import filled_file, lines_of, small_file
+from kidxlib.errors import CheckpointError
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.storage.small_files import (
+    filled_file,
+    lines_of,
+    read_checkpoints,
+    read_leader_epochs,
+    read_offset_checkpoint,
+    small_file,
+)
 from kidxlib.storage.store.s3 import ObjectPath
 from tests.support.object_store import BUCKET, ObjectStore
 
@@ -62,3 +73,50 @@ def test_an_object_is_read_as_a_file_is(store: ObjectStore) -> None:
     assert filled_file(ObjectPath(f"{BUCKET}/small/file"), 8) == b"0\n1\n"
     with pytest.raises(FileNotFoundError):
         small_file(ObjectPath(f"{BUCKET}/small/not there"))
+
+
+def test_a_checkpoint_reads_as_kafka_writes_it(tmp_path: Path) -> None:
+    """Topics with dots and dashes, several lines; an absent file is not an empty one."""
+    path = tmp_path / "replication-offset-checkpoint"
+    path.write_text("0\n2\na.b-c_d 12 9223372036854775807\n__consumer_offsets 3 0\n")
+    assert read_offset_checkpoint(path) == {
+        TopicPartition("a.b-c_d", 12): 2**63 - 1,
+        TopicPartition("__consumer_offsets", 3): 0,
+    }
+    checkpoints = read_checkpoints(tmp_path)
+    assert checkpoints.high_watermarks is not None and checkpoints.recovery_points is None
+    assert checkpoints.clean_shutdown is False
+
+
+@pytest.mark.parametrize(
+    ("text", "where"),
+    [
+        ("1\n0\n", "line 1: version '1', expected 0"),
+        ("0\n1\ntopic 0\n", "line 3: 'topic 0', expected <topic> <partition> <offset>"),
+        ("0\n1\ntopic zero 7\n", "line 3"),
+        ("0\n2\ntopic 0 7\n", "line 2: 2 entries announced, 1 found"),
+        ("0\n", "line 2"),
+    ],
+)
+def test_a_malformed_checkpoint_says_where(text: str, where: str, tmp_path: Path) -> None:
+    """The file, the line, what stands there and what was expected."""
+    path = tmp_path / "recovery-point-offset-checkpoint"
+    path.write_text(text)
+    with pytest.raises(CheckpointError) as raised:
+        read_offset_checkpoint(path)
+    assert str(raised.value).startswith(f"{path}: ") and where in str(raised.value)
+
+
+def test_leader_epochs_are_those_of_the_log(tmp_path: Path) -> None:
+    """What stands in the file, and what a broker keeps of it between log start and log end offset."""
+    path = tmp_path / "leader-epoch-checkpoint"
+    assert read_leader_epochs(tmp_path) is None
+    path.write_text("0\n4\n0 0\n3 10\n4 20\n7 30\n")
+    epochs = read_leader_epochs(tmp_path)
+    assert epochs is not None and epochs.checkpoint() == path.read_bytes()
+    assert epochs.within(0, 31).checkpoint() == path.read_bytes()
+    assert epochs.within(15, 30).checkpoint() == b"0\n2\n3 15\n4 20\n"
+    assert epochs.within(20, 21).checkpoint() == b"0\n1\n4 20\n"
+    path.write_text("0\n2\n3 10\n-1 20\n")
+    with pytest.raises(CheckpointError, match="line 4: '-1 20', expected <epoch> <start offset>"):
+        read_leader_epochs(tmp_path)

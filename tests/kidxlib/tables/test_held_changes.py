@@ -14,10 +14,9 @@ from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among, Condition
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.tables.grouped import Ends
 from kidxlib.tables.held_changes import HeldChanges
 from kidxlib.tables.memory_tables import MemoryTables
-from kidxlib.tables.protocol import Tables
+from kidxlib.tables.protocol import Ends, Tables
 from tests.conftest import one_in
 from tests.support.catalog import filled
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pytest
 
 from kidxlib.catalog import updates
-from kidxlib.catalog.builds import BUILDS
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import BUILDS
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.memory_tables import MemoryTables
 from kidxlib.tables.protocol import Tables

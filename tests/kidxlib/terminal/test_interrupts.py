@@ -12,7 +12,7 @@ import pytest
 _STOPPING: Final = """
 import os, signal, sys, threading, time
 from kidxlib.terminal.interrupts import handled, stopping
-from kidxlib.terminal.signals import Interrupted
+from kidxlib.terminal.interrupts import Interrupted
 
 lock, calls, context = threading.Lock(), [], "within"
 
@@ -52,7 +52,7 @@ def test_work_is_asked_to_stop_once_and_never_by_a_handler(how: str, calls: str)
 _WAITING: Final = """
 import os, signal, time, types
 from kidxlib.terminal.interrupts import handled, waiting_for
-from kidxlib.terminal.signals import Interrupted
+from kidxlib.terminal.interrupts import Interrupted
 
 library = types.ModuleType("library")
 exec("def call(do):\\n    do()\\n    print('done')", library.__dict__)

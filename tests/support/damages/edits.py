@@ -10,7 +10,7 @@ import numpy as np
 from kidxlib.format import segment_files
 from kidxlib.recovery.options import MAX_INDEX_BYTES_DEFAULT, RecoverOptions
 from kidxlib.recovery.segment import recover
-from kidxlib.storage.lazy_log import LogFile
+from kidxlib.storage.opened_log import LogFile
 from tests.support.damages.damage import LARGE, Entries, file_name
 
 

@@ -8,10 +8,9 @@ from typing import Final
 
 import numpy as np
 
-from kidxlib.format import layouts as formats
-from kidxlib.format import segment_files
+from kidxlib.format import layouts, segment_files
 from kidxlib.records.batch_headers import Batch, batches
-from kidxlib.storage.lazy_log import LogFile
+from kidxlib.storage.opened_log import LogFile
 from tests.support.damages.damage import ACTIVE, INDEX, LARGE, LARGE_INDEX, SMALL, Damage, Entries, file_name
 from tests.support.damages.edits import (
     add_to_field,
@@ -29,14 +28,14 @@ from tests.support.damages.edits import (
 
 
 def _offsets(change: Callable[[Entries], Entries | None]) -> Callable[[bytes, Path], bytes]:
-    return changed_entries(formats.OFFSET_INDEX_ENTRY, change)
+    return changed_entries(layouts.OFFSET_INDEX_ENTRY, change)
 
 
 def _by_batch(offset_of: Callable[[list[Batch], int], int]) -> Callable[[bytes, Path], bytes]:
     """Entries at the same positions with other offsets; `offset_of` is given all batches and the number of one."""
 
     def changed(content: bytes, directory: Path) -> bytes:
-        entries = np.frombuffer(content, formats.OFFSET_INDEX_ENTRY).copy()
+        entries = np.frombuffer(content, layouts.OFFSET_INDEX_ENTRY).copy()
         found = list(batches(LogFile(str(directory / segment_files.segment_file(LARGE, segment_files.LOG_SUFFIX)))))
         at = {batch.position: number for number, batch in enumerate(found)}
         for entry in entries:
@@ -53,7 +52,7 @@ def _log_bytes(base_offset: int, directory: Path) -> int:
 def _past_the_end(base_offset: int, relative_offset: int) -> Callable[[bytes, Path], bytes]:
     def changed(content: bytes, directory: Path) -> bytes:
         entry = (relative_offset, _log_bytes(base_offset, directory))
-        return content + np.array([entry], formats.OFFSET_INDEX_ENTRY).tobytes()
+        return content + np.array([entry], layouts.OFFSET_INDEX_ENTRY).tobytes()
 
     return changed
 

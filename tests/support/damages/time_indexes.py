@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from tests.support.damages.damage import ACTIVE, LARGE_TIMES, SMALL, TIMES, Damage, Entries, file_name
 from tests.support.damages.edits import (
     add_to_field,
@@ -24,7 +24,7 @@ from tests.support.damages.edits import (
 
 
 def _times(change: Callable[[Entries], Entries | None]) -> Callable[[bytes, Path], bytes]:
-    return changed_entries(formats.TIME_INDEX_ENTRY, change)
+    return changed_entries(layouts.TIME_INDEX_ENTRY, change)
 
 
 _LARGEST: Final = 2**62

@@ -8,17 +8,17 @@ from typing import Final
 
 import numpy as np
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from tests.support.damages.damage import ABORTED, LARGE_ABORTED, SMALL, Damage, Entries, file_name
 from tests.support.damages.edits import add_to_field, changed_entries, exactly, followed_by, removed, set_field, without
 
 
 def _aborted(change: Callable[[Entries], Entries | None]) -> Callable[[bytes, Path], bytes]:
-    return changed_entries(formats.ABORTED_TRANSACTION, change)
+    return changed_entries(layouts.ABORTED_TRANSACTION, change)
 
 
 def _transaction(producer_id: int, first: int, last: int, stable: int) -> bytes:
-    return np.array([(0, producer_id, first, last, stable)], formats.ABORTED_TRANSACTION).tobytes()
+    return np.array([(0, producer_id, first, last, stable)], layouts.ABORTED_TRANSACTION).tobytes()
 
 
 TRANSACTION_INDEXES: Final = [

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from py4j.protocol import Py4JJavaError
 
-from kidxlib.index.aborted_transaction import AbortedInRange, AbortedTransaction
+from kidxlib.index.transaction import AbortedInRange, AbortedTransaction
 from tests.support.kafka.bulk_calls import Targets, jvm_of
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.results import KafkaError, error_of

@@ -9,10 +9,9 @@ from typing import Any, Final
 
 from py4j.java_gateway import get_field
 
-from kidxlib.index.aborted_transaction import AbortedTransaction
+from kidxlib.index.transaction import AbortedTransaction
 from kidxlib.log.fetch import Fetched
-from kidxlib.log.list_offsets import TimestampAndOffset
-from kidxlib.log.positions import LogOffset
+from kidxlib.log.segment import LogOffset, TimestampAndOffset
 from tests.support.kafka.bulk_calls import Targets, jvm_of
 from tests.support.kafka.classes import Kafka
 

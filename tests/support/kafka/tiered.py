@@ -17,8 +17,8 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.log.remote.local_layout import STORAGE_DIRECTORY
-from kidxlib.log.remote.metadata_record import REMOTE_LOG_METADATA_TOPIC
+from kidxlib.log.remote.layout import STORAGE_DIRECTORY
+from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
 from tests.support.kafka.jars import PROJECT
 from tests.support.tiered_sites import Site

@@ -11,7 +11,7 @@ from typing import Any, Final
 import google_crc32c
 import numpy as np
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from tests.support.logs.v2_records import record
 
 #: What batches are filled with. Recovery never looks at records, so any bytes do.
@@ -34,11 +34,11 @@ class Batch:
         base_timestamp: what the timestamps of its records count from (v2); None for anything.
     """
 
-    magic: int = formats.MAGIC_V2
+    magic: int = layouts.MAGIC_V2
     offset_step: int = 1
     last_offset_delta: int = 0
-    timestamp: int = formats.NO_TIMESTAMP
-    leader_epoch: int = formats.NO_LEADER_EPOCH
+    timestamp: int = layouts.NO_TIMESTAMP
+    leader_epoch: int = layouts.NO_LEADER_EPOCH
     attributes: int = 0
     records: int = 1
     body: bytes = field(default=FILLER[:39], repr=False)
@@ -52,23 +52,23 @@ class Batch:
 
     def encode(self, last_offset: int) -> bytes:
         checksum: Callable[[bytes], int]
-        if self.magic >= formats.MAGIC_V2:
+        if self.magic >= layouts.MAGIC_V2:
             base_offset = _long(last_offset - self.last_offset_delta)
             base_timestamp = _long(~self.timestamp) if self.base_timestamp is None else self.base_timestamp
             until_crc = (base_offset, 0, self.leader_epoch, self.magic, 0)
             times = (self.attributes, self.last_offset_delta, base_timestamp, self.timestamp)
             producer = (self.producer_id, self.producer_epoch, self.base_sequence)
-            header = np.array((*until_crc, *times, *producer, self.records), formats.BATCH_V2).tobytes()
-            covered, checksum = formats.field_position(formats.BATCH_V2, "attributes"), google_crc32c.value
+            header = np.array((*until_crc, *times, *producer, self.records), layouts.BATCH_V2).tobytes()
+            covered, checksum = layouts.field_position(layouts.BATCH_V2, "attributes"), google_crc32c.value
         else:
             message = (last_offset, 0, 0, self.magic, self.attributes, self.timestamp)
-            header = np.array(message, formats.MESSAGE_V1).tobytes()
+            header = np.array(message, layouts.MESSAGE_V1).tobytes()
             if self.magic == 0:
-                header = header[: formats.field_position(formats.MESSAGE_V1, "timestamp")]
-            covered, checksum = formats.field_position(formats.MESSAGE_V1, "magic"), zlib.crc32
+                header = header[: layouts.field_position(layouts.MESSAGE_V1, "timestamp")]
+            covered, checksum = layouts.field_position(layouts.MESSAGE_V1, "magic"), zlib.crc32
         data = bytearray((header + self.body)[: self.bytes_kept])
-        size = len(data) - formats.LOG_OVERHEAD if self.size is None else self.size
-        data[8 : formats.LOG_OVERHEAD] = size.to_bytes(4, signed=True)
+        size = len(data) - layouts.LOG_OVERHEAD if self.size is None else self.size
+        data[8 : layouts.LOG_OVERHEAD] = size.to_bytes(4, signed=True)
         data[covered - 4 : covered] = (checksum(bytes(data[covered:])) ^ self.crc_error).to_bytes(4)
         return bytes(data)
 
@@ -95,7 +95,7 @@ def control(
     return {
         "producer_id": 7,
         "producer_epoch": 0,
-        "attributes": formats.ATTRIBUTE_TRANSACTIONAL | formats.ATTRIBUTE_CONTROL | codec,
+        "attributes": layouts.ATTRIBUTE_TRANSACTIONAL | layouts.ATTRIBUTE_CONTROL | codec,
         "records": records,
         "body": record(key, value) + trailing,
     }

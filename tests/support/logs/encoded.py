@@ -10,7 +10,7 @@ from typing import Any, Final, Literal
 
 import pyarrow as pa
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.codecs import header_checksum
 from kidxlib.records.reader import Header, Record
 from tests.support.logs import v2_records
@@ -62,7 +62,7 @@ def wrapper(
     magic: int,
     codec: int,
     compress: Callable[[bytes], bytes],
-    timestamp: int = formats.NO_TIMESTAMP,
+    timestamp: int = layouts.NO_TIMESTAMP,
     attributes: int = 0,
 ) -> bytes:
     """A message that holds others."""

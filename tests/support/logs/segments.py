@@ -8,7 +8,7 @@ from typing import Final
 
 from hypothesis import strategies as st
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.recovery.options import MAX_INDEX_BYTES_DEFAULT, RecoverOptions
 from tests.support.logs.batches import FILLER, Batch, control, encode
 
@@ -100,7 +100,7 @@ def segments(draw: st.DrawFn) -> Segment:
             batch,
             offset_step=(step := max(batch.offset_step, least_step if number else 1)),
             last_offset_delta=min(batch.last_offset_delta, max(step - 1, 0)),
-            timestamp=formats.NO_TIMESTAMP if clock_step is None else batch.timestamp + number * clock_step,
+            timestamp=layouts.NO_TIMESTAMP if clock_step is None else batch.timestamp + number * clock_step,
         )
         for number, batch in enumerate(batches)
     ]

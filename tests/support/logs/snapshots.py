@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,8 +25,8 @@ class Producer:
 
 def producers_in(snapshot: bytes) -> frozenset[Producer]:
     """The entries of a producer snapshot, without their order, which is that of a Java hash map."""
-    header = np.frombuffer(snapshot, formats.SNAPSHOT_HEADER, count=1)[0]
-    entries = np.frombuffer(snapshot, formats.SNAPSHOT_ENTRY, offset=formats.SNAPSHOT_HEADER.itemsize)
+    header = np.frombuffer(snapshot, layouts.SNAPSHOT_HEADER, count=1)[0]
+    entries = np.frombuffer(snapshot, layouts.SNAPSHOT_ENTRY, offset=layouts.SNAPSHOT_HEADER.itemsize)
     assert len(entries) == header["entries"]
-    fields = formats.SNAPSHOT_ENTRY.names or ()
+    fields = layouts.SNAPSHOT_ENTRY.names or ()
     return frozenset(Producer(**dict(zip(fields, entry, strict=True))) for entry in entries.tolist())

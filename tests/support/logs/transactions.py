@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.records.reader import Record
 from tests.support.logs import encoded
@@ -39,14 +39,14 @@ class Written:
             fields: dict[str, Any] = {}
             self.fates |= dict.fromkeys(offsets)
         else:
-            fields = {"attributes": formats.ATTRIBUTE_TRANSACTIONAL, "producer_id": producer, "producer_epoch": 0}
+            fields = {"attributes": layouts.ATTRIBUTE_TRANSACTIONAL, "producer_id": producer, "producer_epoch": 0}
             self.open.setdefault(producer, []).extend(offsets)
             self.fates |= dict.fromkeys(offsets, (-1, False))
         self.batches.append((self.next_offset, encoded.batch_v2(records, **fields)))
         self.next_offset += count
 
     def marker(self, producer: int, *, aborts: bool) -> None:
-        key = formats.CONTROL_TYPE_ABORT if aborts else formats.CONTROL_TYPE_COMMIT
+        key = layouts.CONTROL_TYPE_ABORT if aborts else layouts.CONTROL_TYPE_COMMIT
         batch = Batch(**{**control(key.to_bytes(4)), "producer_id": producer})
         for offset in self.open.pop(producer, []):
             self.fates[offset] = self.next_offset, aborts

@@ -32,7 +32,7 @@ from kidxlib.cli.report import report as kidx_report
 from kidxlib.cli.retention import retention as kidx_retention
 from kidxlib.cli.seek import seek as kidx_seek
 from kidxlib.cli.tables import tables as kidx_tables
-from kidxlib.run.project import SETTINGS_FILE
+from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.terminal.command import run
 from tests.support.spark.sessions import use_own_session, use_shared_session
 from tests.support.terminal import without_progress

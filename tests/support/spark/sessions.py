@@ -11,7 +11,7 @@ from typing import Final
 import pyspark
 from pyspark.sql import SparkSession
 
-from jobs.common.spark.configuration import start
+from jobs.common.spark.session import start
 
 _PROJECT: Final = Path(__file__).resolve().parents[3]
 

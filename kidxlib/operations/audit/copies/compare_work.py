@@ -1,24 +1,156 @@
-"""Segments whose copies a worker looks at: one HEAD each, many on their way at a time."""
+"""Segments of the catalog whose copies workers look at, in shares: one HEAD each, many on their way at a time."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from kidxlib.audit.copies import PROBLEMS, CopyVerdict, KnownLog, judge_copy
-from kidxlib.catalog.results.audit import CopiesRow, CopyRow
+from kidxlib.catalog.conditions import PRESENT, Among, Condition
+from kidxlib.catalog.matching import positions_in
+from kidxlib.catalog.results import CopiesRow, CopyRow
+from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segment_views import SegmentToCompare
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.work import ItemRows
-from kidxlib.errors import NoAnswerError
+from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.audit.copies.to_compare import CopiesToCompare
-from kidxlib.storage.store.client import AT_ONCE, connect
-from kidxlib.storage.store.heads import Asked, ask_for_head
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.indexing.bins import BINS_PER_CORE
+from kidxlib.operations.audit.copies.copy_request import CopyRequest
+from kidxlib.run.sources import sources_in_catalog
+from kidxlib.storage.store.client import AT_ONCE, Asked, ask_for_head, connect
 from kidxlib.storage.store.s3 import ObjectPath
+from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
+from kidxlib.text.words import counted
+
+#: Segments that a worker asks for before it says how far it is, and may be stopped.
+_SHARE_SEGMENTS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopiesToCompare:
+    """Some segments: those of a few partitions, or a part of those of one.
+
+    Attributes:
+        tables: the catalog's.
+        version: of `segments`.
+        where: which rows of the source are to be compared.
+        partitions: whose they are.
+        segments: how many these have.
+        part, parts: which part of the segments, in their order, and of how many.
+        copy: the prefix of the whole copy.
+    """
+
+    tables: TablesToRead
+    version: int | None
+    where: Sequence[Condition]
+    partitions: Sequence[PartitionKey]
+    segments: int
+    part: int
+    parts: int
+    copy: ObjectPath
+
+    def read(self) -> list[SegmentToCompare]:
+        """The segments, in their order."""
+        columns = zip(*self.partitions, strict=True)
+        keys = pa.table([list(column) for column in columns], schema=SEGMENTS.schema(PARTITION_KEY))
+        where = [*self.where, *scope_of({"wanted": keys}, PARTITION_KEY)]
+        rows = self.tables.read(SEGMENTS, ["source", *SegmentToCompare.names()], where, self.version)
+        rows = rows.filter(pa.array(positions_in(rows, keys, PARTITION_KEY) >= 0))
+        if rows.num_rows != self.segments:
+            raise UsageError(
+                f"a worker finds {rows.num_rows:,} of {counted(self.segments, 'segment')} in the catalog; "
+                "mount the same catalog at the same place for every worker"
+            )
+        rows = rows.sort_by([(name, "ascending") for name in ("topic", "partition", "base_offset")])
+        begin, end = (self.segments * part // self.parts for part in (self.part, self.part + 1))
+        return SegmentToCompare.of_arrow(rows.slice(begin, end - begin))
+
+
+@dataclass(frozen=True, slots=True)
+class ToCompare:
+    """The segments of a source that are to have a copy.
+
+    Attributes:
+        counts: partitions with the number of their segments, in order.
+    """
+
+    source: str
+    tables: TablesToRead
+    version: int | None
+    where: Sequence[Condition]
+    counts: Sequence[tuple[PartitionKey, int]]
+
+    @classmethod
+    def of(cls, request: CopyRequest, tables: TablesToRead, path: str) -> ToCompare:
+        """What is asked for.
+
+        Args:
+            path: of the catalog.
+        """
+        version = tables.version(SEGMENTS)
+        present: list[Condition] = [PRESENT, *([Among("active", (False,))] if request.inactive_only else [])]
+        counts = tables.counts(SEGMENTS, PARTITION_KEY, present, version)
+        known = {str(source) for source in pc.unique(counts["source"]).to_pylist()}
+        named = () if request.source is None else (request.source,)
+        sources = sources_in_catalog(named, known)
+        if len(sources) > 1:
+            raise UsageError(
+                f"no --source, and the catalog {path} has {', '.join(sources)}: name the one that was copied"
+            )
+        rows = zip(*(counts[name].to_pylist() for name in (*PARTITION_KEY, ROWS.name)), strict=True)
+        wanted = sorted(
+            ((source, topic, partition), segments)
+            for source, topic, partition, segments in rows
+            if source in sources and request.topics.fullmatch(topic)
+        )
+        if not wanted:
+            raise UsageError(
+                f"{path}: no segment of a topic that matches {request.topics.pattern}; give another --topics"
+            )
+        return cls(sources[0], tables, version, [Among("source", sources), *present], wanted)
+
+    @property
+    def segments(self) -> int:
+        """How many there are."""
+        return sum(segments for _, segments in self.counts)
+
+    def shares(self, copy: ObjectPath, cores: int) -> Iterator[CopiesToCompare]:
+        """The segments in shares of about equal size, in order."""
+        size = min(_SHARE_SEGMENTS, self.segments // (cores * BINS_PER_CORE) + 1)
+
+        def share(counts: Sequence[tuple[PartitionKey, int]], part: int = 0, parts: int = 1) -> CopiesToCompare:
+            return CopiesToCompare(
+                tables=self.tables,
+                version=self.version,
+                where=self.where,
+                partitions=[key for key, _ in counts],
+                segments=sum(segments for _, segments in counts),
+                part=part,
+                parts=parts,
+                copy=copy,
+            )
+
+        together: list[tuple[PartitionKey, int]] = []
+        for key, segments in self.counts:
+            if together and sum(count for _, count in together) + segments > size:
+                yield share(together)
+                together = []
+            together.append((key, segments))
+            if segments > size:
+                parts = -(-segments // size)
+                yield from (share(together, part, parts) for part in range(parts))
+                together = []
+        if together:
+            yield share(together)
 
 
 def compare_copies(shares: Iterable[CopiesToCompare], use_mmap: bool) -> Iterator[ItemRows]:
@@ -26,11 +158,6 @@ def compare_copies(shares: Iterable[CopiesToCompare], use_mmap: bool) -> Iterato
 
     Args:
         use_mmap: no log is read.
-
-    Raises:
-        CatalogError: the catalog cannot be read.
-        UsageError: it is another one on this worker.
-        NoAnswerError: the store does not answer.
     """
     client = connect()  # before there are threads: it takes half a second, and one is enough for all
     with ThreadPoolExecutor(AT_ONCE) as threads:

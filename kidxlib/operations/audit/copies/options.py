@@ -59,11 +59,7 @@ def copy_options(command: _Command) -> _Command:
 
 
 def asks_for_copy(context: click.Context, options: dict[str, Any]) -> bool:
-    """Whether an audit is one of copies. Removes the options that only the other kind has.
-
-    Raises:
-        UsageError: one of those was given.
-    """
+    """Whether an audit is one of copies. Removes the options that only the other kind has."""
     is_of_copy = options["copy"] is not None
     if is_of_copy:
         leave_out(context, options, _OF_LOGS, "--copy reads no log: leave out {option}")

@@ -1,9 +1,21 @@
-"""What is said of a replica: how it compares with another one of its partition."""
+"""What is said of a replica: how it compares with another one of its partition, and which partitions its source lacks,
+where another source has most of the same ones.
+"""
 
 from __future__ import annotations
 
+from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
+
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.tables.protocol import TablesToRead
+
+#: So many are named.
+_NAMED = 20
 
 
 class Verdict(StrEnum):
@@ -173,3 +185,40 @@ class ReplicaVerdict:
             return f"source {self.source}: the same as {self.compared_with} {to}{reason}"
         said = "not comparable" if self.verdict is Verdict.NOT_COMPARABLE else "the same"
         return f"source {self.source}: {said}{reason}"
+
+
+def missing_partitions(tables: TablesToRead, left_out: Collection[str] = ()) -> list[dict[str, Any]]:
+    """Compare which partitions each source has with those of the source with which it has most in common.
+
+    A copy should have all of them; another broker of a cluster need not, and the catalog does not know which it is.
+
+    Args:
+        left_out: sources that are no log dirs.
+
+    Returns:
+        For each source that lacks some: its name and the other's, how many it lacks of how many, and the first names.
+    """
+    rows = tables.read(PARTITIONS, (*PARTITIONS.key, "topic_id", "present"), [])
+    of_sources: dict[str, set[tuple[str, int, str | None]]] = defaultdict(set)
+    for row in rows.filter(rows["present"]).to_pylist():
+        if row["source"] not in left_out:
+            of_sources[row["source"]].add((row["topic"], row["partition"], row["topic_id"]))
+    found = []
+    for source, partitions in sorted(of_sources.items()):
+        others = [(len(has & partitions), other) for other, has in of_sources.items() if other != source]
+        shared, other = max(others, default=(0, ""))
+        lacked = of_sources[other] - partitions if shared else set()
+        if lacked:
+            names = [
+                TopicPartition(topic, number).directory for topic, number, _ in sorted(lacked, key=lambda key: key[:2])
+            ]
+            found.append(
+                {
+                    "source": source,
+                    "compared_with": other,
+                    "count": len(lacked),
+                    "of": len(of_sources[other]),
+                    "partitions": names[:_NAMED],
+                }
+            )
+    return found

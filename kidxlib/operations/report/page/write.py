@@ -30,11 +30,7 @@ _GZIP_LEVEL: Final = 6
 
 
 def write_page(report: Report, output: Path) -> int:
-    """Write the page, whole or not at all; return how many bytes it has.
-
-    Raises:
-        UsageError: it cannot be written there.
-    """
+    """Write the page, whole or not at all; return how many bytes it has."""
     page = page_of(report).encode()
     part = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:

@@ -1,25 +1,243 @@
-"""Measures what producers with other settings would have written of the topics of a catalog."""
+"""Measures what producers with other settings would have written of the topics of a catalog.
+
+Of a topic, runs of consecutive batches are read, spread over all of its bytes. Records of each producer are laid down
+in batches again as Kafka's producer does it (`RecordAccumulator.append`, `ProducerBatch`,
+`MemoryRecordsBuilder.hasRoomFor`, `CompressionRatioEstimator`), and compressed at each codec's default level. The
+libraries are those that Java's producer has, but for what they are wrapped into; only sizes are of interest.
+"""
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+import random
+import zlib
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Final
 
-from kidxlib.operations.report.savings.codecs import CODECS, SHORT_SIGHTED
-from kidxlib.operations.report.savings.producer import NO_ESTIMATE, Contents, Producer, settled_ratio
-from kidxlib.operations.report.savings.reading import read_sample
-from kidxlib.operations.report.savings.sample import TopicSample, places_of, samples_of
+import lz4.block
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from backports import zstd
+from numpy.typing import NDArray
+
+from kidxlib.catalog.conditions import PRESENT, Among
+from kidxlib.catalog.matching import Values, positions_in, runs
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.errors import LogChangedError, MalformedRecordsError
+from kidxlib.format import layouts
+from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, segment_file
+from kidxlib.format.topic_partition import INTERNAL_TOPICS
+from kidxlib.operations.report.savings.batch_kernel import (
+    ESTIMATION_FACTOR,
+    RECORD_OVERHEAD_MAX,
+    copy_bodies,
+    fill_batch,
+    measure_bodies,
+)
 from kidxlib.operations.report.savings.saving import TopicSavings, WrittenBatches
-from kidxlib.tables.protocol import TablesToRead
+from kidxlib.reading.bounds import ListedLog, bound_before
+from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
+from kidxlib.records.bulk.decode import RecordPlacer
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.storage.location import location
+from kidxlib.storage.opened_log import opened_log
+from kidxlib.tables.protocol import TablesToRead, scope_of
 
 KIB: Final = 1024
 #: Kafka's default, and larger ones.
 BATCH_SIZES: Final = (16 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB)
 #: Bytes of records that are read of a topic.
 BYTES_MAX: Final = 4 * 1024 * KIB
+
+#: What a producer that has just started takes for the ratio (`CompressionType.rate`).
+NO_ESTIMATE: Final = np.float32(1.0)
+_IMPROVING_STEP: Final = np.float32(0.005)
+_DETERIORATE_STEP: Final = np.float32(0.05)
+
+_ALL: Final = Wanted()
+_CHUNK_BYTES: Final = 512 * 1024
+#: What is decompressed at once; one batch may have more.
+_ROOM_BYTES: Final = 1024 * 1024
+_ROWS: Final = 8 * 1024
+#: So many reasons are told of a topic.
+_REASONS_MAX: Final = 20
+
+#: Source, partition, and the producer's id, −1 where there is none.
+_ProducerKey = tuple[str, int, int]
+
+_COUNTS: Final = ("valid_bytes", "batches", "control_batches")
+_PLACES: Final = ("log_path", "index_directory", "log_bytes")
+
+UNCOMPRESSED: Final = "none"
+
+#: `SnappyOutputStream`: a header, then blocks, each after its size.
+_SNAPPY_HEADER_BYTES: Final = 16
+_SNAPPY_BLOCK_BYTES: Final = 32 * 1024
+#: `Lz4BlockOutputStream`: the frame's header, blocks after their sizes, an end mark. What gets larger is stored.
+_LZ4_FRAME_BYTES: Final = 7 + 4
+_LZ4_BLOCK_BYTES: Final = 64 * 1024
+_SIZE_BYTES: Final = 4
+_GZIP_WINDOW_BITS: Final = 16 + zlib.MAX_WBITS
+_ZSTD_LEVEL: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Consecutive batches of a segment.
+
+    Attributes:
+        segment: its number among those of the topic.
+        position: a byte of its log; the first batch that begins there or after is the first one.
+        batches: how many, markers of transactions not counted.
+    """
+
+    segment: int
+    position: int
+    batches: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSample:
+    """What is read of a topic.
+
+    Attributes:
+        segments, batches, log_bytes: of all of it; batches without those of markers.
+        runs: in the order of partitions and offsets.
+        rows: the segments, of which `Run.segment` is a number: columns of the key and `valid_bytes`.
+    """
+
+    topic: str
+    segments: int
+    batches: int
+    log_bytes: int
+    runs: Sequence[Run]
+    rows: pa.Table
+
+
+def samples_of(
+    tables: TablesToRead, sample: int, seed: int, topics: Collection[str] | None, sources: Collection[str] | None
+) -> list[TopicSample]:
+    """What is read of each topic, in the order of their names. Topics that brokers write themselves are left out.
+
+    Args:
+        sample: how many batches of each.
+        seed: which ones; the same of the same catalog each time.
+        topics, sources: these alone; None for all.
+    """
+    asked = [("topic", topics), ("source", sources)]
+    where = [Among(name, sorted(values)) for name, values in asked if values is not None]
+    left_out = Among("topic", sorted(INTERNAL_TOPICS), negated=True)
+    rows = tables.read(SEGMENTS, (*SEGMENTS.key, *_COUNTS), [PRESENT, left_out, *where])
+    has_data: Values = pc.greater(rows["batches"], pc.coalesce(rows["control_batches"], pa.scalar(0, pa.int64())))
+    rows = rows.filter(has_data.fill_null(False))
+    if not rows.num_rows:
+        return []
+    order = ("topic", "source", "partition", "base_offset")
+    rows = rows.sort_by([(name, "ascending") for name in order]).combine_chunks()
+    topic_column: Any = rows["topic"].combine_chunks()
+    return [_sample_of(rows.slice(start, end - start), sample, seed) for start, end in runs([topic_column])]
+
+
+def _sample_of(rows: pa.Table, sample: int, seed: int) -> TopicSample:
+    """What is read of one topic."""
+    topic = str(rows["topic"][0].as_py())
+    zero = pa.scalar(0, pa.int64())
+    columns: list[Any] = [pc.coalesce(rows[name], zero) for name in _COUNTS]
+    log_bytes, of_all, of_markers = (column.to_numpy() for column in columns)
+    batches = of_all - of_markers
+    total = int(batches.sum())
+    if total <= sample:
+        chosen = [Run(number, 0, int(count)) for number, count in enumerate(batches)]
+    else:
+        chosen = list(_runs(log_bytes, batches, sample, random.Random(f"{seed} {topic}")))
+    return TopicSample(topic, rows.num_rows, total, int(log_bytes.sum()), chosen, rows)
+
+
+def _runs(log_bytes: Any, batches: Any, sample: int, rng: random.Random) -> Iterator[Run]:
+    """Runs at random places, one in each of as many equal parts of the bytes. There are as many runs as each has
+    batches, about: many see more of the topic, and long ones fill large batches.
+    """
+    count = max(math.isqrt(sample), 1)
+    ends = np.cumsum(log_bytes)
+    for number in range(count):
+        wanted = sample // count + (number < sample % count)
+        place = int((number + rng.random()) * int(ends[-1]) / count)
+        segment = min(int(np.searchsorted(ends, place, "right")), len(ends) - 1)
+        size, holds = int(log_bytes[segment]), int(batches[segment])
+        latest = size - (wanted + 1) * -(-size // holds)  # the first one begins after it, on average by half
+        within = place - (int(ends[segment]) - size)
+        yield Run(segment, max(min(within, latest), 0), wanted)
+
+
+def places_of(tables: TablesToRead, samples: Sequence[TopicSample]) -> Mapping[tuple[Any, ...], Mapping[str, Any]]:
+    """The paths of the segments that are read, by their keys."""
+    chosen = [
+        each.rows.select(SEGMENTS.key).take(pa.array(sorted({run.segment for run in each.runs}))) for each in samples
+    ]
+    if not chosen:
+        return {}
+    keys = pa.concat_tables(chosen)
+    rows = tables.read(SEGMENTS, (*SEGMENTS.key, *_PLACES), scope_of({"chosen": keys}, SEGMENTS.key))
+    rows = rows.filter(positions_in(rows, keys, SEGMENTS.key) >= 0)
+    return {tuple(row[name] for name in SEGMENTS.key): row for row in rows.to_pylist()}
+
+
+def compressed_bytes(codec: str, content: memoryview) -> int:
+    """How many bytes a batch's content takes.
+
+    Args:
+        codec: one of `CODECS`.
+    """
+    return _SIZES[codec](content)
+
+
+def _gzip(content: memoryview) -> int:
+    """`GZIPOutputStream` at `Deflater.DEFAULT_COMPRESSION`."""
+    stream = zlib.compressobj(zlib.Z_DEFAULT_COMPRESSION, zlib.DEFLATED, _GZIP_WINDOW_BITS)
+    return len(stream.compress(content)) + len(stream.flush())
+
+
+def _snappy(content: memoryview) -> int:
+    codec = pa.Codec("snappy")
+    blocks = _blocks(content, _SNAPPY_BLOCK_BYTES)
+    return _SNAPPY_HEADER_BYTES + sum(_SIZE_BYTES + codec.compress(pa.py_buffer(block)).size for block in blocks)
+
+
+def _lz4(content: memoryview) -> int:
+    """`LZ4Factory.fastCompressor`, each block by itself."""
+    blocks = _blocks(content, _LZ4_BLOCK_BYTES)
+    sizes = [min(len(lz4.block.compress(block, store_size=False)), len(block)) for block in blocks]
+    return _LZ4_FRAME_BYTES + sum(_SIZE_BYTES + size for size in sizes)
+
+
+def _zstd(content: memoryview) -> int:
+    """A stream whose length is not known when it begins, as of `ZstdOutputStream`: that decides on its parameters."""
+    stream = zstd.ZstdCompressor(level=_ZSTD_LEVEL)
+    return len(stream.compress(content)) + len(stream.flush(zstd.ZstdCompressor.FLUSH_FRAME))
+
+
+def _blocks(content: memoryview, block_bytes: int) -> list[memoryview]:
+    return [content[at : at + block_bytes] for at in range(0, len(content), block_bytes)]
+
+
+_SIZES: Final[dict[str, Callable[[memoryview], int]]] = {
+    UNCOMPRESSED: len,
+    "gzip": _gzip,
+    "snappy": _snappy,
+    "lz4": _lz4,
+    "zstd": _zstd,
+}
+#: Those that look back no further than 64 KiB: larger batches are compressed no better.
+SHORT_SIGHTED: Final = frozenset({"gzip", "snappy", "lz4"})
+#: Names of `compression.type`.
+CODECS: Final = tuple(_SIZES)
 
 
 def measure_savings(
@@ -53,9 +271,6 @@ def measure_savings(
     Returns:
         One for each topic of which there are batches, in the order of their names. Its settings are in the order of
         codecs, then of sizes.
-
-    Raises:
-        CatalogError: the catalog cannot be read.
     """
     samples = samples_of(tables, sample, seed, topics, sources)
     places = places_of(tables, samples)
@@ -65,6 +280,314 @@ def measure_savings(
     )
     with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="kidx-savings") as pool:
         return list(pool.map(measure, samples))
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Records of one producer, in the order in which it sent them.
+
+    Attributes:
+        bodies: from their keys on, as magic 2 has them, one after the other.
+        ends: of shape (n + 1,): where each begins, and where the last one ends.
+        timestamps: ms since the epoch, of shape (n,).
+        begins: which of them may not follow another in its batch, as a transaction has ended between them.
+        is_closed: a transaction has ended after the last one.
+    """
+
+    bodies: NDArray[np.uint8]
+    ends: NDArray[np.int64]
+    timestamps: NDArray[np.int64]
+    begins: NDArray[np.bool_]
+    is_closed: bool
+
+    def room(self) -> NDArray[np.uint8]:
+        """Memory for a batch with all of them."""
+        return np.empty(len(self.bodies) + len(self.timestamps) * RECORD_OVERHEAD_MAX, np.uint8)
+
+
+@dataclass(slots=True)
+class RecordsToBe:
+    """Records of one producer, while they are read."""
+
+    _bodies: list[NDArray[np.uint8]] = field(default_factory=list)
+    _sizes: list[NDArray[np.int64]] = field(default_factory=list)
+    _timestamps: list[NDArray[np.int64]] = field(default_factory=list)
+    _begins: list[NDArray[np.bool_]] = field(default_factory=list)
+    _transaction_has_ended: bool = False
+
+    def end_transaction(self) -> None:
+        """The next record is in a batch with none of those before it."""
+        self._transaction_has_ended = True
+
+    def add(self, places: NDArray[np.void]) -> int:
+        """Add records, and return how many bytes they take.
+
+        Args:
+            places: of `PLACE`.
+        """
+        ends = np.empty(len(places) + 1, np.int64)
+        measure_bodies(places, ends)
+        bodies = np.empty(int(ends[-1]), np.uint8)
+        copy_bodies(places, ends, bodies)
+        begins = np.zeros(len(places), np.bool_)
+        begins[:1] = self._transaction_has_ended
+        self._transaction_has_ended = False
+        self._bodies.append(bodies)
+        self._sizes.append(np.diff(ends))
+        self._timestamps.append(places["timestamp"].copy())
+        self._begins.append(begins)
+        return len(bodies)
+
+    def records(self) -> Records:
+        """All that were added."""
+        ends = np.concatenate([[0], np.cumsum(np.concatenate(self._sizes))])
+        return Records(
+            bodies=np.concatenate(self._bodies),
+            ends=ends,
+            timestamps=np.concatenate(self._timestamps),
+            begins=np.concatenate(self._begins),
+            is_closed=self._transaction_has_ended,
+        )
+
+    def __len__(self) -> int:
+        return sum(map(len, self._timestamps))
+
+
+@dataclass(slots=True)
+class Contents:
+    """Batches of some records, and how large they are once they are compressed: each is compressed once, though
+    producers with several `batch.size` may write it.
+
+    Attributes:
+        records: of each producer.
+    """
+
+    records: Sequence[Records]
+    _rooms: list[NDArray[np.uint8]] = field(default_factory=list)
+    _sizes: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._rooms = [each.room() for each in self.records]
+
+    def room(self, producer: int) -> NDArray[np.uint8]:
+        """The memory in which the last batch of a producer was laid down."""
+        return self._rooms[producer]
+
+    def batch(self, producer: int, first: int, codec: str, batch_size: int, ratio: np.float32) -> tuple[int, int, int]:
+        """Lay down a batch.
+
+        Args:
+            producer: by its number.
+            first: number of its first record.
+            ratio: compressed bytes of a byte, as the producer estimates them.
+
+        Returns:
+            The number of the record after its last one, and its bytes after the header, plain and compressed.
+        """
+        records, room = self.records[producer], self._rooms[producer]
+        of_records = records.bodies, records.ends, records.timestamps, records.begins
+        after, plain = fill_batch(*of_records, first, batch_size, ratio, codec != UNCOMPRESSED, room)
+        key = codec, producer, first, after
+        if key not in self._sizes:
+            self._sizes[key] = compressed_bytes(codec, room[:plain].data)
+        return after, plain, self._sizes[key]
+
+
+class Producer:
+    """A producer with some settings, and what it has written."""
+
+    def __init__(self, codec: str, batch_size: int, ratio: np.float32 = NO_ESTIMATE) -> None:
+        """
+        Args:
+            ratio: compressed bytes of a byte, as it estimates them at first.
+        """
+        self._codec, self._batch_size, self._ratio = codec, batch_size, ratio
+        self._observed: np.float32 | None = None
+        self._plain_bytes = self._bytes = self._batches = self._full_batches = 0
+        self._missing = 0.0  # of batches that end as there are no more records
+
+    def write(self, contents: Contents, producer: int) -> None:
+        """Write all records of a producer, the last batch too, which may not be full."""
+        records = contents.records[producer]
+        first, count = 0, len(records.timestamps)
+        while first < count:
+            ratio = self._ratio
+            # The batch before is closed, and its ratio known, only after this one has begun.
+            if self._observed is not None:
+                self._ratio = updated(self._ratio, self._observed)
+            first, plain, compressed = contents.batch(producer, first, self._codec, self._batch_size, ratio)
+            self._observed = np.float32(compressed / plain)
+            self._plain_bytes += plain
+            self._bytes += BATCH_V2_BYTES_MIN + compressed
+            self._batches += 1
+            self._full_batches += first < count and not records.begins[first]
+            if first == count and not records.is_closed:
+                self._missing += max(1 - self._estimated(plain, ratio) / max(self._batch_size, 1), 0)
+
+    def _estimated(self, plain: int, ratio: np.float32) -> float:
+        """How large the producer takes a batch for."""
+        factor = 1 if self._codec == UNCOMPRESSED else float(ratio * ESTIMATION_FACTOR)
+        return BATCH_V2_BYTES_MIN + plain * factor
+
+    @property
+    def settled_ratio(self) -> np.float32:
+        """What a producer estimates that has written such batches for a while."""
+        return _settled((self._bytes - self._batches * BATCH_V2_BYTES_MIN) / self._plain_bytes)
+
+    @property
+    def written(self) -> WrittenBatches:
+        return WrittenBatches(
+            codec=self._codec,
+            batch_size=self._batch_size,
+            bytes=self._bytes,
+            batches=self._batches,
+            full_batches=self._full_batches,
+            filled_batches=self._batches - self._missing,
+        )
+
+
+def updated(ratio: np.float32, observed: np.float32) -> np.float32:
+    """What a producer estimates after a batch (`CompressionRatioEstimator.updateEstimation`)."""
+    if observed > ratio:
+        return np.float32(max(ratio + _DETERIORATE_STEP, observed))
+    return np.float32(max(ratio - _IMPROVING_STEP, observed))
+
+
+def settled_ratio(contents: Contents, producer: int, codec: str, batch_size: int) -> np.float32:
+    """What a producer estimates that has run for a while.
+
+    Args:
+        producer: whose first records are looked at.
+    """
+    if codec == UNCOMPRESSED:
+        return NO_ESTIMATE
+    ratio = NO_ESTIMATE
+    for _ in range(2):  # the first batch is small
+        _, plain, compressed = contents.batch(producer, 0, codec, batch_size, ratio)
+        ratio = np.float32(compressed / plain)
+    return _settled(float(ratio))
+
+
+def _settled(ratio: float) -> np.float32:
+    """The middle of how far an estimate goes up and down, where batches have a ratio."""
+    return np.float32(ratio + _DETERIORATE_STEP / 2)
+
+
+@dataclass(slots=True)
+class ReadSample:
+    """What was read of a topic.
+
+    Attributes:
+        producers: records by who has sent them.
+        segments: how many were read of.
+        batches, batch_bytes: that were read, as they are in logs.
+        record_bytes: of records from their keys on.
+        not_read: what could not be read and why.
+    """
+
+    producers: dict[_ProducerKey, RecordsToBe] = field(default_factory=lambda: defaultdict(RecordsToBe))
+    segments: int = 0
+    batches: int = 0
+    batch_bytes: int = 0
+    record_bytes: int = 0
+    not_read: list[str] = field(default_factory=list)
+
+    def note(self, reason: str) -> None:
+        """Note what could not be read; of many reasons the first ones."""
+        if len(self.not_read) < _REASONS_MAX:
+            self.not_read.append(reason)
+
+
+def read_sample(sample: TopicSample, places: Mapping[tuple[Any, ...], Mapping[str, Any]], bytes_max: int) -> ReadSample:
+    """Read the runs of a sample. What cannot be read is noted, and the others are read.
+
+    Args:
+        places: of segments by their keys, with `log_path`, `index_directory` and `log_bytes`.
+        bytes_max: how many bytes records may take: shared out among the runs, each of which has one batch at least.
+    """
+    read, placer = ReadSample(), RecordPlacer(_ROWS, _ROOM_BYTES)
+    keys = list(zip(*(sample.rows[name].to_pylist() for name in SEGMENTS.key), strict=True))
+    sizes: list[Any] = sample.rows["valid_bytes"].to_pylist()
+    read_to: dict[int, int] = {}
+    ended_early = False
+    for number, run in enumerate(sample.runs):
+        if (place := places.get(keys[run.segment])) is None:
+            read.note(f"{sample.topic}: a segment is no longer in the catalog; run it again")
+            continue
+        start = max(run.position, read_to.get(run.segment, 0))
+        share = max((bytes_max - read.record_bytes) // (len(sample.runs) - number), 1)
+        reader = _RunReader(read, placer, read.record_bytes + share)
+        try:
+            read_to[run.segment] = reader.read(keys[run.segment], place, sizes[run.segment], start, run.batches)
+        except (OSError, LogChangedError, MalformedRecordsError) as error:
+            read.note(str(error) if str(place["log_path"]) in str(error) else f"{place['log_path']}: {error}")
+        ended_early |= reader.ended_early
+    read.segments = len(read_to)
+    if ended_early:
+        wanted = sum(run.batches for run in sample.runs)
+        read.note(
+            f"{sample.topic}: {read.batches} of {wanted} batches were read, as their records take {bytes_max} bytes"
+        )
+    return read
+
+
+class _RunReader:
+    """Reads one run.
+
+    Attributes:
+        ended_early: records take as many bytes as they may.
+    """
+
+    def __init__(self, read: ReadSample, placer: RecordPlacer, bytes_max: int) -> None:
+        self._read, self._placer, self._bytes_max = read, placer, bytes_max
+        self.ended_early = False
+
+    def read(self, key: tuple[Any, ...], place: Mapping[str, Any], size: int, start: int, batches: int) -> int:
+        """Read the batches of a run, and return the byte after the last one."""
+        source, _, partition, base_offset = key
+        path, left, end = place["log_path"], batches, start
+        for table in self._tables(place, base_offset, size, start):
+            for number, row in enumerate(table.rows):
+                batch = table.only(number)
+                records = self._read.producers[source, partition, int(row["producer_id"])]
+                if row["magic"] >= layouts.MAGIC_V2 and row["attributes"] & layouts.ATTRIBUTE_CONTROL:
+                    records.end_transaction()
+                elif not left or self._read.record_bytes >= self._bytes_max:
+                    self.ended_early = left > 0
+                    return end
+                elif not row["crc_is_right"]:
+                    self._read.note(f"{path}: byte {row['position']}: a batch whose checksum is wrong")
+                else:
+                    self._add(path, batch, records)
+                    left -= 1
+                end = int(row["position"] + row["size"])
+        return end
+
+    def _tables(self, place: Mapping[str, Any], base_offset: int, size: int, start: int) -> Iterator[BatchTable]:
+        """The batches that begin at a byte or after it, each checked."""
+        path, index_name = location(place["log_path"]), segment_file(base_offset, OFFSET_INDEX_SUFFIX)
+        with opened_log(place["log_path"]) as opened:
+            if opened.version.size < size:
+                raise LogChangedError(
+                    f"{place['log_path']}: {opened.version.size} bytes, expected {size} or more, as it was scanned; "
+                    "build again"
+                )
+            index = location(place["index_directory"]) / index_name
+            bound = bound_before(ListedLog(path, size, base_offset, None), index, start)
+            log = opened.log(size, use_mmap=False, chunk_bytes=_CHUNK_BYTES)
+            for table in BatchWalk(log, bound.position, _ALL, checks=True).tables():
+                yield table.where(table.rows["position"] >= start)
+
+    def _add(self, path: str, batch: BatchTable, records: RecordsToBe) -> None:
+        """Add the records of a batch to those of its producer."""
+        try:
+            for placed in self._placer.placed(batch, _ALL):
+                self._read.record_bytes += records.add(placed.places)
+        except MalformedRecordsError as error:
+            self._read.note(f"{path}: {error}")
+            return
+        self._read.batches += 1
+        self._read.batch_bytes += int(batch.rows["size"][0])
 
 
 def _measured(

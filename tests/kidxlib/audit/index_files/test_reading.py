@@ -9,10 +9,10 @@ from typing import Final
 import numpy as np
 import pytest
 
-from kidxlib.audit.index_files.lookups import Entries
 from kidxlib.audit.index_files.reading import read_index
-from kidxlib.format import layouts as formats
-from kidxlib.index.preallocated import filled_bytes, without_room
+from kidxlib.audit.index_files.sparse_indexes import Entries
+from kidxlib.format import layouts
+from kidxlib.index.abstract_index import filled_bytes, without_room
 from kidxlib.recovery.options import MAX_INDEX_BYTES_DEFAULT
 
 _ROOM: Final = MAX_INDEX_BYTES_DEFAULT
@@ -42,5 +42,5 @@ def test_the_room_is_told_from_the_entries(size: int) -> None:
         padded = content + bytes(room)
         used = len(content.rstrip(b"\0"))
         assert without_room(padded, 12) == padded[: -(-used // 12) * 12]
-    entries = Entries.of(np.frombuffer(content + bytes(_ROOM), np.uint8), formats.TIME_INDEX_ENTRY)
+    entries = Entries.of(np.frombuffer(content + bytes(_ROOM), np.uint8), layouts.TIME_INDEX_ENTRY)
     assert len(entries.columns["timestamp"]) == -(-len(content.rstrip(b"\0")) // 12) and entries.has_room

@@ -10,10 +10,9 @@ import numpy as np
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index
-from kidxlib.format import layouts as formats
-from kidxlib.index.aborted_transaction import AbortedTransaction
-from kidxlib.index.transaction import TransactionIndex
-from kidxlib.recovery.partition import StateSource
+from kidxlib.format import layouts
+from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
+from kidxlib.recovery.partition_fold import StateSource
 from tests.conftest import Say
 
 _PRODUCERS = 4
@@ -56,7 +55,7 @@ def _file(transactions: list[AbortedTransaction]) -> bytes:
     rows = [
         (0, each.producer_id, each.first_offset, each.last_offset, each.last_stable_offset) for each in transactions
     ]
-    return np.array(rows, formats.ABORTED_TRANSACTION).tobytes()
+    return np.array(rows, layouts.ABORTED_TRANSACTION).tobytes()
 
 
 def _changed(rng: random.Random, transactions: list[AbortedTransaction]) -> list[AbortedTransaction]:
@@ -97,7 +96,7 @@ def test_verdicts_hold_for_every_fetch(rng: random.Random, exhaustive: bool, say
     for _ in range(10_000 if exhaustive else 150):
         logs = _logs(rng)
         content = _file(_changed(rng, logs.aborted))
-        aborted = np.frombuffer(_file(logs.aborted), formats.ABORTED_TRANSACTION)
+        aborted = np.frombuffer(_file(logs.aborted), layouts.ABORTED_TRANSACTION)
         finding = audit_transaction_index(
             np.frombuffer(content, np.uint8),
             TransactionsOfSegment(
@@ -120,7 +119,7 @@ def test_transactions_that_began_before_the_log() -> None:
     """Where earlier segments are missing, the file may know of beginnings that the log does not show any more."""
     logs = TransactionsOfSegment(
         base_offset=100,
-        aborted=np.frombuffer(_file([AbortedTransaction(1, 100, 120, 121)]), formats.ABORTED_TRANSACTION),
+        aborted=np.frombuffer(_file([AbortedTransaction(1, 100, 120, 121)]), layouts.ABORTED_TRANSACTION),
         state_source=StateSource.UNKNOWN,
         markers=frozenset({(1, 120), (2, 130)}),
         later_first_offset=None,
@@ -141,7 +140,7 @@ def test_files_that_are_missing_or_not_whole() -> None:
     aborted = [AbortedTransaction(1, 0, 2, 3), AbortedTransaction(1, 4, 6, 7)]
     logs = TransactionsOfSegment(
         base_offset=0,
-        aborted=np.frombuffer(_file(aborted), formats.ABORTED_TRANSACTION),
+        aborted=np.frombuffer(_file(aborted), layouts.ABORTED_TRANSACTION),
         state_source=StateSource.LOG_START,
         markers=frozenset(),
         later_first_offset=None,

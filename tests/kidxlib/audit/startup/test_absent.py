@@ -15,7 +15,7 @@ from kidxlib.audit.startup.last_stop import last_stop
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.cluster_metadata.read import read_cluster_metadata
+from kidxlib.log.cluster_metadata.image import read_cluster_metadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from tests.docs.log_dirs import put

@@ -7,12 +7,11 @@ from pathlib import Path
 from click.testing import CliRunner
 
 from kidxlib.audit.startup.simulation import Removal
-from kidxlib.catalog.results.audit import StartupRow
+from kidxlib.catalog.results import StartupRow
 from kidxlib.cli.main import kidx
-from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.format import layouts as formats
+from kidxlib.format import checkpoint_files, layouts, segment_files
 from kidxlib.recovery.options import RecoverOptions
-from kidxlib.storage.checkpoints import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.model.recover import recover_reference
 from tests.support.audits import audited, verified
 
@@ -94,6 +93,6 @@ def _valid(directory: Path) -> dict[int, tuple[int, int]]:
     found = {}
     for log in sorted(directory.glob("*.log")):
         valid = recover_reference(log.read_bytes(), int(log.stem), RecoverOptions()).valid
-        sizes = (batch.header["batch_length"] + formats.LOG_OVERHEAD for batch in valid)
+        sizes = (batch.header["batch_length"] + layouts.LOG_OVERHEAD for batch in valid)
         found[int(log.stem)] = sum(batch.header["records_count"] for batch in valid), sum(sizes)
     return found

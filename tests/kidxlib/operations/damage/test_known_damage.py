@@ -13,15 +13,14 @@ from deltalake import DeltaTable
 from prometheus_client.parser import text_string_to_metric_families
 
 from kidxlib.audit.gaps import Directories
-from kidxlib.build.comparison.missing import KEYS
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
-from kidxlib.catalog.rows import Table
-from kidxlib.catalog.segment_key import SEGMENT_KEY
+from kidxlib.catalog.rows import SEGMENT_KEY, Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.operations.accept import acceptable, acceptances
-from kidxlib.operations.accept.damage import Damage
+from kidxlib.indexing.known_segments import KEYS
+from kidxlib.operations.accept import accept, acceptances
+from kidxlib.operations.accept.acceptances import Damage
 from kidxlib.operations.damage.acceptance_rule import findings_of, held
 from kidxlib.operations.damage.damaged_segments import known_damage
 from kidxlib.operations.report import questions
@@ -137,7 +136,7 @@ def _the_rest_of_an_acceptances_life(catalog: DeltaTables) -> None:
     a = ("a",)
 
     def damages() -> list[Damage]:
-        return acceptable.damage_now(catalog, a, selected, (), Directories())
+        return accept.damage_now(catalog, a, selected, (), Directories())
 
     def orders() -> tuple[int, int]:
         """Damaged and accepted ones."""

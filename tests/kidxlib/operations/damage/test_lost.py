@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from kidxlib.build import discover
-from kidxlib.build.plan import Plan
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files
 from kidxlib.format.segment_files import segment_file
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing import discover
+from kidxlib.indexing.plan import Plan
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.operations.build.planning import listed_plan
-from kidxlib.storage import checkpoints
+from kidxlib.operations.build import planning
+from kidxlib.storage import small_files
 from tests.docs.log_dirs import put
 from tests.support.cluster_metadata import OTHER_ID, data, leader_change, partition, topic, topic_id, write_copy
 from tests.support.logs.batches import Batch
@@ -110,9 +110,9 @@ def test_what_a_running_broker_does_meanwhile_is_no_loss(log_dir: Path, monkeypa
     """`orders-2` is deleted between the checkpoints and the listing, and `orders-0` goes on in a new segment after it.
     Checkpoints are read before logs are listed, and what is lacking then is looked at again.
     """
-    read, list_all = checkpoints.usable_checkpoints, discover.find_segments
+    read, list_all = small_files.usable_checkpoints, discover.find_segments
 
-    def read_and_delete(place: Path) -> checkpoints.Checkpoints:
+    def read_and_delete(place: Path) -> small_files.Checkpoints:
         found = read(place)
         (log_dir / "orders-2" / segment_file(0, ".log")).unlink()
         (log_dir / "orders-2").rmdir()
@@ -125,8 +125,8 @@ def test_what_a_running_broker_does_meanwhile_is_no_loss(log_dir: Path, monkeypa
         _write(log_dir, 5, 3)
         return plan
 
-    monkeypatch.setattr(listed_plan, "usable_checkpoints", read_and_delete)
-    monkeypatch.setattr(listed_plan, "find_segments", list_and_roll)
+    monkeypatch.setattr(planning, "usable_checkpoints", read_and_delete)
+    monkeypatch.setattr(planning, "find_segments", list_and_roll)
     assert _lost(_build(log_dir, "--json")) == (0, [], [])
 
 

@@ -1,8 +1,13 @@
-"""Answers are written where and as what their name says, as a whole or not at all."""
+"""Answers are written where and as what their name says, as a whole or not at all; lines are what Python's own modules
+write of the same rows.
+"""
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,9 +21,11 @@ from deltalake import DeltaTable, QueryBuilder
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.lookup.answers import RESULT_COLUMNS
 from kidxlib.operations.seek.answer_work import RESULT
-from kidxlib.operations.seek.output import WRITTEN, ensure_new, write_answers
+from kidxlib.operations.seek.output import CSV_HEAD, WRITTEN, csv_lines, ensure_new, json_lines, write_answers
 
 _NAMES = ("answers.csv", "answers.json", "answers.parquet", "answers")
+
+_TEXTS = ["a", 'of "two"', "a,b", "line\nbreak", "back\\slash", "é\t", "\x01", None]
 
 
 def _batches() -> Iterator[pa.RecordBatch]:
@@ -97,3 +104,44 @@ def test_a_place_that_cannot_be_written_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(KidxError) as raised:
         write_answers(_batches(), str(tmp_path / "file" / "answers.csv"))
     assert str(raised.value).startswith(f"--output {tmp_path}/file/answers.csv: cannot be written: ")
+
+
+def _answers(rng: random.Random, count: int) -> list[dict[str, Any]]:
+    def value(field: pa.Field[Any]) -> Any:
+        if pa.types.is_string(field.type):
+            return rng.choice(_TEXTS)
+        if pa.types.is_boolean(field.type):
+            return rng.random() < 0.5
+        bits = field.type.bit_width
+        return rng.choice([None, 0, -1, -(2 ** (bits - 1)), 2 ** (bits - 1) - 1])
+
+    return [{field.name: value(field) for field in RESULT} for _ in range(count)]
+
+
+def test_lines_of_json_are_what_json_writes(rng: random.Random) -> None:
+    answers = _answers(rng, 300)
+    lines = json_lines(pa.RecordBatch.from_pylist(answers, RESULT)).decode()
+    expected = [{name: answer[name] for name in RESULT_COLUMNS} for answer in answers]
+    assert lines == "".join(f"{json.dumps(each, ensure_ascii=False, separators=(',', ':'))}\n" for each in expected)
+
+
+def test_lines_of_csv_are_read_as_they_were_written(rng: random.Random) -> None:
+    answers = _answers(rng, 300)
+    text = (CSV_HEAD + csv_lines(pa.RecordBatch.from_pylist(answers, RESULT))).decode()
+    words = {None: "", True: "true", False: "false"}
+    expected = [
+        {name: words[value] if value is None or isinstance(value, bool) else str(value) for name, value in row.items()}
+        for row in ({name: answer[name] for name in RESULT_COLUMNS} for answer in answers)
+    ]
+    assert list(csv.DictReader(io.StringIO(text, newline=""))) == expected
+
+
+def test_no_answers_are_no_lines() -> None:
+    none = pa.RecordBatch.from_pylist([], RESULT)
+    assert (csv_lines(none), json_lines(none)) == (b"", b"")
+
+
+def test_a_part_of_a_batch_is_its_own_lines(rng: random.Random) -> None:
+    answers = _answers(rng, 10)
+    part = pa.RecordBatch.from_pylist(answers, RESULT).slice(3, 4)
+    assert json_lines(part) == json_lines(pa.RecordBatch.from_pylist(answers[3:7], RESULT))

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from kidxlib.errors import MalformedError, MalformedRecordsError
-from kidxlib.format import layouts as formats
+from kidxlib.format import layouts
 from kidxlib.format.checksums.crc import extend_crc64nvme
 from kidxlib.java import as_long
 from kidxlib.records import reader
@@ -29,7 +29,7 @@ from tests.support.logs.golden import GoldenSegment
 from tests.support.logs.segments import Segment, segments
 from tests.support.logs.v2_records import record
 
-_ZSTD = formats.CODECS.index("zstd")
+_ZSTD = layouts.CODECS.index("zstd")
 
 
 def test_crc64nvme() -> None:
@@ -56,7 +56,7 @@ def test_generated_segments(segment: Segment) -> None:
         st.tuples(
             st.lists(st.integers(-1, 10 * 3_600_000), min_size=1, max_size=9),
             st.sampled_from([0, _ZSTD]),
-            st.sampled_from([0, formats.ATTRIBUTE_LOG_APPEND_TIME]),
+            st.sampled_from([0, layouts.ATTRIBUTE_LOG_APPEND_TIME]),
             st.integers(0, 3000),
         ),
         max_size=20,
@@ -98,8 +98,8 @@ def _record_timestamps(data: bytes, end: int) -> list[model.Timestamps] | None:
     found: list[model.Timestamps] = []
     position = 0
     while position < end:
-        size = formats.LOG_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], signed=True)
-        batch = parse_batch(position, size, data[position : position + formats.BATCH_V2.itemsize].ljust(61, b"\0"))
+        size = layouts.LOG_OVERHEAD + int.from_bytes(data[position + 8 : position + 12], signed=True)
+        batch = parse_batch(position, size, data[position : position + layouts.BATCH_V2.itemsize].ljust(61, b"\0"))
         if batch.is_v2 and (batch.is_log_append_time or batch.records_count in (0, 1)):
             found.append(model.Timestamps(position, batch.max_timestamp, max(batch.records_count or 0, 0), True))
         elif not batch.is_v2 and batch.codec == 0:

@@ -13,8 +13,8 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from kidxlib.storage.store import retries
-from kidxlib.storage.store.retries import TRIES
+from kidxlib.storage.store import requests
+from kidxlib.storage.store.requests import TRIES
 from kidxlib.storage.store.s3 import (
     PARTS_FROM_BYTES,
     ObjectPath,
@@ -34,7 +34,7 @@ _PAGE: Final = 1_000
 
 @pytest.fixture(autouse=True)
 def _without_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(retries, "_PAUSE_MAX_SECONDS", 0)
+    monkeypatch.setattr(requests, "_PAUSE_MAX_SECONDS", 0)
 
 
 @pytest.fixture

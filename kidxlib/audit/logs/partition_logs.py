@@ -1,0 +1,448 @@
+"""The logs of a partition together: how they follow one another, which are missing though something tells of them,
+which end too early, and what becomes of each, and is lost, when the broker starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.audit.finding import DAMAGE, Fate, Finding, Verdict, worse
+from kidxlib.audit.logs.log import AuditedLog
+from kidxlib.audit.startup.last_stop import PartitionStop, below_checkpoints
+from kidxlib.audit.startup.simulation import Recovery, Removal, SimulatedSegment, StartupAction, StartupSimulation
+from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.format.layouts import NO_LEADER_EPOCH
+from kidxlib.index.offset import OffsetPosition
+from kidxlib.recovery.outcome import USABLE, Status
+from kidxlib.text.words import counted
+
+#: The reason of a log that is missing though its `.index` is there.
+MISSING: Final = "missing"
+
+
+@dataclass(frozen=True, slots=True)
+class EpochsOfLogs:
+    """The leader epochs in the logs of a partition.
+
+    Attributes:
+        changes: where the epoch changes from batch to batch, of dtype `scan_events.LEADER_EPOCH`, by base offset; of
+            logs that have epochs.
+        by_broker: the broker's file of epochs shows that it has appended them as they stand there.
+    """
+
+    changes: Mapping[int, NDArray[np.void]]
+    by_broker: bool
+
+    def largest(self, base_offset: int) -> int:
+        return int(self.changes[base_offset]["epoch"].max()) if base_offset in self.changes else NO_LEADER_EPOCH
+
+    def go_back(self, base_offset: int, before: int) -> Finding | None:
+        """The finding on a log in which epochs go back.
+
+        Args:
+            before: the largest epoch in the logs before it.
+        """
+        if base_offset not in self.changes:
+            return None
+        changes = self.changes[base_offset]
+        earlier = np.maximum.accumulate(np.concatenate([[before], changes["epoch"]]))[:-1]
+        back = np.flatnonzero(changes["epoch"] < earlier)
+        if not len(back):
+            return None
+        at = changes[back[0]]
+        # Within one file a broker alone can have put them.
+        is_brokers = self.by_broker or back[0] > 0
+        return Finding(
+            file=segment_files.LOG_SUFFIX,
+            verdict=Verdict.SAFE if is_brokers else Verdict.BROKEN,
+            reason="leader-epochs-go-back",
+            position=int(at["position"]),
+            detail=f"leader epoch {at['epoch']} from offset {at['start_offset']} on, after {earlier[back[0]]}",
+            consequence=_AS_APPENDED if is_brokers else _FROM_TWO_COPIES,
+        )
+
+
+_AS_APPENDED: Final = (
+    "a broker appended it so, as where a topic was made again over its old log: consumers get all records; recovery "
+    "after an unclean stop makes other epochs of the log than the broker had"
+)
+_FROM_TWO_COPIES: Final = (
+    "the segments may come from two copies of the partition; followers that ask where an epoch ends get a wrong offset"
+)
+
+
+def with_fate(
+    finding: Finding, log: AuditedLog, segment: SimulatedSegment | None, simulation: StartupSimulation
+) -> Finding:
+    recovery = log.recovery
+    fate = Fate() if recovery is None else _fate(finding, recovery, segment)
+    of_start = None if recovery is None else _consequence(finding, recovery, log.index_end, segment, simulation, fate)
+    consequence = "; ".join(each for each in (finding.consequence, of_start) if each)
+    return replace(finding, fate=fate, consequence=consequence or None)
+
+
+def _fate(finding: Finding, recovery: Recovery, segment: SimulatedSegment | None) -> Fate:
+    lost: tuple[int | None, int | None, int | None] = (None, None, None)
+    if segment is not None and segment.lost_bytes:
+        lost = segment.lost_bytes, segment.lost_batches, segment.lost_records
+    elif recovery.end.status is Status.TRUNCATED:
+        lost = recovery.log_bytes - recovery.end.position, recovery.past.batches, recovery.past.records
+    elif finding.verdict.severity < Verdict.TORN.severity:
+        lost = 0, 0, 0
+    return Fate(
+        action=None if segment is None else segment.action.value,
+        kept_bytes=None if segment is None else segment.kept_bytes,
+        lost_bytes=lost[0],
+        lost_batches=lost[1],
+        lost_records=lost[2],
+    )
+
+
+def _consequence(
+    finding: Finding,
+    recovery: Recovery,
+    index_end: OffsetPosition | None,
+    segment: SimulatedSegment | None,
+    simulation: StartupSimulation,
+    fate: Fate,
+) -> str | None:
+    """What a broker that starts does with the log; None where that is nothing to speak of."""
+    is_damaged = finding.verdict in DAMAGE
+    if segment is None:
+        return "a broker that starts does not come to this segment" if is_damaged else None
+    if segment.action in _CONSEQUENCES:
+        return _CONSEQUENCES[segment.action]
+    if segment.action is StartupAction.DELETE:
+        return f"a broker that starts deletes the segment: {segment.detail}"
+    after = [each for each in simulation.segments if each.base_offset > segment.base_offset]
+    if segment.lost_bytes:
+        deleted = [each for each in after if each.action is StartupAction.DELETE]
+        emptied = segment.action is StartupAction.EMPTY
+        does = "empties the log" if emptied else f"truncates the log to byte {segment.kept_bytes:,}"
+        lost = f"{_lost(recovery, fate, index_end)}{_lost_after(deleted)}"
+        return f"a broker that starts {does}{_deletes(len(deleted))}: {lost}"
+    if not is_damaged or finding.consequence is not None:
+        return None
+    if recovery.end.position < recovery.log_bytes and recovery.end.status is Status.TRUNCATED:
+        return (
+            f"a broker that starts does not look: consumers and replicas fail at offset {recovery.next_offset}, and "
+            f"where it recovers the segment it truncates the log to byte {recovery.end.position:,}"
+            f"{_deletes(len(after))}: {_lost(recovery, fate, index_end)}{_of_logs_after(after)}"
+        )
+    if recovery.end.status is Status.QUARANTINED:
+        return "a broker that starts does not look; one that has to recover the segment fails, or empties it"
+    return "a broker that starts takes it as it is"
+
+
+_CONSEQUENCES: Final = {
+    StartupAction.FAIL: "a broker that starts fails on it, and takes its log dir out of use",
+    StartupAction.SPLIT: "a broker that starts splits the segment into several",
+}
+
+
+def _deletes(segments: int) -> str:
+    """What recovery does with the segments after one that it truncates (`LogLoader.recoverLog`)."""
+    return f" and deletes {counted(segments, 'segment')} after it" if segments else ""
+
+
+def _lost(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None) -> str:
+    """What is behind the valid end of a log. A batch that is not whole now may have been: a broker makes an entry of
+    its index after it has appended the batch, and the index may reach the disk before the log (`LogSegment.append`).
+    """
+    if recovery.past.unfinished:
+        bytes_ = f"{fate.lost_bytes:,} bytes that are no whole batch"
+        end = recovery.end.position
+        if index_end is None or index_end.position < end or index_end.offset < recovery.next_offset:
+            return bytes_
+        offsets = f"offsets {recovery.next_offset:,} to {index_end.offset:,}"
+        return f"{bytes_}; its .index says that {offsets} were appended there: look for them on another replica"
+    of_batches = _many(fate.lost_batches, "batch", "batches")
+    return f"{fate.lost_bytes:,} bytes are lost, {of_batches} with {_many(fate.lost_records, 'record', 'records')}"
+
+
+def _lost_after(deleted: Sequence[SimulatedSegment]) -> str:
+    """What the segments deleted after a truncated one come to."""
+    if not deleted:
+        return ""
+    counts = [each.lost_records for each in deleted]
+    known = [count for count in counts if count is not None]
+    records = _many(sum(known) if len(known) == len(counts) else None, "record", "records")
+    return f"; after it {sum(each.lost_bytes for each in deleted):,} bytes with {records}"
+
+
+def _of_logs_after(deleted: Sequence[SimulatedSegment]) -> str:
+    return f"; after it {sum(each.log_bytes for each in deleted):,} bytes" if deleted else ""
+
+
+def _many(count: int | None, one: str, more: str) -> str:
+    return f"an unknown number of {more}" if count is None else counted(count, one, more)
+
+
+def is_missing(finding: Finding) -> bool:
+    """Whether a finding is on such a log, and it is a loss."""
+    return (finding.file, finding.reason, finding.verdict) == (segment_files.LOG_SUFFIX, MISSING, Verdict.BROKEN)
+
+
+def missing_logs(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
+    """Logs that are missing though their indexes are there, and that nothing has renamed. A broker and a build remove
+    the log last.
+    """
+    judged = {log.base_offset for log in logs}
+    ends = {log.base_offset: log.recovery.next_offset for log in logs if log.recovery is not None}
+    for name, why in sorted(simulation.removed.items()):
+        offset, suffix = segment_files.parse_segment_file(name) or (0, "")
+        if why is not Removal.ORPHAN or suffix != segment_files.OFFSET_INDEX_SUFFIX or offset in judged:
+            continue
+        renamed = (
+            f"{segment_files.segment_file(offset, segment_files.LOG_SUFFIX)}{segment_files.DELETED_SUFFIX}"
+            in simulation.removed
+        )
+        inside = any(base_offset <= offset < end for base_offset, end in ends.items())
+        if not renamed and not inside:
+            yield (
+                offset,
+                Finding(
+                    file=segment_files.LOG_SUFFIX,
+                    verdict=Verdict.BROKEN,
+                    reason=MISSING,
+                    detail=f"{name} is there, its log is not",
+                    consequence="a broker that starts removes the segment's index files, and knows nothing of its "
+                    f"records; {_in_no_log(offset, logs)}",
+                    fate=Fate(),
+                ),
+            )
+
+
+def missing_by_index_directory(
+    logs: Sequence[AuditedLog], simulation: StartupSimulation, indexed: Collection[int], compacted: bool
+) -> Iterator[tuple[int, Finding]]:
+    """Logs that are missing though their indexes are there, by their place among the existing logs. If a partition has
+    no log at all, the simulation says so.
+    """
+    if not logs:
+        return
+    first, last = logs[0].base_offset, logs[-1].base_offset
+    judged = {log.base_offset for log in logs} | {offset for offset, _ in swapped_in(logs, simulation)}
+    ends = {log.base_offset: log.recovery.next_offset for log in logs if log.recovery is not None}
+    for offset in sorted(set(indexed) - judged):
+        if any(base <= offset < end for base, end in ends.items()):
+            continue
+        if offset < first:
+            yield offset, _GONE_FROM_BEGINNING
+            continue
+        finding = _MISSING_AT_END if offset > last else _MERGED if compacted else _MISSING_BETWEEN
+        yield offset, replace(finding, consequence=f"{finding.consequence}; {_in_no_log(offset, logs)}")
+
+
+def missing_at_end(last: int, end: int | None, indexed: Collection[int]) -> Iterator[tuple[int, Finding]]:
+    """Logs after the last one that are missing though their indexes are there, where no log was read.
+
+    Args:
+        last: base offset of the last log.
+        end: the offset at which that ends; None where it is not known.
+        indexed: base offsets of the offset indexes of logs that are not there.
+    """
+    for offset in sorted(indexed):
+        if offset > last:
+            lacking = f"offsets from {offset if end is None else end} on are in no log"
+            yield offset, replace(_MISSING_AT_END, consequence=f"{_MISSING_AT_END.consequence}; {lacking}")
+
+
+def _in_no_log(offset: int, logs: Sequence[AuditedLog]) -> str:
+    """Which offsets are missing where a log is that began at an offset."""
+    ends = [log.recovery.next_offset for log in logs if log.base_offset < offset and log.recovery is not None]
+    first = max(ends, default=offset)
+    following = min((log.base_offset for log in logs if log.base_offset > offset), default=None)
+    return f"offsets {f'from {first} on' if following is None else f'{first} to {following - 1}'} are in no log"
+
+
+_MISSING_BETWEEN: Final = Finding(
+    file=segment_files.LOG_SUFFIX,
+    verdict=Verdict.BROKEN,
+    reason=MISSING,
+    detail="its .index is there, its log is not, and others before and after it are",
+    consequence="its records are missing: retention deletes at the beginning, and compaction has not merged it",
+    fate=Fate(),
+)
+#: The cleaner merges segments into the one before, and may leave no record of theirs.
+_MERGED: Final = replace(
+    _MISSING_BETWEEN, verdict=Verdict.SAFE, consequence="compaction may have merged it into the log before"
+)
+#: Retention keeps the last segment, or begins another after it; and the cleaner does not touch it.
+_MISSING_AT_END: Final = replace(
+    _MISSING_BETWEEN,
+    detail="its .index is there, its log is not, and the logs before it are",
+    consequence="its records are missing, if no broker has truncated the log: neither retention nor compaction removes "
+    "the last segment",
+)
+#: As retention leaves them until somebody removes indexes that nothing needs.
+_GONE_FROM_BEGINNING: Final = replace(
+    _MISSING_BETWEEN,
+    verdict=Verdict.SAFE,
+    reason="gone",
+    detail="its .index is there, its log is not, nor any before it",
+    consequence="the log was deleted by retention, or is lost: leader-epoch-checkpoint beside the logs tells which, if "
+    "it begins there",
+)
+
+
+def may_be_compacted(logs: Sequence[AuditedLog]) -> bool:
+    """Whether some log has fewer records than offsets, or wrappers that hide how many it has."""
+    recoveries = [(log.base_offset, log.recovery) for log in logs if log.recovery is not None]
+    return any(
+        found.records is None or found.records < found.next_offset - base_offset for base_offset, found in recoveries
+    )
+
+
+def swapped_in(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
+    """Logs that get their names when a broker starts. No scan has seen them."""
+    judged = {log.base_offset for log in logs}
+    for segment in simulation.segments:
+        swapped = (
+            f"{segment_files.segment_file(segment.base_offset, segment_files.LOG_SUFFIX)}{segment_files.SWAP_SUFFIX}"
+        )
+        if segment.base_offset not in judged and swapped in simulation.renamed:
+            yield (
+                segment.base_offset,
+                Finding(
+                    file=segment_files.LOG_SUFFIX,
+                    verdict=Verdict.BROKEN,
+                    reason="not-checked",
+                    detail=f"{swapped} takes its place when a broker starts, and was not read",
+                    consequence="whether its records are whole is not known; audit it again once it has its name",
+                    fate=Fate(),
+                ),
+            )
+
+
+def audit_logs(
+    logs: Sequence[AuditedLog],
+    epochs: EpochsOfLogs,
+    simulation: StartupSimulation,
+    stop: PartitionStop,
+    indexed: Collection[int] | None,
+) -> Iterator[tuple[int, Finding]]:
+    """The findings on all logs of a partition, with the base offset of each.
+
+    Args:
+        logs: by base offset.
+        epochs: the leader epochs in each.
+        simulation: what a broker does when it starts.
+        indexed: base offsets of the offset indexes that a build wrote into an index directory, without those of logs
+            that a broker has begun since; None if index files stand beside the logs.
+    """
+    compacted = may_be_compacted(logs)
+    segments = {segment.base_offset: segment for segment in simulation.segments}
+    end_before: int | None = None
+    epoch_before = NO_LEADER_EPOCH
+    for number, log in enumerate(logs):
+        following = logs[number + 1].base_offset if number + 1 < len(logs) else None
+        if log.finding is not None:
+            finding = log.finding
+            if finding.verdict is Verdict.TORN and stop.clean_shutdown:
+                finding = _torn_after_clean_stop(finding, log.recovery, segments.get(log.base_offset))
+            trusts_index = indexed is None or (following is not None and not compacted)
+            for more in _of_neighbours(log, end_before, following, stop, trusts_index):
+                finding = worse(finding, more)
+            if (went_back := epochs.go_back(log.base_offset, epoch_before)) is not None:
+                finding = worse(finding, went_back)
+            yield log.base_offset, with_fate(finding, log, segments.get(log.base_offset), simulation)
+        if log.recovery is not None and log.recovery.end.status in USABLE:
+            end_before = max(end_before or 0, log.recovery.next_offset)
+            epoch_before = max(epoch_before, epochs.largest(log.base_offset))
+    yield from swapped_in(logs, simulation)
+    if indexed is None:
+        yield from missing_logs(logs, simulation)
+    else:
+        yield from missing_by_index_directory(logs, simulation, indexed, compacted)
+
+
+def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None, segment: SimulatedSegment | None) -> Finding:
+    """A broker that stops cleanly leaves no such tail, and one that starts after that looks for none; but a segment
+    without an `.index` it recovers all the same, and cuts the tail off (`LogLoader.loadSegmentFiles`).
+    """
+    size = "its end" if recovery is None else f"byte {recovery.log_bytes:,}"
+    is_cut = segment is not None and bool(segment.lost_bytes)
+    return replace(
+        finding,
+        verdict=Verdict.BROKEN,
+        detail=f"{finding.detail}; after a clean stop no log may end so",
+        consequence="the broker reads the segment after a clean stop, too, as its .index is missing or damaged"
+        if is_cut
+        else f"a broker that starts after a clean stop does not look, and appends at {size}: what it writes "
+        f"from then on cannot be read, as it stands after byte {finding.position}",
+    )
+
+
+def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
+    """The finding on where the last log of a partition ends."""
+    found = below_checkpoints(recovery.next_offset, recovery.end.position, stop)
+    if found is not None:
+        yield found
+        return
+    # `LogManager.shutdown` flushes all, and then writes the checkpoint and the file of a clean stop.
+    if stop.clean_shutdown and 0 < stop.recovery_point < recovery.next_offset:
+        yield Finding(
+            file=segment_files.LOG_SUFFIX,
+            verdict=Verdict.SAFE,
+            reason="ends-above-recovery-point",
+            position=recovery.end.position,
+            detail=f"the log ends at offset {recovery.next_offset}, {checkpoint_files.RECOVERY_POINT_CHECKPOINT} says "
+            f"{stop.recovery_point}",
+            consequence="a clean stop leaves both at one offset: the log was changed since, the checkpoint is older, "
+            "or the marker is false",
+        )
+
+
+def of_index_end(log: AuditedLog, recovery: Recovery, following: int | None, stop: PartitionStop) -> Iterator[Finding]:
+    """The finding on a log that was longer when its index was written. After an unclean stop the last log may be so,
+    because the index may have been flushed before the log: torn, between two batches. If nothing is missing up to the
+    next segment, the index is wrong.
+    """
+    entry = log.index_end
+    if entry is None or entry.position < recovery.log_bytes or entry.offset < recovery.next_offset:
+        return
+    if following is not None and entry.offset >= following:
+        return
+    is_torn = following is None and not stop.clean_shutdown
+    missing = f"offsets from {recovery.next_offset} up to {entry.offset} or above are missing"
+    yield Finding(
+        file=segment_files.LOG_SUFFIX,
+        verdict=Verdict.TORN if is_torn else Verdict.BROKEN,
+        reason="shorter-than-its-index",
+        position=recovery.log_bytes,
+        detail=f"the log has {recovery.log_bytes} bytes and ends at offset {recovery.next_offset}, its .index has "
+        f"an entry for offset {entry.offset} at byte {entry.position}",
+        consequence=f"{missing}, and a broker that starts goes on without them: look for them on another replica"
+        if is_torn
+        else missing,
+    )
+
+
+def _of_neighbours(
+    log: AuditedLog, end_before: int | None, following: int | None, stop: PartitionStop, trusts_index: bool
+) -> Iterator[Finding]:
+    recovery = log.recovery
+    if recovery is None:
+        return
+    if end_before is not None and log.base_offset < end_before:
+        yield Finding(
+            file=segment_files.LOG_SUFFIX,
+            verdict=Verdict.BROKEN,
+            reason="overlaps-segment-before",
+            position=0,
+            detail=f"it begins at offset {log.base_offset}, the log before it ends at {end_before}",
+            consequence=f"offsets {log.base_offset} to {end_before - 1} are in two logs: which records consumers get "
+            "depends on where they begin",
+        )
+    if recovery.end.status not in USABLE:
+        return
+    if following is None:
+        yield from of_log_end(recovery, stop)
+    if trusts_index and recovery.end.status is Status.OK:
+        yield from of_index_end(log, recovery, following, stop)

@@ -1,0 +1,148 @@
+"""What to audit in a plan's partitions."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+
+from kidxlib.audit.startup.absent import absent_in, by_node
+from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, last_stop_of_folders, last_stops
+from kidxlib.audit.tiered.local_epochs import TieredPartition
+from kidxlib.errors import UsageError
+from kidxlib.format import topic_partition
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.source import PartitionDirectory, Source
+from kidxlib.log.cluster_metadata.image import ClusterMetadata
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
+from kidxlib.storage.location import Location, location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionAudit:
+    """One partition to audit.
+
+    Attributes:
+        directory: where its logs are, and the broker's snapshots.
+        index_directory: where its index and auxiliary files are; may be the same.
+        options: those with which a starting broker would make indexes.
+        last_stop: how the broker of its log dir stopped.
+        tiering: say which segments are not ready for tiered storage.
+        known_to: what names the partition, where its directory is not there; else None.
+        remedy: what to do then.
+        is_brokers: a broker starts with it. With what lies in a bucket of tiered storage none does.
+        tiered: its remote segments; None where none are known.
+    """
+
+    topic_partition: topic_partition.TopicPartition
+    directory: Location
+    index_directory: Location
+    options: RecoverOptions
+    last_stop: PartitionStop
+    tiering: bool
+    known_to: str | None = None
+    remedy: str = ""
+    is_brokers: bool = True
+    tiered: TieredPartition | None = None
+
+
+def partition_audits(
+    plan: Plan,
+    sources: Iterable[Source],
+    options_for: Callable[[PartitionDirectory], OptionsOfTopic],
+    *,
+    clean_shutdown: bool | None,
+    tiering: bool,
+    topics: re.Pattern[str] | None = None,
+    metadata: Mapping[str, ClusterMetadata] = MappingProxyType({}),
+) -> tuple[dict[PartitionKey, PartitionAudit], list[str]]:
+    """What to audit in a plan's partitions after their segments were read, and warnings for a person.
+
+    Args:
+        sources: of the plan. A log dir without any segment counts, too: another one may know what it should have.
+        options_for: as for `find_segments`.
+        clean_shutdown: of their log dirs; None reads it from each log dir.
+        topics: as for `find_segments`: of these, partitions that a log dir's checkpoints or the metadata name are
+            audited even if their directory is not there. None: only those of the plan.
+        metadata: what the cluster of a source says, by the source's name.
+    """
+    remote = _remote_directories(plan)
+    whole = {each.path: each for each in sources if each.name in plan.log_dirs and each.remote is None}
+    log_dirs = {*whole, *(partition.directory.log_dir for partition in plan.partitions)}
+    stops = _last_stops(plan, log_dirs - remote, whole, clean_shutdown, metadata)
+    # What is copied ends with a whole batch.
+    stops |= {log_dir: last_stop_of_folders(log_dir, (), True, None) for log_dir in remote}
+    audits = {
+        partition.key: PartitionAudit(
+            topic_partition=partition.directory.topic_partition,
+            directory=partition.directory.path,
+            index_directory=location(str(partition.index_directory)),
+            options=replace(partition.options, verify_crc=True),
+            last_stop=stops[partition.directory.log_dir].of(partition.directory.topic_partition),
+            tiering=tiering,
+            is_brokers=partition.directory.remote is None,
+        )
+        for partition in plan.partitions
+        if partition.key not in plan.unlistable
+    }
+    if topics is not None:
+        known = {log_dir: metadata.get(source.name) for log_dir, source in whole.items()}
+        for absent in absent_in({log_dir: stops[log_dir] for log_dir in whole}, known):
+            source, partition = whole[absent.log_dir], absent.partition
+            if topics.fullmatch(partition.topic):
+                of_directory = PartitionDirectory(source, partition, absent.directory)
+                audits[source.name, partition.topic, partition.partition] = PartitionAudit(
+                    topic_partition=partition,
+                    directory=absent.directory,
+                    index_directory=absent.directory,
+                    options=options_for(of_directory).of_id(None),
+                    last_stop=stops[absent.log_dir].of(partition),
+                    tiering=tiering,
+                    known_to=absent.known_to,
+                    remedy=absent.remedy,
+                )
+    return audits, [note for log_dir in sorted(log_dirs - remote, key=str) for note in stops[log_dir].notes]
+
+
+def _last_stops(
+    plan: Plan,
+    log_dirs: Collection[Location],
+    whole: Mapping[Location, Source],
+    clean_shutdown: bool | None,
+    metadata: Mapping[str, ClusterMetadata],
+) -> dict[Location, LastStop]:
+    """How the brokers of log dirs stopped. Those of one node are looked at together.
+
+    Args:
+        whole: the log dirs of which all was listed.
+    """
+    folders = defaultdict[Location, list[Location]](list)
+    said = {log_dir: source.name for log_dir, source in whole.items()}
+    for partition in plan.partitions:
+        folders[partition.directory.log_dir].append(partition.directory.path)
+        said.setdefault(partition.directory.log_dir, partition.directory.source.name)
+    # With what may not be committed yet: the node has folders of that, too.
+    read = {name: each.to_end for name, each in metadata.items()}
+    stops: dict[Location, LastStop] = {}
+    clusters = list({str(each.directory): each for each in read.values()}.values())
+    for of_node in by_node(sorted(set(log_dirs) & whole.keys(), key=str), clusters):
+        of_cluster = next(filter(None, (read.get(said[log_dir]) for log_dir in of_node)), None)
+        stops |= last_stops(of_node, clean_shutdown, of_cluster)
+    for log_dir in set(log_dirs) - whole.keys():
+        stops[log_dir] = last_stop_of_folders(log_dir, folders[log_dir], clean_shutdown, read.get(said[log_dir]))
+    return stops
+
+
+def _remote_directories(plan: Plan) -> set[Location]:
+    """The directories above those of partitions in buckets of tiered storage."""
+    remote = [partition for partition in plan.partitions if partition.directory.remote is not None]
+    for partition in remote:
+        if partition.in_place:
+            raise UsageError(
+                f"{partition.directory.path}: in a bucket of tiered storage, whose own indexes kidx verify --tiered "
+                "audits; for those that a build has made name --index-dir, or the catalog"
+            )
+    return {partition.directory.log_dir for partition in remote}

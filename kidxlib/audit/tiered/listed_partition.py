@@ -1,0 +1,173 @@
+"""Audits a partition of tiered storage by its metadata and a listing of its objects."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.audit.tiered.finding import (
+    ALL_OBJECTS,
+    METADATA,
+    NEWER,
+    OBJECTS,
+    OTHERS,
+    CopiedSegmentRow,
+    Level,
+    RemoteCountRow,
+    RemoteFindingRow,
+)
+from kidxlib.audit.tiered.listing import (
+    Found,
+    Presence,
+    flags,
+    match_objects,
+    of_missing,
+    of_sizes,
+    of_transaction_index,
+)
+from kidxlib.audit.tiered.metadata import AsOf, Copying, of_forgotten, of_lineage, of_retention, of_states, of_strays
+from kidxlib.catalog.remote_segments import ListedSegmentRow, RemoteObject
+from kidxlib.log.remote.layout import Layout, list_objects, object_name
+from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
+from kidxlib.storage.location import Location
+
+_OF_OBJECT: Final = tuple(RemoteObject.__annotations__)
+#: The objects of segments, by start offset and id.
+_Objects: TypeAlias = defaultdict[tuple[int, str], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemotePartition:
+    """A partition to audit.
+
+    Attributes:
+        layout: of the bucket.
+        directory: that of its objects; it may be missing.
+        segments: rows of `REMOTE_METADATA`, by start offset.
+        breaks: rows of `LINEAGE_BREAKS`.
+        knows_metadata: all of its metadata was read.
+        begins_late: but for its first records, which are gone.
+        forgotten: rows of `REMOTE_METADATA`, as for `of_forgotten`.
+        flag_since: as for `of_transaction_index`.
+        retention_ms: of the topic, as its cluster says; None where nobody knows it.
+        copying: of the topic, too.
+        is_recorded: the segments and their objects are wanted, too, whatever the level.
+    """
+
+    partition: TopicIdPartition
+    layout: Layout
+    directory: Location
+    segments: pa.Table
+    breaks: pa.Table
+    knows_metadata: bool
+    begins_late: bool
+    forgotten: pa.Table
+    flag_since: Mapping[int, int]
+    retention_ms: int | None
+    as_of: AsOf
+    level: Level
+    copying: Copying
+    is_recorded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPartition:
+    """What a listing has shown.
+
+    Attributes:
+        segments: those whose bytes can be read, where the level asks for them.
+        listed: all that there are, where they are recorded.
+    """
+
+    findings: list[RemoteFindingRow]
+    counts: list[RemoteCountRow]
+    segments: list[CopiedSegmentRow]
+    listed: list[ListedSegmentRow]
+
+
+def audit_listing(asked: RemotePartition) -> ListedPartition:
+    """List the objects of a partition, and compare them with its metadata."""
+    listed = list_objects(asked.directory, asked.layout.suffixes, etags=asked.is_recorded)
+    found = match_objects(asked.layout, asked.segments, listed.objects)
+    strays = of_strays(found, asked.as_of, knows_metadata=asked.knows_metadata, begins_late=asked.begins_late)
+    findings = [_row(asked, each) for each in (*_findings(asked, found), *strays.found)]
+    counts = [
+        *_state_counts(asked.segments),
+        (OBJECTS, listed.objects.num_rows, pc.sum(listed.objects["bytes"]).as_py() or 0),
+        (NEWER, strays.newer, 0),
+        (OTHERS, len(listed.others), 0),
+    ]
+    topic, topic_id = asked.partition.topic, asked.partition.topic_id
+    rows = [
+        RemoteCountRow(topic=topic, topic_id=topic_id, what=what, number=number, bytes=bytes_)
+        for what, number, bytes_ in counts
+    ]
+    objects = _objects_of_segments(listed.objects if asked.is_recorded or asked.level is not Level.LISTING else None)
+    to_read = [] if asked.level is Level.LISTING else list(_to_read(found, objects))
+    return ListedPartition(findings, rows, to_read, list(_recorded(asked, objects)) if asked.is_recorded else [])
+
+
+def _findings(asked: RemotePartition, found: Presence) -> Iterator[Found]:
+    if asked.layout.has_single_files:
+        yield from of_transaction_index(found, asked.flag_since, reads_logs=asked.level is Level.FULL)
+        yield from of_sizes(found, reads_indexes=asked.level is not Level.LISTING)
+    yield from of_missing(found)
+    yield from of_lineage(found, asked.breaks)
+    yield from of_forgotten(asked.forgotten)
+    yield from of_states(found, asked.as_of, asked.copying)
+    if asked.retention_ms is not None:
+        yield from of_retention(found, asked.as_of, asked.retention_ms)
+
+
+def _row(asked: RemotePartition, each: Found) -> RemoteFindingRow:
+    key, finding = each
+    is_of_object = finding.file not in (METADATA, ALL_OBJECTS) and key.segment_id is not None
+    path = asked.directory / object_name(key.start_offset, key.segment_id or "", finding.file)
+    return RemoteFindingRow.found(asked.partition, key, finding, str(path) if is_of_object else None)
+
+
+def _state_counts(segments: pa.Table) -> list[tuple[str, int, int]]:
+    of_states = segments.group_by("state").aggregate([([], "count_all"), ("log_bytes", "sum")])
+    return [(row["state"], row["count_all"], row["log_bytes_sum"]) for row in of_states.to_pylist()]
+
+
+def _objects_of_segments(objects: pa.Table | None) -> _Objects:
+    found: _Objects = defaultdict(list)
+    for each in [] if objects is None else objects.sort_by("name").to_pylist():
+        found[each["start_offset"], each["segment_id"]].append({name: each[name] for name in _OF_OBJECT})
+    return found
+
+
+def _to_read(found: Presence, objects: _Objects) -> Iterator[CopiedSegmentRow]:
+    is_read = found.in_state(SegmentState.COPY_SEGMENT_FINISHED) & flags(found.segments["is_read"]) & found.have_any
+    columns = [name for name in CopiedSegmentRow.names() if name != "objects"]
+    for row in found.segments.filter(pa.array(is_read)).select(columns).to_pylist():
+        yield CopiedSegmentRow.of_dict({**row, "objects": objects[row["start_offset"], row["segment_id"]]})
+
+
+def _recorded(asked: RemotePartition, objects: _Objects) -> Iterator[ListedSegmentRow]:
+    """The segments of the metadata, but for those that have gone and left nothing; and what it does not know."""
+    columns = [name for name in ListedSegmentRow.names() if name != "objects"]
+    known = set()
+    for row in asked.segments.select(columns).to_pylist():
+        known.add(key := (row["start_offset"], row["segment_id"]))
+        of_segment = objects.get(key, [])
+        if of_segment or row["state"] != SegmentState.DELETE_SEGMENT_FINISHED.name:
+            yield ListedSegmentRow.of_dict({**row, "objects": of_segment})
+    for key in sorted(objects.keys() - known):
+        yield ListedSegmentRow.of(
+            {
+                "topic": asked.partition.topic,
+                "partition": asked.partition.partition,
+                "topic_id": asked.partition.topic_id,
+                "start_offset": key[0],
+                "segment_id": key[1],
+                "is_read": False,
+                "objects": objects[key],
+            }
+        )

@@ -1,0 +1,192 @@
+"""A remote segment whose objects are to be read, and the bytes of its parts, wherever a layout has them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from kidxlib.audit.finding import Finding
+from kidxlib.audit.tiered.finding import RemoteSegmentKey, broken, safe
+from kidxlib.errors import RemoteLogMetadataError
+from kidxlib.format.checkpoint_files import EpochEntry
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from kidxlib.log.remote.layout import (
+    EPOCHS_SUFFIX,
+    INDEXES_SUFFIX,
+    MANIFEST_SUFFIX,
+    PARTS,
+    Layout,
+    Manifest,
+    read_manifest,
+)
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.storage.location import Location
+
+#: What can be made of a log, in the order in which it is put in place.
+SIDE_OBJECTS: Final = (
+    *(OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX),
+    EPOCHS_SUFFIX,
+)
+
+#: The bytes of a part, or why it cannot be read.
+Content: TypeAlias = bytes | OSError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteSegmentToRead:
+    """A segment whose copying has ended.
+
+    Attributes:
+        layout: of its bucket.
+        directory: that of its objects.
+        names: of its objects, by suffix; those that are there.
+        start_offset, end_offset, log_bytes, max_timestamp_ms, leader_epochs: as the metadata says.
+        has_aborted: whether transactions were aborted in it, as the metadata says; None where that does not say it.
+        before: the segment that ends where it begins, whose snapshot has the state of producers there; None where
+            there is none, or several end there. What is known of that one goes as far back once more.
+        options: what its indexes should be like.
+        local_log: a log of the same offsets and size in a log dir, which is read in the place of the object if it
+            proves to be the same; None where there is none.
+    """
+
+    partition: TopicIdPartition
+    layout: Layout
+    directory: Location
+    names: Mapping[str, str]
+    segment_id: str
+    start_offset: int
+    end_offset: int
+    log_bytes: int
+    max_timestamp_ms: int
+    leader_epochs: tuple[EpochEntry, ...]
+    has_aborted: bool | None
+    before: RemoteSegmentToRead | None
+    options: RecoverOptions
+    local_log: Location | None = None
+
+    @property
+    def key(self) -> RemoteSegmentKey:
+        return RemoteSegmentKey(start_offset=self.start_offset, segment_id=self.segment_id)
+
+    def path(self, suffix: str) -> Location | None:
+        """An object; None where there is none."""
+        return self.directory / self.names[suffix] if suffix in self.names else None
+
+    def object(self, file: str) -> str | None:
+        """The object that a finding is about; None where it is about none or several."""
+        path = self.path(file)
+        return None if path is None else str(path)
+
+    def in_words(self, text: str) -> str:
+        """A text with the segment's offsets."""
+        return text.format(start=self.start_offset, end=self.end_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class SegmentsToRemake:
+    """Segments of one partition that follow one another.
+
+    Attributes:
+        epochs: of each, the leader epochs up to its end as the metadata has them; None where that does not know all.
+    """
+
+    segments: Sequence[RemoteSegmentToRead]
+    epochs: Sequence[tuple[EpochEntry, ...] | None]
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of logs that are read."""
+        return sum(each.log_bytes for each in self.segments)
+
+
+@dataclass(frozen=True, slots=True)
+class Contents:
+    """What was read of a segment.
+
+    Attributes:
+        parts: the bytes of each part but the log, by suffix; one that is there no longer is left out.
+        findings: on objects that hold several parts, or say where they are.
+        has_log: its log object holds the bytes that the broker had.
+    """
+
+    parts: Mapping[str, Content]
+    findings: list[Finding] = field(default_factory=list)
+    has_log: bool = True
+
+    def part(self, suffix: str) -> bytes | None:
+        """The bytes of a part; None where there are none, or they cannot be read."""
+        found = self.parts.get(suffix)
+        return found if isinstance(found, bytes) else None
+
+
+def read_contents(segment: RemoteSegmentToRead) -> Contents:
+    """Read all parts of a segment but its log."""
+    if segment.layout.has_single_files:
+        found = ((suffix, _read(segment, suffix)) for suffix in PARTS if suffix != LOG_SUFFIX)
+        return Contents({suffix: content for suffix, content in found if content is not None})
+    manifest, indexes = _read(segment, MANIFEST_SUFFIX), _read(segment, INDEXES_SUFFIX)
+    if manifest is None:
+        return Contents({}, has_log=False)
+    if isinstance(manifest, OSError):
+        return Contents({}, [_unreadable(MANIFEST_SUFFIX, str(manifest))], has_log=False)
+    try:
+        known = read_manifest(manifest)
+    except RemoteLogMetadataError as error:
+        return Contents({}, [_unreadable(MANIFEST_SUFFIX, str(error))], has_log=False)
+    findings = list(_of_manifest(segment, known))
+    if isinstance(indexes, OSError):
+        findings.append(_unreadable(INDEXES_SUFFIX, str(indexes)))
+    if not isinstance(indexes, bytes) or not known.is_plain:
+        return Contents({}, findings, has_log=known.is_plain)
+    end = max((position + size for position, size in known.indexes.values()), default=0)
+    if end != len(indexes):
+        detail = f"{len(indexes):,} bytes, the manifest says {end:,}"
+        why = segment.in_words("fetches of offsets {start} to {end} fail, or get what another index says")
+        findings.append(broken(INDEXES_SUFFIX, "wrong-size", detail, why))
+        return Contents({}, findings)
+    parts = {suffix: indexes[position : position + size] for suffix, (position, size) in known.indexes.items()}
+    return Contents(parts, findings)
+
+
+def _read(segment: RemoteSegmentToRead, suffix: str) -> Content | None:
+    path = segment.path(suffix)
+    if path is None:
+        return None
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return None  # it has gone since it was listed
+    except OSError as error:
+        return error
+
+
+def _of_manifest(segment: RemoteSegmentToRead, manifest: Manifest) -> Iterator[Finding]:
+    words = {"compressed": manifest.is_compressed, "encrypted": manifest.is_encrypted}
+    if how := " and ".join(word for word, is_so in words.items() if is_so):
+        yield safe(
+            MANIFEST_SUFFIX, "not-read", f"the objects are {how}", "what is in its log and indexes was not checked"
+        )
+    said = {
+        "start offset": (manifest.start_offset, segment.start_offset),
+        "end offset": (manifest.end_offset, segment.end_offset),
+        "largest timestamp": (manifest.max_timestamp_ms, segment.max_timestamp_ms),
+        "size of the log": (manifest.log_bytes, segment.log_bytes),
+        "leader epochs": (manifest.leader_epochs, segment.leader_epochs),
+    }
+    differ = [f"{name} {of_manifest}, not {ours}" for name, (of_manifest, ours) in said.items() if of_manifest != ours]
+    if differ:
+        detail = f"it says {differ[0]} as the metadata does"
+        why = "one of the two is wrong: the plugin goes by the manifest, brokers by the metadata"
+        yield broken(MANIFEST_SUFFIX, "disagrees", detail, why)
+
+
+def _unreadable(suffix: str, detail: str) -> Finding:
+    return broken(suffix, "unreadable", detail, "the plugin cannot read the segment, and what is in it was not checked")

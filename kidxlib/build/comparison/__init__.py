@@ -1,1 +1,0 @@
-"""The parts of a comparison with the catalog: which segments are unchanged, and which are missing."""

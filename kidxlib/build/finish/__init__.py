@@ -1,1 +1,0 @@
-"""Partitions that are finished once their segments are read: transaction indexes, snapshots, leader epochs."""

@@ -1,0 +1,440 @@
+"""Makes index files of partitions smaller and fewer: trims and coarsens them, and removes those that nothing needs.
+
+Each change is computed from the files as they are now, and is the same as in a dry run. A new file is on disk before it
+replaces the old one as a whole, as in a build. So a stopped run can be run again, with the same result.
+
+Trimming does what closing the segment would have done. Kafka preallocates the index files of the active segment. When
+the segment is closed or rolled, the time index gets its last entry and both files are truncated
+(`LogSegment.onBecomeInactiveSegment`, `close`). If the process is killed they stay long, and a broker that finds them
+reads the zeros as entries. The entries before the zeros are checked against the log. If one of them is wrong, the file
+stays as it is. A follower that truncated its log leaves such a file: old entries follow the last right one.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+import numpy as np
+
+from kidxlib.audit.finding import Finding, Verdict
+from kidxlib.audit.index_files.sparse_indexes import audit_offset_index, audit_time_index
+from kidxlib.catalog.segment_views import SegmentToCompact
+from kidxlib.catalog.segments import IndexFile
+from kidxlib.compaction.orphans import Orphan, OrphanReason, find_orphans
+from kidxlib.compaction.task import (
+    LOG_CHANGED,
+    NOT_LOCKED,
+    NOT_OURS,
+    UNFINISHED,
+    UNREADABLE,
+    Change,
+    ChangeAction,
+    ChangeOutcome,
+    Coarsened,
+    CompactionOptions,
+    CompactionTask,
+    Mode,
+    Place,
+)
+from kidxlib.errors import LogChangedError, PublishError
+from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    parse_segment_file,
+    parse_segment_log,
+    segment_file,
+)
+from kidxlib.index.abstract_index import without_room
+from kidxlib.index.offset import OffsetIndex
+from kidxlib.index.time import TimeIndex
+from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES
+from kidxlib.records.batch_headers import batches
+from kidxlib.recovery.coarsen import Indexes, from_denser, from_headers, scan_cost
+from kidxlib.recovery.outcome import ABSENT, Status
+from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.storage.directory import Directory, FileStatus, read_end, read_file
+from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.storage.opened_log import opened_log
+from kidxlib.storage.publisher import Owner, Published, Publisher
+from kidxlib.storage.remover import Remover
+from kidxlib.text.times import NS_PER_MS
+
+#: Kinds of offset index that serve lookups well, and hold what is no entry of the log.
+_STALE: Final = ("entries-behind-the-end", "not-increasing")
+
+
+@dataclass(slots=True)
+class FilesToCompact:
+    """The files of a partition that is compacted, and how they may be changed.
+
+    Attributes:
+        listed: for each directory the regular files in it, by name.
+    """
+
+    task: CompactionTask
+    options: CompactionOptions
+    mode: Mode
+    use_mmap: bool
+    publisher: Publisher
+    remover: Remover
+    listed: dict[Directory, dict[str, FileStatus]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for directory in self.task.directories:
+            self.listed[directory] = self._listed(directory)
+
+    def _listed(self, directory: Directory) -> dict[str, FileStatus]:
+        """The regular files of a directory; none if a symlink leads to it: nothing there is touched."""
+        try:
+            return self.remover.files(directory)
+        except PublishError:
+            return {}
+
+    @contextmanager
+    def opened(
+        self, segment: SegmentToCompact, access: Access = Access.NORMAL
+    ) -> Iterator[tuple[LogBytes, Owner | None]]:
+        """Open a segment's log, up to the end of its last valid batch when it was built, and find its file's owner.
+
+        Args:
+            access: in which order its bytes are read.
+        """
+        directory, valid_bytes = self.task.segments_directory, segment.valid_bytes
+        if directory is None or valid_bytes is None:
+            raise FileNotFoundError
+        path = os.path.join(str(directory), segment_file(segment.base_offset, LOG_SUFFIX))
+        with opened_log(path) as opened:
+            if opened.version != segment.version:
+                raise LogChangedError(f"{directory}: the log has changed since it was built; build again")
+            log = opened.log(valid_bytes, use_mmap=self.use_mmap, access=access)
+            yield log, None if opened.status is None else Owner.of(opened.status)
+            opened.ensure_unchanged()
+
+    def place(self, directory: Directory, name: str) -> Place:
+        """The path of a file, and its log dir."""
+        return Place(os.path.join(str(directory), name), directory.root if self._is_beside_logs(directory) else None)
+
+    def may_write(self, place: Place) -> bool:
+        """Whether a file may be changed. A file beside logs may be changed only if their log dir is locked."""
+        return self.mode is not Mode.APPLY or place.log_dir is None or place.log_dir in self.options.locked
+
+    def owner_in(self, directory: Directory, owner: Owner | None) -> Owner | None:
+        """The owner of a new file; None: this user."""
+        return owner if self._is_beside_logs(directory) else None
+
+    def _is_beside_logs(self, directory: Directory) -> bool:
+        return self.task.segments_directory is not None and str(directory) == str(self.task.segments_directory)
+
+
+def why_not_read(error: OSError | LogChangedError) -> str:
+    """Why a log was not read, as a reason of a change."""
+    return LOG_CHANGED if isinstance(error, LogChangedError) else UNREADABLE
+
+
+def compact(
+    tasks: Iterable[CompactionTask], options: CompactionOptions, mode: Mode, use_mmap: bool
+) -> Iterator[Change]:
+    """Find what to change in partitions, and with `Mode.APPLY` change it.
+
+    A change is returned after its files are durable.
+
+    Args:
+        use_mmap: False reads every log in chunks: see `kidxlib.indexing.segments.build`.
+    """
+    with Publisher() as publisher, Remover() as remover:
+        waiting: list[Change] = []
+        for task in tasks:
+            for change in _changes(FilesToCompact(task, options, mode, use_mmap, publisher, remover)):
+                waiting.append(change)
+                if mode is not Mode.APPLY or publisher.staged_bytes >= GROUP_BYTES or len(waiting) >= GROUP_FILES:
+                    yield from _settled(waiting, publisher, remover)
+        yield from _settled(waiting, publisher, remover)
+
+
+def _settled(waiting: list[Change], publisher: Publisher, remover: Remover) -> Iterator[Change]:
+    publisher.commit()
+    if any(change.outcome is ChangeOutcome.REMOVED for change in waiting):
+        remover.flush()
+    yield from waiting
+    waiting.clear()
+
+
+def coarsen_segment(files: FilesToCompact, segment: SegmentToCompact) -> Change | None:
+    """Give a segment's indexes the interval of the policy; None if they have it, or there are none."""
+    if segment.version is None or segment.offset_index_crc32c is None or segment.valid_bytes is None:
+        return None  # nothing was published of it
+    interval = files.options.policy.interval_for(
+        files.task.key[1], segment.version.size, segment.largest_timestamp_ms, files.options.now_ms
+    )
+    if interval is None or interval == segment.options.interval_bytes:
+        return None
+    directory = files.task.index_directory
+    names = [segment_file(segment.base_offset, suffix) for suffix in (TIME_INDEX_SUFFIX, OFFSET_INDEX_SUFFIX)]
+    sizes = [files.listed[directory][name].st_size for name in names if name in files.listed[directory]]
+    change = Change(
+        key=files.task.key,
+        base_offset=segment.base_offset,
+        action=ChangeAction.COARSEN if interval > segment.options.interval_bytes else ChangeAction.DENSIFY,
+        outcome=ChangeOutcome.PLANNED,
+        place=files.place(directory, names[-1]),
+        bytes_before=sum(sizes),
+        bytes_after=None,
+        coarsened=Coarsened(segment.version, segment.options.interval_bytes, interval),
+    )
+    if not segment.is_finished:
+        return replace(change, outcome=ChangeOutcome.KEPT, reason=UNFINISHED)
+    if not files.may_write(change.place):
+        return replace(change, outcome=ChangeOutcome.KEPT, reason=NOT_LOCKED)
+    if files.mode is Mode.LOOK:
+        return change
+    present = _as_recorded(files, segment)
+    denser = present if segment.options.interval_bytes < interval and segment.offsets_increase else None
+    try:
+        with files.opened(segment, Access.NORMAL if denser is None else Access.RANDOM) as (log, owner):
+            indexes = _indexes(log, segment, interval, denser)
+    except (OSError, LogChangedError) as error:
+        return replace(change, outcome=ChangeOutcome.KEPT, reason=why_not_read(error))
+    if isinstance(indexes, str):
+        return replace(change, outcome=ChangeOutcome.KEPT, reason=indexes)
+    outcome = ChangeOutcome.UNCHANGED if indexes == present else ChangeOutcome.PLANNED
+    if files.mode is Mode.APPLY:  # the offset index last, as in a build
+        contents = zip(names, (indexes.time_index, indexes.offset_index), strict=True)
+        published = {
+            files.publisher.stage(directory, name, content, files.owner_in(directory, owner))
+            for name, content in contents
+        }
+        outcome = ChangeOutcome.WRITTEN if Published.WRITTEN in published else ChangeOutcome.UNCHANGED
+    coarsened = Coarsened(
+        segment.version,
+        segment.options.interval_bytes,
+        interval,
+        None if present is None else scan_cost(present.offset_index, segment.valid_bytes),
+        scan_cost(indexes.offset_index, segment.valid_bytes),
+        IndexFile.of(indexes.offset_index, OFFSET_INDEX_ENTRY),
+        IndexFile.of(indexes.time_index, TIME_INDEX_ENTRY),
+    )
+    return replace(change, outcome=outcome, bytes_after=indexes.size, coarsened=coarsened)
+
+
+def _indexes(log: LogBytes, segment: SegmentToCompact, interval: int, denser: Indexes | None) -> Indexes | str:
+    """The new indexes, or why there are none: Kafka fails on the segment at this interval."""
+    options = replace(segment.options, interval_bytes=interval)
+    if denser is not None:
+        found = from_denser(log, segment.base_offset, options, denser)
+        if found is not None:
+            return found
+    recovered = from_headers(log, segment.base_offset, options)
+    if recovered.end.status is Status.QUARANTINED:
+        assert recovered.end.reason is not None
+        return recovered.end.reason
+    return Indexes(recovered.offset_index, recovered.time_index)
+
+
+def _as_recorded(files: FilesToCompact, segment: SegmentToCompact) -> Indexes | None:
+    """The segment's indexes; None where they are not, byte for byte, what the catalog says."""
+    contents = []
+    for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        content = read_file(files.task.index_directory, segment_file(segment.base_offset, suffix))
+        if content is None or crc32c(content) != segment.crc32c_of(suffix):
+            return None
+        contents.append(content)
+    return Indexes(*contents)
+
+
+def remove_orphan(files: FilesToCompact, directory: Directory, orphan: Orphan) -> Change:
+    """Remove a file that nothing needs."""
+    place = files.place(directory, orphan.name)
+    parsed = parse_segment_file(orphan.name)
+    outcome, reason = ChangeOutcome.PLANNED, orphan.reason.value
+    is_auxiliary_file = orphan.reason in (OrphanReason.NO_SEGMENT, OrphanReason.STRAY_SNAPSHOT)
+    if place.log_dir is not None and is_auxiliary_file and not _is_ours(files, directory, orphan):
+        outcome, reason = ChangeOutcome.KEPT, NOT_OURS
+    elif not files.may_write(place):
+        outcome, reason = ChangeOutcome.KEPT, NOT_LOCKED
+    elif files.mode is Mode.APPLY:
+        files.remover.remove(directory, orphan.name)
+        outcome = ChangeOutcome.REMOVED
+    return Change(
+        key=files.task.key,
+        base_offset=None if parsed is None else parsed[0],
+        action=ChangeAction.REMOVE,
+        outcome=outcome,
+        place=place,
+        reason=reason,
+        bytes_before=orphan.size,
+        bytes_after=orphan.size if outcome is ChangeOutcome.KEPT else 0,
+    )
+
+
+def _is_ours(files: FilesToCompact, directory: Directory, orphan: Orphan) -> bool:
+    """Whether an index or auxiliary file of a missing segment has the content that was published for it."""
+    base_offset, suffix = parse_segment_file(orphan.name) or (-1, "")
+    recorded = {segment.base_offset: segment.crc32c_of(suffix) for segment in files.task.segments}
+    content = read_file(directory, orphan.name)
+    return content is not None and crc32c(content) == recorded.get(base_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class Trimmed:
+    """What becomes of an index file that ends in zeros.
+
+    Attributes:
+        suffix: which of the segment's.
+        content: its new content; None if it stays as it is.
+        reason: why it stays, in a short word; None if it does not.
+    """
+
+    suffix: str
+    content: bytes | None
+    reason: str | None = None
+
+
+def ends_in_zeros(content: bytes, suffix: str) -> bool:
+    """Whether an index file ends in at least one entry of zeros only."""
+    entry_bytes = _ENTRY_BYTES[suffix]
+    return len(content) >= entry_bytes and not any(content[-entry_bytes:])
+
+
+def trim_offset_index(log: LogBytes, recovered: RecoveredSegment, base_offset: int, content: bytes) -> Trimmed:
+    """The entries of an `.index` that ends in zeros. No entry is all zeros, because the batch at byte 0 is never
+    indexed.
+
+    Args:
+        log: the segment's, up to the end of its last valid batch.
+        recovered: what recovery makes of it.
+    """
+    trimmed = without_room(content, OffsetIndex.entry_bytes)
+    finding = audit_offset_index(log, recovered, base_offset, np.frombuffer(trimmed, np.uint8), active=False)
+    return _unless_wrong(finding, len(content) % OffsetIndex.entry_bytes, trimmed)
+
+
+def trim_time_index(log: LogBytes, recovered: RecoveredSegment, offset_index: OffsetIndex, content: bytes) -> Trimmed:
+    """The entries of a `.timeindex` that ends in zeros, and the one that closing the segment adds.
+
+    An entry may be all zeros: the first of a segment that begins at 1970-01-01T00:00:00Z. If it is uncertain whether
+    there was one, the file stays.
+
+    Args:
+        log, recovered: as in `trim_offset_index`.
+        offset_index: the segment's, one that is right.
+    """
+    facts, base_offset = recovered.facts, offset_index.base_offset
+    entries = without_room(content, TimeIndex.entry_bytes)
+    first = next(batches(log), None)
+    if not entries and first is not None and first.max_timestamp == 0 < facts.max_timestamp_ms:
+        return Trimmed(TIME_INDEX_SUFFIX, None, "zero-timestamp")
+    index = TimeIndex.from_bytes(entries, base_offset)
+    last, offset = index.last_entry, facts.offset_of_max_timestamp
+    if offset is not None and last.timestamp < facts.max_timestamp_ms and last.offset <= offset:
+        index.resize(len(entries) + TimeIndex.entry_bytes)
+        index.maybe_append(facts.max_timestamp_ms, offset, skip_full_check=True)
+    trimmed = index.to_bytes()
+    finding = audit_time_index(log, recovered, offset_index, np.frombuffer(trimmed, np.uint8), active=False)
+    return _unless_wrong(finding, len(content) % TimeIndex.entry_bytes, trimmed)
+
+
+_ENTRY_BYTES: Final = {
+    OFFSET_INDEX_SUFFIX: OffsetIndex.entry_bytes,
+    TIME_INDEX_SUFFIX: TimeIndex.entry_bytes,
+}
+
+
+def _unless_wrong(finding: Finding, bytes_over: int, trimmed: bytes) -> Trimmed:
+    if bytes_over:
+        return Trimmed(finding.file, None, "not-whole")
+    if finding.verdict is Verdict.BROKEN or finding.reason in _STALE:
+        return Trimmed(finding.file, None, finding.reason)
+    return Trimmed(finding.file, trimmed)
+
+
+def trim_segment(
+    files: FilesToCompact, segment: SegmentToCompact, directories: Sequence[Directory]
+) -> Iterator[Change]:
+    """Truncate the zeros at the ends of a segment's index files in some directories."""
+    for directory in directories:
+        padded = {
+            suffix: name
+            for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+            if (name := segment_file(segment.base_offset, suffix)) in files.listed[directory]
+            and ends_in_zeros(read_end(directory, name, TimeIndex.entry_bytes) or b"", suffix)
+        }
+        if not padded:
+            continue
+        owner = None
+        try:
+            with files.opened(segment) as (log, owner):
+                trimmed = list(_trimmed(segment, log, directory, padded))
+        except (OSError, LogChangedError) as error:
+            trimmed = [Trimmed(suffix, None, why_not_read(error)) for suffix in padded]
+        for each in trimmed:
+            name = padded[each.suffix]
+            place = files.place(directory, name)
+            before = files.listed[directory][name].st_size
+            content, reason, outcome = each.content, each.reason, ChangeOutcome.PLANNED
+            if content is not None and len(content) == before:
+                continue  # the entry of 1970 is all that it has
+            if content is not None and not files.may_write(place):
+                content, reason = None, NOT_LOCKED
+            if content is None:
+                outcome = ChangeOutcome.KEPT
+            elif files.mode is Mode.APPLY:
+                files.publisher.stage(directory, name, content, files.owner_in(directory, owner))
+                outcome = ChangeOutcome.WRITTEN
+            yield Change(
+                key=files.task.key,
+                base_offset=segment.base_offset,
+                action=ChangeAction.TRIM,
+                outcome=outcome,
+                place=place,
+                reason=reason,
+                bytes_before=before,
+                bytes_after=before if content is None else len(content),
+            )
+
+
+def _trimmed(
+    segment: SegmentToCompact, log: LogBytes, directory: Directory, padded: dict[str, str]
+) -> Iterator[Trimmed]:
+    base_offset = segment.base_offset
+    recovered = from_headers(log, base_offset, segment.options)
+    contents = {
+        suffix: read_file(directory, segment_file(base_offset, suffix))
+        for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+    }
+    right = contents[OFFSET_INDEX_SUFFIX]
+    if OFFSET_INDEX_SUFFIX in padded and right is not None:
+        trimmed = trim_offset_index(log, recovered, base_offset, right)
+        right = trimmed.content
+        yield trimmed
+    if TIME_INDEX_SUFFIX in padded and (content := contents[TIME_INDEX_SUFFIX]) is not None:
+        offset_index = OffsetIndex.from_bytes(recovered.offset_index if right is None else right, base_offset)
+        yield trim_time_index(log, recovered, offset_index, content)
+
+
+def _changes(files: FilesToCompact) -> Iterator[Change]:
+    present = {segment.base_offset for segment in files.task.segments if segment.status not in ABSENT}
+    segments_directory = files.task.segments_directory
+    found = [] if segments_directory is None else [parse_segment_log(name) for name in files.listed[segments_directory]]
+    logs = {base_offset for base_offset in found if base_offset is not None}
+    last = max(logs or present, default=-1)
+    for segment in files.task.segments:
+        if segment.status in ABSENT or segment.active or segment.base_offset >= last:
+            continue
+        coarsened = coarsen_segment(files, segment)
+        if coarsened is not None:
+            yield coarsened
+        if files.options.trim and segment.status is Status.OK:
+            is_replaced = coarsened is not None and coarsened.outcome is not ChangeOutcome.KEPT
+            yield from trim_segment(files, segment, files.task.directories[: -1 if is_replaced else None])
+    if files.options.orphans:
+        clock_ns, delays = files.options.clock_ms * NS_PER_MS, files.options.delays
+        for directory in files.task.directories:
+            for orphan in find_orphans(files.listed[directory], present | logs, clock_ns, delays):
+                yield remove_orphan(files, directory, orphan)

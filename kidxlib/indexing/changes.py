@@ -1,0 +1,442 @@
+"""What a build must read, and what is gone: the listed segments and the sizes of their index files, compared with the
+catalog's rows, all at once, by columns. Segments that lack facts are read for them in the order of the listing, up to a
+number of bytes.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kidxlib.catalog.matching import Flags, Positions, Values, words_array
+from kidxlib.catalog.rows import SEGMENT_KEY
+from kidxlib.catalog.segments import SEGMENTS, FillableFacts, IntervalSource
+from kidxlib.catalog.tables import FACTS_VERSION
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.segment_files import (
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_file,
+    parse_snapshot,
+    segment_file,
+)
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.indexing.known_segments import (
+    KEYS,
+    KNOWN,
+    NOWHERE,
+    Matched,
+    flags_of,
+    match,
+    missing,
+    same_text,
+    texts,
+)
+from kidxlib.indexing.listed import TO_READ, Longs, numbers_in, partitions_of, runs_of_partitions, sum_of_bytes
+from kidxlib.indexing.plan import INTERVAL_SOURCES, AuxiliaryFiles, Plan
+from kidxlib.recovery.options import INTERVAL, MAX_INDEX
+from kidxlib.recovery.outcome import Status
+from kidxlib.storage.directory import Directory, list_directory, object_sizes
+from kidxlib.storage.store.requests import in_order
+from kidxlib.storage.store.s3 import is_object
+
+#: Segments by their keys, with what a listing says of them.
+RELISTED: Final = SEGMENTS.schema({*SEGMENT_KEY, "active", "log_path"})
+
+#: Rows whose paths are made at the same time: 0.1 kB each.
+_PATHS_AT_ONCE: Final = 65_536
+
+#: In the place of the size of a file that cannot be looked at.
+NOT_SEEN: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionChange:
+    """A partition that is to be finished.
+
+    Attributes:
+        first_present: the base offset of its first segment that exists now.
+        changed_from: that of the first one to read, or to finish again; None if all are to be finished again.
+        segments: how many exist now.
+    """
+
+    topic_id: str | None
+    first_present: int
+    changed_from: int | None
+    segments: int
+
+
+@dataclass(slots=True)
+class Changes:
+    """A plan compared with the catalog.
+
+    Attributes:
+        to_read: rows of `TO_READ`, of segments whose logs must be read.
+        unchanged: how many need not be read; `unchanged_bytes`, their bytes.
+        relisted: rows of `RELISTED`, of unchanged segments whose path, or whether they are active, differs from what
+            the catalog says.
+        gone: rows of `KEYS`, of segments of the catalog that are missing from the listed sources.
+        emptied: partitions that have no segment left, with the number of segments missing.
+        missing_at_end: the missing segments after the last segment that exists, by partition.
+        to_finish: partitions with segments to read, or whose derived files and facts must be rebuilt.
+        unknown_facts: of how many unchanged segments each of `FillableFacts` is not known.
+    """
+
+    to_read: pa.Table = field(default_factory=TO_READ.empty_table)
+    unchanged: int = 0
+    unchanged_bytes: int = 0
+    relisted: pa.Table = field(default_factory=RELISTED.empty_table)
+    gone: pa.Table = field(default_factory=KEYS.empty_table)
+    emptied: dict[PartitionKey, int] = field(default_factory=dict)
+    missing_at_end: dict[PartitionKey, list[int]] = field(default_factory=dict)
+    to_finish: dict[PartitionKey, PartitionChange] = field(default_factory=dict)
+    unknown_facts: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def bytes_to_read(self) -> int:
+        """The bytes of the logs to read, as they were listed."""
+        return sum_of_bytes(self.to_read)
+
+
+class IndexSizes:
+    """Sizes of the index files of a plan's segments, in bytes. A link is not followed.
+
+    Only files that are asked for are looked at, one by one in their open directory: to list it takes longer, as each
+    file has to be looked at all the same. A directory of a store is listed, once: that saves a request for each file.
+    """
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._listed: dict[Directory, dict[str, int]] = {}
+
+    def of(self, rows: pa.Table, suffixes: Sequence[str]) -> list[Longs]:
+        """For each suffix, the sizes of these files, a row each; `NOT_SEEN` where one cannot be looked at.
+
+        Args:
+            rows: of `LISTED`, in order.
+        """
+        sizes = np.full((rows.num_rows, len(suffixes)), NOT_SEEN, np.int64)
+        self._list(self._plan.partitions[number].index_directory for number in np.unique(partitions_of(rows)).tolist())
+        start = 0
+        for number, of_partition in runs_of_partitions(rows):
+            base_offsets = of_partition["base_offset"].to_numpy().tolist()
+            end = start + len(base_offsets)
+            found = self._of_partition(self._plan.partitions[number].index_directory, base_offsets, suffixes)
+            sizes[start:end] = np.array(found, np.int64).reshape(end - start, len(suffixes))
+            start = end
+        return [sizes[:, column] for column in range(len(suffixes))]
+
+    def _list(self, directories: Iterable[Directory]) -> None:
+        """List those in object stores that are not listed yet, several at a time."""
+        new = [each for each in directories if is_object(each.root) and each not in self._listed]
+        self._listed.update(zip(new, in_order(object_sizes, new), strict=True))
+
+    def _of_partition(self, directory: Directory, base_offsets: Sequence[int], suffixes: Sequence[str]) -> list[int]:
+        beginnings = [segment_file(base_offset, "") for base_offset in base_offsets]
+        names = [beginning + suffix for beginning in beginnings for suffix in suffixes]
+        if is_object(directory.root):
+            listed = self._listed[directory]
+            return [listed.get(name, NOT_SEEN) for name in names]
+        try:
+            descriptor = os.open(str(directory), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+        except OSError:
+            return [NOT_SEEN] * len(names)
+        try:
+            return [_size_of(name, descriptor) for name in names]
+        finally:
+            os.close(descriptor)
+
+
+def _size_of(name: str, directory: int) -> int:
+    try:
+        return os.stat(name, dir_fd=directory, follow_symlinks=False).st_size
+    except OSError:
+        return NOT_SEEN
+
+
+def with_kept_intervals(plan: Plan, both: Matched) -> pa.Table:
+    """All listed segments as rows of `TO_READ`. What compaction chose stays. So does what the metadata of the topic's
+    cluster once said, where now nobody says anything, as when that cannot be read. What is repaired shall be like the
+    files that are not.
+
+    Args:
+        both: rows of segments that were listed.
+    """
+    rows = plan.to_read()
+    by_compaction = _is_any_of(both.known["interval_source"], [IntervalSource.COMPACTION])
+    repaired = np.array([partition.only is not None for partition in plan.partitions], np.bool_)
+    kept = by_compaction | _only_once_told(plan, both, INTERVAL) | repaired[both.partitions]
+    known, _ = numbers_in(both.known["interval_bytes"])
+    intervals = rows["interval_bytes"].to_numpy().copy()
+    intervals[both.listed[kept]] = known[kept]
+    sources = _positions(rows["interval_source"]).copy()
+    sources[both.listed[kept]] = _positions(both.known["interval_source"])[kept]
+    chosen = {"interval_bytes": pa.array(intervals), "interval_source": words_array(INTERVAL_SOURCES, sources)}
+    return pa.table([chosen.get(name, rows[name]) for name in rows.column_names], schema=rows.schema)
+
+
+def unchanged(plan: Plan, both: Matched, to_read: pa.Table, sizes: IndexSizes, *, publish_truncated: bool) -> Flags:
+    """Whether reading each log again would give the same row and the same files as the catalog and the disk have.
+
+    Args:
+        both: rows of segments that were listed.
+        to_read: all listed segments as rows of `TO_READ`.
+        publish_truncated: the index of a valid prefix is wanted too.
+    """
+    known = both.known
+    same = _as_listed(plan, both, to_read)
+    offset_index, has_offset_index = numbers_in(known["offset_index_bytes"])
+    time_index, has_time_index = numbers_in(known["time_index_bytes"])
+    published = has_offset_index & has_time_index
+    if publish_truncated:
+        # Nothing was published: right for a quarantined segment, and for a truncated one whose prefix is not wanted.
+        same &= published | _is_any_of(known["status"], [Status.QUARANTINED])
+    looked_at = np.flatnonzero(same & published)
+    found = _sizes(plan, both, sizes, looked_at, [OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX])
+    same[looked_at] = (found[0] == offset_index[looked_at]) & (found[1] == time_index[looked_at])
+    return same
+
+
+def to_be_finished(plan: Plan, stay: Matched, sizes: IndexSizes) -> Flags:
+    """Which unchanged segments lack what finishing their partition adds: facts, or the transaction index.
+
+    Args:
+        stay: rows of unchanged segments.
+    """
+    unfinished: Flags = ~flags_of(stay.known["producer_state"].is_valid())
+    expected, has_index = numbers_in(stay.known["transaction_index_bytes"])
+    looked_at = np.flatnonzero(has_index & ~unfinished)
+    [found] = _sizes(plan, stay, sizes, looked_at, [TRANSACTION_INDEX_SUFFIX])
+    unfinished[looked_at] = found != expected[looked_at]
+    return unfinished
+
+
+def recorded_otherwise(plan: Plan, stay: Matched) -> Flags:
+    """Flags of the unchanged segments of which the catalog has another path, or says otherwise whether they are active.
+
+    Args:
+        stay: rows of unchanged segments.
+    """
+    other: Flags = flags_of(stay.known["active"]) != flags_of(plan.segments["active"])[stay.listed]
+    for start in range(0, len(other), _PATHS_AT_ONCE):
+        part = slice(start, start + _PATHS_AT_ONCE)
+        paths = plan.paths_of_logs(plan.segments.take(stay.listed[part]))
+        known = texts(stay.known["log_path"].slice(start, _PATHS_AT_ONCE))
+        other[part] |= flags_of(pc.not_equal(known, paths))
+    return other
+
+
+def _as_listed(plan: Plan, both: Matched, to_read: pa.Table) -> Flags:
+    """Which rows say of logs, options and topics what a listing says. Their index files are not looked at."""
+    known, partitions = both.known, plan.partitions
+    versions, intervals, max_index_bytes = (
+        numbers_in(known[name])[0] for name in ("catalog_version", "interval_bytes", "max_index_bytes")
+    )
+    same: Flags = versions >= FACTS_VERSION
+    same &= _is_any_of(known["status"], [Status.OK, Status.TRUNCATED, Status.QUARANTINED])
+    same &= _same_version(plan, both)
+    same &= same_text(known["topic_id"], [each.topic_id for each in partitions], both.partitions)
+    same &= intervals == to_read["interval_bytes"].to_numpy()[both.listed]
+    wanted = np.array([each.options.max_index_bytes for each in partitions], np.int64)
+    same &= (max_index_bytes == wanted[both.partitions]) | _only_once_told(plan, both, MAX_INDEX)
+    trusted = np.array([not each.options.verify_crc for each in partitions], np.bool_)
+    same &= flags_of(known["crc_checked"]) | trusted[both.partitions]
+    same &= same_text(known["index_directory"], [str(each.index_directory) for each in partitions], both.partitions)
+    same &= ~_repaired(plan)[both.listed]
+    return same
+
+
+def _positions(sources: Values) -> NDArray[np.int32]:
+    """The positions of words in `INTERVAL_SOURCES`."""
+    found: Values = pc.index_in(texts(sources), value_set=pa.array(INTERVAL_SOURCES, pa.string()))
+    positions: NDArray[np.int32] = found.to_numpy()
+    return positions
+
+
+def _only_once_told(plan: Plan, both: Matched, setting: str) -> Flags:
+    """Flags of segments for which the metadata of the topic's cluster was asked when they were built, and of which
+    nobody says now what a setting is.
+    """
+    told = np.array([each.choice.is_told(setting, each.topic_id) for each in plan.partitions], np.bool_)
+    return _is_any_of(both.known["interval_source"], [IntervalSource.METADATA]) & ~told[both.partitions]
+
+
+def _same_version(plan: Plan, both: Matched) -> Flags:
+    """Which logs are as they were read; those too that could be looked at neither then nor now."""
+    names = ("log_bytes", "log_mtime_ns", "log_inode")
+    before = [numbers_in(both.known[name]) for name in names]
+    now = [numbers_in(plan.segments[name]) for name in names]
+    seen_before, seen_now = before[0][1] & before[1][1], now[0][1][both.listed]
+    same = seen_before & seen_now
+    for (numbers, _), (listed, _) in zip(before, now, strict=True):
+        same &= numbers == listed[both.listed]
+    same &= before[2][1] == now[2][1][both.listed]
+    return same | ~(seen_before | seen_now)
+
+
+def _repaired(plan: Plan) -> Flags:
+    """Flags of the listed segments whose offset index or time index is repaired, whatever the catalog says."""
+    repaired = np.zeros(plan.segments.num_rows, np.bool_)
+    base_offsets = plan.segments["base_offset"].to_numpy()
+    bounds = plan.bounds()
+    for number, partition in enumerate(plan.partitions):
+        if partition.only is not None:
+            parsed = (parse_segment_file(name) for name in partition.only)
+            named = [each[0] for each in parsed if each and each[1] in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+            rows = slice(bounds[number], bounds[number + 1])
+            repaired[rows] = np.isin(base_offsets[rows], np.array(named, np.int64))
+    return repaired
+
+
+def _sizes(plan: Plan, matched: Matched, sizes: IndexSizes, which: Positions, suffixes: Sequence[str]) -> list[Longs]:
+    """Sizes of index files of some matched segments, a row each; see `IndexSizes.of`."""
+    listed = matched.listed[which]
+    order = np.argsort(listed, kind="stable")
+    found = sizes.of(plan.segments.take(listed[order]), suffixes)
+    back = np.empty_like(order)
+    back[order] = np.arange(len(order))
+    return [column[back] for column in found]
+
+
+def _is_any_of(column: Values, words: Sequence[str]) -> Flags:
+    return flags_of(pc.is_in(texts(column), value_set=pa.array(words, pa.string())))
+
+
+def segments_to_fill(plan: Plan, stay: Matched, fill_bytes: int | None) -> Flags:
+    """Flags of the listed segments that are read for all facts.
+
+    Args:
+        stay: rows of segments that would not be read. Those that are read all lack facts.
+        fill_bytes: the most bytes that the logs may have together; None for no segment. A larger log is passed over.
+    """
+    lack = np.ones(plan.segments.num_rows, np.bool_)
+    if fill_bytes is None:
+        return ~lack
+    lack[stay.listed] = flags_of(stay.known[FillableFacts.names()[-1]].is_null())
+    log_bytes, seen = numbers_in(plan.segments["log_bytes"])
+    lack &= seen & (log_bytes <= fill_bytes)
+    return lack & (np.cumsum(np.where(lack, log_bytes, 0)) <= fill_bytes)
+
+
+def count_unknown(rows: Values) -> dict[str, int]:
+    """How many rows lack each fact.
+
+    Args:
+        rows: with the columns of `FillableFacts`.
+    """
+    return {name: rows[name].null_count for name in FillableFacts.names()}
+
+
+def compare(
+    plan: Plan,
+    known: pa.Table,
+    auxiliary_files: AuxiliaryFiles,
+    *,
+    publish_truncated: bool,
+    explicit_interval: bool,
+    rebuild: bool,
+    fill_bytes: int | None = None,
+) -> Changes:
+    """What has changed since the catalog was written.
+
+    A source without any segment is not compared: it may be a directory on which nothing is mounted. If its segments
+    became `gone`, they all would have to be read again. A broker's log dir has a segment for each partition.
+
+    Args:
+        known: the catalog's rows of the plan's sources and topics only, in any order, with the columns of `KNOWN`.
+        auxiliary_files: which index and auxiliary files are wanted; without one, its partition is finished again.
+        publish_truncated: the index of a valid prefix is wanted too.
+        explicit_interval: the interval was given as an option, so what compaction chose does not stay.
+        rebuild: read every segment, whatever the catalog says.
+        fill_bytes: read logs of so many bytes together for facts that are not known; None for none.
+    """
+    matched, sizes = match(plan, known), IndexSizes(plan)
+    both = matched.where(matched.listed != NOWHERE)
+    to_read = plan.to_read() if explicit_interval or rebuild else with_kept_intervals(plan, both)
+    same = np.zeros(len(both.listed), np.bool_)
+    if not rebuild:
+        same = unchanged(plan, both, to_read, sizes, publish_truncated=publish_truncated)
+    fill = segments_to_fill(plan, both.where(same), fill_bytes)
+    stay = both.where(same & ~fill[both.listed])
+    is_read = np.ones(to_read.num_rows, np.bool_)
+    is_read[stay.listed] = False
+    to_fold = is_read.copy()
+    to_fold[stay.listed[to_be_finished(plan, stay, sizes)]] = True
+    lacking = missing(plan, matched)
+    return Changes(
+        to_read=_for_all_facts(to_read, fill).filter(pa.array(is_read)),
+        unchanged=len(stay.listed),
+        unchanged_bytes=sum_of_bytes(plan.segments.filter(pa.array(~is_read))),
+        relisted=_relisted(plan, np.sort(stay.listed[recorded_otherwise(plan, stay)])),
+        gone=lacking.gone,
+        emptied=lacking.emptied,
+        missing_at_end=lacking.missing_at_end,
+        to_finish=_to_finish(plan, _without_auxiliary_files(plan, auxiliary_files), to_fold),
+        unknown_facts=count_unknown(stay.known),
+    )
+
+
+def all_new(plan: Plan, fill_bytes: int | None = None) -> Changes:
+    """The changes if no catalog exists: everything is new."""
+    fill = segments_to_fill(plan, match(plan, KNOWN.empty_table()), fill_bytes)
+    every, none = np.ones(len(plan.partitions), np.bool_), np.zeros(plan.segments.num_rows, np.bool_)
+    return Changes(to_read=_for_all_facts(plan.to_read(), fill), to_finish=_to_finish(plan, every, none))
+
+
+def _for_all_facts(to_read: pa.Table, fill: Flags) -> pa.Table:
+    """Rows of `TO_READ`, of which some are read for all facts."""
+    return to_read.set_column(to_read.schema.get_field_index("all_facts"), TO_READ.field("all_facts"), pa.array(fill))
+
+
+def _relisted(plan: Plan, which: Positions) -> pa.Table:
+    """Rows of `RELISTED`."""
+    rows = plan.segments.take(which)
+    keys, paths = plan.keys(rows), plan.paths_of_logs(rows)
+    return keys.append_column("active", rows["active"]).append_column("log_path", paths).cast(RELISTED)
+
+
+def _to_finish(plan: Plan, whole: Flags, to_fold: Flags) -> dict[PartitionKey, PartitionChange]:
+    """The partitions to finish, of those that have segments.
+
+    Args:
+        whole: flags of partitions of which all segments are to be finished again.
+        to_fold: flags of listed segments that are.
+    """
+    base_offsets, bounds = plan.segments["base_offset"].to_numpy(), plan.bounds()
+    rows = np.flatnonzero(to_fold)
+    changed, first = np.unique(partitions_of(plan.segments)[rows], return_index=True)  # listed in order
+    changed_from = dict(zip(changed.tolist(), base_offsets[rows[first]].tolist(), strict=True))
+    which = whole & plan.have_segments()
+    which[changed] = True
+    found = {}
+    for number in np.flatnonzero(which).tolist():
+        partition, first_present = plan.partitions[number], int(base_offsets[bounds[number]])
+        since = None if whole[number] else changed_from[number]
+        count = int(bounds[number + 1] - bounds[number])
+        found[partition.key] = PartitionChange(partition.topic_id, first_present, since, count)
+    return found
+
+
+def _without_auxiliary_files(plan: Plan, wanted: AuxiliaryFiles) -> Flags:
+    """The partitions whose index directory lacks a wanted file, or has a broken one."""
+    found = np.array([partition.only is not None for partition in plan.partitions], np.bool_)
+    if not (wanted.snapshots or wanted.epochs):
+        return found
+    base_offsets, bounds = plan.segments["base_offset"].to_numpy(), plan.bounds()
+    for number in np.flatnonzero(plan.have_segments()).tolist():
+        names = list_directory(plan.partitions[number].index_directory)
+        if wanted.epochs and LEADER_EPOCH_CHECKPOINT not in names:
+            found[number] = True
+        if wanted.snapshots:  # none at the start of the log
+            later = base_offsets[bounds[number] + 1 : bounds[number + 1]]
+            snapshots = [offset for offset in map(parse_snapshot, names) if offset is not None]
+            found[number] |= not np.isin(later, np.array(snapshots, np.int64)).all()
+    return found

@@ -1,0 +1,234 @@
+"""Finishes partitions: publishes what depends on their segments' order, `.txnindex`, producer snapshots and leader
+epochs.
+
+This runs after every segment of a partition was scanned (`kidxlib.indexing.segments`), on the results of the scans. It
+opens no log. A row is returned after its files are durable.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import replace
+from functools import cached_property
+
+from kidxlib.errors import SnapshotError
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
+from kidxlib.format.segment_files import (
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_snapshot,
+    segment_file,
+)
+from kidxlib.indexing.finish_files import Listings, PartitionFiles, discard_held, release_held
+from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES, BuiltSegment, FinishedPartition, FinishedSegment
+from kidxlib.indexing.tasks import PartitionTask, SegmentTask
+from kidxlib.recovery.outcome import Status
+from kidxlib.recovery.partition_fold import FoldedSegment, FoldState, PartitionFold, ScannedSegment, StateSource
+from kidxlib.recovery.producers import Producers
+from kidxlib.storage.directory import Directory, list_directory, read_file
+from kidxlib.storage.publisher import Published, Publisher
+
+
+def segment_task(built: BuiltSegment) -> SegmentTask:
+    """The task to finish a segment that was just read."""
+    return SegmentTask(
+        scanned=ScannedSegment.of(built.task.segment.base_offset, built.recovered),
+        present=built.end.status is not Status.GONE,
+        published=built.offset_index is not None,
+    )
+
+
+def finish(
+    partitions: Iterable[tuple[PartitionTask, Iterable[SegmentTask]]], coming: Sequence[Directory] = ()
+) -> Iterator[FinishedPartition]:
+    """Fold partitions one after the other and publish the results.
+
+    Args:
+        coming: the partitions' index directories, in their order, where that is known.
+    """
+    with Publisher() as publisher, Listings(coming) as listings:
+        waiting: list[_Finisher] = []
+        for task, segments in partitions:
+            finisher = _Finisher(task, publisher, listings)
+            waiting.append(finisher)
+            for segment, is_last in _with_last(segments):
+                if is_last:
+                    finisher.keep_state()
+                finisher.add(segment)
+            finisher.end()
+            if publisher.staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
+                yield from _commit(publisher, waiting)
+        yield from _commit(publisher, waiting)
+
+
+def _commit(publisher: Publisher, waiting: list[_Finisher]) -> Iterator[FinishedPartition]:
+    publisher.commit()
+    for finisher in waiting:
+        finisher.clean_up()
+        yield finisher.finished
+    waiting.clear()
+
+
+def _with_last(segments: Iterable[SegmentTask]) -> Iterator[tuple[SegmentTask, bool]]:
+    """The segments, and of each whether it is the last one."""
+    coming = iter(segments)
+    held = next(coming, None)
+    while held is not None:
+        following = next(coming, None)
+        yield held, following is None
+        held = following
+
+
+class BrokerSnapshots:
+    """The broker's snapshots beside the logs of a partition."""
+
+    def __init__(self, task: PartitionTask) -> None:
+        self._task = task
+
+    @cached_property
+    def _offsets(self) -> frozenset[int | None]:
+        """Listed once, and only where the state is not known without them."""
+        return frozenset(parse_snapshot(name) for name in list_directory(self._task.segments_directory))
+
+    def at(self, offset: int) -> bytes | None:
+        """The snapshot at an offset; None where there is none."""
+        if offset not in self._offsets:
+            return None
+        return read_file(self._task.segments_directory, segment_file(offset, SNAPSHOT_SUFFIX), SNAPSHOT_BYTES_MAX)
+
+
+def publish_snapshot(files: PartitionFiles, offset: int, content: bytes, source: StateSource) -> None:
+    """Stage a snapshot, unless one with the same producers exists, or in place the state is not certain.
+
+    Where there is none that can be read, a broker that recovers takes one of what it has read, certain or not. Without
+    it a segment is never copied to tiered storage (`RemoteLogManager.RLMCopyTask.copyLogSegment`).
+    """
+    name = segment_file(offset, SNAPSHOT_SUFFIX)
+    if not files.task.may_write(name):
+        return
+    present, is_there = files.read_present(name, SNAPSHOT_BYTES_MAX), False
+    if present is not None:
+        # The same producers in another order are the same snapshot: a broker's own is left as it is.
+        with contextlib.suppress(SnapshotError):
+            if Producers.from_snapshot(present).snapshot() == content:
+                return
+            is_there = True
+    is_taken = bool(files.task.recovered) and not is_there
+    files.stage_or_keep(name, content, certain=is_taken or source is not StateSource.UNKNOWN)
+
+
+def drop_other_snapshots(files: PartitionFiles, wanted: Collection[int]) -> None:
+    """Remove the snapshots in an index directory that are at none of some offsets. Snapshots beside the logs are the
+    broker's.
+    """
+    if files.task.in_place:
+        return
+    offsets = {name: parse_snapshot(name) for name in files.present}
+    others = (name for name, offset in offsets.items() if offset is not None and offset not in wanted)
+    files.superfluous += filter(files.task.may_write, others)
+
+
+def publish_transaction_index(
+    files: PartitionFiles, folded: FoldedSegment
+) -> tuple[Callable[[], Published], bytes | None]:
+    """Stage the transaction index of a segment.
+
+    Returns:
+        What is done, to be asked once it is committed; and the file's content afterwards, None if there is no file, or
+        a broker's own stays.
+    """
+    name = segment_file(folded.base_offset, TRANSACTION_INDEX_SUFFIX)
+    content = folded.aborted.tobytes()
+    if not files.task.may_write(name):
+        return lambda: Published.NONE, files.read(name)
+    present = files.read_present(name, len(content) + 1)
+    if present is None and not content:
+        return lambda: Published.NONE, None
+    is_kept = files.task.in_place and folded.base_offset not in files.task.recovered
+    if is_kept and present not in (None, content) and folded.state_source is StateSource.UNKNOWN:
+        return lambda: Published.KEPT, None
+    return files.stage(name, content), content
+
+
+class _Finisher:
+    """One partition on its way."""
+
+    def __init__(self, task: PartitionTask, publisher: Publisher, listings: Listings) -> None:
+        self._task = task
+        self._files = PartitionFiles(task, publisher, listings)
+        self._fold = PartitionFold(BrokerSnapshots(task).at, task.start, task.recovered)
+        self._base_offsets = list(task.earlier)
+        self._states: list[FoldState] = []
+        # With what is done with its transaction index, once it is committed.
+        self._segments: list[tuple[FinishedSegment, Callable[[], Published]]] = []
+
+    @property
+    def finished(self) -> FinishedPartition:
+        """The result, once all is committed."""
+        segments = tuple(replace(segment, published=outcome()) for segment, outcome in self._segments)
+        return FinishedPartition(self._task, segments, tuple(self._files.kept), tuple(self._states))
+
+    def keep_state(self) -> None:
+        """Note what the segments so far led to, for the next time that this partition is finished."""
+        state = self._fold.state
+        if state is not None:
+            self._states.append(state)
+
+    def add(self, segment: SegmentTask) -> None:
+        folded = self._fold.add(segment.scanned)
+        if not segment.present:
+            return
+        base_offset = folded.base_offset
+        self._files.take_owner_of(base_offset)
+        if self._task.snapshots and self._base_offsets:  # none at the start of the log, as in Kafka
+            publish_snapshot(self._files, base_offset, folded.snapshot, folded.state_source)
+        self._base_offsets.append(base_offset)
+        if folded.failure is not None:
+            _withdraw(self._files, base_offset)
+        if segment.published and folded.failure is None:
+            outcome, content = publish_transaction_index(self._files, folded)
+            if self._task.in_place:
+                release_held(self._files, base_offset)
+        else:
+            outcome, content = (lambda: Published.NONE), None
+        finished = FinishedSegment(
+            base_offset=folded.base_offset,
+            state_source=folded.state_source,
+            aborted=folded.aborted,
+            failure=folded.failure,
+            published=Published.NONE,
+            transaction_index_bytes=None if content is None else len(content),
+            transaction_index_crc32c=None if content is None else crc32c(content),
+        )
+        self._segments.append((finished, outcome))
+
+    def end(self) -> None:
+        """Publish what belongs to the partition as a whole."""
+        self.keep_state()
+        if not self._base_offsets:
+            return
+        if self._task.snapshots:
+            end = self._fold.map_end_offset
+            if end not in self._base_offsets:  # else it is there already, or is the start of the log
+                publish_snapshot(self._files, end, self._fold.end_snapshot, self._fold.end_source)
+            drop_other_snapshots(self._files, {*self._base_offsets[1:], end})
+        if self._task.epochs and self._task.may_write(LEADER_EPOCH_CHECKPOINT):
+            content = self._fold.leader_epochs.checkpoint()
+            self._files.stage_or_keep(LEADER_EPOCH_CHECKPOINT, content, certain=self._fold.epochs_are_known)
+
+    def clean_up(self) -> None:
+        self._files.remove_superfluous()
+
+
+def _withdraw(files: PartitionFiles, base_offset: int) -> None:
+    """Where Kafka fails on a segment it gets no index; in place, the files that a broker left there stay."""
+    if files.task.in_place:
+        discard_held(files, base_offset)
+        return
+    suffixes = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
+    files.superfluous += filter(files.task.may_write, (segment_file(base_offset, suffix) for suffix in suffixes))

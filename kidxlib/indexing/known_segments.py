@@ -1,0 +1,180 @@
+"""What the catalog knows of the segments that a listing has: its rows, matched with those of the listing; and which of
+its segments are missing from it.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.catalog.matching import Flags, Positions, Values, positions_in
+from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
+from kidxlib.catalog.segment_views import KnownSegment
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.indexing.listed import numbers_in, partitions_of
+from kidxlib.indexing.plan import Plan
+from kidxlib.recovery.outcome import ABSENT
+
+#: The catalog's columns that a listing is compared with. Columns of text may be dictionary-encoded.
+KNOWN: Final = SEGMENTS.schema({*SEGMENT_KEY, *KnownSegment.names()})
+
+#: Where there is no row.
+NOWHERE: Final = -1
+
+#: The keys of segments.
+KEYS: Final = SEGMENTS.schema(SEGMENT_KEY)
+
+
+@dataclass(frozen=True, slots=True)
+class Matched:
+    """Rows of the catalog, matched with a listing.
+
+    Attributes:
+        known: rows with the columns of `KNOWN`.
+        partitions: of each row, the position of its partition in the plan; `NOWHERE` if it was not listed.
+        listed: of each row, the position of its segment in the listing; `NOWHERE` if it was not listed.
+    """
+
+    known: pa.Table
+    partitions: Positions
+    listed: Positions
+
+    def where(self, flags: Flags) -> Matched:
+        """Some of the rows."""
+        if flags.all():
+            return self
+        return Matched(self.known.filter(pa.array(flags)), self.partitions[flags], self.listed[flags])
+
+    @property
+    def present(self) -> Flags:
+        """Which segments were there when the catalog was written."""
+        absent: Values = pc.is_in(texts(self.known["status"]), value_set=pa.array([status.value for status in ABSENT]))
+        return ~flags_of(absent)
+
+
+def match(plan: Plan, known: pa.Table) -> Matched:
+    """Match what the catalog knows with a listing.
+
+    Args:
+        known: the columns of `KNOWN`, and any rows.
+    """
+    keys = known.select(PARTITION_KEY)
+    partitions = positions_in(keys, plan.partition_keys().cast(keys.schema), PARTITION_KEY)
+    segments = pa.table({"listed_partition": partitions, "base_offset": known["base_offset"]})
+    listed = pa.table({"listed_partition": partitions_of(plan.segments), "base_offset": plan.segments["base_offset"]})
+    return Matched(known, partitions, positions_in(segments, listed, listed.column_names))
+
+
+def same_text(column: Values, wanted: Sequence[str | None], which: Positions) -> Flags:
+    """Whether the texts of a column are those that they should be, a row each. A null is like a null.
+
+    Args:
+        wanted: texts, far fewer than rows.
+        which: of each row, the position in `wanted` of the text that it should have.
+    """
+    encoded: Values = pa.chunked_array(column.dictionary_encode()).unify_dictionaries()
+    if not encoded.num_chunks:
+        return np.zeros(0, np.bool_)
+    codes = [chunk.indices.fill_null(_NULL).to_numpy(zero_copy_only=False) for chunk in encoded.chunks]
+    texts_wanted = pa.array(wanted, pa.string())
+    codes_wanted: Values = pc.index_in(texts_wanted, value_set=encoded.chunk(0).dictionary)
+    codes_wanted = pc.if_else(texts_wanted.is_null(), _NULL, codes_wanted.fill_null(_UNKNOWN))
+    same: Flags = np.concatenate(codes) == codes_wanted.to_numpy(zero_copy_only=False)[which]
+    return same
+
+
+#: In the place of the position of a text in a dictionary: for a null, and for a text that it does not have.
+_NULL: Final = -1
+_UNKNOWN: Final = -2
+
+
+def texts(column: Values) -> Values:
+    """A column of text, without a dictionary."""
+    return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
+
+
+def flags_of(column: Values) -> Flags:
+    """A column of flags without nulls."""
+    flags: Flags = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+    return flags.astype(np.bool_)
+
+
+def rows_by_partition(rows: pa.Table) -> dict[PartitionKey, int]:
+    """How many rows each partition has, in the order of their keys.
+
+    Args:
+        rows: with the columns of the key.
+    """
+    counted = rows.select(PARTITION_KEY).cast(SEGMENTS.schema(PARTITION_KEY))
+    counted = counted.group_by(list(PARTITION_KEY)).aggregate([([], "count_all")])
+    columns = [counted[name].to_pylist() for name in (*PARTITION_KEY, "count_all")]
+    return {(source, topic, number): count for source, topic, number, count in sorted(zip(*columns, strict=True))}
+
+
+@dataclass(frozen=True, slots=True)
+class Missing:
+    """Segments that were there when the catalog was written. See `Changes`."""
+
+    gone: pa.Table
+    emptied: dict[PartitionKey, int]
+    missing_at_end: dict[PartitionKey, list[int]]
+
+
+def missing(plan: Plan, matched: Matched) -> Missing:
+    """What a listing lacks.
+
+    Args:
+        matched: all that the catalog knows.
+    """
+    not_listed = matched.where(matched.listed == NOWHERE)
+    not_listed = not_listed.where(not_listed.present)
+    in_listed_partitions = np.append(plan.have_segments(), False)[not_listed.partitions]  # the last is for `NOWHERE`
+    of_listed, of_others = not_listed.where(in_listed_partitions), not_listed.where(~in_listed_partitions)
+    others = of_others.known.select(SEGMENT_KEY).cast(KEYS)
+    emptied = _emptied(plan, others)
+    rows = [dict(zip(PARTITION_KEY, key, strict=True)) for key in emptied]
+    is_emptied = positions_in(others, pa.Table.from_pylist(rows, SEGMENTS.schema(PARTITION_KEY)), PARTITION_KEY) >= 0
+    gone = pa.concat_tables([of_listed.known.select(SEGMENT_KEY).cast(KEYS), others.filter(pa.array(is_emptied))])
+    gone = gone.sort_by([(name, "ascending") for name in SEGMENT_KEY])
+    return Missing(gone, emptied, _missing_at_end(plan, of_listed))
+
+
+def _emptied(plan: Plan, missing: pa.Table) -> dict[PartitionKey, int]:
+    """How many segments each partition lacks, of those of which none is left.
+
+    Args:
+        missing: the keys of segments of partitions that were not listed, or have no segment.
+    """
+    listed = {partition.key for partition in plan.partitions}
+    return {
+        key: count
+        for key, count in rows_by_partition(missing).items()
+        if (key[0] in plan.log_dirs or key in listed) and key not in plan.unlistable and key[0] not in plan.empty
+    }
+
+
+def _missing_at_end(plan: Plan, missing: Matched) -> dict[PartitionKey, list[int]]:
+    """The base offsets of missing segments after the last segment that exists, by partition. Retention leaves none. A
+    topic that was recreated under its name starts from the beginning.
+
+    Args:
+        missing: rows of segments of partitions that have segments.
+    """
+    base_offsets, _ = numbers_in(missing.known["base_offset"])
+    last = plan.segments["base_offset"].to_numpy()[plan.bounds()[missing.partitions + 1] - 1]
+    topic_ids = [partition.topic_id for partition in plan.partitions]
+    same_topic = same_text(missing.known["topic_id"], topic_ids, missing.partitions)
+    same_topic |= missing.known["topic_id"].is_null().to_numpy()
+    same_topic |= np.array([topic_id is None for topic_id in topic_ids], np.bool_)[missing.partitions]
+    cut = (base_offsets > last) & same_topic
+    found: dict[PartitionKey, list[int]] = defaultdict(list)
+    for number, base_offset in sorted(zip(missing.partitions[cut].tolist(), base_offsets[cut].tolist(), strict=True)):
+        found[plan.partitions[number].key].append(base_offset)
+    return dict(found)

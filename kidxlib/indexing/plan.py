@@ -1,0 +1,308 @@
+"""The plan of a build or an audit: the segments of sources, each with the directory of its index files."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import numpy as np
+import pyarrow as pa
+
+from kidxlib.catalog.matching import Flags, Values, numbers_array, words_array
+from kidxlib.catalog.rows import PARTITION_KEY
+from kidxlib.catalog.segments import SEGMENTS, IntervalSource
+from kidxlib.errors import UsageError
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.indexing.listed import (
+    LISTED,
+    TO_READ,
+    Longs,
+    no_segments,
+    of_partitions,
+    partitions_of,
+    paths_of_logs,
+    runs_of_partitions,
+    sum_of_bytes,
+)
+from kidxlib.indexing.skipped import Skipped, UnlistableDirectory
+from kidxlib.indexing.source import PartitionDirectory, SegmentFile
+from kidxlib.indexing.tasks import BuildTask, PartitionTask, ScanTask
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import FileVersion, Location
+from kidxlib.storage.small_files import Checkpoints
+
+if TYPE_CHECKING:  # compiled loops, for who reads a log
+    from kidxlib.recovery.kept_scans import KeptScans
+
+
+@dataclass(frozen=True, slots=True)
+class AuxiliaryFiles:
+    """Which files of a partition are written besides its indexes."""
+
+    snapshots: bool = False
+    epochs: bool = False
+
+
+#: The words of the column `interval_source`.
+INTERVAL_SOURCES: Final = [source.value for source in IntervalSource]
+#: What a repair may write besides indexes: all that is broken.
+REPAIRED_AUXILIARY_FILES: Final = AuxiliaryFiles(snapshots=True, epochs=True)
+
+
+@dataclass(frozen=True, slots=True)
+class ListedPartition:
+    """A partition as it was listed.
+
+    Attributes:
+        topic_id: None where there is no `partition.metadata`.
+        index_directory: where its index files go.
+        choice: what they may be built with, or should be like, which goes by the topic's id.
+        only: names of the files that may be written; None for all.
+        recovered: as in `PartitionTask`.
+        kept_scans: as in `BuildTask`.
+    """
+
+    directory: PartitionDirectory
+    topic_id: str | None
+    index_directory: Directory
+    choice: OptionsOfTopic
+    only: frozenset[str] | None = None
+    recovered: frozenset[int] = frozenset()
+    kept_scans: KeptScans | None = None
+
+    @property
+    def key(self) -> PartitionKey:
+        topic_partition = self.directory.topic_partition
+        return self.directory.source.name, topic_partition.topic, topic_partition.partition
+
+    @property
+    def options(self) -> RecoverOptions:
+        """What its index files are built with, or should be like."""
+        return self.choice.of_id(self.topic_id)
+
+    @property
+    def interval_source(self) -> IntervalSource:
+        """Who says what its index files are built with, or should be like."""
+        return IntervalSource.METADATA if self.choice.known_of(self.topic_id) else IntervalSource.SETTINGS
+
+    @property
+    def in_place(self) -> bool:
+        """Whether its index files are beside its logs."""
+        return str(self.index_directory) == str(self.directory.path)
+
+    def scan_tasks(self, rows: pa.Table) -> Iterator[ScanTask]:
+        """The tasks to read segments of it.
+
+        Args:
+            rows: of `LISTED`, all of this partition.
+        """
+        for segment in self._segment_files(rows):
+            yield ScanTask(segment=segment, options=self.options, index_directory=self.index_directory)
+
+    def build_tasks(self, rows: pa.Table, *, publish_truncated: bool) -> Iterator[BuildTask]:
+        """The tasks to read segments of it and to index them.
+
+        Args:
+            rows: of `TO_READ`, all of this partition.
+            publish_truncated: publish the index of a valid prefix too.
+        """
+        in_place = self.in_place
+        choices = rows.select(["interval_bytes", "interval_source", "all_facts"]).to_pylist()
+        for segment, choice in zip(self._segment_files(rows), choices, strict=True):
+            yield BuildTask(
+                segment=segment,
+                options=replace(self.options, interval_bytes=choice["interval_bytes"]),
+                index_directory=self.index_directory,
+                topic_id=self.topic_id,
+                interval_source=IntervalSource(choice["interval_source"]),
+                in_place=in_place,
+                publish_truncated=publish_truncated,
+                only=self.only,
+                all_facts=choice["all_facts"],
+                kept_scans=self.kept_scans,
+            )
+
+    def _segment_files(self, rows: pa.Table) -> Iterator[SegmentFile]:
+        for row in rows.select(LISTED.names[1:]).to_pylist():
+            yield SegmentFile(
+                source=self.directory.source.name,
+                topic_partition=self.directory.topic_partition,
+                base_offset=row["base_offset"],
+                path=str(self.directory.file(row["base_offset"], LOG_SUFFIX)),
+                version=None
+                if row["log_bytes"] is None
+                else FileVersion(row["log_bytes"], row["log_mtime_ns"], row["log_inode"]),
+                active=row["active"],
+            )
+
+    def partition_task(self, auxiliary_files: AuxiliaryFiles) -> PartitionTask:
+        """The task to finish it once all of its segments were read."""
+        return PartitionTask(
+            key=self.key,
+            segments_directory=Directory(str(self.directory.path), ""),
+            index_directory=self.index_directory,
+            in_place=self.in_place,
+            snapshots=auxiliary_files.snapshots,
+            epochs=auxiliary_files.epochs,
+            only=self.only,
+            recovered=self.recovered,
+        )
+
+
+@dataclass(slots=True)
+class Plan:
+    """The segments to read, what was skipped, and warnings for a person. Of a segment there is a row; a task is made of
+    it where it is read.
+    """
+
+    is_listed: bool = True  # else `segments` are not known: workers are to list the partitions
+    segments: pa.Table = field(default_factory=no_segments)  # rows of `LISTED`
+    partitions: list[ListedPartition] = field(default_factory=list)  # in the order of their keys
+    log_dirs: set[str] = field(default_factory=set)  # names of the sources that are log dirs, so were listed as a whole
+    narrowed: set[str] = field(default_factory=set)  # names of the sources of which topics were left out
+    unlistable: dict[PartitionKey, UnlistableDirectory] = field(default_factory=dict)  # in the order of their keys
+    empty: dict[str, Location] = field(default_factory=dict)  # by name, sources without any segment of any topic
+    skipped: Skipped = field(default_factory=Skipped)
+    warnings: list[str] = field(default_factory=list)
+    checkpoints: Mapping[Location, Checkpoints] = field(default_factory=dict)  # of log dirs, from before the listing
+
+    @property
+    def log_bytes(self) -> int:
+        return sum_of_bytes(self.segments)
+
+    def by_partition(self, rows: pa.Table | None = None) -> Iterator[tuple[ListedPartition, pa.Table]]:
+        """Each partition that has segments, with their rows by base offset.
+
+        Args:
+            rows: of `segments`, or some of these, with further columns perhaps; None for all.
+        """
+        for number, of_partition in runs_of_partitions(self.segments if rows is None else rows):
+            yield self.partitions[number], of_partition
+
+    def part(self, kept: Sequence[int], first: Sequence[int] | None = None) -> Plan:
+        """A plan of some partitions.
+
+        Args:
+            kept: their numbers, in order.
+            first: of each of these the base offset from which on segments are read; None for all segments.
+        """
+        segments = of_partitions(self.segments, kept)
+        if first is not None:
+            from_offsets = np.array(first, np.int64)[partitions_of(segments)]
+            segments = segments.filter(pa.array(segments["base_offset"].to_numpy() >= from_offsets))
+        return Plan(
+            is_listed=self.is_listed,
+            segments=segments,
+            partitions=[self.partitions[number] for number in kept],
+            unlistable=self.unlistable,
+            empty=self.empty,
+            skipped=self.skipped,
+            checkpoints=self.checkpoints,
+        )
+
+    def scan_tasks(self) -> list[ScanTask]:
+        """The tasks to read all of it."""
+        return [task for listed, rows in self.by_partition() for task in listed.scan_tasks(rows)]
+
+    def build_tasks(self, rows: pa.Table | None = None, *, publish_truncated: bool) -> list[BuildTask]:
+        """The tasks to index segments; see `ListedPartition.build_tasks`.
+
+        Args:
+            rows: of `TO_READ`; None for all segments.
+        """
+        return [
+            task
+            for listed, of_partition in self.by_partition(self.to_read() if rows is None else rows)
+            for task in listed.build_tasks(of_partition, publish_truncated=publish_truncated)
+        ]
+
+    def to_read(self) -> pa.Table:
+        """All segments as rows of `TO_READ`, with the intervals that were asked for."""
+        intervals = np.array([partition.options.interval_bytes for partition in self.partitions], np.int64)
+        sources = np.array([INTERVAL_SOURCES.index(each.interval_source) for each in self.partitions], np.int32)
+        rows, partitions = self.segments.num_rows, partitions_of(self.segments)
+        columns = [
+            numbers_array(pa.int64(), intervals[partitions], np.ones(rows, np.bool_)),
+            words_array(INTERVAL_SOURCES, sources[partitions]),
+            pa.array(np.zeros(rows, np.bool_)),
+        ]
+        return pa.table([*self.segments.columns, *columns], schema=TO_READ)
+
+    def keys(self, rows: pa.Table) -> pa.Table:
+        """The keys of segments, as tables of the catalog have them.
+
+        Args:
+            rows: of `LISTED`, with further columns perhaps.
+        """
+        of_partitions = self.partition_keys().take(rows["listed_partition"])
+        return of_partitions.append_column("base_offset", rows["base_offset"])
+
+    def partition_keys(self) -> pa.Table:
+        """The keys of the partitions, a row each."""
+        return pa.Table.from_pylist(
+            [dict(zip(PARTITION_KEY, partition.key, strict=True)) for partition in self.partitions],
+            SEGMENTS.schema(PARTITION_KEY),
+        )
+
+    def paths_of_logs(self, rows: pa.Table) -> Values:
+        """The paths of logs, a row each.
+
+        Args:
+            rows: of `LISTED`, with further columns perhaps.
+        """
+        directories = pa.array([str(partition.directory.path) for partition in self.partitions], pa.string())
+        paths = paths_of_logs(directories, rows)
+        remote = np.array([partition.directory.remote is not None for partition in self.partitions], np.bool_)
+        partitions = partitions_of(rows)
+        if not len(partitions) or not remote[partitions].any():
+            return paths
+        named: list[Any] = paths.to_pylist()
+        base_offsets = rows["base_offset"].to_pylist()
+        for number in np.flatnonzero(remote[partitions]).tolist():
+            directory = self.partitions[partitions[number]].directory
+            named[number] = str(directory.file(base_offsets[number], LOG_SUFFIX))
+        return pa.chunked_array([pa.array(named, pa.string())])
+
+    def bounds(self) -> Longs:
+        """Where the rows of each partition begin in `segments`; those of the last end at a further number."""
+        numbers = np.arange(len(self.partitions) + 1)
+        return np.searchsorted(partitions_of(self.segments), numbers).astype(np.int64)
+
+    def have_segments(self) -> Flags:
+        """Which partitions have segments."""
+        return np.diff(self.bounds()) > 0
+
+
+def repairs(plan: Plan, broken: Mapping[PartitionKey, frozenset[str]]) -> Plan:
+    """The part of a plan that rebuilds some files and no others.
+
+    Args:
+        broken: their names, by partition.
+    """
+    part = plan.part([number for number, partition in enumerate(plan.partitions) if partition.key in broken])
+    part.partitions = [replace(partition, only=broken[partition.key]) for partition in part.partitions]
+    return part
+
+
+def log_dirs_to_lock(plan: Plan) -> list[Path]:
+    """The log dirs of a plan, before anything is written beside segments."""
+    log_dirs = set()
+    for partition in plan.partitions:
+        path = partition.directory.path
+        if partition.directory.remote is not None:
+            raise UsageError(
+                f"{path}: in a bucket of tiered storage, where a broker's plugin alone writes; write to "
+                "an --index-dir instead, and mend the bucket with --tiered"
+            )
+        if not isinstance(path, Path):
+            raise UsageError(
+                f"{path}: in an object store, where no lock keeps others out; write to an --index-dir instead"
+            )
+        if path.is_symlink():
+            raise UsageError(f"{path}: a symbolic link; writing in place follows none: name the directory it leads to")
+        log_dirs.add(path.parent)
+    return sorted(log_dirs)

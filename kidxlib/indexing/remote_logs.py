@@ -1,0 +1,231 @@
+"""A bucket of tiered storage as a source: which of its objects are the segments of which partition.
+
+Without metadata all logs that lie there count. With metadata those count that brokers read, and of these the offsets
+that consumers get.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from kidxlib.errors import RemoteLogMetadataError, UsageError, describe_error
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.listed import NO_INODE, FoundSegment
+from kidxlib.log.remote.layout import (
+    AIVEN,
+    LOCAL,
+    MANIFEST_SUFFIX,
+    STORAGE_DIRECTORY,
+    Layout,
+    find_bucket,
+    list_objects,
+    object_name,
+    parse_partition_directory,
+    read_manifest,
+)
+from kidxlib.log.remote.metadata_topic import metadata_partitions
+from kidxlib.log.remote.segments import VisibleOffsets, epochs_read, visible_offsets
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.storage.location import Location, given_location
+from kidxlib.storage.store.requests import in_order
+from kidxlib.text.times import NS_PER_MS
+
+LAYOUTS: Final = {layout.name: layout for layout in (LOCAL, AIVEN)}
+
+#: By segment id.
+Visible = Mapping[str, VisibleOffsets]
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteBucket:
+    """A bucket of remote segments.
+
+    Attributes:
+        place: the directory of the partitions' directories.
+        visible: of each partition the segments that count; None where all do.
+    """
+
+    layout: Layout
+    place: Location
+    visible: Mapping[TopicIdPartition, Visible] | None = None
+
+    def logs(self) -> dict[TopicPartition, RemoteLogs]:
+        """The logs of each partition, in order. Of topics of one name none can be read."""
+        own = parse_partition_directory(self.place.name) if self.layout is LOCAL else None
+        directories = self.layout.list_partitions(self.place) if own is None else {own: self.place}
+        found: dict[TopicPartition, RemoteLogs] = {}
+        for partition, place in directories.items():
+            if self.visible is not None and not self.visible.get(partition):
+                continue
+            name = TopicPartition(partition.topic, partition.partition)
+            others = None if name not in found else found[name].topic_id
+            found[name] = RemoteLogs(self, partition, place, of_same_name=others)
+        return dict(sorted(found.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteFiles:
+    """What lies in a partition's directory of a bucket.
+
+    Attributes:
+        found: its logs.
+        ids: of the segments, by base offset.
+        visible: what consumers get of them, by base offset; none where no metadata says it.
+    """
+
+    found: Sequence[FoundSegment]
+    ids: Mapping[int, str]
+    visible: Mapping[int, VisibleOffsets] = field(default_factory=dict)
+
+
+class RemoteLogs:
+    """The logs of one partition in a bucket, listed when they are first asked for."""
+
+    def __init__(
+        self, bucket: RemoteBucket, partition: TopicIdPartition, directory: Location, of_same_name: str | None = None
+    ) -> None:
+        """
+        Args:
+            of_same_name: the id of another topic of the same name.
+        """
+        self.topic_id, self._of_same_name = partition.topic_id, of_same_name
+        self._layout, self.directory = bucket.layout, directory
+        self._visible = None if bucket.visible is None else bucket.visible.get(partition, {})
+        self._files: RemoteFiles | None = None
+
+    def files(self) -> RemoteFiles:
+        """What lies there."""
+        if self._of_same_name is not None:
+            raise UsageError(
+                f"{self.directory}: the bucket has two topics of this name, with the ids {self._of_same_name} and "
+                f"{self.topic_id}: one was deleted, and made again; name the log dir with __remote_log_metadata, which "
+                "says what is left, with --tiered-metadata"
+            )
+        if self._files is None:
+            self._files = self._listed()
+        return self._files
+
+    def path(self, base_offset: int, suffix: str) -> Location:
+        """The object of a segment that is called `<base offset><suffix>` in a log dir. Errors are those of `files`."""
+        return self.directory / object_name(base_offset, self.files().ids[base_offset], suffix)
+
+    def warnings(self) -> list[str]:
+        """What is to be said of segments that hold offsets of others, a line each. Errors are those of `files`."""
+        return [
+            f"{self.path(base_offset, LOG_SUFFIX)}: consumers get offsets {visible.first_offset} to "
+            f"{visible.last_offset} of it; its others were copied by a later leader again, or never committed"
+            for base_offset, visible in self.files().visible.items()
+            if not visible.is_whole
+        ]
+
+    def _listed(self) -> RemoteFiles:
+        found: dict[int, FoundSegment] = {}
+        ids: dict[int, str] = {}
+        objects = list_objects(self.directory, self._layout.suffixes).objects.to_pylist()
+        for each in objects:
+            start_offset, segment_id = each["start_offset"], each["segment_id"]
+            if each["suffix"] != LOG_SUFFIX or (self._visible is not None and segment_id not in self._visible):
+                continue
+            if start_offset in ids:
+                raise UsageError(
+                    f"{self.directory}: offset {start_offset} begins two segments, {ids[start_offset]} and "
+                    f"{segment_id}: two leaders have copied it, or an upload was not finished; name the log dir with "
+                    "__remote_log_metadata, which says what counts, with --tiered-metadata"
+                )
+            found[start_offset] = (start_offset, each["bytes"], each["written_ms"] * NS_PER_MS, NO_INODE)
+            ids[start_offset] = segment_id
+        if not self._layout.has_single_files:
+            self._ensure_plain(ids)
+        visible = {} if self._visible is None else {start: self._visible[each] for start, each in ids.items()}
+        if isinstance(self.directory, Path):
+            found = {start: self._of_file(self.directory, start, ids[start]) for start in found}
+        return RemoteFiles([found[start] for start in sorted(found)], ids, visible)
+
+    @staticmethod
+    def _of_file(directory: Path, start_offset: int, segment_id: str) -> FoundSegment:
+        status = (directory / object_name(start_offset, segment_id, LOG_SUFFIX)).stat()
+        return start_offset, status.st_size, status.st_mtime_ns, status.st_ino
+
+    def _ensure_plain(self, ids: Mapping[int, str]) -> None:
+        places = [self.directory / object_name(*each, MANIFEST_SUFFIX) for each in ids.items()]
+        for place, content in in_order(lambda place: (place, place.read_bytes()), places):
+            try:
+                manifest = read_manifest(content)
+            except RemoteLogMetadataError as error:
+                raise UsageError(
+                    f"{place}: {error}; expected a manifest that says whether its log is as the broker had it"
+                ) from error
+            if not manifest.is_plain:
+                how = " and ".join(
+                    word
+                    for word, is_so in (("compressed", manifest.is_compressed), ("encrypted", manifest.is_encrypted))
+                    if is_so
+                )
+                raise UsageError(
+                    f"{place}: its log is {how}, expected one as the broker had it; kidx cannot read others"
+                )
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteOptions:
+    """What a caller says of a source that is a bucket of tiered storage.
+
+    Attributes:
+        layout: its name; None to find a bucket of `LocalTieredStorage` by the names of its directories.
+        metadata: log dirs or exports with `__remote_log_metadata`.
+    """
+
+    layout: str | None = None
+    metadata: tuple[str, ...] = ()
+
+
+NOT_SAID: Final = RemoteOptions()
+
+
+def remote_bucket(place: Location, said: RemoteOptions) -> RemoteBucket | None:
+    """The bucket that a place is; None where it is none."""
+    if said.layout is not None and said.layout not in LAYOUTS:
+        raise UsageError(f"layout {said.layout!r}: expected {' or '.join(LAYOUTS)}")
+    try:
+        if said.layout is None:
+            bucket = _local_bucket(place)
+        else:
+            bucket = find_bucket(place) if said.layout == LOCAL.name else place
+        if bucket is not None:
+            visible = _visible(said.metadata) if said.metadata else None
+            return RemoteBucket(LAYOUTS[said.layout or LOCAL.name], bucket, visible)
+    except OSError as error:
+        raise UsageError(f"{place}: {describe_error(error)}") from error
+    if said.metadata:
+        raise UsageError(
+            f"{place}: no bucket of remote segments, for which --tiered-metadata is; name its layout with --layout"
+        )
+    return None
+
+
+def _local_bucket(place: Location) -> Location | None:
+    if place.name == STORAGE_DIRECTORY:
+        return place
+    if place.parent.name == STORAGE_DIRECTORY and parse_partition_directory(place.name) is not None:
+        return place
+    # Of a store this would be a request for each source.
+    below = place / STORAGE_DIRECTORY
+    return below if isinstance(below, Path) and below.is_dir() else None
+
+
+def _visible(metadata: Sequence[str]) -> Mapping[TopicIdPartition, Visible]:
+    found = metadata_partitions([given_location("--tiered-metadata ", each) or Path(each) for each in metadata])
+    if not found:
+        raise UsageError(
+            f"--tiered-metadata {', '.join(map(str, metadata))}: no partition of the metadata is there; "
+            "name a log dir or an export that has it"
+        )
+    visible: dict[TopicIdPartition, Visible] = {}
+    for partition in found.values():
+        for of, reads in epochs_read(partition.records()).items():
+            visible[of] = visible_offsets(reads)
+    return visible

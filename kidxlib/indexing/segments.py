@@ -1,0 +1,230 @@
+"""Indexes segments: a task reads each segment of its work unit, publishes the indexes, and returns one row of facts.
+
+A row is returned after its index files are durable, so a row in the catalog always has its files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.catalog.segments import IndexFile
+from kidxlib.errors import LogChangedError
+from kidxlib.format import layouts
+from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.indexing.finish_files import held_name
+from kidxlib.indexing.scan import recover_task, why_not_read
+from kidxlib.indexing.tasks import BuildTask, PartitionTask
+from kidxlib.recovery.log_facts.record_facts import with_all_facts
+from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.recovery.partition_fold import FoldState, StateSource
+from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.storage.directory import read_file
+from kidxlib.storage.location import FileVersion
+from kidxlib.storage.log_bytes import Access
+from kidxlib.storage.opened_log import OpenedLog, opened_log
+from kidxlib.storage.publisher import Owner, Published, Publisher
+from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
+from kidxlib.storage.store.requests import in_order
+from kidxlib.storage.store.s3 import is_object
+
+#: Files published together, and rows held back until they are: one flush for all of them.
+GROUP_FILES: Final = 300
+GROUP_BYTES: Final = 32 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FinishedSegment:
+    """The result of finishing a segment that exists in the source.
+
+    Attributes:
+        state_source: where the producers' state at its base offset comes from.
+        aborted: the transactions aborted in it, of dtype `layouts.ABORTED_TRANSACTION`.
+        failure: why Kafka fails on its producers or leader epochs; its index files are withdrawn then.
+        published: what was done with its `.txnindex`; `NONE` where there is none and need not be.
+        transaction_index_bytes, transaction_index_crc32c: of the file as published; None where there is none.
+    """
+
+    base_offset: int
+    state_source: StateSource
+    aborted: NDArray[np.void]
+    failure: ScanEnd | None
+    published: Published
+    transaction_index_bytes: int | None
+    transaction_index_crc32c: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedPartition:
+    """The result of finishing a partition.
+
+    Attributes:
+        segments: by base offset.
+        kept: names of snapshots and checkpoints that stay as they are, because no better ones are certain.
+        states: what the segments led to, before the last one and after it, so far as that can be told.
+    """
+
+    task: PartitionTask
+    segments: tuple[FinishedSegment, ...]
+    kept: tuple[str, ...]
+    states: tuple[FoldState, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltSegment:
+    """The result of reading and indexing one segment.
+
+    Attributes:
+        version: the log as it was when it was read; as it was listed, if it was not opened.
+        recovered: None where the log was not read to the end (`end.status` is `unreadable` or `changed`).
+        offset_index, time_index: None if there is none; of a segment with problems, whatever file exists.
+        reads: requests and bytes that reading the log took, if it is an object; None if it is a file or was not opened.
+    """
+
+    task: BuildTask
+    version: FileVersion | None
+    end: ScanEnd
+    recovered: RecoveredSegment | None
+    published: Published
+    offset_index: IndexFile | None = None
+    time_index: IndexFile | None = None
+    reads: Reads | None = None
+
+
+def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
+    """Index segments and publish `<base offset>.index` and `.timeindex` in their index directories. Those on a disk are
+    read one after the other, small ones in an object store several at a time.
+
+    In place, the `.index` of a segment with producers waits under another name until
+    `kidxlib.indexing.finish_partition` has its transaction index.
+
+    Args:
+        tasks: the segments; a damaged or vanished segment never stops the others.
+        use_mmap: False reads every log in chunks. Mapping is faster, but a bad sector or a file that shrinks then kills
+            the process, so a second attempt should not map. Active segments are never mapped.
+    """
+    with Publisher() as publisher:
+        waiting: list[Callable[[], BuiltSegment]] = []
+        for read in _read(tasks, use_mmap):
+            waiting.append(_staged(read, publisher))
+            if publisher.staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
+                publisher.commit()
+                yield from (built() for built in waiting)
+                waiting.clear()
+        publisher.commit()
+        yield from (built() for built in waiting)
+
+
+@dataclass(frozen=True, slots=True)
+class _ReadSegment:
+    """A segment that was read.
+
+    Attributes:
+        version: of the log that was opened; the listed one where none was.
+        owner: whose new files beside the log are to be.
+    """
+
+    task: BuildTask
+    version: FileVersion | None
+    reads: Reads | None
+    end: ScanEnd
+    recovered: RecoveredSegment | None
+    owner: Owner | None = None
+
+
+def _read(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_ReadSegment]:
+    read = partial(_read_one, use_mmap=use_mmap)
+    for is_in_store, some in groupby(tasks, key=lambda task: is_object(task.segment.path)):
+        if is_in_store:
+            yield from in_order(read, some, _held_bytes, OBJECT_BYTES_MAX)
+        else:
+            yield from map(read, some)
+
+
+def _held_bytes(task: BuildTask) -> int:
+    return min(task.log_bytes, OBJECT_BYTES_MAX)
+
+
+def _read_one(task: BuildTask, use_mmap: bool) -> _ReadSegment:
+    version, reads = task.segment.version, None
+    try:
+        with opened_log(task.segment.path) as opened:
+            version, reads = opened.version, opened.reads
+            recovered = _scanned_before(task, version) or _scan(opened, task, use_mmap)
+            owner = Owner.of(opened.status) if task.in_place and opened.status is not None else None
+            opened.ensure_unchanged()
+    except (LogChangedError, OSError) as error:
+        return _ReadSegment(task, version, reads, why_not_read(task.segment.path, error), None)
+    return _ReadSegment(task, version, reads, recovered.end, recovered, owner)
+
+
+def _scanned_before(task: BuildTask, version: FileVersion) -> RecoveredSegment | None:
+    if task.kept_scans is None or task.all_facts:
+        return None
+    return task.kept_scans.of(task.segment.base_offset, version, task.options)
+
+
+def _scan(opened: OpenedLog, task: BuildTask, use_mmap: bool) -> RecoveredSegment:
+    log = opened.log(use_mmap=use_mmap and not task.segment.active, access=Access.SEQUENTIAL)
+    recovered = recover_task(log, task)
+    return replace(recovered, facts=with_all_facts(log, recovered.facts)) if task.all_facts else recovered
+
+
+def _staged(read: _ReadSegment, publisher: Publisher) -> Callable[[], BuiltSegment]:
+    """Stage the index files of a segment.
+
+    Returns:
+        What became of it, to be asked once they are committed.
+    """
+    task, recovered = read.task, read.recovered
+    nothing = BuiltSegment(
+        task=task,
+        version=read.version,
+        end=read.end,
+        recovered=recovered,
+        published=Published.NONE,
+        reads=read.reads,
+    )
+    if recovered is None or read.end.status is Status.QUARANTINED:
+        return lambda: nothing
+    if read.end.status is Status.TRUNCATED and not task.publish_truncated:
+        return lambda: replace(nothing, published=Published.KEPT)
+
+    # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
+    time_index, time_outcome = _publish(read, TIME_INDEX_SUFFIX, recovered.time_index, publisher)
+    hold = task.in_place and len(recovered.producer_events) > 0
+    offset_index, offset_outcome = _publish(read, OFFSET_INDEX_SUFFIX, recovered.offset_index, publisher, hold=hold)
+    present = replace(
+        nothing,
+        offset_index=None if offset_index is None else IndexFile.of(offset_index, layouts.OFFSET_INDEX_ENTRY),
+        time_index=None if time_index is None else IndexFile.of(time_index, layouts.TIME_INDEX_ENTRY),
+    )
+
+    def built() -> BuiltSegment:
+        outcomes = (time_outcome(), offset_outcome())
+        return replace(present, published=Published.WRITTEN if Published.WRITTEN in outcomes else Published.UNCHANGED)
+
+    return built
+
+
+def _publish(
+    read: _ReadSegment, suffix: str, content: bytes, publisher: Publisher, *, hold: bool = False
+) -> tuple[bytes | None, Callable[[], Published]]:
+    """What stands there afterwards, and what was done.
+
+    Args:
+        hold: let it wait under another name, unless it stands there already.
+    """
+    task, base_offset = read.task, read.task.segment.base_offset
+    name = segment_file(base_offset, suffix)
+    if task.only is not None and name not in task.only:
+        return read_file(task.index_directory, name), lambda: Published.UNCHANGED
+    if hold and read_file(task.index_directory, name, len(content) + 1) != content:
+        name = held_name(base_offset)
+    return content, publisher.begin_staging(task.index_directory, name, content, read.owner)

@@ -1,0 +1,179 @@
+"""Sources, the directories of their partitions, and the logs in these; and where index files are: beside their logs, or
+in an index directory, which has a directory for each partition.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from kidxlib.errors import UsageError
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.format.topic_partition import (
+    INTERNAL_TOPICS,
+    TOPIC_LENGTH_MAX,
+    TopicPartition,
+    is_name,
+    parse_partition_directory,
+)
+from kidxlib.indexing.remote_logs import NOT_SAID, RemoteBucket, RemoteLogs, RemoteOptions, remote_bucket
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import FileVersion, Location, as_text, given_location, location
+from kidxlib.storage.store.s3 import is_object
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A Kafka log dir or partition directory, and its name in the catalog.
+
+    Attributes:
+        remote: of a bucket of tiered storage, how its objects are named; None of any other.
+    """
+
+    name: str
+    path: Location
+    remote: RemoteBucket | None = field(default=None, compare=False)
+
+    @property
+    def log_dir(self) -> Location:
+        """The log dir that it is, or that it is in."""
+        return self.path if parse_partition_directory(self.path.name) is None else self.path.parent
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionDirectory:
+    """A partition's directory in a source.
+
+    Attributes:
+        remote: in a bucket of tiered storage, its logs; None in any other.
+    """
+
+    source: Source
+    topic_partition: TopicPartition
+    path: Location
+    remote: RemoteLogs | None = field(default=None, compare=False)
+
+    def file(self, base_offset: int, suffix: str) -> Location:
+        """A file of a segment, as it is called beside its log."""
+        if self.remote is not None:
+            return self.remote.path(base_offset, suffix)
+        return self.path / segment_file(base_offset, suffix)
+
+    @property
+    def log_dir(self) -> Location:
+        """The parent directory, where a broker keeps its lock and checkpoint files."""
+        return self.path.parent
+
+    @property
+    def is_meant_by_name_only(self) -> bool:
+        """Whether brokers keep the topic for themselves, so that no pattern means it; not if the source is this very
+        directory.
+        """
+        return self.topic_partition.topic in INTERNAL_TOPICS and self.path != self.source.path
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentFile:
+    """A segment's log as it was listed.
+
+    Attributes:
+        source: name of the source.
+        path: the `.log`.
+        version: None where the file could not be looked at.
+        active: it has the highest base offset of its partition in this source, so a broker may still be writing to it.
+    """
+
+    source: str
+    topic_partition: TopicPartition
+    base_offset: int
+    path: str
+    version: FileVersion | None
+    active: bool
+
+    @property
+    def partition_key(self) -> tuple[str, str, int]:
+        """Source, topic, partition."""
+        return self.source, self.topic_partition.topic, self.topic_partition.partition
+
+
+def parse_source(text: str, name_required: bool, remote: RemoteOptions = NOT_SAID) -> Source:
+    """The source that `[NAME=]DIR` means. Without a name it is named by its real path, or its URL."""
+    name, path = split_name(text)
+    if name_required and not name:
+        raise UsageError(f"{text}: with several sources each needs a name, as in --source broker1={text}")
+    return source_at(path, name, remote)
+
+
+def split_name(text: str) -> tuple[str, str]:
+    """The name, empty where there is none, and the place that `[NAME=]PLACE` means."""
+    name, equals, path = text.partition("=")
+    if equals and is_name(name):
+        return name, path
+    if equals and not is_object(text) and not os.path.exists(text):
+        raise UsageError(
+            f"{text}: the name {name!r} may hold only letters, digits, '.', '_' and '-', "
+            f"{TOPIC_LENGTH_MAX} of them at most, and not be '.' or '..'"
+        )
+    return "", text
+
+
+def source_at(path: str, name: str = "", remote: RemoteOptions = NOT_SAID) -> Source:
+    """The source in a directory. Without a name it is named by its real path, or its URL."""
+    if not path:
+        raise UsageError("an empty name instead of a directory; expected a Kafka log dir or a partition's directory")
+    try:
+        directory: Location = given_location("", path) or Path(os.path.realpath(path))
+        if isinstance(directory, Path):
+            os.scandir(directory).close()
+        elif not directory.exists():
+            raise FileNotFoundError(errno.ENOENT, "no object with this prefix")
+    except (OSError, ValueError) as error:  # the latter of a NUL
+        why = error.strerror if isinstance(error, OSError) else error
+        raise UsageError(f"{path}: {why}; expected a Kafka log dir or a partition's directory") from error
+    return Source(name or as_text(directory), directory, remote_bucket(directory, remote))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Target:
+    """Where index files go, or are.
+
+    Attributes:
+        index_dir: the index directory; None for beside the segments.
+        by_source: in the index directory, partitions are below their source's name.
+    """
+
+    index_dir: Location | None
+    by_source: bool
+
+    def directory(self, partition: PartitionDirectory) -> Directory:
+        name = partition.topic_partition.directory
+        if self.index_dir is None:
+            return Directory(str(partition.log_dir), partition.path.name)
+        return Directory(str(self.index_dir), f"{partition.source.name}/{name}" if self.by_source else name)
+
+
+def segments_directory(source: Location, topic_partition: TopicPartition, logs: Mapping[int, str]) -> Directory | None:
+    """The directory of a partition's logs, below their source; None if a table says that they are elsewhere.
+
+    Args:
+        logs: their paths in that table, by base offset.
+    """
+    name = topic_partition.directory
+    for log_dir in (source, source.parent):  # the source may be a log dir, or this very partition's directory
+        paths = (str(log_dir / name / segment_file(base_offset, LOG_SUFFIX)) for base_offset in logs)
+        if all(path == recorded for path, recorded in zip(paths, logs.values(), strict=True)):
+            return Directory(str(log_dir), name)
+    return None
+
+
+def index_directory(topic_partition: TopicPartition, recorded: Collection[str]) -> Directory | None:
+    """The directory of a partition's index files; None if a table names several directories, or one of another
+    partition.
+    """
+    path = location(min(recorded))
+    if len(set(recorded)) > 1 or path.name != topic_partition.directory:
+        return None
+    return Directory(str(path.parent), path.name)

@@ -1,0 +1,677 @@
+"""An audit from the listing, or from what the catalog knows of it, to its record in the catalog, its exit code and what
+is shown. Gaps between logs are looked at with what else knows the offsets.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.filesize import decimal
+
+from kidxlib.audit.finding import IN_USE, Verdict
+from kidxlib.audit.gaps import FACTS, Directories, finding_row, gaps_in
+from kidxlib.audit.logs.partition_logs import MISSING
+from kidxlib.audit.rows import AuditSummary, Kind, StartFailure
+from kidxlib.audit.startup.absent import by_node
+from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of
+from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
+from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA
+from kidxlib.audit.tasks import PartitionAudit, partition_audits
+from kidxlib.catalog import updates
+from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.findings import FINDINGS
+from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
+from kidxlib.catalog.segments import SEGMENTS, LogVersion
+from kidxlib.engine.protocol import Engine
+from kidxlib.errors import CheckpointError
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.indexing.discover import find_segments
+from kidxlib.indexing.known_segments import NOWHERE, Matched, match, rows_by_partition
+from kidxlib.indexing.plan import ListedPartition, Plan
+from kidxlib.indexing.skipped import unlistable_as_json
+from kidxlib.indexing.source import Source
+from kidxlib.indexing.tasks import ScanTask
+from kidxlib.indexing.vanished import NOT_ASKED, without_directory
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.operations.audit.accepted import AcceptedFindings, AuditedCatalog, summarise
+from kidxlib.operations.audit.audit_request import AuditRequest
+from kidxlib.operations.audit.budget import LastAudits, NotAudited, Unread, beyond_budget, look_at_unread
+from kidxlib.operations.audit.found import Found, find
+from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.operations.damage.acceptance_rule import VERSION_NAMES
+from kidxlib.operations.tiered.local_partitions import LocalPartition, tiered_partitions
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.outcome import Status
+from kidxlib.run.index_options import known_as_json, lines_of_known
+from kidxlib.run.known_topics import KnownTopics, unnamed_log_dirs, without_metadata_log
+from kidxlib.run.recorded_sources import source_paths, warn_of_other_names
+from kidxlib.run.result import RunResult
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.location import Location, as_text, location
+from kidxlib.storage.log_dir import META_PROPERTIES, read_meta_properties
+from kidxlib.tables.protocol import Tables, TablesToRead
+from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, show_json, show_summary
+from kidxlib.terminal.audit import exit_code as exit_code_of
+from kidxlib.terminal.console import note, print_line, print_more, warn, warn_of_first
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.options.sources import as_line
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.words import counted
+
+#: The columns that say how a segment's indexes were built, and where they are.
+_OPTIONS: Final = ("interval_bytes", "max_index_bytes", "crc_checked")
+_INDEX_DIRECTORY: Final = "index_directory"
+
+
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """What is to be audited.
+
+    Attributes:
+        plan: with the directories in which index files are looked for.
+        tasks: to read its segments.
+        audits: what there is to audit of each partition.
+        gone: how many partitions are known that have no directory.
+        aside: folders that Kafka moves, deletes or has set aside.
+        not_audited: partitions that are left out; `unread`, what there would be to audit of them.
+        unchanged: how many logs are as they were when an audit last read them in full; None where there is no catalog.
+    """
+
+    plan: Plan
+    tasks: Sequence[ScanTask]
+    audits: Mapping[PartitionKey, PartitionAudit]
+    gone: int
+    aside: Sequence[Aside]
+    not_audited: NotAudited = field(default_factory=NotAudited)
+    unread: Mapping[PartitionKey, PartitionAudit] = field(default_factory=dict)
+    unchanged: int | None = None
+
+    @property
+    def not_compared(self) -> list[str]:
+        """What could not be compared with checkpoints."""
+        return list(not_compared(self._stops))
+
+    @property
+    def lost_checkpoints(self) -> list[str]:
+        """Which checkpoints are lost, or lines of them."""
+        return list(lost_checkpoints(self._stops))
+
+    @property
+    def _stops(self) -> Iterator[tuple[Location, TopicPartition, PartitionStop]]:
+        for each in {**self.audits, **self.unread}.values():
+            if each.is_brokers and each.known_to is None:
+                yield each.directory.parent, each.topic_partition, each.last_stop
+
+    @property
+    def log_bytes(self) -> int:
+        """The bytes of the logs that are read."""
+        return self.plan.log_bytes - self.not_audited.log_bytes
+
+    def coverage(self, earlier: int) -> str:
+        """What is read, and what is left out, in words; nothing where there is no catalog.
+
+        Args:
+            earlier: how many findings of earlier audits still hold.
+        """
+        if self.unchanged is None:
+            return ""
+        said = [
+            f"read: {counted(len(self.tasks), 'log')}, {decimal(self.log_bytes)}; unchanged since they were last read "
+            f"in full: {counted(self.unchanged, 'log')}"
+        ]
+        if self.not_audited.partitions:
+            said.append(self.not_audited.in_words)
+        if earlier:
+            said.append(f"with {counted(earlier, 'finding')} of earlier audits, of files that are as they were")
+        return "; ".join(said)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """What is read and what is left out, in numbers; none where there is no catalog."""
+        if self.unchanged is None:
+            return {}
+        read = {"segments": len(self.tasks), "logs_unchanged": self.unchanged}
+        partitions = len(self.plan.partitions) - len(self.not_audited.partitions)
+        return {**read, "partitions": partitions, **self.not_audited.counts}
+
+    def coverage_as_json(self, failures: Sequence[StartFailure], earlier: int) -> dict[str, Any]:
+        """Keys of the JSON object; none where there is no catalog.
+
+        Args:
+            failures: of partitions that are left out.
+        """
+        if self.unchanged is None:
+            return {}
+        return {
+            "logs_read": len(self.tasks),
+            "logs_unchanged": self.unchanged,
+            "not_audited": self.not_audited.as_json(),
+            "not_audited_failures": list(dict.fromkeys(each.in_words for each in failures)),
+            "findings_of_earlier_audits": earlier,
+        }
+
+
+def as_cataloged(
+    plan: Plan, known: pa.Table, *, find_indexes: bool, find_interval: bool
+) -> tuple[Plan, list[ScanTask], dict[PartitionKey, int]]:
+    """The plan, and its segments with what the catalog says of them, where it knows them.
+
+    Args:
+        known: rows of `KNOWN`.
+        find_indexes: look for index files where builds have put them.
+        find_interval: the interval is the one that a segment's indexes were built with.
+
+    Returns:
+        It; the tasks to read its segments; and how many segments the catalog has of partitions that were not listed
+        with any.
+    """
+    matched = match(plan, known)
+    matched = matched.where(matched.present)
+    listed = np.append(plan.have_segments(), False)[matched.partitions]  # the last is for `NOWHERE`
+    there = matched.where(listed)
+    if find_indexes:
+        plan = replace(plan, partitions=_where_built(plan, there))
+    tasks = plan.scan_tasks()
+    both = there.where(there.listed != NOWHERE)
+    rows = both.known.select([*_OPTIONS, _INDEX_DIRECTORY]).to_pylist()
+    for number, row in zip(both.listed.tolist(), rows, strict=True):
+        task = tasks[number]
+        options = _options(row) if find_interval else task.options
+        directory = _index_directory(row[_INDEX_DIRECTORY]) if find_indexes else task.index_directory
+        tasks[number] = replace(task, options=options, index_directory=directory)
+    return plan, tasks, rows_by_partition(matched.where(~listed).known)
+
+
+def looked_in(partitions: Sequence[ListedPartition]) -> list[str]:
+    """Where index files of partitions are looked for, for people."""
+    roots = {
+        BESIDE_LOGS if str(each.index_directory) == str(each.directory.path) else each.index_directory.root
+        for each in partitions
+    }
+    return sorted(roots)
+
+
+def beside_logs(plan: Plan) -> dict[str, int]:
+    """How many index files lie beside logs and are not looked at, as those elsewhere are, by suffix. A broker that
+    starts takes the ones beside the logs.
+
+    Args:
+        plan: with the directories in which index files are looked for.
+    """
+    found: Counter[str] = Counter()
+    elsewhere = {str(each.directory.path) for each in plan.partitions if not each.in_place}
+    for (directory, suffix), count in plan.skipped.indexes.items():
+        if directory in elsewhere:
+            found[suffix] += count
+    return dict(sorted(found.items()))
+
+
+def _where_built(plan: Plan, there: Matched) -> list[ListedPartition]:
+    """The partitions, each with the directory of its last known segment's indexes. One that was written since the last
+    build would be indexed there.
+    """
+    order = np.lexsort((there.known["base_offset"].to_numpy(), there.partitions))
+    last = order[np.flatnonzero(np.diff(there.partitions[order], append=NOWHERE))]
+    recorded: list[Any] = there.known[_INDEX_DIRECTORY].take(last).to_pylist()
+    directories = dict(zip(there.partitions[last].tolist(), map(_index_directory, recorded), strict=True))
+    return [
+        replace(partition, index_directory=directories.get(number, partition.index_directory))
+        for number, partition in enumerate(plan.partitions)
+    ]
+
+
+def _options(row: Mapping[str, int]) -> RecoverOptions:
+    return RecoverOptions(
+        interval_bytes=row["interval_bytes"],
+        max_index_bytes=row["max_index_bytes"],
+        verify_crc=bool(row["crc_checked"]),
+    )
+
+
+def _index_directory(path: str) -> Directory:
+    directory = location(path)
+    return Directory(str(directory.parent), directory.name)
+
+
+def exit_code(plan: Plan, summary: AuditSummary, fail_on: Verdict) -> ExitCode:
+    """The code that says whether there are problems. A plan without a segment is one, and what cannot be listed."""
+    return ExitCode.PROBLEMS_FOUND if plan.unlistable or plan.empty else exit_code_of(summary, fail_on)
+
+
+def counts(plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, partitions_gone: int) -> dict[str, int]:
+    """What a run has dealt with."""
+    found = {
+        "partitions": len(plan.partitions),
+        "segments": plan.segments.num_rows,
+        "not_ready": summary.not_ready_count,
+        "segments_lost": summary.lost_count,
+        "partitions_gone": partitions_gone,
+        "unlistable": len(plan.unlistable),
+        "gaps": len(summary.gaps.lost),
+        "in_use": summary.in_use[0],
+        "in_use_bytes": summary.in_use[1],
+    }
+    for verdict in Verdict:
+        found[verdict.value] = sum(count for (_, each), count in summary.files.items() if each == verdict)
+        if verdict is not Verdict.IDENTICAL:
+            found[f"logs_{verdict}"] = summary.logs(verdict)
+    return {**found, "accepted": accepted.count}
+
+
+def show_audit_json(
+    request: AuditRequest,
+    plan: Plan,
+    found: Found,
+    summary: AuditSummary,
+    accepted: AcceptedFindings,
+    catalog: str | None,
+    *,
+    aside: Sequence[Aside],
+    **more: object,
+) -> None:
+    """Print the JSON object.
+
+    Args:
+        catalog: where it is recorded.
+        aside: folders that Kafka moves, deletes or has set aside.
+        more: keys, as what was read and what was left out.
+    """
+    audit_id = request.audit_id
+    of_run: dict[str, Any] = {}
+    if audit_id is not None:
+        of_run = {"audit_id": audit_id, "catalog": catalog, "accepted": accepted.count}
+        of_run["accepted_findings"] = accepted.as_json()
+    of_run |= unlistable_as_json(plan.unlistable.values()) | {
+        "cluster_metadata": known_as_json(request.known_topics, plan),
+        "aside": [{"path": as_text(each.path), "kind": each.kind, "bytes": each.bytes} for each in aside],
+    }
+    show_json(found.all_rows(), summary, **more, **found.gaps.as_json(), **of_run)
+
+
+def show_audit(
+    request: AuditRequest,
+    plan: Plan,
+    summary: AuditSummary,
+    accepted: AcceptedFindings,
+    catalog: str | None,
+    aside: Sequence[Aside],
+    without_metadata: Sequence[Location],
+    not_compared: Sequence[str],
+) -> None:
+    """Print what was found, where, and where that is recorded.
+
+    Args:
+        catalog: where it is.
+        aside: folders that Kafka moves, deletes or has set aside.
+        without_metadata: log dirs of which nobody knows the cluster's metadata.
+        not_compared: what could not be compared with checkpoints.
+    """
+    audit_id = request.audit_id
+    title = ", ".join(as_text(source.path) for source in request.sources) if audit_id is None else f"audit {audit_id}"
+    show_summary(title, summary, looked_in(plan.partitions))
+    for line in lines_of(aside):
+        print_line(line)
+    accepted.show()
+    for line in not_compared[:SHOWN]:
+        print_line(f"not compared: {line}")
+    print_more(len(not_compared) - SHOWN, "; --json has them all")
+    if without_metadata:
+        more = f" and {len(without_metadata) - 1:,} more" if len(without_metadata) > 1 else ""
+        print_line(
+            f"not compared: {without_metadata[0]}{more}: topic ids and assignments of folders, and which partitions "
+            f"should be there, as no {METADATA_DIRECTORY} can be read; --cluster-metadata names one"
+        )
+    if audit_id is not None:
+        print_line(f"source:  {as_line(request.sources)}")
+    for line in lines_of_known(request.known_topics, plan):
+        print_line(f"topics:  {line}")
+    if catalog is not None:
+        print_line(f"catalog: {catalog}, table {FINDINGS.name}")
+
+
+def record_audit(
+    tables: Tables, found: Found, audit_id: str, now: datetime, plan: Plan, unread: Collection[PartitionKey]
+) -> None:
+    """Make these findings all that there is of an audit, in one commit: one that is run again replaces its own rows.
+
+    Args:
+        plan: by which logs were read.
+        unread: partitions whose logs were not: what the audit before has found of them stays the last word.
+    """
+    findings = found.rows(Kind.FILE)
+    if unread:
+        keys = pa.table([list(column) for column in zip(*unread, strict=True)], schema=SEGMENTS.schema(PARTITION_KEY))
+        findings = findings.filter(pa.array(positions_in(findings, keys, PARTITION_KEY) < 0))
+    findings = _with_versions(findings, plan)
+    for name, value in {"audit_id": audit_id, "audited_at": now}.items():
+        values = pa.repeat(pa.scalar(value, FINDINGS.schema().field(name).type), findings.num_rows)
+        findings = findings.append_column(name, values)
+    rows = findings.select(FINDINGS.column_names).cast(FINDINGS.schema())
+    audit = pa.table({"audit_id": [audit_id]})
+    tables.change(FINDINGS, {"audit": audit, "finding": rows}, updates.audited, by=["audit_id"])
+
+
+def _with_versions(findings: pa.Table, plan: Plan) -> pa.Table:
+    """The findings, with the state in which each log was that has no damage: as it was listed. One that changes while
+    it is read has another finding.
+    """
+    is_sound = pc.and_(
+        pc.equal(findings["file"], pa.scalar(LOG_SUFFIX)),
+        pc.is_in(findings["verdict"], value_set=pa.array([Verdict.WHOLE.value, Verdict.SAFE.value])),
+    )
+    is_in_use = pc.equal(pc.coalesce(findings["reason"], pa.scalar("")), pa.scalar(IN_USE))
+    at = positions_in(findings.select(SEGMENT_KEY), plan.keys(plan.segments), SEGMENT_KEY).copy()
+    at[~pc.and_(is_sound, pc.invert(is_in_use)).to_numpy().astype(np.bool_)] = -1
+    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
+    for name, listed in zip(VERSION_NAMES, LogVersion.names(), strict=True):
+        field = findings.schema.field(name)
+        seen = plan.segments[listed].take(places).cast(field.type, safe=False)
+        number = findings.schema.get_field_index(name)
+        findings = findings.set_column(number, field, pc.coalesce(findings[name], seen))
+    return findings
+
+
+def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
+    """Audit all that the sources have, record what is found where there is a catalog, and show it.
+
+    Args:
+        open_backend: called once all is listed. Its catalog is asked only where the request has one.
+    """
+    plan, audit_id = _listed(request), request.audit_id
+    with open_backend() as backend:
+        catalog = backend.catalog if request.context.has_catalog else None
+        if catalog is not None:
+            warn_of_other_names(request.sources, source_paths(catalog.tables))
+        planned = _planned(request, plan, catalog)
+        found, unread = _found(request, planned, backend.engine, catalog)
+        if catalog is not None and audit_id is not None:
+            begin_phase("recording in the catalog")
+            record_audit(catalog.tables, found, audit_id, request.context.now, planned.plan, planned.unread)
+        begin_phase("counting")
+        of_catalog = AuditedCatalog()
+        if catalog is not None:
+            names = [source.name for source in request.sources]
+            of_catalog = AuditedCatalog.of(catalog.tables, found, names, request.topics)
+        accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
+        summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys, list_safe=request.how.list_safe)
+        summary.many_sources = len(request.sources) > 1
+        of_nodes = [*_not_named(request, plan, catalog), *_lost_metadata(request, plan, catalog)]
+        summary.failures |= dict.fromkeys([*of_nodes, *planned.lost_checkpoints])
+        failures = unread.all_failures(accepted.partitions)
+        summary.add_failures(failures)
+        summary.coverage, summary.not_simulated = planned.coverage(unread.earlier), len(planned.unread)
+        without = _without_metadata(request, plan)
+        beside = beside_logs(planned.plan)
+        summary.not_looked_at = _not_looked_at(request, planned.plan, beside)
+        if as_json:
+            more = {"partitions_gone": planned.gone, "without_metadata": list(map(as_text, without))}
+            more |= {"node_failures": of_nodes, "beside_logs_not_looked_at": beside}
+            more |= {"not_compared": planned.not_compared, "lost_checkpoints": planned.lost_checkpoints}
+            more |= {**planned.coverage_as_json(failures, unread.earlier)}
+            show_audit_json(request, plan, found, summary, accepted, place, aside=planned.aside, **more)
+        else:
+            shown = accepted.taken_from(summary)
+            show_audit(request, planned.plan, shown, accepted, place, planned.aside, without, planned.not_compared)
+    return RunResult(
+        code=exit_code(plan, accepted.taken_from(summary), request.how.fail_on),
+        run_id=audit_id,
+        counts={**counts(plan, summary, accepted, partitions_gone=planned.gone), **planned.counts},
+        bytes=planned.log_bytes,
+        catalog_segments=of_catalog.segments,
+        catalog_files=of_catalog.files,
+    )
+
+
+def _not_looked_at(request: AuditRequest, plan: Plan, beside: Mapping[str, int]) -> str:
+    """The index files that were left out, and the command that looks at them.
+
+    Args:
+        beside: how many there are, by suffix.
+    """
+    if not beside:
+        return ""
+    elsewhere = {each.directory.source.name for each in plan.partitions if not each.in_place}
+    paths = [source.path for source in request.sources if source.name in elsewhere]
+    files = ", ".join(f"{count:,} {suffix}" for suffix, count in beside.items())
+    [first, *_] = by_node(paths)
+    others = " for one broker; the others each with theirs" if len(first) < len(paths) else ""
+    return (
+        f"not looked at: {files} beside the logs, which a broker that starts takes: kidx verify "
+        f"{' '.join(map(as_text, first))} looks at these{others}"
+    )
+
+
+def _listed(request: AuditRequest) -> Plan:
+    """What the sources have. Warns of what is wrong with them."""
+    warn_of_first(request.known_topics.warnings)
+    begin_phase("listing")
+    plan = find_segments(request.sources, request.topics, request.target, request.options_for)
+    warn_of_first(plan.warnings)
+    if not request.is_once:
+        note(
+            f"{counted(plan.segments.num_rows, 'segment')}, {decimal(plan.log_bytes)}, in "
+            f"{counted(len(plan.partitions), 'partition')}"
+        )
+    return plan
+
+
+def with_gaps(
+    found: Found, plan: Plan, known: KnownTopics, tables: TablesToRead | None, unread: pa.Table | None = None
+) -> Found:
+    """What an audit found, and the gaps between the logs that it read. A log that is missing though its `.index` is
+    there has a finding of its own, and is no gap.
+
+    Args:
+        tables: of the catalog, which may know the offsets; None where there is none.
+        unread: `FACTS` of segments that were left out, as the catalog knows them.
+    """
+    rows = _facts(found, plan)
+    if unread is not None:
+        rows = pa.concat_tables([rows, unread])
+    places = {partition.key: partition.directory.path for partition in plan.partitions}
+    gaps = gaps_in(
+        rows,
+        known.policy_of((*partition.key[:2], partition.topic_id) for partition in plan.partitions),
+        Directories(places),
+    )
+    gaps = gaps.without_logs_at(_missing(found)).with_known(rows)
+    if tables is not None and gaps.lost:
+        topics = sorted({gap.topic for gap in gaps.lost})
+        gaps = gaps.with_known(tables.read(SEGMENTS, FACTS, [Among("topic", topics)]))
+    return found.with_gaps(gaps, [finding_row(gap, places[gap.partition_key]) for gap in gaps.lost])
+
+
+def _facts(found: Found, plan: Plan) -> pa.Table:
+    """`FACTS` of the segments that were read. One that was deleted since it was listed is there, of an unknown end."""
+    rows = found.of_segments.rows("segment", [*SEGMENT_KEY, "status", "recovery"])
+    recovery: Values = rows["recovery"].combine_chunks()
+    parts = {name: recovery.field(name) for name in ("next_offset", "records", "log_bytes")}
+    ids = {partition.key: partition.topic_id for partition in plan.partitions}
+    columns: dict[str, Any] = {name: rows[name] for name in SEGMENT_KEY}
+    keys = zip(*(rows[name].to_pylist() for name in SEGMENT_KEY[:-1]), strict=True)
+    columns["topic_id"] = pa.array([ids.get(key) for key in keys], pa.string())
+    columns["status"] = pc.if_else(recovery.is_valid(), rows["status"], Status.UNREADABLE.value)
+    # What `field` gives is null where the struct is not always.
+    columns |= {name: pc.if_else(recovery.is_valid(), part, None) for name, part in parts.items()}
+    schema = SEGMENTS.schema(FACTS)
+    return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
+
+
+def _missing(found: Found) -> dict[PartitionKey, list[int]]:
+    """The base offsets of logs that are missing though their `.index` is there, by partition."""
+    conditions = [Among("file", (LOG_SUFFIX,)), Among("reason", (MISSING,)), Among("verdict", (Verdict.BROKEN.value,))]
+    at: defaultdict[PartitionKey, list[int]] = defaultdict(list)
+    for row in found.rows(Kind.FILE, SEGMENT_KEY, conditions).to_pylist():
+        at[row["source"], row["topic"], row["partition"]].append(row["base_offset"])
+    return at
+
+
+def _found(
+    request: AuditRequest, planned: _Planned, engine: Engine, catalog: TablesCatalog | None
+) -> tuple[Found, Unread]:
+    """What is found: in logs that are read, of partitions that are left out, and between logs."""
+    found, tables = find(engine, planned.tasks, planned.audits, request.sources, deep=request.how.deep), None
+    unread = Unread()
+    if catalog is not None:
+        tables, names = catalog.tables, [source.name for source in request.sources]
+        unread = look_at_unread(tables, planned.plan, planned.unread, names, request.how.fail_on)
+        found = found.with_unread(unread.rows)
+    return with_gaps(found, planned.plan, request.known_topics, tables, unread.facts), unread
+
+
+def _not_named(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> list[str]:
+    """The log dirs of the sources' brokers that nobody has named: what is lost there, no audit of these shows."""
+    if request.how.alone:
+        return []
+    log_dirs, at_hand = _log_dirs(request, plan, catalog)
+    nameless = [path for path in (source.path for source in log_dirs) if _directory_id(path) is None]
+    return [
+        f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), which nobody "
+        f"has named: it is not known what is there; {_name_them(nameless)}"
+        for node_id, others in unnamed_log_dirs(request.known_topics, log_dirs, at_hand)
+    ]
+
+
+def _name_them(nameless: Sequence[Location]) -> str:
+    """What to do about log dirs that nobody has named.
+
+    Args:
+        nameless: log dirs of which nobody knows which they are.
+    """
+    if not nameless:
+        return "name all of log.dirs, or give --this-dir-alone"
+    are = f"{', '.join(map(as_text, nameless))} may be {'it' if len(nameless) == 1 else 'these'}"
+    return f"{are}: no directory.id is in {META_PROPERTIES} there; write that into the file first"
+
+
+def _directory_id(log_dir: Location) -> str | None:
+    try:
+        return read_meta_properties(log_dir).directory_id
+    except (CheckpointError, OSError):
+        return None
+
+
+def _lost_metadata(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> list[str]:
+    """The nodes of which no log dir has the cluster's metadata, so that nobody knows what a start does. Warns of them
+    where somebody has said where the metadata is, or that the log dir is to be judged alone.
+    """
+    found = []
+    for node_id, log_dirs in without_metadata_log(*_log_dirs(request, plan, catalog), request.known_topics):
+        where = f"{', '.join(map(str, log_dirs))}: node {node_id} has {METADATA_DIRECTORY} in none of these log dirs"
+        if request.cluster_metadata is not None:
+            warn(
+                f"{where}: {request.cluster_metadata} has to be in metadata.log.dir, or in the first of log.dirs, when "
+                f"the node starts; {STARTS_WITHOUT_METADATA}"
+            )
+        elif request.how.alone:
+            warn(f"{where}: {STARTS_WITHOUT_METADATA}")
+        else:
+            found.append(
+                f"{where}: name the one that has it, which is that of metadata.log.dir; if it is lost, restore it "
+                f"before any start, as {STARTS_WITHOUT_METADATA}. --this-dir-alone goes on without"
+            )
+    return found
+
+
+def _log_dirs(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> tuple[list[Source], list[Source]]:
+    """The sources that are log dirs; and all sources, with those of the catalog."""
+    recorded = {} if catalog is None else source_paths(catalog.tables)
+    at_hand = [*request.sources, *(Source(name, location(path)) for name, path in recorded.items())]
+    return [each for each in request.sources if each.name in plan.log_dirs and each.remote is None], at_hand
+
+
+def _without_metadata(request: AuditRequest, plan: Plan) -> list[Location]:
+    """The log dirs of brokers of whose cluster nobody knows the metadata."""
+    of_brokers = [source for source in request.sources if source.name in plan.log_dirs and source.remote is None]
+    known = request.known_topics.of_sources
+    return [each.path for each in of_brokers if each.name not in known and (each.path / META_PROPERTIES).exists()]
+
+
+def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> _Planned:
+    """What is to be audited, by the listing and the catalog. Warns of what a log dir says wrong, and of partitions that
+    are gone.
+    """
+    tasks, in_catalog = None, NOT_ASKED
+    if catalog is not None:
+        catalog.make_tables()
+        begin_phase("comparing with the catalog")
+        plan, tasks, in_catalog = as_cataloged(
+            plan,
+            catalog.known_segments([source.name for source in request.sources], request.topics),
+            find_indexes=request.target.index_dir is None,
+            find_interval=request.interval_bytes is None,
+        )
+    how = request.how
+    audits, notes = partition_audits(
+        plan,
+        request.sources,
+        request.options_for,
+        clean_shutdown=how.clean_shutdown,
+        tiering=how.tiering,
+        topics=request.topics,
+        metadata=request.known_topics.by_source,
+    )
+    with_remote, not_compared = _with_remote_segments(request, plan, audits)
+    warn_of_first([*notes, *not_compared])
+    gone = without_directory(plan, request.sources, request.topics, request.target, in_catalog)
+    warn_of_first(gone.values())
+    aside = folders_aside(source.path for source in request.sources if source.name in plan.log_dirs)
+    planned = _Planned(plan, plan.scan_tasks() if tasks is None else tasks, with_remote, len(gone), aside)
+    return planned if catalog is None else _within_budget(planned, request, catalog.tables)
+
+
+def _within_budget(planned: _Planned, request: AuditRequest, tables: Tables) -> _Planned:
+    """What is to be audited, without the partitions that the budget leaves out. What is not there has no bytes, and
+    stays in.
+    """
+    names = [source.name for source in request.sources]
+    last = LastAudits.of(tables, planned.plan, names, request.audit_id)
+    budget = request.how.max_bytes
+    left_out = NotAudited() if budget is None else beyond_budget(planned.tasks, last, budget)
+    out = left_out.partitions
+    return replace(
+        planned,
+        tasks=[task for task in planned.tasks if task.segment.partition_key not in out],
+        audits={key: audit for key, audit in planned.audits.items() if key not in out},
+        not_audited=left_out,
+        unread={key: audit for key, audit in planned.audits.items() if key in out},
+        unchanged=sum(count for key, count in last.unchanged.items() if key not in out),
+    )
+
+
+def _with_remote_segments(
+    request: AuditRequest, plan: Plan, audits: Mapping[PartitionKey, PartitionAudit]
+) -> tuple[Mapping[PartitionKey, PartitionAudit], Sequence[str]]:
+    """What is to be audited, with the remote segments of partitions whose log dirs know some; and what is not known."""
+    log_dirs = {source.name: source.path for source in request.sources if source.name in plan.log_dirs}
+    ids = {partition.key: partition.topic_id for partition in plan.partitions}
+    local = {
+        key: LocalPartition(
+            log_dirs[key[0]],
+            audit.topic_partition,
+            ids.get(key),
+            _is_tiered(request, key[0], audit.topic_partition.topic),
+        )
+        for key, audit in audits.items()
+        if key[0] in log_dirs and audit.is_brokers
+    }
+    tiered = tiered_partitions(log_dirs.values(), local.values(), request.topics)
+    found = {key: tiered.found[each] for key, each in local.items() if each in tiered.found}
+    return {
+        key: replace(audit, tiered=found[key]) if key in found else audit for key, audit in audits.items()
+    }, tiered.warnings
+
+
+def _is_tiered(request: AuditRequest, source: str, topic: str) -> bool:
+    config = request.known_topics.config(source, topic, "remote.storage.enable")
+    return config is not None and config.value == "true"

@@ -1,0 +1,448 @@
+"""A build from the listing to the catalog's last commit; in a dry run, what it would read, and how long that would
+take. A repair is a build of what the last audits found broken.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import platform
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from importlib import metadata
+from typing import Any, Final
+
+import numpy as np
+from rich.filesize import decimal
+
+from kidxlib.catalog.findings import JudgedFile
+from kidxlib.catalog.partitions import PartitionRow
+from kidxlib.catalog.tables import BUILDS, LAYOUT_VERSION, TABLES, BuildRow
+from kidxlib.errors import UsageError
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.indexing.changes import Changes
+from kidxlib.indexing.listed import numbers_in, partitions_of
+from kidxlib.indexing.plan import Plan, repairs
+from kidxlib.indexing.skipped import unlistable_as_json
+from kidxlib.indexing.source import Source
+from kidxlib.operations.backend import Backend, OpenBackend
+from kidxlib.operations.build.build_report import (
+    Built,
+    build_as_json,
+    catalog_damage,
+    exit_code,
+    listed_log_dirs,
+    lost_counts,
+    print_report,
+    result_of,
+)
+from kidxlib.operations.build.build_request import BuildRequest
+from kidxlib.operations.build.build_run import (
+    BuildRun,
+    Scanned,
+    ensure_locks_cover_workers,
+    hold_log_dirs,
+    removing_held_indexes,
+    sweep_leftovers,
+)
+from kidxlib.operations.build.finish import finish_partitions_of
+from kidxlib.operations.build.planning import find_changes, listed_plan
+from kidxlib.operations.build.waves import recording_phase, scan_in_waves
+from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.operations.damage.known_damage import KnownDamage
+from kidxlib.operations.damage.lost import Lost, OfLogDirs
+from kidxlib.operations.maintenance.after_build import OptimizedTable, optimize_tables
+from kidxlib.run.recorded_sources import recorded_sources, warn_of_other_names
+from kidxlib.run.result import RunResult
+from kidxlib.storage.location import Location, location
+from kidxlib.storage.ranged_log import RANGE_BYTES
+from kidxlib.storage.small_files import NO_CHECKPOINTS, Checkpoints
+from kidxlib.storage.store.requests import Requests
+from kidxlib.storage.store.s3 import ObjectPath, is_object
+from kidxlib.tables.protocol import MaintenanceOf, Tables
+from kidxlib.terminal.console import note, print_json, print_line, rate
+from kidxlib.terminal.options.directories import ensure_no_overlap
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.words import counted
+
+#: Of each segment that is read.
+_INDEX_FILES: Final = 2
+
+
+def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence[Source]) -> Plan:
+    """What of a plan the last audits found broken. Broken logs are reported: no repair mends them."""
+    from kidxlib.audit.rows import broken_files  # who repairs nothing does not wait for what an audit imports
+    from kidxlib.terminal.audit import say_before_repair
+
+    audited_sources = catalog.audited_sources()
+    for source in sources:
+        if source.name not in audited_sources:
+            raise UsageError(
+                f"--repair: no audit of source {source.name} in {catalog.path}; make one with "
+                f"kidx verify --source {source.name}={source.path} --catalog {catalog.path}"
+            )
+    files = without_brokers_own(plan, catalog.broken_files([source.name for source in sources]))
+    directories = {partition.key: str(partition.index_directory) for partition in plan.partitions}
+    for file in files:
+        directory = directories.get(file.partition_key)
+        audited = str(location(file.path).parent)
+        if file.file != LOG_SUFFIX and directory not in (None, audited):
+            raise UsageError(
+                f"--repair: the last audit looked at {audited}, this build would write in {directory}; give both "
+                "the same --index-dir, or audit beside the logs and build with --in-place"
+            )
+    say_before_repair(files)
+    return repairs(plan, broken_files(files))
+
+
+def without_brokers_own(plan: Plan, files: Sequence[JudgedFile]) -> list[JudgedFile]:
+    """What was found broken, without a broker's leader epochs and producer snapshots beside the logs, where the build
+    writes elsewhere. Says that they are left.
+    """
+    elsewhere = {str(each.directory.path) for each in plan.partitions if not each.in_place}
+    own = [
+        file
+        for file in files
+        if file.file in (LEADER_EPOCH_CHECKPOINT, SNAPSHOT_SUFFIX) and os.path.dirname(file.path) in elsewhere
+    ]
+    if own:
+        more = f" and {len(own) - 1:,} more" if len(own) > 1 else ""
+        note(
+            f"broken, and left as it is, as this build writes elsewhere: {own[0].path}{more}; kidx verify says what "
+            "comes of it"
+        )
+    return [file for file in files if file not in own]
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """What is asked of object stores.
+
+    Attributes:
+        reading: requests of listing, comparing and reading: a build makes no fewer.
+        writing: of index files, if each differs from what is there.
+        read_bytes: of logs.
+    """
+
+    reading: Requests
+    writing: Requests
+    read_bytes: int
+
+    def __bool__(self) -> bool:
+        return bool(self.reading or self.writing)
+
+    def __str__(self) -> str:
+        written = f"; {self.writing} for index files, if all differ" if self.writing else ""
+        return f"at least {self.reading}; {decimal(self.read_bytes)} to read{written}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {"requests": (self.reading + self.writing).as_json(), "read_bytes": self.read_bytes}
+
+
+def cost_of(plan: Plan, changes: Changes, asked: Requests) -> Cost:
+    """What a build costs that does what a dry run has found.
+
+    Args:
+        asked: what the dry run itself has asked: a build lists and compares as it did.
+    """
+    is_in_store = np.array([isinstance(each.directory.path, ObjectPath) for each in plan.partitions], np.bool_)
+    sizes = numbers_in(changes.to_read["log_bytes"])[0][is_in_store[partitions_of(changes.to_read)]]
+    ranges = int((-(-sizes // RANGE_BYTES)).sum())
+    reading = replace(asked, tried_again=0) + Requests(head=2 * len(sizes), get=ranges)
+    writing = Requests()
+    if any(is_object(each.index_directory.root) for each in plan.partitions):
+        files = _INDEX_FILES * changes.to_read.num_rows
+        reading += Requests(list=len(changes.to_finish), head=files)
+        writing = Requests(put=files)
+    return Cost(reading, writing, int(sizes.sum()))
+
+
+def ensure_as_recorded(request: BuildRequest, catalog: TablesCatalog) -> None:
+    """See that a build whose index directory comes from the settings alone goes on where the last one wrote: elsewhere
+    it would make all index files anew, and leave the others to nobody. Warn of a source that has another name there.
+    """
+    recorded = recorded_sources(catalog.tables)
+    warn_of_other_names(request.sources, {name: source.path for name, source in recorded.items()})
+    if request.names_index_dir or request.in_place or request.repair:
+        return
+    here = str(request.target.index_dir)
+    for source in request.sources:
+        last = recorded[source.name].index_dir if source.name in recorded else here
+        if last != here:
+            where, option = ("beside the logs", "--in-place") if last is None else (f"to {last}", f"--index-dir {last}")
+            raise UsageError(
+                f"source {source.name}: its last build wrote {where}, and this one would write all index files anew "
+                f"to {here}, as the settings say; give {option} to go on there, or --index-dir {here}"
+            )
+
+
+def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) -> RunResult:
+    """Compare, and print what a build would do."""
+    catalog, of_log_dirs = backend.catalog, listed_log_dirs(request, plan)
+    ensure_as_recorded(request, catalog)
+    if request.repair:
+        plan = repairs_of_last_audits(catalog, plan, request.sources)
+    current = (catalog.oldest_version() or 0) >= LAYOUT_VERSION
+    changes = find_changes(request, plan, catalog if current else None, backend.engine)
+    last_rate = catalog.last_rate() if current else None
+    is_known = current or catalog.has_segments()  # of an older release, damage is known all the same
+    if is_known:
+        damage = catalog_damage(request, catalog, plan, of_log_dirs, changes)
+    else:
+        damage = KnownDamage(lost=Lost(of_log_dirs.partitions))
+    log_bytes, to_read = changes.bytes_to_read, changes.to_read.num_rows
+    seconds = log_bytes / last_rate if last_rate else None
+    cost = cost_of(plan, changes, request.context.asked(backend.engine.requests()))
+    counts = {"segments": to_read, "unchanged": changes.unchanged, "gone": changes.gone.num_rows}
+    result = RunResult(
+        code=exit_code(plan, damage, changes),
+        counts={**counts, **lost_counts(changes), "unlistable": len(plan.unlistable), **damage.counts},
+        bytes=log_bytes,
+        catalog_segments=damage.figures if is_known else None,
+    )
+    if as_json:
+        shown = {
+            "to_read": to_read,
+            "to_read_bytes": log_bytes,
+            "unchanged": changes.unchanged,
+            "unchanged_bytes": changes.unchanged_bytes,
+            "gone": changes.gone.num_rows,
+            **lost_counts(changes),
+            **unlistable_as_json(plan.unlistable.values()),
+            "estimated_seconds": seconds,
+            "cost": cost.as_json(),
+            "damage": damage.as_json(),
+        }
+        print_json(shown)
+        return result
+    print_line(f"would read {counted(to_read, 'segment')}, {decimal(log_bytes)}")
+    print_line(f"unchanged: {counted(changes.unchanged, 'segment')}, {decimal(changes.unchanged_bytes)}")
+    print_line(f"missing:   {counted(changes.gone.num_rows, 'segment')} of the catalog")
+    damage.show(many_sources=len(request.sources) > 1)
+    if cost:
+        print_line(f"requests:  {cost}")
+    if not to_read:
+        return result
+    if seconds is None:
+        print_line("estimate:  none, as no build of this catalog has read anything yet")
+    else:
+        print_line(f"estimate:  {seconds:.0f} s at the last build's {rate(log_bytes, seconds)}")
+    return result
+
+
+def run_build(
+    request: BuildRequest, open_backend: OpenBackend, maintenance_of: MaintenanceOf, *, dry_run: bool, as_json: bool
+) -> RunResult:
+    """List the sources, and read what is new or has changed; in a dry run only say what that would be.
+
+    Args:
+        open_backend: called once the log dirs' locks are held.
+        maintenance_of: puts the tables in order at the end.
+    """
+    plan = listed_plan(request)
+    if dry_run:
+        with open_backend() as backend:
+            return run_dry(request, plan, backend, as_json)
+    built = _build(request, plan, open_backend, maintenance_of)
+    if as_json:
+        print_json(build_as_json(request, built))
+    else:
+        print_report(request, built)
+    return result_of(built)
+
+
+def request_columns(request: BuildRequest, versions: Mapping[str, str]) -> dict[str, Any]:
+    """What a row of `builds` says of what was asked for."""
+    return {
+        "started_at": request.context.now,
+        "sources": {source.name: str(source.path) for source in request.sources},
+        "options": {name: _as_text(value) for name, value in request.recorded().items()},
+        "versions": {"kidx": metadata.version("kidx"), **versions, "python": platform.python_version()},
+    }
+
+
+def found_columns(plan: Plan, changes: Changes) -> dict[str, Any]:
+    """What a row of `builds` says of what was listed, and of how that differs from the catalog."""
+    return {
+        "partitions": len(plan.partitions),
+        "unchanged": changes.unchanged,
+        "gone": changes.gone.num_rows,
+        "finished": len(changes.to_finish),
+        "skipped": {reason.value: count for reason, count in sorted(plan.skipped.counts.items())},
+    }
+
+
+def scan_columns(scanned: Scanned) -> dict[str, Any]:
+    """What a row of `builds` says of what was read."""
+    return {
+        "scan_seconds": round(scanned.seconds, 3),
+        "waves": scanned.waves,
+        "segments": scanned.counts.segments,
+        "log_bytes": scanned.counts.log_bytes,
+        "batches": scanned.counts.batches,
+        "by_status": dict(scanned.counts.by_status),
+        "by_published": dict(scanned.counts.by_published),
+        "aborted_transactions": scanned.counts.aborted_transactions,
+        "by_transaction_index": dict(scanned.counts.by_transaction_index),
+    }
+
+
+def _as_text(value: str | int | bool | None) -> str | None:
+    """An option as the table has it, whose values are text: as JSON has it, but for quotes."""
+    return value if value is None or isinstance(value, str) else json.dumps(value)
+
+
+def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, maintenance_of: MaintenanceOf) -> Built:
+    start = time.monotonic()
+    build_id, of_log_dirs = request.context.run_id(), listed_log_dirs(request, plan)
+    with contextlib.ExitStack() as stack:
+        log_dirs = stack.enter_context(contextlib.ExitStack())
+        hold_log_dirs(request, plan, log_dirs)
+        backend = stack.enter_context(open_backend())
+        catalog = backend.catalog
+        ensure_no_overlap(request.target.index_dir, catalog.path, request.sources)
+        is_new = not catalog.has_segments()
+        ensure_as_recorded(request, catalog)
+        if request.repair:
+            plan = repairs_of_last_audits(catalog, plan, request.sources)
+        begin_phase("comparing with the catalog")
+        changes = find_changes(request, plan, None if is_new else catalog, backend.engine)
+        sweep_leftovers(request, plan, backend)
+        ensure_locks_cover_workers(request, changes, backend)
+        catalog.make_tables()
+        log_dirs.enter_context(removing_held_indexes(request, plan))
+        with catalog.holding() as commit:
+            marked = catalog.mark(changes, build_id, commit)
+            run = BuildRun(request, plan, backend, build_id, commit)
+            scanned = scan_in_waves(run, changes)
+            notes, damage = _finish(run, scanned, of_log_dirs)
+            begin_phase(recording_phase(request))
+        row = BuildRow.of(
+            {
+                "build_id": build_id,
+                "seconds": round(time.monotonic() - start, 3),
+                "rows_changed": marked + scanned.rows_changed,
+                **request_columns(request, backend.versions),
+                **found_columns(plan, changes),
+                **scan_columns(scanned),
+            }
+        )
+        begin_phase("recording the build")
+        catalog.append_build(row)
+        log_dirs.close()  # a broker may start
+        return Built(
+            plan=plan,
+            changes=changes,
+            scanned=scanned,
+            row=row,
+            notes=notes,
+            damage=damage,
+            requests=request.context.asked(backend.engine.requests()),
+            catalog=catalog.path,
+            is_new=is_new,
+            optimized=_optimize(request, row, catalog.tables, maintenance_of),
+        )
+
+
+def _optimize(
+    request: BuildRequest, row: BuildRow, tables: Tables, maintenance_of: MaintenanceOf
+) -> list[OptimizedTable]:
+    """Put tables in order where the settings say so. A build that has changed nothing has added to one alone."""
+    if request.optimize is None:
+        return []
+    return optimize_tables(maintenance_of(tables), TABLES if row.rows_changed else (BUILDS,), request.optimize)
+
+
+def record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all_topics: bool) -> list[str]:
+    """Bring `partitions` up to date with a listing and with the checkpoints of its log dirs. Of a partition that could
+    not be listed the row stays as it is.
+
+    Args:
+        all_topics: the listing left no topic out, so what it does not have is gone.
+
+    Returns:
+        What a person should know: files that are missing, and what is taken instead, or that cannot be read.
+    """
+    notes: list[str] = []
+    log_dirs = sorted({partition.directory.log_dir for partition in plan.partitions}, key=str)
+    checkpoints = {log_dir: plan.checkpoints.get(log_dir, NO_CHECKPOINTS) for log_dir in log_dirs}
+    for log_dir, of_log_dir in checkpoints.items():
+        notes += _notes(log_dir, of_log_dir)
+    sources = sorted({partition.directory.source.name for partition in plan.partitions})
+    offsets = catalog.offsets(sources)
+    known = {(row.source, row.topic, row.partition): row for row in catalog.known_partitions(sources)}
+
+    rows: dict[PartitionKey, PartitionRow] = {}
+    for partition in plan.partitions:
+        if partition.key in plan.unlistable:
+            continue
+        of_log_dir, topic_partition = checkpoints[partition.directory.log_dir], partition.directory.topic_partition
+        first_base_offset, log_end_offset = offsets.get(partition.key, (None, None))
+        rows[partition.key] = PartitionRow(
+            source=partition.directory.source.name,
+            topic=topic_partition.topic,
+            partition=topic_partition.partition,
+            topic_id=partition.topic_id,
+            first_base_offset=first_base_offset,
+            log_end_offset=log_end_offset,
+            log_start_offset=_of(of_log_dir.log_start_offsets, topic_partition),
+            high_watermark=_of(of_log_dir.high_watermarks, topic_partition),
+            recovery_point=_of(of_log_dir.recovery_points, topic_partition),
+            cleaner_offset=_of(of_log_dir.cleaner_offsets, topic_partition),
+            clean_shutdown=of_log_dir.clean_shutdown,
+            present=True,
+            directory=str(partition.directory.path),
+            build_id=build_id,
+        )
+    if all_topics:
+        for key, row in known.items():
+            of_listed_source = key[0] in plan.log_dirs and key[0] not in plan.empty
+            if key not in rows and key not in plan.unlistable and of_listed_source:
+                rows[key] = replace(row, present=False, build_id=build_id)
+    changed = [
+        row for key, row in rows.items() if key not in known or replace(row, build_id=known[key].build_id) != known[key]
+    ]
+    if changed:
+        catalog.merge_partitions(changed)
+    return notes
+
+
+def _of(offsets: dict[TopicPartition, int] | None, topic_partition: TopicPartition) -> int | None:
+    return None if offsets is None else offsets.get(topic_partition)
+
+
+def _notes(log_dir: Location, checkpoints: Checkpoints) -> Iterator[str]:
+    if checkpoints.error is not None:
+        yield checkpoints.error
+        return
+    missing = []
+    if checkpoints.log_start_offsets is None:
+        missing.append("no log-start-offset-checkpoint, log start taken as the first base offset")
+    if checkpoints.high_watermarks is None:
+        missing.append("no replication-offset-checkpoint, high watermark taken as the log end")
+    if missing:
+        yield f"{log_dir}: {'; '.join(missing)}"
+
+
+def _finish(run: BuildRun, scanned: Scanned, of_log_dirs: OfLogDirs) -> tuple[list[str], KnownDamage]:
+    """Finish the partitions that are not yet, and record how they were listed.
+
+    Args:
+        of_log_dirs: what should be there.
+
+    Returns:
+        What a person should know, and the damage that is known now.
+    """
+    request, catalog = run.request, run.backend.catalog
+    begin_phase("finishing partitions")
+    # Both need the segments and not each other, and both are mostly waiting.
+    with ThreadPoolExecutor(2) as beside:
+        recorded = beside.submit(record_partitions, catalog, run.plan, run.build_id, all_topics=request.all_topics)
+        finish_partitions_of(run, run.plan.partitions, scanned)
+        known = beside.submit(catalog_damage, request, catalog, run.plan, of_log_dirs)
+        return recorded.result(), known.result()

@@ -1,0 +1,187 @@
+"""What a build comes to: the damage that is known, the exit code, and what is shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from kidxlib.audit.gaps import Directories, PolicyOf
+from kidxlib.catalog.segments import FillableFacts
+from kidxlib.catalog.tables import BuildRow
+from kidxlib.indexing.changes import Changes
+from kidxlib.indexing.listed import partitions_of
+from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.skipped import unlistable_as_json
+from kidxlib.operations.build.build_request import BuildRequest
+from kidxlib.operations.build.build_run import Scanned
+from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.operations.damage.gaps import gaps_between, known_logs
+from kidxlib.operations.damage.known_damage import KnownDamage
+from kidxlib.operations.damage.lost import OfLogDirs
+from kidxlib.operations.maintenance.after_build import OptimizedTable, optimized_as_json, optimized_as_line
+from kidxlib.run.index_options import known_as_json, lines_of_known
+from kidxlib.run.result import RunResult
+from kidxlib.storage.store.requests import Requests
+from kidxlib.terminal.build import PROBLEMS_SHOWN, print_counts, print_rate, print_requests, print_skipped
+from kidxlib.terminal.console import print_detail, print_line, warn
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.options.sources import as_line
+from kidxlib.text.words import counted
+
+
+def catalog_damage(
+    request: BuildRequest, catalog: TablesCatalog, plan: Plan, of_log_dirs: OfLogDirs, changes: Changes | None = None
+) -> KnownDamage:
+    """How the catalog's segments stand, the gaps between them, and what of the log dirs is not there.
+
+    Args:
+        of_log_dirs: what should be.
+        changes: what a listing found that is not recorded; None where all is.
+    """
+    sources, gone = [source.name for source in request.sources], None if changes is None else changes.gone
+    tables = catalog.tables
+    logs = known_logs(tables, sources, request.topics, gone)
+    gaps = gaps_between(tables, logs, *asked_of(request, plan))
+    not_known = set(plan.unlistable)
+    if request.repair:  # it reads no other log that has grown
+        not_known |= of_log_dirs.log_dirs.keys()
+    elif changes is not None:
+        not_known |= {plan.partitions[number].key for number in set(partitions_of(changes.to_read).tolist())}
+    lost = of_log_dirs.lost(tables, logs, not_known)
+    return replace(catalog.damage(sources, request.topics, gone), gaps=gaps, lost=lost)
+
+
+def listed_log_dirs(request: BuildRequest, plan: Plan) -> OfLogDirs:
+    """What the log dirs of a plan should have, for who has just listed them."""
+    return OfLogDirs.of(plan, request.sources, request.topics, request.known_topics.by_source)
+
+
+def asked_of(request: BuildRequest, plan: Plan) -> tuple[PolicyOf, Directories]:
+    """What is asked of the gaps between a plan's logs."""
+    policy_of = request.known_topics.policy_of((*each.key[:2], each.topic_id) for each in plan.partitions)
+    return policy_of, Directories({each.key: each.directory.path for each in plan.partitions})
+
+
+def lost_counts(changes: Changes) -> dict[str, int]:
+    return {"partitions_gone": len(changes.emptied), "partitions_cut_off": len(changes.missing_at_end)}
+
+
+def exit_code(plan: Plan, damage: KnownDamage, changes: Changes) -> ExitCode:
+    """The exit code of a build, by all that is known of what was asked for, whether this run found it or an earlier
+    one. Only this run knows that segments which are missing were the last of their partition.
+    """
+    missing = [(name, path) for name, path in plan.empty.items() if damage.present(name)]
+    for name, path in missing:
+        warn(
+            f"{path}: no segment found, but the catalog has {damage.present(name):,} of source {name}, which stay "
+            "there: is it mounted? If they will not come back, kidx forget-source removes them"
+        )
+    has_problems = damage.is_loss or plan.unlistable or missing or changes.missing_at_end
+    return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Built:
+    """What a build did.
+
+    Attributes:
+        plan: what was listed; of a repair, what of it was broken.
+        changes: what had changed since the catalog's last build.
+        row: of `builds`.
+        notes: what a person should know.
+        damage: that is known now.
+        requests: of object stores, but for those to the catalog.
+        catalog: its path; `is_new` where this build has made it.
+        optimized: its tables that were to be put in order at the end.
+    """
+
+    plan: Plan
+    changes: Changes
+    scanned: Scanned
+    row: BuildRow
+    notes: list[str]
+    damage: KnownDamage
+    requests: Requests
+    catalog: str
+    is_new: bool
+    optimized: list[OptimizedTable]
+
+    @property
+    def unknown_facts(self) -> dict[str, int]:
+        """The facts that `--fill-facts` fills, and of how many segments that are there each is not known."""
+        of_others, read = self.changes.unknown_facts, self.scanned.counts.unknown_facts
+        return {name: of_others.get(name, 0) + read[name] for name in _FILLABLE}
+
+
+_FILLABLE: Final = FillableFacts.names()
+#: How they are called.
+_FACTS: Final = {
+    "log_crc32c": "the CRC-32C",
+    "smallest_timestamp_ms": "the smallest timestamp",
+    "log_crc64nvme": "the CRC-64/NVME",
+}
+#: Of the columns of `builds`, what is told to who watches.
+_COUNTED: Final = ("partitions", "segments", "unchanged", "gone", "rows_changed")
+
+
+def build_as_json(request: BuildRequest, built: Built) -> dict[str, Any]:
+    """A build's JSON object: the row of `builds`, and what that does not have."""
+    counts, started_at = built.scanned.counts.as_json(), request.context.now.isoformat()
+    shown = {**built.row.values(), **counts, "started_at": started_at, "notes": built.notes}
+    shown |= {"options": request.recorded(), **lost_counts(built.changes), "unknown_facts": built.unknown_facts}
+    shown |= {**unlistable_as_json(built.plan.unlistable.values()), "damage": built.damage.as_json()}
+    shown |= {"requests": built.requests.as_json(), "optimized": optimized_as_json(built.optimized)}
+    shown |= {"cluster_metadata": known_as_json(request.known_topics, built.plan)}
+    return {**shown, "catalog": built.catalog, "new_catalog": built.is_new}
+
+
+def print_report(request: BuildRequest, built: Built) -> None:
+    """Show what was made, where it is, and what to do next."""
+    row = built.row
+    print_counts(f"build {row.build_id}", built.scanned.counts)
+    if row.unchanged or row.gone:
+        print_line(f"not read: {counted(row.unchanged, 'unchanged segment')}; missing from the source: {row.gone:,}")
+    named = {segment.log_path for segment in built.scanned.counts.problems[:PROBLEMS_SHOWN]}
+    built.damage.show(many_sources=len(request.sources) > 1, named=named)
+    print_skipped(row.skipped.items())
+    for text in built.notes:
+        print_line(f"note: {text}")
+    if request.repair and not row.partitions:
+        print_line("repair:      nothing, the last audit found nothing broken")
+    else:
+        print_rate(row.log_bytes, built.scanned.read_seconds, row.seconds)
+    print_requests(built.requests)
+    print_line(f"source:      {as_line(request.sources)}")
+    for line in lines_of_known(request.known_topics, built.plan):
+        print_line(f"topics:      {line}")
+    where = "beside the segments" if request.in_place else request.target.index_dir
+    print_line(f"index files: {where}")
+    if unknown := [f"{_FACTS[name]} of {count:,}" for name, count in built.unknown_facts.items() if count]:
+        print_detail(
+            f"optional:    {', '.join(unknown)} segments would make reads by time faster, and show whether a copy on "
+            "S3 is whole; --fill-facts SIZE reads their logs for it"
+        )
+    print_line(f"catalog:     {built.catalog} ({counted(row.rows_changed, 'row')} of segments added or changed)")
+    if line := optimized_as_line(built.optimized):
+        print_line(f"tables:      {line}")
+    print_line("next:        kidx report makes a page of the catalog; its tables answer questions in SQL")
+    if built.is_new:
+        print_line(f"new catalog made at {built.catalog}")
+
+
+def result_of(built: Built) -> RunResult:
+    """How the run ended, for who watches from outside."""
+    return RunResult(
+        code=exit_code(built.plan, built.damage, built.changes),
+        run_id=built.row.build_id,
+        counts={
+            **{name: getattr(built.row, name) for name in _COUNTED},
+            **lost_counts(built.changes),
+            "unlistable": len(built.plan.unlistable),
+            "not_well": built.scanned.counts.problem_count,
+            **built.damage.counts,
+        },
+        bytes=built.scanned.counts.log_bytes,
+        requests=built.requests,
+        catalog_segments=built.damage.figures,
+    )

@@ -1,0 +1,96 @@
+"""What a build is asked for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from kidxlib.indexing.plan import AuxiliaryFiles
+from kidxlib.indexing.source import Source, Target
+from kidxlib.operations.maintenance.after_build import OptimizeLimits
+from kidxlib.run.context import RunContext
+from kidxlib.run.index_options import OptionsFor
+from kidxlib.run.known_topics import KnownTopics
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildLimits:
+    """How much is read before it is recorded, and how long a run may take.
+
+    Attributes:
+        wave_bytes, wave_seconds: of one wave, whichever ends first.
+        longest_run: index files that were staged before that are a killed run's, and folders without a heartbeat.
+        driver_listing_max: how many segments the command lists and compares itself; workers do where there are more.
+    """
+
+    wave_bytes: int = 256 * 1024**3
+    wave_seconds: int = 600
+    longest_run: timedelta = timedelta(hours=24)
+    driver_listing_max: int = 2_000_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuildRequest:
+    """What to do.
+
+    Attributes:
+        context: its time is recorded.
+        names_index_dir: the index directory was given, not taken from the settings.
+        publish_truncated: publish the index of a valid prefix too.
+        interval_bytes, max_index_bytes: None where no option was given and the settings decide by topic.
+        options_for: what a partition's indexes are built with.
+        known_topics: what the sources' clusters say of topics.
+        fill_bytes: read logs of so many bytes together for facts that are not known; None for none.
+        plans_on_workers: they list and compare, however few segments there are.
+        optimize: how the catalog's tables are put in order at the end; None for not at all.
+    """
+
+    context: RunContext
+    sources: tuple[Source, ...]
+    target: Target
+    publish_truncated: bool
+    topics: re.Pattern[str]
+    interval_bytes: int | None
+    max_index_bytes: int | None
+    verify_crc: bool
+    auxiliary_files: AuxiliaryFiles
+    rebuild: bool
+    repair: bool
+    options_for: OptionsFor
+    names_index_dir: bool = False
+    known_topics: KnownTopics = field(default_factory=KnownTopics)
+    fill_bytes: int | None = None
+    plans_on_workers: bool = False
+    optimize: OptimizeLimits | None = None
+    limits: BuildLimits = field(default_factory=BuildLimits)
+
+    @property
+    def in_place(self) -> bool:
+        return self.target.index_dir is None
+
+    @property
+    def keeps_catalog(self) -> bool:
+        """Whether what is found is recorded; else a run knows nothing of the one before it."""
+        return self.context.catalog is not None or self.context.database is not None
+
+    @property
+    def all_topics(self) -> bool:
+        return self.topics.pattern == ".*" and not self.repair
+
+    def recorded(self) -> dict[str, str | int | bool | None]:
+        """The options as they came out of the command line and the settings."""
+        return {
+            "index_dir": None if self.target.index_dir is None else str(self.target.index_dir),
+            "in_place": self.in_place,
+            "topics": self.topics.pattern,
+            "interval_bytes": self.interval_bytes,
+            "max_index_bytes": self.max_index_bytes,
+            "verify_crc": self.verify_crc,
+            "snapshots": self.auxiliary_files.snapshots,
+            "epochs": self.auxiliary_files.epochs,
+            "rebuild": self.rebuild,
+            "fill_facts": self.fill_bytes,
+            "repair": self.repair,
+            "cluster_metadata": self.known_topics.as_of,
+        }

@@ -1,0 +1,247 @@
+"""Partitions finished: transactions, producers and leader epochs from what the catalog keeps of their segments. What
+was found is written into the tables, first what lies on disk of segments, then of partitions, and counted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from functools import partial
+from operator import itemgetter
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.catalog import updates
+from kidxlib.catalog.change import Found
+from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
+from kidxlib.catalog.results import FINISHED
+from kidxlib.catalog.segments import SEGMENTS, FillableFacts
+from kidxlib.engine.staged import Staged
+from kidxlib.engine.work import Work
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.indexing.bins import BINS_PER_CORE
+from kidxlib.indexing.changes import PartitionChange, count_unknown
+from kidxlib.indexing.plan import ListedPartition
+from kidxlib.indexing.summary import PROBLEM_FREE, PROBLEMS_KEPT, Counts, SegmentProblem
+from kidxlib.indexing.tasks import PartitionTask
+from kidxlib.operations.build.build_run import BuildRun, Scanned
+from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.recovery.outcome import USABLE, Status
+from kidxlib.tables.protocol import scope_of
+from kidxlib.terminal import interrupts
+
+#: Segments of the partitions that are finished at a time; the driver holds rows of all of them, 0.5 kB each.
+_SEGMENTS_AT_ONCE: Final = 200_000
+
+_PROBLEM: Final = tuple(SegmentProblem.__dataclass_fields__)
+#: How many segments of a topic finishing gave the same outcome, and the transactions aborted in them.
+_BY_TOPIC: Final[list[pa.Field[Any]]] = [
+    pa.field("topic", pa.string()),
+    pa.field("published", pa.string()),
+    pa.field("segments", pa.int64()),
+    pa.field("aborted", pa.int64()),
+]
+FINISHED_BY_TOPIC: Final = pa.schema(_BY_TOPIC)
+_ENTRIES: Final = ("offset_index_entries", "time_index_entries")
+
+
+def finish_partitions_of(run: BuildRun, partitions: Iterable[ListedPartition], scanned: Scanned) -> None:
+    """Derive transactions, producers and leader epochs of partitions from what the catalog keeps of their segments.
+    Where there are many, what is held is committed after each group of partitions but the last.
+
+    Args:
+        partitions: of the plan; those that are finished, or need not be, are left out.
+        scanned: gets the counts.
+    """
+    auxiliary_files, unfinished = run.request.auxiliary_files, scanned.unfinished
+    tasks = {each.key: each.partition_task(auxiliary_files) for each in partitions if each.key in unfinished}
+    to_finish = {key: unfinished.pop(key) for key in tasks}
+    for number, group in enumerate(_groups(to_finish)):
+        if number:
+            run.commit()
+        scanned.finishing += 1
+        name = f"{run.build_id}-finish-{scanned.finishing}"
+        scanned.rows_changed += _finish(run, name, {key: tasks[key] for key in group}, to_finish, scanned.counts)
+
+
+def record_scanned(catalog: TablesCatalog, staged: Staged, build_id: str) -> int:
+    """Record segments that were read. The events first: a segment that is recorded is not read again.
+
+    Args:
+        staged: rows of `SCANNED`.
+
+    Returns:
+        How many rows of `segments` were added or changed.
+    """
+    tables, since = catalog.tables, catalog.compared_with
+    found = _not_overtaken(catalog, staged.found("segment", "event"), build_id)
+    tables.change(PRODUCER_EVENTS, found, updates.events, by=SEGMENTS.key)
+    change = partial(updates.scanned, build_id=build_id)
+    return tables.change(SEGMENTS, found, change, by=SEGMENTS.key, since=since, build_id=build_id)
+
+
+def record_finished(catalog: TablesCatalog, staged: Staged, build_id: str) -> int:
+    """Record partitions that were finished.
+
+    Args:
+        staged: rows of `FINISHED`.
+
+    Returns:
+        How many rows of `segments` changed that this build had not changed before.
+    """
+    tables = catalog.tables
+    tables.change(ABORTED_TRANSACTIONS, staged.found("partition", "aborted"), updates.aborted, by=PARTITIONS.key)
+    tables.change(PARTITION_STATES, staged.found("partition", "state"), updates.states, by=PARTITIONS.key)
+    change = partial(updates.finished, build_id=build_id)
+    return tables.change(SEGMENTS, staged.found("segment"), change, by=SEGMENTS.key)
+
+
+def withdrawn(catalog: TablesCatalog, staged: Staged) -> pa.Table:
+    """The segments that finishing found to be quarantined, with their logs, and `status_before`. To be asked before
+    they are recorded.
+
+    Args:
+        staged: rows of `FINISHED`.
+    """
+    names = [*SEGMENTS.key, "status", "reason", "reason_position", "reason_detail"]
+    rows = staged.rows("segment", names)
+    rows = rows.filter(rows["status"].is_valid())
+    known_names = [*SEGMENTS.key, "status", "log_path"]
+    if rows.num_rows:
+        known = catalog.tables.read(SEGMENTS, known_names, scope_of({"segment": rows}, SEGMENTS.key))
+    else:
+        known = SEGMENTS.schema(known_names).empty_table()
+    known = known.take(positions_in(rows, known, SEGMENTS.key))
+    return rows.append_column("status_before", known["status"]).append_column("log_path", known["log_path"])
+
+
+def _not_overtaken(catalog: TablesCatalog, found: Found, build_id: str) -> Found:
+    """Without segments of which another run has recorded a later state since this one compared."""
+    tables, since = catalog.tables, catalog.compared_with
+    if since is None or tables.version(SEGMENTS) == since:
+        return found
+    scope, names = scope_of({"segment": found["segment"]}, SEGMENTS.key), [*SEGMENTS.key, "build_id"]
+    before = tables.read(SEGMENTS, names, scope, since)
+    now = tables.read(SEGMENTS, [*names, "log_mtime_ns"], scope)
+    return updates.not_overtaken(found, before, now, build_id)
+
+
+def count_scanned(staged: Staged, counts: Counts) -> None:
+    """Add a wave's segments to the counts.
+
+    Args:
+        staged: rows of `SCANNED`.
+    """
+    kinds = ["topic", "status", "published"]
+    rows = staged.rows("segment", [*kinds, "log_bytes", "batches", *_ENTRIES, *FillableFacts.names()])
+    counts.unknown_facts.update(count_unknown(rows.filter(pc.field("status").isin([*USABLE, Status.QUARANTINED]))))
+    # Kafka's indexes of one segment have no more entries than an int32 counts, but all of a topic may.
+    offset_entries, time_entries = (_or_zero(rows[name]) for name in _ENTRIES)
+    entries: Values = pc.add(offset_entries, time_entries)
+    summed = (
+        rows.append_column("entries", entries)
+        .group_by(kinds)
+        .aggregate([([], "count_all"), *((name, "sum") for name in ("log_bytes", "batches", "entries"))])
+    )
+    for row in summed.to_pylist():
+        counts.topic(row["topic"]).add(
+            segments=row["count_all"],
+            log_bytes=row["log_bytes_sum"] or 0,
+            batches=row["batches_sum"] or 0,
+            entries=row["entries_sum"] or 0,
+            status=row["status"],
+            published=row["published"],
+        )
+    if counts.problem_count > len(counts.problems):
+        problem_free = pa.array([status.value for status in PROBLEM_FREE])
+        problems = staged.rows("segment", _PROBLEM).filter(~pc.field("status").isin(problem_free))
+        _name(problems, counts)
+
+
+def finished_by_topic(rows: pa.Table) -> pa.Table:
+    """Rows of `FINISHED_BY_TOPIC`.
+
+    Args:
+        rows: segments that are finished, with `topic`, `published` and `aborted_transactions`.
+    """
+    kinds = ["topic", "published"]
+    summed = rows.group_by(kinds).aggregate([([], "count_all"), ("aborted_transactions", "sum")])
+    summed = summed.select([*kinds, "count_all", "aborted_transactions_sum"])
+    return summed.rename_columns(FINISHED_BY_TOPIC.names).cast(FINISHED_BY_TOPIC)
+
+
+def count_finished(staged: Staged, unfolded: pa.Table, withdrawn: pa.Table, counts: Counts) -> None:
+    """Add what finishing partitions came to.
+
+    Args:
+        staged: rows of `FINISHED`.
+        unfolded: rows of `FINISHED_BY_TOPIC`: segments of the same partitions that were not folded again.
+        withdrawn: the segments that turned out as quarantined: `SegmentProblem`'s columns, and `status_before`.
+    """
+    counts.kept += map(str, staged.rows("kept", ["path"])["path"].to_pylist())
+    folded = finished_by_topic(staged.rows("segment", ["topic", "published", "aborted_transactions"]))
+    for row in pa.concat_tables([folded, unfolded]).to_pylist():
+        topic = counts.topic(row["topic"])
+        topic.aborted_transactions += row["aborted"] or 0
+        topic.by_transaction_index[row["published"]] += row["segments"]
+    kinds = ["topic", "status_before"]
+    for row in withdrawn.group_by(kinds).aggregate([([], "count_all")]).to_pylist():
+        counts.topic(row["topic"]).withdraw(row["status_before"], row["count_all"])
+    _name(withdrawn, counts)
+
+
+def _or_zero(column: Values) -> Values:
+    return pc.coalesce(column.cast(pa.int64()), pa.scalar(0, pa.int64()))
+
+
+def _name(problems: pa.Table, counts: Counts) -> None:
+    """Name the first segments with problems, up to the limit."""
+    room = max(0, PROBLEMS_KEPT - len(counts.problems))
+    first = problems.select(_PROBLEM).sort_by([(name, "ascending") for name in _PROBLEM[:4]]).slice(0, room)
+    counts.problems.extend(SegmentProblem(**row) for row in first.to_pylist())
+
+
+def _finish(
+    run: BuildRun,
+    name: str,
+    tasks: Mapping[PartitionKey, PartitionTask],
+    to_finish: Mapping[PartitionKey, PartitionChange],
+    counts: Counts,
+) -> int:
+    """Finish some partitions; return how many rows of `segments` that changed.
+
+    Args:
+        name: of the work.
+        to_finish: these partitions, and others.
+    """
+    from kidxlib.operations.build.finish_work import (
+        finish_partitions,  # compiled loops, as in waves.py
+        partitions_to_finish,
+    )
+
+    engine, catalog = run.backend.engine, run.backend.catalog
+    shares = min(len(tasks), engine.cores * BINS_PER_CORE)
+    with engine.stopping():
+        found = partitions_to_finish(catalog.tables, engine, tasks, to_finish, shares)
+        row_bytes = sum(share.row_bytes for share in found.shares)
+        units = [[share] for share in found.shares]
+        staged = engine.run(Work(name, units, finish_partitions, FINISHED, bytes=row_bytes))
+        interrupts.raise_if_requested()  # some partitions are missing: the next run finishes all of them
+        count_finished(staged, found.unfolded, withdrawn(catalog, staged), counts)
+        return record_finished(catalog, staged, run.build_id)
+
+
+def _groups(to_finish: Mapping[PartitionKey, PartitionChange]) -> Iterator[list[PartitionKey]]:
+    """Partitions that are finished together, neighbours in the tables: of so many segments, but one at least."""
+    group: list[PartitionKey] = []
+    segments = 0
+    for key in sorted(to_finish, key=itemgetter(1, 2, 0)):  # as files are sorted
+        if group and segments + to_finish[key].segments > _SEGMENTS_AT_ONCE:
+            yield group
+            group, segments = [], 0
+        group.append(key)
+        segments += to_finish[key].segments
+    if group:
+        yield group

@@ -1,0 +1,475 @@
+"""Partitions that a worker finishes, each from what the catalog keeps of its segments, and from the state that an
+earlier build has left of it, where this build may go on from there.
+
+A state is good for as long as the segments that led to it are what they were. Their rows tell: how many there are, how
+many have no problems, and a digest of their logs' versions. So neither a segment that was read again, nor one that
+vanished amid others, nor another run that wrote the state meanwhile has to say so. Present segments that a kept state
+spares count as if they were finished again.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from operator import itemgetter
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kidxlib.catalog.conditions import Condition
+from kidxlib.catalog.matching import Flags, Positions, Values, positions_in
+from kidxlib.catalog.partitions import (
+    PARTITION_STATES,
+    PARTITIONS,
+    PRODUCER_EVENTS,
+    AbortedTransactionRow,
+    FoldedLogs,
+    PartitionStateRow,
+)
+from kidxlib.catalog.results import TO_FINISH, FoldedPartition, KeptFile, Publishing
+from kidxlib.catalog.rows import SegmentKey
+from kidxlib.catalog.segment_views import SegmentToFinish
+from kidxlib.catalog.segments import SEGMENTS, EndFacts, FinishedFacts
+from kidxlib.engine.protocol import Engine
+from kidxlib.engine.work import ItemRows, SharedRows
+from kidxlib.format.checkpoint_files import EpochEntry
+from kidxlib.format.segment_files import parse_snapshot
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.indexing.changes import PartitionChange
+from kidxlib.indexing.finish_files import Listings
+from kidxlib.indexing.finish_partition import finish
+from kidxlib.indexing.known_segments import flags_of
+from kidxlib.indexing.listed import Longs, numbers_in
+from kidxlib.indexing.segments import FinishedPartition, FinishedSegment
+from kidxlib.indexing.tasks import PartitionTask, SegmentTask
+from kidxlib.operations.build.finish import finished_by_topic
+from kidxlib.operations.events import event_rows, segment_rows, to_leader_epochs, with_events
+from kidxlib.recovery.outcome import ABSENT, Status
+from kidxlib.recovery.partition_fold import FoldState, ScannedSegment, StateSource
+from kidxlib.storage.location import as_text
+from kidxlib.storage.publisher import Published
+from kidxlib.tables.protocol import Tables, scope_of
+
+#: The columns of a segment that say which log led to its events.
+OF_LOG_VERSION: Final = ("base_offset", "next_offset", "log_bytes", "log_mtime_ns")
+
+#: 2⁶⁴ divided by the golden ratio: an odd number whose bits have no pattern.
+_FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
+_NONE: Final = -1
+#: Below every base offset: no state is good.
+_FROM_THE_START: Final = np.iinfo(np.int64).min
+
+_WANTED: Final = pa.schema([*PARTITIONS.schema(PARTITIONS.key), ("topic_id", pa.string()), ("first", pa.int64())])
+
+#: The columns of a segment that are counted.
+OF_UNFOLDED: Final = ("topic", "aborted_transactions", "transaction_index_bytes", "transaction_index_kept")
+
+_HEADS: Final = {
+    *SEGMENTS.key,
+    "reason",
+    "topic_id",
+    "producer_state",
+    *SegmentToFinish.names(),
+    *OF_LOG_VERSION,
+    *OF_UNFOLDED,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionToFinish:
+    """One partition.
+
+    Attributes:
+        task: from which state on, and which files may be written.
+        logs: by the base offset of each of the last two segments, all segments up to it: the states after these are
+            kept.
+    """
+
+    task: PartitionTask
+    logs: Mapping[int, FoldedLogs]
+
+
+@dataclass(frozen=True, slots=True)
+class PartitionsToFinish:
+    """Some partitions, and what is known of their segments.
+
+    Attributes:
+        rows: of `TO_FINISH`, each partition's in one piece and segments in order.
+        row_bytes: in memory.
+    """
+
+    rows: SharedRows
+    row_bytes: int
+    partitions: Mapping[PartitionKey, PartitionToFinish]
+
+
+def finish_partitions(shares: Iterable[PartitionsToFinish], use_mmap: bool) -> Iterator[ItemRows]:
+    """Rows of `FINISHED`. Done again, it gives the same files and the same rows, but for `published`.
+
+    Args:
+        use_mmap: no log is read.
+    """
+    for share in shares:
+        tasks = {key: partition.task for key, partition in share.partitions.items()}
+        in_order_of_rows = [tasks[key].index_directory for key in sorted(tasks)]
+        for finished in finish(known_partitions(share.rows.batches(), tasks), in_order_of_rows):
+            rows = itertools.chain(finished_rows(finished), _kept_rows(finished, share.partitions[finished.task.key]))
+            yield ItemRows(rows=list(rows))
+
+
+def known_partitions(
+    batches: Iterator[pa.RecordBatch], tasks: Mapping[PartitionKey, PartitionTask]
+) -> Iterator[tuple[PartitionTask, Iterator[SegmentTask]]]:
+    """Each partition with its segments, in order, as the catalog has them.
+
+    Args:
+        batches: rows of `TO_FINISH`.
+        tasks: what is to be published of each partition.
+    """
+    segments = (_segment(head, events) for head, events in with_events(batches))
+    for key, of_partition in groupby(segments, key=itemgetter(0)):
+        yield tasks[key], (task for _, task in of_partition)
+
+
+def _segment(head: dict[str, Any], events: NDArray[np.void]) -> tuple[PartitionKey, SegmentTask]:
+    facts = head["segment"]
+    problem_free = facts.pop("problem_free")
+    segment = SegmentToFinish.of_dict(facts)
+    scanned = ScannedSegment(
+        base_offset=head["base_offset"],
+        problem_free=problem_free,
+        next_offset=segment.next_offset,
+        map_end_offset=segment.map_end_offset,
+        producer_events=events,
+        leader_epochs=to_leader_epochs(segment.leader_epochs),
+    )
+    present = segment.status not in ABSENT
+    task = SegmentTask(scanned=scanned, present=present, published=segment.offset_index_bytes is not None)
+    return (head["source"], head["topic"], head["partition"]), task
+
+
+def finished_rows(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
+    """What finishing a partition came to, as rows of `FINISHED`."""
+    source, topic, partition = finished.task.key
+    for segment in finished.segments:
+        key = SegmentKey(source=source, topic=topic, partition=partition, base_offset=segment.base_offset)
+        yield {
+            "segment": {
+                **key.values(),
+                **_facts(segment).values(),
+                **({} if segment.failure is None else EndFacts.of_end(segment.failure).values()),
+                **Publishing(published=segment.published.value).values(),
+            }
+        }
+        for _, producer_id, first_offset, last_offset, last_stable_offset in segment.aborted.tolist():
+            aborted = AbortedTransactionRow(
+                **key.values(),
+                producer_id=producer_id,
+                first_offset=first_offset,
+                last_offset=last_offset,
+                last_stable_offset=last_stable_offset,
+            )
+            yield {"aborted": aborted.values()}
+    for name in finished.kept:
+        yield {"kept": KeptFile(path=as_text(f"{finished.task.index_directory}/{name}")).values()}
+
+
+def state_row(key: PartitionKey, state: FoldState, logs: FoldedLogs) -> PartitionStateRow:
+    """A state as it is kept.
+
+    Args:
+        logs: the segments that led to it.
+    """
+    source, topic, partition = key
+    return PartitionStateRow(
+        source=source,
+        topic=topic,
+        partition=partition,
+        base_offset=state.base_offset,
+        **logs.values(),
+        state_source=state.source.value,
+        expected_offset=state.expected_offset,
+        map_end_offset=state.map_end_offset,
+        epochs_are_known=state.epochs_are_known,
+        producer_snapshot=state.snapshot,
+        leader_epochs=[{"epoch": each.epoch, "start_offset": each.start_offset} for each in state.leader_epochs],
+    )
+
+
+def state_of(row: PartitionStateRow) -> FoldState:
+    """A state that was kept."""
+    return FoldState(
+        base_offset=row.base_offset,
+        source=StateSource(row.state_source),
+        expected_offset=row.expected_offset,
+        map_end_offset=row.map_end_offset,
+        epochs_are_known=row.epochs_are_known,
+        snapshot=row.producer_snapshot,
+        leader_epochs=tuple(EpochEntry(**each) for each in row.leader_epochs),
+    )
+
+
+def _kept_rows(finished: FinishedPartition, partition: PartitionToFinish) -> Iterator[dict[str, Any]]:
+    """What a later build goes on from, as rows of `FINISHED`."""
+    source, topic, number = finished.task.key
+    of_partition = FoldedPartition(
+        source=source,
+        topic=topic,
+        partition=number,
+        unfolded=partition.task.earlier,
+    )
+    yield {"partition": of_partition.values()}
+    for state in finished.states:
+        logs = partition.logs.get(state.base_offset)
+        if logs is not None:
+            yield {"state": state_row(finished.task.key, state, logs).values()}
+
+
+def _facts(segment: FinishedSegment) -> FinishedFacts:
+    return FinishedFacts(
+        producer_state=segment.state_source.value,
+        aborted_transactions=len(segment.aborted),
+        transaction_index_bytes=segment.transaction_index_bytes,
+        transaction_index_crc32c=segment.transaction_index_crc32c,
+        transaction_index_kept=segment.published is Published.KEPT,
+    )
+
+
+class KeptStates:
+    """Some partitions, each with the best state that it can be folded from.
+
+    Args:
+        keys: of the partitions; a partition's number is its position here.
+        heads: all segments that these are folded from, in any order, with `problem_free`, `present` and
+            `OF_LOG_VERSION`.
+        partitions: of each of the segments, the number of its partition.
+        changes: of each partition.
+        states: rows of `partition_states`, also of other partitions.
+
+    Attributes:
+        heads: the same rows, by partition and base offset.
+        is_folded: which of them are folded; those before are spared by a state.
+    """
+
+    def __init__(
+        self,
+        keys: Sequence[PartitionKey],
+        heads: pa.Table,
+        partitions: Positions,
+        changes: Sequence[PartitionChange],
+        states: pa.Table,
+    ) -> None:
+        self._numbers = {key: number for number, key in enumerate(keys)}
+        self._states = states
+        order = np.lexsort((heads["base_offset"].to_numpy(), partitions))
+        self.heads, self._partitions = heads.take(order), partitions[order]
+        self._base_offsets: Longs = self.heads["base_offset"].to_numpy()
+        self._present = flags_of(self.heads["present"])
+        #: Of each partition the first row, and at the end the number of rows.
+        self._bounds = np.searchsorted(self._partitions, np.arange(len(keys) + 1))
+        self._logs = self._logs_up_to_each()
+        self._state_of, self._last_of = self._best(changes)
+        self.is_folded: Flags = np.arange(len(order)) > self._last_of[self._partitions]
+
+    def partition_to_finish(self, key: PartitionKey, task: PartitionTask) -> PartitionToFinish | None:
+        """A partition with what it is folded from; None where the catalog has no segment of it any more.
+
+        Args:
+            task: of the whole partition.
+        """
+        number = self._numbers[key]
+        first, end = int(self._bounds[number]), int(self._bounds[number + 1])
+        folded_from = max(first, int(self._last_of[number]) + 1)
+        if folded_from == end:
+            return None
+        if folded_from > first:
+            before = slice(first, folded_from)
+            earlier = self._base_offsets[before][self._present[before]].tolist()
+            [row] = PartitionStateRow.of_arrow(self._states.slice(int(self._state_of[number]), 1))
+            task = replace(task, start=state_of(row), earlier=earlier)
+        # The last two: a state is kept after each of them.
+        logs = {
+            int(self._base_offsets[row]): FoldedLogs.of({name: int(column[row]) for name, column in self._logs.items()})
+            for row in range(max(first, end - 2), end)
+        }
+        return PartitionToFinish(task, logs)
+
+    def _best(self, changes: Sequence[PartitionChange]) -> tuple[Positions, Positions]:
+        """The states with the most segments, and the rows of the last ones of these, by the number of the partition; −1
+        where there is none.
+        """
+        since = [_FROM_THE_START if each.changed_from is None else each.changed_from for each in changes]
+        rows = positions_in(self._states, self.heads, SEGMENTS.key)
+        states = np.flatnonzero(rows >= 0)
+        rows = rows[states]
+        partitions = self._partitions[rows]
+        good: Flags = self._base_offsets[rows] < np.array(since, np.int64)[partitions]
+        for name, column in self._logs.items():
+            good &= self._states[name].to_numpy()[states] == column[rows]
+        order = np.argsort(rows[good], kind="stable")  # of a partition's the last one stays
+        state_of, last_of = np.full(len(since), _NONE, np.int64), np.full(len(since), _NONE, np.int64)
+        state_of[partitions[good][order]] = states[good][order]
+        last_of[partitions[good][order]] = rows[good][order]
+        return state_of, last_of
+
+    def _logs_up_to_each(self) -> dict[str, Longs]:
+        """What `FoldedLogs` says of the segments from the first one of a partition to each, by its columns."""
+        summed = np.ones(len(self._partitions), np.int64), self.heads["problem_free"], _digests(self.heads)
+        first = self._bounds[self._partitions]
+        found = {}
+        for name, column in zip(FoldedLogs.names(), summed, strict=True):
+            sums = np.cumsum(np.asarray(column).astype(np.int64))
+            found[name] = sums - np.concatenate([np.zeros(1, np.int64), sums])[first]
+        return found
+
+
+def _digests(heads: pa.Table) -> NDArray[np.uint64]:
+    digests = np.zeros(heads.num_rows, np.uint64)
+    for name in OF_LOG_VERSION:
+        numbers, is_known = numbers_in(heads[name])
+        digests ^= np.where(is_known, numbers, _NONE).view(np.uint64)
+        digests *= _FACTOR
+        digests ^= digests >> np.uint64(29)
+    return digests
+
+
+def unfolded(heads: pa.Table) -> pa.Table:
+    """Rows of `FINISHED_BY_TOPIC`.
+
+    Args:
+        heads: segments of the catalog with `OF_UNFOLDED` and `present`.
+    """
+    heads = heads.filter(heads["present"])
+    kept: Values = pc.coalesce(heads["transaction_index_kept"], pa.scalar(False))
+    has_index = heads["transaction_index_bytes"].is_valid()
+    published = pc.if_else(has_index, Published.UNCHANGED.value, Published.NONE.value)
+    published = pc.if_else(kept, Published.KEPT.value, published)
+    return finished_by_topic(heads.select(["topic", "aborted_transactions"]).append_column("published", published))
+
+
+@dataclass(frozen=True, slots=True)
+class ToFinish:
+    """Partitions to finish.
+
+    Attributes:
+        shares: for workers.
+        unfolded: rows of `FINISHED_BY_TOPIC`: the present segments that are not folded again.
+    """
+
+    shares: Sequence[PartitionsToFinish]
+    unfolded: pa.Table
+
+
+def partitions_to_finish(
+    tables: Tables,
+    engine: Engine,
+    tasks: Mapping[PartitionKey, PartitionTask],
+    changes: Mapping[PartitionKey, PartitionChange],
+    shares: int,
+) -> ToFinish:
+    """The partitions in so many shares, each with the rows that it is finished from.
+
+    Args:
+        engine: shares the rows.
+        tasks: of the partitions.
+        changes: of these, and others perhaps.
+    """
+    found: list[PartitionsToFinish] = []
+    keys = sorted(tasks, key=itemgetter(1, 2, 0))  # as files are sorted
+    wanted = _wanted({key: changes[key] for key in keys})
+    scope = scope_of({"wanted": wanted}, PARTITIONS.key)
+    heads, numbers = _heads(tables, wanted, scope)
+    states = tables.read(PARTITION_STATES, None, scope)
+    kept = KeptStates(keys, heads, numbers, _with_later_snapshots(keys, heads, numbers, tasks, changes), states)
+    heads = kept.heads.filter(kept.is_folded)
+    of_segments, of_events = segment_rows(heads, TO_FINISH), _events(tables, heads)
+    for of_share in _in_parts(keys, shares):
+        rows = pa.concat_tables([_of(of_segments, of_share), _of(of_events, of_share)])
+        rows = rows.sort_by([(name, "ascending") for name in (*SEGMENTS.key, "position")])
+        partitions = [kept.partition_to_finish(key, tasks[key]) for key in of_share]
+        of_keys = {partition.task.key: partition for partition in partitions if partition is not None}
+        found.append(PartitionsToFinish(engine.share(rows), rows.nbytes, of_keys))
+    return ToFinish(found, unfolded(kept.heads.filter(~kept.is_folded)))
+
+
+def _in_parts(keys: Sequence[PartitionKey], parts: int) -> list[Sequence[PartitionKey]]:
+    """The keys in some parts of about the same length, none of them empty."""
+    bounds = [len(keys) * number // parts for number in range(parts + 1)]
+    return [keys[start:end] for start, end in itertools.pairwise(bounds) if start < end]
+
+
+def _wanted(changes: Mapping[PartitionKey, PartitionChange]) -> pa.Table:
+    """The partitions, with the topic id and the base offset of the first segment that each has now."""
+    rows = [(*key, change.topic_id, change.first_present) for key, change in changes.items()]
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=_WANTED)
+
+
+def _heads(tables: Tables, wanted: pa.Table, scope: Sequence[Condition]) -> tuple[pa.Table, Positions]:
+    """The segments that partitions are folded from, with `problem_free` and `present`; and where each one's partition
+    stands in `wanted`.
+
+    Segments that are gone or deleted count as long as they lie before the first one that is present, and are of the
+    same topic: retention took them, and what was seen in them still holds. After it, compaction may have merged them
+    into others.
+    """
+    rows = tables.read(SEGMENTS, [name for name in SEGMENTS.column_names if name in _HEADS], scope)
+    at = positions_in(rows, wanted, PARTITIONS.key)
+    rows, at = rows.filter(pa.array(at >= 0)), at[at >= 0]
+    now = wanted.take(at)
+    absent: Values = pc.is_in(rows["status"], value_set=pa.array([status.value for status in ABSENT]))
+    some, other = rows["topic_id"], now["topic_id"]
+    are_equal: Values = pc.equal(some, other).fill_null(False)
+    same_topic = pc.or_(are_equal, pc.and_(some.is_null(), other.is_null()))
+    earlier = pc.and_(pc.less(rows["base_offset"], now["first"]), same_topic)
+    is_ok = pc.equal(rows["status"], pa.scalar(Status.OK.value))
+    # A segment that is gone has kept its facts; its reason says how it stood.
+    problem_free: Values = pc.or_(is_ok, pc.and_(absent, rows["reason"].is_null()))
+    present: Values = pc.invert(absent)
+    rows = rows.append_column("problem_free", problem_free).append_column("present", present)
+    usable = flags_of(pc.or_(rows["present"], earlier))
+    return rows.filter(usable), at[usable]
+
+
+def _with_later_snapshots(
+    keys: Sequence[PartitionKey],
+    heads: pa.Table,
+    numbers: Positions,
+    tasks: Mapping[PartitionKey, PartitionTask],
+    changes: Mapping[PartitionKey, PartitionChange],
+) -> list[PartitionChange]:
+    """The changes of the partitions. A segment is among them, too, where the producers were not known at its base
+    offset, and a broker's snapshot tells them by now, as where a copy's logs came first. A whole fold goes by it.
+    """
+    is_unknown: Values = pc.equal(heads["producer_state"], pa.scalar(StateSource.UNKNOWN.value))
+    unknown = np.flatnonzero(flags_of(is_unknown.fill_null(False)))
+    unknown = unknown[np.argsort(numbers[unknown], kind="stable")]
+    of_partitions, first = np.unique(numbers[unknown], return_index=True)
+    base_offsets = np.split(heads["base_offset"].to_numpy()[unknown], first)[1:]
+    found = [changes[key] for key in keys]
+    directories = [tasks[keys[number]].segments_directory for number in of_partitions.tolist()]
+    with Listings(directories) as listings:
+        for number, directory, unknown_at in zip(of_partitions.tolist(), directories, base_offsets, strict=True):
+            told = {*map(parse_snapshot, listings.names_in(directory))}.intersection(unknown_at.tolist())
+            since = found[number].changed_from
+            if told and since is not None:
+                found[number] = replace(found[number], changed_from=min(since, *told))
+    return found
+
+
+def _events(tables: Tables, heads: pa.Table) -> pa.Table:
+    """Rows of `TO_FINISH` that are of events."""
+    rows = tables.read(PRODUCER_EVENTS, None, scope_of({"heads": heads}, SEGMENTS.key))
+    rows = rows.filter(pa.array(positions_in(rows, heads, SEGMENTS.key) >= 0))
+    return event_rows(rows, TO_FINISH)
+
+
+def _of(rows: pa.Table, keys: Sequence[PartitionKey]) -> pa.Table:
+    """The rows of some partitions."""
+    columns = zip(*keys, strict=True)
+    wanted = pa.table([list(column) for column in columns], schema=PARTITIONS.schema(PARTITIONS.key))
+    return rows.filter(pa.array(positions_in(rows, wanted, PARTITIONS.key) >= 0))

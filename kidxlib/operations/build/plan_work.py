@@ -1,0 +1,186 @@
+"""Partitions that a worker plans: it lists them, compares them with what the catalog has of them, and gives rows of
+what is to be done, and sums by partition.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.catalog.matching import positions_in
+from kidxlib.catalog.rows import PARTITION_KEY
+from kidxlib.catalog.segments import SEGMENTS, FillableFacts
+from kidxlib.engine.work import ItemRows
+from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.indexing.changes import RELISTED, Changes, all_new, compare
+from kidxlib.indexing.discover import add_segments
+from kidxlib.indexing.known_segments import KEYS, KNOWN
+from kidxlib.indexing.listed import TO_READ, numbers_in
+from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
+from kidxlib.storage.publisher import sweep
+from kidxlib.tables.protocol import TablesToRead, scope_of
+
+#: A partition.
+PARTITION: Final = pa.schema(
+    [
+        TO_READ.field("listed_partition"),
+        pa.field("topic_id", pa.string()),
+        pa.field("why_unlistable", pa.string()),  # null of one that was listed
+        pa.field("segments", pa.int64()),
+        pa.field("log_bytes", pa.int64()),
+        pa.field("is_to_finish", pa.bool_()),
+        # As in `PartitionChange`, of one that is to be finished.
+        pa.field("first_present", pa.int64()),
+        pa.field("changed_from", pa.int64()),
+    ]
+)
+#: Some partitions together: their unchanged segments, and of how many of these each fact is not known.
+SUMS: Final = pa.schema(
+    [pa.field(name, pa.int64()) for name in ("unchanged", "unchanged_bytes", *FillableFacts.names())]
+)
+#: A partition of which no segment is left, and how many are missing.
+EMPTIED: Final = SEGMENTS.schema(PARTITION_KEY).append(pa.field("segments", pa.int64()))
+#: What was no segment: how many entries of a kind; and those by their paths that nobody expects there.
+UNEXPECTED: Final = pa.schema([pa.field("path", pa.string()), pa.field("reason", pa.string())])
+SKIPPED: Final = pa.schema([pa.field("reason", pa.string())]).append(pa.field("entries", pa.int64()))
+WARNING: Final = pa.schema([pa.field("text", pa.string())])
+
+_KINDS: Final = {
+    "to_read": TO_READ,
+    "relisted": RELISTED,
+    "gone": KEYS,
+    "missing_at_end": KEYS,
+    "emptied": EMPTIED,
+    "partition": PARTITION,
+    "sums": SUMS,
+    "skipped": SKIPPED,
+    "unexpected": UNEXPECTED,
+    "warning": WARNING,
+}
+#: Each row is of one kind, whose column is filled.
+PLANNED_PARTITIONS: Final = pa.schema(
+    [
+        pa.field(kind, pa.struct([pa.field(field.name, field.type) for field in schema]))
+        for kind, schema in _KINDS.items()
+    ]
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionsToPlan:
+    """Some partitions.
+
+    Attributes:
+        first: the position of the first one in the whole plan; the others follow it there.
+        partitions: as the listing of their source gives them.
+        unlisted: partitions of the catalog that no source lists any more.
+        log_dirs: as in `Plan`.
+        tables: the catalog's, as they are to be compared with; None where there is nothing to compare with.
+        version: of `segments`.
+        swept_before_ns: what killed runs have staged before then goes; nanoseconds since the epoch.
+        auxiliary_files, publish_truncated, explicit_interval, rebuild: as for `compare`.
+    """
+
+    first: int
+    partitions: Sequence[ListedPartition]
+    unlisted: Sequence[PartitionKey]
+    log_dirs: frozenset[str]
+    tables: TablesToRead | None
+    version: int | None
+    swept_before_ns: int
+    auxiliary_files: AuxiliaryFiles
+    publish_truncated: bool
+    explicit_interval: bool
+    rebuild: bool
+
+
+def plan_partitions(shares: Iterable[PartitionsToPlan], use_mmap: bool) -> Iterator[ItemRows]:
+    """Rows of `PLANNED_PARTITIONS`.
+
+    Args:
+        use_mmap: no log is read.
+    """
+    for share in shares:
+        for partition in share.partitions:
+            sweep(partition.index_directory, share.swept_before_ns)
+        plan = Plan(is_listed=False, partitions=list(share.partitions), log_dirs=set(share.log_dirs))
+        add_segments(plan)
+        changes = all_new(plan) if share.tables is None else _compared(share, share.tables, plan)
+        yield ItemRows(segments=plan.segments.num_rows, batches=_batches(share, plan, changes))
+
+
+def _compared(share: PartitionsToPlan, tables: TablesToRead, plan: Plan) -> Changes:
+    keys = _keys([*(partition.key for partition in share.partitions), *share.unlisted])
+    known = tables.read(SEGMENTS, KNOWN.names, scope_of({"asked": keys}, PARTITION_KEY), share.version)
+    return compare(
+        plan,
+        known.filter(pa.array(positions_in(known, keys, PARTITION_KEY) >= 0)),
+        share.auxiliary_files,
+        publish_truncated=share.publish_truncated,
+        explicit_interval=share.explicit_interval,
+        rebuild=share.rebuild,
+    )
+
+
+def _keys(keys: Sequence[PartitionKey]) -> pa.Table:
+    columns = zip(*keys, strict=True) if keys else ([], [], [])
+    return pa.table([list(column) for column in columns], schema=SEGMENTS.schema(PARTITION_KEY))
+
+
+def rows_of(kind: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    """Rows of one kind as rows of `PLANNED_PARTITIONS`.
+
+    Args:
+        rows: in the kind's own schema.
+    """
+    inside = PLANNED_PARTITIONS.field(kind).type
+    for batch in rows.combine_chunks().to_batches():
+        struct = pa.StructArray.from_arrays(batch.columns, fields=list(inside))
+        filled = [struct if field.name == kind else pa.nulls(len(batch), field.type) for field in PLANNED_PARTITIONS]
+        yield pa.RecordBatch.from_arrays(filled, schema=PLANNED_PARTITIONS)
+
+
+def _batches(share: PartitionsToPlan, plan: Plan, changes: Changes) -> Iterator[pa.RecordBatch]:
+    numbers = pc.add(changes.to_read["listed_partition"], pa.scalar(share.first, pa.int32()))
+    yield from rows_of("to_read", changes.to_read.set_column(0, TO_READ.field(0), numbers))
+    yield from rows_of("relisted", changes.relisted)
+    yield from rows_of("gone", changes.gone)
+    missing = [(*key, offset) for key, offsets in changes.missing_at_end.items() for offset in offsets]
+    yield from rows_of("missing_at_end", _table(missing, KEYS))
+    yield from rows_of("emptied", _table([(*key, count) for key, count in changes.emptied.items()], EMPTIED))
+    yield from rows_of("partition", _partitions(share, plan, changes))
+    sums = {"unchanged": changes.unchanged, "unchanged_bytes": changes.unchanged_bytes, **changes.unknown_facts}
+    yield from rows_of("sums", _table([tuple(map(sums.get, SUMS.names))], SUMS))
+    skipped = [(reason.value, count) for reason, count in plan.skipped.counts.items()]
+    yield from rows_of("skipped", _table(skipped, SKIPPED))
+    unexpected = [(path, reason.value) for path, reason in plan.skipped.unexpected]
+    yield from rows_of("unexpected", _table(unexpected, UNEXPECTED))
+    yield from rows_of("warning", _table([(text,) for text in plan.warnings], WARNING))
+
+
+def _partitions(share: PartitionsToPlan, plan: Plan, changes: Changes) -> pa.Table:
+    """Rows of `PARTITION`."""
+    bounds, (log_bytes, _) = plan.bounds(), numbers_in(plan.segments["log_bytes"])
+    bytes_before = np.concatenate([[0], np.cumsum(log_bytes)])
+    rows = []
+    for number, partition in enumerate(plan.partitions):
+        start, end = int(bounds[number]), int(bounds[number + 1])
+        change = changes.to_finish.get(partition.key)
+        of_change = (True, change.first_present, change.changed_from) if change else (False, None, None)
+        size = int(bytes_before[end] - bytes_before[start])
+        unlistable = plan.unlistable.get(partition.key)
+        why_unlistable = None if unlistable is None else unlistable.reason
+        rows.append((share.first + number, partition.topic_id, why_unlistable, end - start, size, *of_change))
+    return _table(rows, PARTITION)
+
+
+def _table(rows: Sequence[tuple[Any, ...]], schema: pa.Schema) -> pa.Table:
+    columns = zip(*rows, strict=True) if rows else ([] for _ in schema)
+    return pa.table(
+        [pa.array(list(values), field.type) for values, field in zip(columns, schema, strict=True)], schema=schema
+    )

@@ -1,0 +1,281 @@
+"""The plan of a build: the listing of its sources, compared with the catalog by the command itself, or by workers, each
+a part of it: the command then holds partitions, and of segments what is to be done.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from operator import itemgetter
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.filesize import decimal
+
+from kidxlib.catalog.conditions import PRESENT, Among
+from kidxlib.catalog.matching import Flags, Values
+from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
+from kidxlib.catalog.segments import SEGMENTS, FillableFacts
+from kidxlib.engine.protocol import Engine
+from kidxlib.engine.staged import Staged
+from kidxlib.engine.work import Work, mapped
+from kidxlib.errors import UsageError
+from kidxlib.format.not_segments import NotASegment
+from kidxlib.format.topic_partition import PartitionKey, parse_partition_directory
+from kidxlib.indexing.changes import RELISTED, Changes, PartitionChange, all_new, compare
+from kidxlib.indexing.discover import add_segments, find_partitions, find_segments, judge_listing
+from kidxlib.indexing.known_segments import KEYS
+from kidxlib.indexing.listed import TO_READ
+from kidxlib.indexing.plan import ListedPartition, Plan
+from kidxlib.indexing.skipped import UnlistableDirectory
+from kidxlib.indexing.source import Source
+from kidxlib.indexing.vanished import of_changes
+from kidxlib.operations.build.build_request import BuildRequest
+from kidxlib.operations.build.plan_work import PLANNED_PARTITIONS, PartitionsToPlan, plan_partitions
+from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.storage.location import Location
+from kidxlib.storage.small_files import usable_checkpoints
+from kidxlib.storage.store.s3 import is_object
+from kidxlib.tables.protocol import ROWS, TablesToRead
+from kidxlib.terminal import interrupts
+from kidxlib.terminal.console import note, warn_of_first
+from kidxlib.terminal.phase import Done
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.times import NS_PER_MS
+from kidxlib.text.words import counted
+
+#: Of so many a worker lists and compares the segments at a time: some tens of megabytes if each has a thousand.
+_PARTITIONS_AT_ONCE: Final = 200
+_UNITS_PER_CORE: Final = 4
+
+
+def listed_plan(request: BuildRequest) -> Plan:
+    """List the sources, and say what is there. Where there are many segments, or where it is asked for, only their
+    partitions: workers list these. Checkpoints are read first: what they say a running broker has written by then.
+    """
+    checkpoints = {log_dir: usable_checkpoints(log_dir) for log_dir in _log_dirs(request.sources)}
+    plan = _listed(request)
+    plan.checkpoints = checkpoints
+    return plan
+
+
+def _log_dirs(sources: Iterable[Source]) -> Iterator[Location]:
+    """Where checkpoints may be: in each source, and above one that may be a partition's directory."""
+    for source in sources:
+        if source.remote is None:
+            yield source.path
+            if parse_partition_directory(source.path.name) is not None:
+                yield source.path.parent
+
+
+def _listed(request: BuildRequest) -> Plan:
+    listed = 0
+
+    def say_listed(segments: int) -> None:
+        nonlocal listed
+        listed = segments
+
+    warn_of_first(request.known_topics.warnings)
+    begin_phase("listing", done=lambda: Done(listed))
+    listing = (request.sources, request.topics, request.target, request.options_for)
+    if request.plans_on_workers or _knows_many(request):
+        return find_partitions(*listing)
+    # Without a catalog there is nothing to compare with; and who fills facts shares bytes out among all segments.
+    is_to_be_held = not request.keeps_catalog or request.fill_bytes is not None
+    plan = find_segments(
+        *listing, at_most=None if is_to_be_held else request.limits.driver_listing_max, say_listed=say_listed
+    )
+    if plan.is_listed:
+        say_what_was_listed(request, plan, plan.segments.num_rows, plan.log_bytes)
+    return plan
+
+
+def _knows_many(request: BuildRequest) -> bool:
+    """Whether the catalog has more segments than the command lists itself, as far as it can be asked without Spark."""
+    path = request.context.catalog
+    if path is None or request.fill_bytes is not None or ("://" in path and not is_object(path)):
+        return False
+    from kidxlib.tables.delta_tables import DeltaTables  # who keeps no catalog may not have delta-rs
+
+    of_sources = Among("source", tuple(source.name for source in request.sources))
+    counted = DeltaTables(path).counts(SEGMENTS, ["source"], [of_sources, PRESENT])
+    return int(pc.sum(counted[ROWS.name]).as_py() or 0) > request.limits.driver_listing_max
+
+
+def list_here(request: BuildRequest, plan: Plan) -> None:
+    """List the partitions of a plan that is not `is_listed`, however many segments they have."""
+    add_segments(plan)
+    judge_listing(plan, request.sources, request.topics, plan.have_segments())
+    say_what_was_listed(request, plan, plan.segments.num_rows, plan.log_bytes)
+
+
+def say_what_was_listed(request: BuildRequest, plan: Plan, segments: int, log_bytes: int) -> None:
+    """Say how much there is, where a part of it may be known already, and warn of what a person should know."""
+    warn_of_first(plan.warnings)
+    if request.keeps_catalog:
+        note(f"{counted(segments, 'segment')}, {decimal(log_bytes)}, in {counted(len(plan.partitions), 'partition')}")
+
+
+def plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog: TablesCatalog | None) -> Changes:
+    """List the partitions of a plan that is not `is_listed`, and compare them with the catalog.
+
+    Args:
+        plan: gets what a listing says of partitions and sources; of segments it knows nothing after this either.
+        catalog: None where there is nothing to compare with.
+    """
+    tables = None if catalog is None else catalog.tables.for_workers()
+    if catalog is not None:
+        if tables is None:
+            raise UsageError(
+                f"--plan-on-executors: Spark alone reaches the catalog {catalog.path}, and executors cannot; "
+                "leave the option out"
+            )
+        catalog.compared_with = tables.version(SEGMENTS)
+    engine.start()
+    begin_phase("listing partitions and comparing them with the catalog", done=engine.done)
+    units = [[share] for share in _shares(request, plan, tables, engine.cores)]
+    directories = [source.path for source in request.sources]
+    work = Work(f"{request.context.run_id()}-plan", units, plan_partitions, PLANNED_PARTITIONS, directories)
+    with engine.stopping():
+        staged = engine.run(work)
+        interrupts.raise_if_requested()  # a part of a plan is none
+    partitions = staged.rows("partition").sort_by("listed_partition")
+    _say_of_partitions(plan, partitions, staged)
+    have_segments: Flags = partitions["segments"].to_numpy() > 0
+    judge_listing(plan, request.sources, request.topics, have_segments)
+    segments, log_bytes = (int(pc.sum(partitions[name]).as_py() or 0) for name in ("segments", "log_bytes"))
+    say_what_was_listed(request, plan, segments, log_bytes)
+    changes = _changes(plan, partitions, staged, () if catalog is None else FillableFacts.names())
+    staged.remove()
+    return changes
+
+
+def _shares(request: BuildRequest, plan: Plan, tables: TablesToRead | None, cores: int) -> Iterator[PartitionsToPlan]:
+    """The partitions in shares, neighbours in the catalog together; and those that are not listed any more."""
+    age = datetime.now(UTC) - request.limits.longest_run
+    version = None if tables is None else tables.version(SEGMENTS)
+    unlisted = [] if tables is None else _unlisted(request, plan, tables)
+    size = min(_PARTITIONS_AT_ONCE, -(-len(plan.partitions) // (cores * _UNITS_PER_CORE)))
+
+    def share(first: int, partitions: list[ListedPartition], unlisted: list[PartitionKey]) -> PartitionsToPlan:
+        return PartitionsToPlan(
+            first=first,
+            partitions=partitions,
+            unlisted=unlisted,
+            log_dirs=frozenset(plan.log_dirs),
+            tables=tables,
+            version=version,
+            swept_before_ns=int(age.timestamp() * 1000) * NS_PER_MS,
+            auxiliary_files=request.auxiliary_files,
+            publish_truncated=request.publish_truncated,
+            explicit_interval=request.interval_bytes is not None,
+            rebuild=request.rebuild,
+        )
+
+    for first in range(0, len(plan.partitions), max(1, size)):
+        yield share(first, plan.partitions[first : first + size], [])
+    for start in range(0, len(unlisted), _PARTITIONS_AT_ONCE):
+        yield share(0, [], unlisted[start : start + _PARTITIONS_AT_ONCE])
+
+
+def _unlisted(request: BuildRequest, plan: Plan, tables: TablesToRead) -> list[PartitionKey]:
+    """The partitions of the catalog that a listing would have, and has not."""
+    sources = tuple(source.name for source in request.sources)
+    known = tables.counts(SEGMENTS, PARTITION_KEY, [Among("source", sources)])
+    listed = {partition.key for partition in plan.partitions}
+    keys = zip(*(known[name].to_pylist() for name in PARTITION_KEY), strict=True)
+    wanted = (key for key in keys if key not in listed and request.topics.fullmatch(key[1]))
+    return sorted(wanted, key=itemgetter(1, 2, 0))  # as files are sorted
+
+
+def _say_of_partitions(plan: Plan, partitions: pa.Table, staged: Staged) -> None:
+    for row in partitions.select(["listed_partition", "topic_id", "why_unlistable"]).to_pylist():
+        number, reason = row["listed_partition"], row["why_unlistable"]
+        partition = plan.partitions[number] = replace(plan.partitions[number], topic_id=row["topic_id"])
+        if reason is not None:
+            plan.unlistable[partition.key] = UnlistableDirectory(str(partition.directory.path), reason)
+    for row in staged.rows("skipped").to_pylist():
+        plan.skipped.counts[NotASegment(row["reason"])] += row["entries"]
+    for row in staged.rows("unexpected").to_pylist():
+        plan.skipped.unexpected.append((row["path"], NotASegment(row["reason"])))
+    plan.warnings += map(str, staged.rows("warning")["text"].to_pylist())
+
+
+def _changes(plan: Plan, partitions: pa.Table, staged: Staged, known_facts: Sequence[str]) -> Changes:
+    """
+    Args:
+        known_facts: of which unchanged segments may lack some; none where all segments are new.
+    """
+    sums = staged.rows("sums")
+    summed = {name: int(pc.sum(sums[name]).as_py() or 0) for name in sums.column_names}
+    missing_at_end: dict[PartitionKey, list[int]] = defaultdict(list)
+    for row in staged.rows("missing_at_end").sort_by([(name, "ascending") for name in SEGMENT_KEY]).to_pylist():
+        missing_at_end[row["source"], row["topic"], row["partition"]].append(row["base_offset"])
+    emptied = sorted(
+        ((row["source"], row["topic"], row["partition"]), row["segments"]) for row in staged.rows("emptied").to_pylist()
+    )
+    return Changes(
+        to_read=mapped(staged.batches("to_read"), TO_READ),  # in the order of the units, so of the plan
+        unchanged=summed["unchanged"],
+        unchanged_bytes=summed["unchanged_bytes"],
+        relisted=mapped(staged.batches("relisted"), RELISTED),
+        gone=mapped(_of_filled_sources(plan, staged.batches("gone")), KEYS),
+        emptied={key: count for key, count in emptied if key[0] not in plan.empty},
+        missing_at_end=dict(missing_at_end),
+        to_finish=dict(_to_finish(plan, partitions)),
+        unknown_facts={name: summed[name] for name in known_facts},
+    )
+
+
+def _to_finish(plan: Plan, partitions: pa.Table) -> Iterator[tuple[PartitionKey, PartitionChange]]:
+    wanted = partitions.filter(partitions["is_to_finish"])
+    names = ("listed_partition", "topic_id", "first_present", "changed_from", "segments")
+    for number, *values in zip(*(wanted[name].to_pylist() for name in names), strict=True):
+        yield plan.partitions[number].key, PartitionChange(*values)
+
+
+def _of_filled_sources(plan: Plan, gone: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Without those of sources that have no segment: nothing may be mounted there."""
+    empty = pa.array(sorted(plan.empty), pa.string())
+    for batch in gone:
+        of_empty: Values = pc.is_in(batch["source"], value_set=empty)
+        kept: Values = pc.invert(of_empty)
+        yield batch.filter(kept)
+
+
+def find_changes(request: BuildRequest, plan: Plan, catalog: TablesCatalog | None, engine: Engine) -> Changes:
+    """What has changed; all is new where there is no catalog to compare with.
+
+    Args:
+        plan: where it is not `is_listed`, workers list its partitions and compare them.
+    """
+    if catalog is None:
+        return all_new(plan, request.fill_bytes) if plan.is_listed else plan_on_workers(request, plan, engine, None)
+    if not plan.is_listed and not request.plans_on_workers and catalog.tables.for_workers() is None:
+        note(f"{catalog.path}: Spark alone reaches this catalog, so its segments are listed and compared here")
+        list_here(request, plan)
+    sources = [source.name for source in request.sources]
+    others = catalog.index_directories_of_others(sources)
+    for partition in plan.partitions:
+        if (other := others.get(str(partition.index_directory))) is not None:
+            raise UsageError(
+                f"{partition.index_directory}: holds the index files of the same partition of source {other}; "
+                "give each source its own --index-dir, or all of them in one run"
+            )
+    if plan.is_listed:
+        changes = compare(
+            plan,
+            catalog.known_segments(sources, request.topics),
+            request.auxiliary_files,
+            publish_truncated=request.publish_truncated,
+            explicit_interval=request.interval_bytes is not None,
+            rebuild=request.rebuild,
+            fill_bytes=request.fill_bytes,
+        )
+    else:
+        changes = plan_on_workers(request, plan, engine, catalog)
+    warn_of_first(of_changes(changes, request.sources))  # before they are recorded: a later run finds nothing new
+    return changes

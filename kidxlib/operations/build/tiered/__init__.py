@@ -1,1 +1,0 @@
-"""Repairs of tiered storage: what `--tiered` makes of a build."""

@@ -1,0 +1,315 @@
+"""Compares two places, from the options to what is shown; or two sources of a catalog, by what builds have found of
+them: no log is read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rich.filesize import decimal
+
+from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.compare.compare_request import As, CompareRequest
+from kidxlib.operations.compare.copy import compare_copy
+from kidxlib.operations.compare.finding import (
+    HARMLESS,
+    OF_FILES,
+    SAME,
+    Comparison,
+    Finding,
+    Kind,
+    PartitionResult,
+    verdict_of,
+)
+from kidxlib.operations.compare.known import KnownOfPlaces
+from kidxlib.operations.compare.place import Place, ensure_two_places, list_place
+from kidxlib.operations.compare.replica import compare_replicas_of_places
+from kidxlib.operations.compare.replicas.compare_replicas import compare_replicas
+from kidxlib.operations.compare.replicas.verdict import ReplicaVerdict, Verdict
+from kidxlib.operations.damage.damaged_segments import DAMAGED
+from kidxlib.run.result import RunResult
+from kidxlib.tables.protocol import TablesToRead
+from kidxlib.terminal.audit import SHOWN
+from kidxlib.terminal.console import print_json, print_line, print_more
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.tables import print_table
+from kidxlib.text.words import counted
+
+_KINDS = {
+    Verdict.DIFFERS: Kind.DIFFERS,
+    Verdict.EPOCHS_DISAGREE: Kind.DIFFERS,
+    Verdict.LACKS: Kind.LACKS,
+    Verdict.NOT_COMPARABLE: Kind.NOT_COMPARABLE,
+    Verdict.SAME_UP_TO: Kind.NOT_COMPARABLE,
+}
+
+
+def result(request: CompareRequest, compared: Comparison) -> RunResult:
+    """How the run ended."""
+    fails = compared.fails(harmless=request.harmless)
+    kinds = Counter(each.kind for each in compared.findings)
+    return RunResult(
+        code=ExitCode.PROBLEMS_FOUND if fails else ExitCode.OK,
+        counts={
+            "segments": compared.logs,
+            "partitions": len(compared.partitions),
+            "same": sum(each.verdict == SAME for each in compared.partitions),
+            **{kind.value.replace("-", "_"): kinds[kind] for kind in Kind},
+        },
+        bytes=compared.log_bytes,
+    )
+
+
+def show_json(request: CompareRequest, compared: Comparison) -> None:
+    """Print the JSON object."""
+    print_json(
+        {
+            "a": request.a,
+            "b": request.b,
+            "as": request.how.value,
+            "logs": compared.logs,
+            "log_bytes": compared.log_bytes,
+            "files": compared.files,
+            "partitions": [each.as_json() for each in compared.partitions],
+            "findings": [each.as_json() for each in compared.findings],
+        }
+    )
+
+
+def show(request: CompareRequest, compared: Comparison) -> None:
+    """Print what was found, what a copy must not lack first, and what it comes to."""
+    verdicts = Counter(each.verdict for each in compared.partitions)
+    order = [SAME, *(kind.value for kind in Kind)]
+    print_table(
+        f"B {request.b} as {request.how} of A {request.a}",
+        ("partitions", "number"),
+        [(verdict, verdicts[verdict]) for verdict in order if verdicts[verdict]],
+        text_columns=1,
+    )
+    for kind, found in compared.by_kind().items():
+        for finding in found[:SHOWN]:
+            print_line(finding.line())
+        print_more(len(found) - SHOWN, f" that are {kind}; --json has them all")
+    print_line(_what_was_compared(request, compared))
+    print_line(_conclusion(request, compared))
+
+
+def _what_was_compared(request: CompareRequest, compared: Comparison) -> str:
+    if request.catalog is not None:
+        return f"compared: what builds have recorded of both in {request.catalog}; no log was read to its end now"
+    logs = f"{counted(compared.logs, 'log')} ({decimal(compared.log_bytes)} on both sides)"
+    if request.how is As.REPLICA:
+        return f"compared: the batches of {logs}; no other file"
+    return f"compared: {logs} and {counted(compared.files, 'other file')}, byte for byte"
+
+
+def _conclusion(request: CompareRequest, compared: Comparison) -> str:
+    kinds = {each.kind for each in compared.findings}
+    what = "all that A has" if request.how is As.COPY else "the same as A, as far as both can be compared"
+    if not compared.fails(harmless=request.harmless):
+        until = " up to the offset at which B ends" if Kind.BEHIND in kinds else ""
+        less = "; of what is cleaned nobody can tell" if Kind.CLEANED in kinds else ""
+        return f"B has {what}{until}{less}; whether that is whole, kidx verify says"
+    if Kind.OTHER_SEGMENTS in kinds <= {Kind.OTHER_SEGMENTS, *HARMLESS, *request.harmless}:
+        return "B has all batches of A, in other segments; where that is right, --allow-behind ends with 0"
+    if kinds <= {Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS, *HARMLESS, *request.harmless}:
+        return "B has all that A has up to where B ends; where that is right, --allow-behind ends with 0"
+    if kinds <= {*OF_FILES, Kind.FILE_BEHIND, *HARMLESS, *request.harmless}:
+        return "B has all logs of A, but not all other files; where that is right, --logs-only ends with 0"
+    lacks = "A and B differ" if request.how is As.REPLICA else "B has not all that A has"
+    return f"{lacks}, or nobody can tell: see the lines above"
+
+
+def run_compare(request: CompareRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
+    """Compare B with A, and show what came of it. Nothing is written."""
+    begin_phase("listing")
+    one, other = _places(request)
+    known = KnownOfPlaces.of(one, other)
+    compare = compare_copy if request.how is As.COPY else compare_replicas_of_places
+    with open_backend() as backend:
+        compared = compare(one, other, request.topics, known, backend.engine)
+        (show_json if as_json else show)(request, compared)
+    return result(request, compared)
+
+
+def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Pattern[str]) -> Comparison:
+    """Compare the replicas of two sources, by digests of their batches.
+
+    Args:
+        one, other: names of sources.
+        topics: matches the full names of those that are compared.
+    """
+    held = {name: _partitions(tables, name, topics) for name in (one, other)}
+    partitions = {name: set(has) for name, has in held.items()}
+    findings, results = list[Finding](), list[PartitionResult]()
+    wanted = sorted({(topic, number) for has in partitions.values() for topic, number, _ in has})
+    if not wanted:
+        raise UsageError(
+            f"{one}, {other}: no partition of a topic that matches {topics.pattern}; give another --topics"
+        )
+    for topic, number in wanted:
+        found = _only_one(partitions, one, other, topic, number)
+        if found is not None:
+            findings.append(found)
+            results.append(PartitionResult(directory=str(found.directory), verdict=found.kind.value))
+    damaged = _damaged(tables, (one, other))
+    for verdict in compare_replicas(tables, sources=(one, other)):
+        if topics.fullmatch(verdict.topic):
+            of_one = list(_findings(verdict, one))
+            key = verdict.topic, verdict.partition, verdict.topic_id
+            if verdict.compacted is None:  # of others it may be a cleaner that has left nothing there
+                of_one += _before_start(held[one][key], held[other][key], one, other, verdict)
+            else:  # digests, which tell of damage, are not compared
+                of_one += damaged.get(key[:2], ())
+            findings += of_one
+            results.append(
+                PartitionResult(
+                    directory=TopicPartition(verdict.topic, verdict.partition).directory,
+                    verdict=verdict_of(of_one),
+                    same_to_offset=verdict.compared_to if not of_one else None,
+                )
+            )
+    ordered = sorted(results, key=lambda result: result.directory)
+    return Comparison(findings=findings, partitions=ordered, logs=0, log_bytes=0, files=0)
+
+
+#: A partition by its topic, number and topic id.
+_Key = tuple[str, int, str | None]
+
+
+@dataclass(frozen=True, slots=True)
+class _Extent:
+    """Where a replica begins and ends; None for where it has no log, and of an end that is not known."""
+
+    start: int | None
+    end: int | None
+
+
+def _partitions(tables: TablesToRead, source: str, topics: re.Pattern[str]) -> Mapping[_Key, _Extent]:
+    names = ("topic", "partition", "topic_id", "present", "log_start_offset", "first_base_offset", "log_end_offset")
+    rows = tables.read(PARTITIONS, names, [Among("source", (source,))])
+    found = {
+        (row["topic"], row["partition"], row["topic_id"]): _Extent(
+            None if row["first_base_offset"] is None else max(row["log_start_offset"] or 0, row["first_base_offset"]),
+            row["log_end_offset"],
+        )
+        for row in rows.to_pylist()
+        if row["present"]
+    }
+    if not found:
+        raise UsageError(f"{source}: the catalog has no partition of such a source; name one that a build has recorded")
+    return {key: extent for key, extent in found.items() if topics.fullmatch(key[0])}
+
+
+def _damaged(tables: TablesToRead, sources: tuple[str, str]) -> Mapping[tuple[str, int], Sequence[Finding]]:
+    """The first damaged log of each replica, by topic and partition."""
+    columns = (*SEGMENTS.key, "reason", "log_path")
+    rows = tables.read(SEGMENTS, columns, [Among("source", sources), DAMAGED])
+    first: dict[tuple[str, str, int], dict[str, Any]] = {}
+    for row in rows.sort_by([(name, "ascending") for name in SEGMENTS.key]).to_pylist():
+        first.setdefault((row["source"], row["topic"], row["partition"]), row)
+    found: dict[tuple[str, int], list[Finding]] = defaultdict(list)
+    for (source, topic, number), row in first.items():
+        detail = f"source {source}: {row['log_path']} is damaged: {row['reason']}"
+        directory = TopicPartition(topic, number).directory
+        found[topic, number].append(Finding(kind=Kind.NOT_COMPARABLE, directory=directory, detail=detail))
+    return found
+
+
+def _before_start(ours: _Extent, theirs: _Extent, one: str, other: str, verdict: ReplicaVerdict) -> Iterator[Finding]:
+    """What A has before the log start of B, of which digests tell nothing."""
+    if ours.start is None or (theirs.start is not None and theirs.start <= ours.start):
+        return
+    ends = [end for end in (ours.end, theirs.start) if end is not None]
+    if not ends or min(ends) <= ours.start:
+        return
+    starts = "has no log" if theirs.start is None else f"starts at {theirs.start}"
+    first, last = ours.start, min(ends) - 1
+    yield Finding(
+        kind=Kind.LACKS,
+        directory=TopicPartition(verdict.topic, verdict.partition).directory,
+        first_offset=first,
+        last_offset=last,
+        detail=f"source {other} {starts}, and lacks offsets {first}–{last}, which {one} has",
+    )
+
+
+def _only_one(
+    partitions: dict[str, set[tuple[str, int, str | None]]], one: str, other: str, topic: str, number: int
+) -> Finding | None:
+    """What is said of a partition that only one source has, or has with another topic id."""
+    ids = {
+        name: [topic_id for of, of_number, topic_id in has if (of, of_number) == (topic, number)]
+        for name, has in partitions.items()
+    }
+    directory = TopicPartition(topic, number).directory
+    if not ids[other]:
+        return Finding(kind=Kind.MISSING, directory=directory, detail=f"source {other} has no such partition")
+    if not ids[one]:
+        return Finding(kind=Kind.ONLY_IN_B, directory=directory, detail=f"source {one} has no such partition")
+    if ids[one] != ids[other]:
+        detail = f"topic id {ids[other][0]}, in A {ids[one][0]}: another topic of the same name"
+        return Finding(kind=Kind.OTHER_ORIGIN, directory=directory, detail=detail)
+    return None
+
+
+def _findings(verdict: ReplicaVerdict, one: str) -> Iterator[Finding]:
+    if verdict.verdict is Verdict.SAME:
+        return
+    kind = _KINDS.get(verdict.verdict, Kind.BEHIND)
+    if verdict.verdict is Verdict.BEHIND and verdict.source == one:
+        kind = Kind.ONLY_IN_B
+    elif verdict.verdict is Verdict.NOT_COMPARABLE and verdict.compacted is not None:
+        kind = Kind.CLEANED
+    if kind in (Kind.BEHIND, Kind.ONLY_IN_B) and verdict.undecided_offsets:
+        yield _finding(verdict, Kind.NOT_COMPARABLE)
+    yield _finding(verdict, kind)
+
+
+def _finding(verdict: ReplicaVerdict, kind: Kind) -> Finding:
+    return Finding(
+        kind=kind,
+        directory=TopicPartition(verdict.topic, verdict.partition).directory,
+        first_offset=verdict.lacks.first_offset if verdict.lacks is not None else None,
+        last_offset=verdict.lacks.last_offset if verdict.lacks is not None else None,
+        detail=verdict.sentence(),
+    )
+
+
+def run_sources(request: CompareRequest, tables: TablesToRead, *, as_json: bool) -> RunResult:
+    """Compare two sources of a catalog, and show what came of it. No log is read, but where batches differ."""
+    if request.a == request.b:
+        raise UsageError(f"{request.a}: it is on both sides, and is the same as itself; name two sources")
+    begin_phase("asking the catalog")
+    compared = compare_sources(tables, request.a, request.b, request.topics)
+    (show_json if as_json else show)(request, compared)
+    return result(request, compared)
+
+
+def _places(request: CompareRequest) -> tuple[Place, Place]:
+    one, other = list_place(request.a), list_place(request.b, is_copy=True)
+    ensure_two_places(one, other)
+    if one.is_partition and other.is_partition and set(one.directories) != set(other.directories):
+        raise UsageError(
+            f"A is {min(one.directories)}, B is {min(other.directories)}: two partitions; name the same of both sides"
+        )
+    if one.is_partition != other.is_partition:  # the log dir may hold others
+        (name,) = (one if one.is_partition else other).directories
+        one, other = (place if place.is_partition else place.only(name) for place in (one, other))
+    partitions = [each.topic_partition for place in (one, other) for each in place.directories.values()]
+    if not any(each is not None and request.topics.fullmatch(each.topic) for each in partitions):
+        raise UsageError(
+            f"{request.a}, {request.b}: no partition of a topic that matches {request.topics.pattern}; give another "
+            "--topics"
+        )
+    return one, other

@@ -1,0 +1,469 @@
+"""The files of a segment and of a partition on both sides, compared byte for byte: each is read once and in large
+pieces. Of a log it is known up to where both have the same, and what stands in each beyond that.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.catalog.results import FilePairRow, LogPairRow
+from kidxlib.errors import CheckpointError, KidxError, LogChangedError, MalformedRecordsError, describe_error
+from kidxlib.format import layouts
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+    parse_segment_file,
+    segment_file,
+)
+from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.storage.location import Location, location
+from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.storage.opened_log import OpenedLog, opened_log
+from kidxlib.storage.small_files import filled_file, is_room, parse_epoch_entries, small_file
+from kidxlib.storage.store.s3 import ObjectPath
+from kidxlib.text.words import counted
+
+#: Bytes that are compared at once: as many as stay in a processor's cache while those that differ are counted.
+_BLOCK_BYTES: Final = 256 * 1024
+_memcmp = ctypes.CDLL(None).memcmp
+_memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
+
+#: Index files that a broker keeps room in, and how many bytes an entry takes.
+_ENTRIES = {
+    OFFSET_INDEX_SUFFIX: layouts.OFFSET_INDEX_ENTRY.itemsize,
+    TIME_INDEX_SUFFIX: layouts.TIME_INDEX_ENTRY.itemsize,
+}
+
+
+@dataclass(slots=True)
+class Differences:
+    """Bytes that differ, of those that both files have.
+
+    Attributes:
+        count: how many.
+        first, last: positions; −1 where there is none.
+    """
+
+    count: int = 0
+    first: int = -1
+    last: int = -1
+
+    def note(self, position: int, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
+        """Compare two pieces of the same length that begin at a position."""
+        if _memcmp(left.ctypes.data, right.ctypes.data, len(left)) == 0:
+            return
+        for start in range(0, len(left), _BLOCK_BYTES):
+            one, other = left[start : start + _BLOCK_BYTES], right[start : start + _BLOCK_BYTES]
+            found = np.flatnonzero(one != other)
+            if len(found):
+                if not self.count:
+                    self.first = position + start + int(found[0])
+                self.last = position + start + int(found[-1])
+                self.count += len(found)
+
+
+class PairedLog:
+    """A log that is compared with another one while it is read: `LogBytes`, for a walk over its batches.
+
+    Attributes:
+        differences: of what was compared so far, which is all below the end of the last window.
+    """
+
+    def __init__(self, one: LogBytes, other: LogBytes) -> None:
+        self._one, self._other = one, other
+        self._common = min(one.size, other.size)
+        self._compared_to = 0
+        self.differences = Differences()
+
+    @property
+    def size(self) -> int:
+        return self._one.size
+
+    def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
+        """See `LogBytes.window`."""
+        self._compare_to(position)
+        start, window = self._one.window(position)
+        self._compare(start, window)
+        return start, window
+
+    def read(self, position: int, size: int) -> bytes:
+        """See `LogBytes.read`."""
+        self._compare_to(position + size)
+        return self._one.read(position, size)
+
+    def compare_rest(self) -> None:
+        """Compare what no window has held."""
+        self._compare_to(self._common)
+
+    def _compare_to(self, end: int) -> None:
+        while self._compared_to < min(end, self._common):
+            self._compare(*self._one.window(self._compared_to))
+
+    def _compare(self, start: int, window: NDArray[np.uint8]) -> None:
+        end = min(start + len(window), self._common)
+        while start <= self._compared_to < end:
+            at = self._compared_to
+            other_start, other = self._other.window(at)
+            size = min(end, other_start + len(other)) - at
+            left = window[at - start : at - start + size]
+            self.differences.note(at, left, other[at - other_start : at - other_start + size])
+            self._compared_to = at + size
+
+
+def zeros_from(log: LogBytes, position: int) -> int:
+    """How many of a log's bytes from a position on are zeros, up to the first that is not."""
+    at = position
+    while at < log.size:
+        start, window = log.window(at)
+        found = np.flatnonzero(window[at - start :])
+        if len(found):
+            return at + int(found[0]) - position
+        at = start + len(window)
+    return at - position
+
+
+class FileVerdict(StrEnum):
+    """How a file of one side compares with that of the other.
+
+    Attributes:
+        SHORTER: all that it has is the same, and the original has more.
+        LONGER: it begins with all that the original has.
+    """
+
+    SAME = "same"
+    SHORTER = "shorter"
+    LONGER = "longer"
+    DIFFERS = "differs"
+    UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilePairs:
+    """Files of one directory that both sides have.
+
+    Attributes:
+        one, other: paths of the directory.
+        names: of the files.
+    """
+
+    directory: str
+    one: str
+    other: str
+    names: Sequence[str]
+    log_bytes: int
+
+    def with_threads(self, threads: int) -> Self:
+        """See `Packed`: one thread reads them."""
+        return self
+
+
+def compared_files(pairs: FilePairs) -> list[FilePairRow]:
+    """Compare the files; what comes back is about those that are not the same or cannot be read."""
+    found = []
+    for name in pairs.names:
+        try:
+            verdict, detail, same_to = _compared(location(pairs.one) / name, location(pairs.other) / name)
+        except (OSError, KidxError) as error:
+            verdict, detail, same_to = FileVerdict.UNREADABLE, describe_error(error), None
+        if verdict is not FileVerdict.SAME:
+            found.append(
+                FilePairRow(
+                    directory=pairs.directory,
+                    name=name,
+                    verdict=verdict.value,
+                    detail=detail,
+                    same_to_offset=same_to,
+                )
+            )
+    return found
+
+
+def first_abort(transaction_index: Location, position: int = 0) -> int | None:
+    """The lowest last offset of the aborted transactions from a byte of the index on; None where there is none."""
+    content = small_file(transaction_index)[position:]
+    entries = np.frombuffer(content, layouts.ABORTED_TRANSACTION, len(content) // layouts.ABORTED_TRANSACTION.itemsize)
+    return int(entries["last_offset"].min()) if len(entries) else None
+
+
+def _compared(one: Location, other: Location) -> tuple[FileVerdict, str, int | None]:
+    """How the files compare, and up to which offset they say the same; None where that was not looked for."""
+    parsed = parse_segment_file(one.name)
+    if one.name == LEADER_EPOCH_CHECKPOINT:
+        return _of_epochs(one, other)
+    if parsed is not None and (entry_bytes := _ENTRIES.get(parsed[1])) is not None:
+        verdict, detail = _of_contents(_without_room(one, entry_bytes), _without_room(other, entry_bytes))
+        return verdict, detail, None
+    verdict, detail = _of_bytes(one, other)
+    is_shorter = verdict is FileVerdict.SHORTER and parsed is not None and parsed[1] == TRANSACTION_INDEX_SUFFIX
+    return verdict, detail, first_abort(one, len(small_file(other))) if is_shorter else None
+
+
+def _of_bytes(one: Location, other: Location) -> tuple[FileVerdict, str]:
+    with opened_log(str(one)) as opened, opened_log(str(other)) as opened_other:
+        paired = PairedLog(opened.log(use_mmap=False), opened_other.log(use_mmap=False))
+        paired.compare_rest()
+        sizes, found = (opened.version.size, opened_other.version.size), paired.differences
+        return _verdict(*sizes, found.first, found.count)
+
+
+def _without_room(path: Location, entry_bytes: int) -> bytes:
+    """The entries of an index file; all of it where something else than room stands behind them."""
+    entries = filled_file(path, entry_bytes)
+    return entries if isinstance(path, ObjectPath) or is_room(path, len(entries)) else small_file(path)
+
+
+def _of_contents(one: bytes, other: bytes) -> tuple[FileVerdict, str]:
+    if one == other:
+        return FileVerdict.SAME, ""
+    shared = min(len(one), len(other))
+    differing = np.flatnonzero(np.frombuffer(one, np.uint8, shared) != np.frombuffer(other, np.uint8, shared))
+    return _verdict(len(one), len(other), int(differing[0]) if len(differing) else -1, len(differing))
+
+
+def _verdict(one_bytes: int, other_bytes: int, first: int, count: int) -> tuple[FileVerdict, str]:
+    if first >= 0:
+        return FileVerdict.DIFFERS, f"{counted(count, 'byte')} not the same, the first at byte {first:,}"
+    if one_bytes == other_bytes:
+        return FileVerdict.SAME, ""
+    verdict = FileVerdict.SHORTER if other_bytes < one_bytes else FileVerdict.LONGER
+    return verdict, f"{other_bytes:,} bytes of {one_bytes:,}"
+
+
+def _of_epochs(one: Location, other: Location) -> tuple[FileVerdict, str, int | None]:
+    contents = small_file(one), small_file(other)
+    if contents[0] == contents[1]:
+        return FileVerdict.SAME, "", None
+    try:
+        entries, others = (
+            parse_epoch_entries(content, str(path)) for content, path in zip(contents, (one, other), strict=True)
+        )
+    except CheckpointError as error:
+        return FileVerdict.DIFFERS, str(error), None
+    if entries:
+        others = _from(others, entries[0].start_offset)
+    shared = min(len(entries), len(others))
+    same = next((at for at in range(shared) if entries[at] != others[at]), shared)
+    differing = [each[same].start_offset for each in (entries, others) if len(each) > same]
+    if not differing:
+        return FileVerdict.SAME, "", None
+    if same < shared:
+        detail = f"other leader epochs: {_epochs(others)}, expected {_epochs(entries)}"
+        return FileVerdict.DIFFERS, detail, min(differing)
+    verdict = FileVerdict.SHORTER if len(others) < len(entries) else FileVerdict.LONGER
+    return verdict, f"{counted(len(others), 'leader epoch')} of {len(entries):,}", min(differing)
+
+
+def _from(entries: Sequence[EpochEntry], start: int) -> list[EpochEntry]:
+    """The entries as a broker leaves them that deletes what is below an offset
+    (`LeaderEpochFileCache.truncateFromStartAsyncFlush`).
+    """
+    below = [each for each in entries if each.start_offset <= start]
+    above = [each for each in entries if each.start_offset > start]
+    return [EpochEntry(below[-1].epoch, start), *above] if below else above
+
+
+def _epochs(entries: Sequence[EpochEntry]) -> str:
+    shown = ", ".join(f"{each.epoch} from {each.start_offset}" for each in entries[:3])
+    return (shown or "none") + (" …" if len(entries) > 3 else "")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogPair:
+    """A segment's log; the path of the side that has none is None.
+
+    Attributes:
+        one_bytes, other_bytes: how long each was when it was listed: no more is compared.
+        is_same_file: both names are of one file.
+    """
+
+    directory: str
+    base_offset: int
+    one: str | None
+    other: str | None
+    one_bytes: int
+    other_bytes: int
+    is_same_file: bool = False
+
+    @property
+    def log_bytes(self) -> int:
+        """Bytes that are read."""
+        return self.one_bytes + self.other_bytes
+
+    def with_threads(self, threads: int) -> Self:
+        """See `Packed`: one thread reads both."""
+        return self
+
+
+@dataclass(slots=True)
+class _Batches:
+    """What stands in some part of a log.
+
+    Attributes:
+        end_offset: the offset after its last batch; −1 where it has none.
+        valid_end: the byte after its last whole batch.
+        records: in all of them; None where a header does not tell.
+        repeated: the first batch whose offsets a batch before has; −1 for none.
+        damaged: the position of the first batch with a wrong checksum, or that no batch can be; −1 for none.
+    """
+
+    end_offset: int = -1
+    valid_end: int = 0
+    batches: int = 0
+    records: int | None = 0
+    repeated: int = -1
+    damaged: int = -1
+
+    def add(self, table: BatchTable) -> None:
+        rows = table.rows
+        if not len(rows):
+            return
+        before = np.concatenate([[self.end_offset - 1], rows["last_offset"][:-1]])
+        first = rows["offset_field"]
+        backwards = np.flatnonzero((rows["last_offset"] <= before) | ((rows["magic"] >= 2) & (first <= before)))
+        if len(backwards) and self.repeated < 0:
+            self.repeated = int(rows["position"][backwards[0]])
+        wrong = np.flatnonzero(rows["crc_is_right"] == 0)
+        if len(wrong) and self.damaged < 0:
+            self.damaged = int(rows["position"][wrong[0]])
+        self.end_offset = max(self.end_offset, int(rows["last_offset"].max()) + 1)
+        self.valid_end = int(rows["position"][-1] + rows["size"][-1])
+        self.batches += len(rows)
+        counts = rows["records_count"]
+        if self.records is not None:
+            self.records = None if (counts < 0).any() else self.records + int(counts.sum(dtype=np.int64))
+
+    @classmethod
+    def of(cls, log: LogBytes, position: int, end_offset: int, *, checks: bool) -> Self:
+        """Read the batches from a position on.
+
+        Args:
+            end_offset: the offset after the batch before; −1 where there is none.
+            checks: also compute checksums, which takes all bytes.
+        """
+        found = cls(end_offset=end_offset, valid_end=position)
+        walk = BatchWalk(log, position, Wanted(), whole=checks, checks=checks, last_offset=end_offset - 1)
+        try:
+            for table in walk.tables():
+                found.add(table)
+        except MalformedRecordsError as error:
+            if zeros_from(log, error.position) < log.size - error.position:
+                found.damaged = error.position if found.damaged < 0 else found.damaged
+        return found
+
+
+def compared_pair(pair: LogPair, use_mmap: bool) -> LogPairRow:
+    """Compare a segment's log on both sides; a log that is on one side only is walked over, header by header.
+
+    What cannot be read or changes meanwhile is data: `problem` says so.
+    """
+    values = dict[str, object](
+        directory=pair.directory,
+        base_offset=pair.base_offset,
+        one_bytes=None if pair.one is None else pair.one_bytes,
+        other_bytes=None if pair.other is None else pair.other_bytes,
+        is_same_file=pair.is_same_file,
+    )
+    try:
+        if pair.one is not None and pair.other is not None:
+            values |= _compared_logs(pair.one, pair.one_bytes, pair.other, pair.other_bytes, use_mmap)
+        else:
+            side, path, size = ("one", pair.one, pair.one_bytes) if pair.one is not None else _other(pair)
+            with opened_log(path) as opened:
+                log, grew = _log_of(opened, size, use_mmap=False, access=Access.NORMAL)
+                found = _Batches.of(log, 0, -1, checks=False)
+            values |= {**_end(side, found), f"{side}_beyond_records": found.records, f"{side}_grew": grew}
+    except (OSError, KidxError) as error:
+        text = describe_error(error)
+        name = segment_file(pair.base_offset, LOG_SUFFIX)
+        values["problem"] = text if name in text else f"{name}: {text}"
+    return LogPairRow.of(values)
+
+
+def _other(pair: LogPair) -> tuple[str, str, int]:
+    assert pair.other is not None  # one of the two is there
+    return "other", pair.other, pair.other_bytes
+
+
+def _log_of(opened: OpenedLog, size: int, *, use_mmap: bool, access: Access) -> tuple[LogBytes, int]:
+    """Give as much of a log as was listed, and by how many bytes it has grown since."""
+    if opened.version.size < size:
+        raise LogChangedError(f"{opened.version.size:,} bytes, it had {size:,} when it was listed; compare again")
+    return opened.log(size, use_mmap=use_mmap, access=access), opened.version.size - size
+
+
+def _compared_logs(one: str, one_bytes: int, other: str, other_bytes: int, use_mmap: bool) -> dict[str, object]:
+    """Both logs, as columns of `LogPairRow`."""
+    with opened_log(one) as opened, opened_log(other) as opened_other:
+        first, grew = _log_of(opened, one_bytes, use_mmap=use_mmap, access=Access.SEQUENTIAL)
+        second, other_grew = _log_of(opened_other, other_bytes, use_mmap=use_mmap, access=Access.SEQUENTIAL)
+        paired = PairedLog(first, second)
+        same, batch_end = _same_batches(paired, second.size)
+        found = paired.differences
+        columns: dict[str, object] = {
+            "differing_bytes": found.count,
+            "first_difference": None if found.first < 0 else found.first,
+            "last_difference": None if found.last < 0 else found.last,
+            "same_end_offset": None if same.end_offset < 0 else same.end_offset,
+            "same_bytes": same.valid_end,
+            "same_records": same.records,
+            "batch_end_offset": batch_end,
+            "one_grew": grew,
+            "other_grew": other_grew,
+        }
+        return columns | _beyond(first, second, same, found.first)
+
+
+def _same_batches(paired: PairedLog, limit: int) -> tuple[_Batches, int | None]:
+    """The first batches, as far as they are the same in both logs, and the offset after the one that is not; None where
+    there is none. All that both have was compared then.
+
+    Args:
+        limit: so many bytes the other log has.
+    """
+    same, batch_end = _Batches(), None
+    with contextlib.suppress(MalformedRecordsError):  # what stands there is looked at once more
+        for table in BatchWalk(paired, 0, Wanted()).tables():
+            first = paired.differences.first
+            ends = table.rows["position"] + table.rows["size"]
+            count = int(np.searchsorted(ends, limit if first < 0 else min(limit, first), "right"))
+            same.add(table.first(count))
+            if count < len(ends):
+                batch_end = int(table.rows["last_offset"][count]) + 1
+                break
+    paired.compare_rest()
+    return same, batch_end
+
+
+def _beyond(one: LogBytes, other: LogBytes, same: _Batches, difference: int) -> dict[str, object]:
+    """What stands in each log after the batches that both have, which is nothing where the logs are the same."""
+    columns: dict[str, object] = {}
+    for side, log in (("one", one), ("other", other)):
+        found = _Batches(end_offset=same.end_offset, valid_end=same.valid_end)
+        if same.valid_end < log.size:
+            found = _Batches.of(log, same.valid_end, same.end_offset, checks=True)
+        columns |= _end(side, found)
+        columns[f"{side}_beyond_records"] = found.records
+        columns[f"{side}_zeros"] = 0 < zeros_from(log, found.valid_end) == log.size - found.valid_end
+        columns[f"{side}_damaged"] = None if found.damaged < 0 else found.damaged
+        columns[f"{side}_repeated"] = None if found.repeated < 0 else found.repeated
+        columns[f"{side}_zeros_there"] = None if difference < 0 else zeros_from(log, difference)
+    return columns
+
+
+def _end(side: str, found: _Batches) -> dict[str, object]:
+    return {
+        f"{side}_end_offset": None if found.end_offset < 0 else found.end_offset,
+        f"{side}_valid_bytes": found.valid_end,
+    }

@@ -1,0 +1,702 @@
+"""Compares the replicas that the sources of a catalog have: each copy of a partition with each other one, by what the
+catalog says of ranges of offsets (digests, leader epochs, counts of records), and the first batch that they do not both
+have by their logs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+from collections import defaultdict
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kidxlib.catalog.conditions import PRESENT, Among
+from kidxlib.catalog.matching import Values, positions_in, runs
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.rows import Int32, Row, view_of
+from kidxlib.catalog.segments import SEGMENTS, SegmentRow
+from kidxlib.errors import LogChangedError, MalformedRecordsError
+from kidxlib.operations.compare.replicas.compare_kernel import COMPARED, PAIR, compare_pairs
+from kidxlib.operations.compare.replicas.verdict import (
+    Difference,
+    EpochDifference,
+    Lack,
+    LogPlace,
+    ReplicaVerdict,
+    Verdict,
+)
+from kidxlib.records.bulk.batch_table import BatchWalk
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.recovery.outcome import Status
+from kidxlib.storage.opened_log import opened_log
+from kidxlib.storage.store.s3 import is_object
+from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
+
+#: So many differences are looked for in logs, if nobody says how many.
+WALKS: Final = 100
+
+BY_CLEANER: Final = "cleaner-offset-checkpoint names it"
+BY_POLICY: Final = "its policy says so"
+BY_OFFSETS: Final = "segments of all replicas lack offsets"
+
+Numbers = NDArray[np.int64]
+Flags = NDArray[np.bool_]
+
+_COLUMNS: Final = (
+    *(*PARTITIONS.key, "base_offset", "next_offset", "status", "records", "offsets_increase"),
+    *("offset_digests", "leader_epochs"),
+)
+_OFFSET_MAX: Final = 2**63 - 1
+
+#: Segments whose facts are in memory at the same time, 2 KB each; one topic may have more.
+SEGMENTS_AT_ONCE: Final = 200_000
+#: As many can be asked for by their names.
+_TOPICS_AT_ONCE: Final = 1_000
+#: What two copies agree in if they are replicas.
+_PARTITION: Final = ("topic", "partition", "topic_id")
+_COPY_COLUMNS: Final = (
+    *("source", *_PARTITION, "first_base_offset", "log_end_offset", "log_start_offset"),
+    *("high_watermark", "cleaner_offset"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """Partitions that several sources have.
+
+    Attributes:
+        rows: a row for each partition of each source, in the order of topics, partitions, topic ids and
+            sources. Its number is that of the copy.
+        groups: numbers of the first copy of each partition, and of the one after its last.
+    """
+
+    rows: pa.Table
+    groups: Sequence[tuple[int, int]]
+
+    @classmethod
+    def read(cls, tables: TablesToRead, sources: Collection[str] | None) -> Copies:
+        """
+        Args:
+            sources: these alone; None for all.
+        """
+        where = [] if sources is None else [Among("source", sorted(sources))]
+        rows = tables.read(PARTITIONS, (*_COPY_COLUMNS, "present"), where)
+        rows = rows.filter(rows["present"]).select(list(_COPY_COLUMNS))
+        rows = rows.sort_by([(name, "ascending") for name in (*_PARTITION, "source")])
+        bounds = [each for each in _runs(rows) if each[1] - each[0] > 1]
+        if not bounds:
+            return cls(rows.slice(0, 0), [])
+        kept = pa.concat_tables([rows.slice(start, end - start) for start, end in bounds]).combine_chunks()
+        groups, at = [], 0
+        for start, end in bounds:
+            groups.append((at, at + end - start))
+            at += end - start
+        return cls(kept, groups)
+
+    def parts(self, tables: TablesToRead) -> Iterator[Copies]:
+        """Divide them into parts, whose segments are read one after the other. All copies of a topic are in one."""
+        where = [*scope_of({"copies": self.rows}, ("source", "topic")), PRESENT]
+        counts = tables.counts(SEGMENTS, ("topic",), where)
+        segments: dict[str, int] = {row["topic"]: row[ROWS.name] for row in counts.to_pylist()}
+        topics: list[Any] = self.rows["topic"].to_pylist()
+        first, held, names = 0, 0, 0
+        for number, (start, _) in enumerate(self.groups):
+            if number and topics[start] == topics[self.groups[number - 1][0]]:
+                continue
+            held, names = held + segments.get(topics[start], 0), names + 1
+            if number > first and (held > SEGMENTS_AT_ONCE or names > _TOPICS_AT_ONCE):
+                yield self._part(first, number)
+                first, held, names = number, segments.get(topics[start], 0), 1
+        yield self._part(first, len(self.groups))
+
+    def _part(self, first: int, end: int) -> Copies:
+        """Some of the partitions."""
+        start, after = self.groups[first][0], self.groups[end - 1][1]
+        groups = [(one - start, other - start) for one, other in self.groups[first:end]]
+        return Copies(self.rows.slice(start, after - start), groups)
+
+
+def _runs(rows: pa.Table) -> list[tuple[int, int]]:
+    columns: list[Any] = [rows[name].combine_chunks() for name in _PARTITION]
+    return list(runs(columns))
+
+
+def compare_replicas(
+    tables: TablesToRead,
+    *,
+    sources: Collection[str] | None = None,
+    compacted: Collection[str] = (),
+    walks: int = WALKS,
+) -> list[ReplicaVerdict]:
+    """Say of each partition that several sources have whether its replicas are the same.
+
+    The catalog alone is asked, and of replicas that differ their logs: where both lie on this machine as the catalog
+    knows them, the headers of their batches are read for the first offset that differs.
+
+    Args:
+        tables: of a catalog.
+        sources: those of brokers; None for all sources.
+        compacted: topics of which a policy says that they are compacted. Others are known by `cleaner_offset`, or by
+            offsets that segments of all their replicas lack.
+        walks: so many differences at most are looked for in logs, the first ones.
+
+    Returns:
+        One for each replica but the one that those of its partition are compared with: one of those of which most
+        agree; of these the one whose log ends last, then the first by the name of its source. In the order of topics,
+        partitions and sources.
+    """
+    copies = Copies.read(tables, sources)
+    if not copies.groups:
+        return []
+    found = [each for part in copies.parts(tables) for each in _verdicts(tables, part, frozenset(compacted))]
+    return _with_first_offsets(tables, found, walks)
+
+
+@dataclass(frozen=True, slots=True)
+class Segments:
+    """Segments of copies, in the order of copies and base offsets.
+
+    Attributes:
+        order: which rows of `rows` they are.
+        copy: of each, the number of its copy.
+        base, end: its base offset, and the last offset of its valid batches + 1; the base offset where none is known.
+        following: the base offset of the next segment; `_OFFSET_MAX` of the last one.
+        is_whole: all of its log is known.
+        is_known: what its valid part holds is known, and lies between its base offset and the next segment's.
+    """
+
+    rows: pa.Table
+    order: Numbers
+    copy: Numbers
+    base: Numbers
+    end: Numbers
+    following: Numbers
+    is_whole: Flags
+    is_known: Flags
+
+    @classmethod
+    def read(cls, tables: TablesToRead, copies: pa.Table) -> Self:
+        """
+        Args:
+            copies: the keys of their partitions.
+        """
+        rows = tables.read(SEGMENTS, _COLUMNS, [*scope_of({"copies": copies}, PARTITIONS.key), PRESENT])
+        rows = rows.combine_chunks()
+        found = positions_in(rows, copies, PARTITIONS.key)
+        base = _numbers(rows["base_offset"])
+        order = np.lexsort((base, found))
+        order = order[int((found < 0).sum()) :]
+        copy, base = found[order], base[order]
+        end = np.maximum(_numbers(pc.coalesce(rows["next_offset"], rows["base_offset"]))[order], base)
+        is_last = np.ones(len(order), np.bool_)
+        is_last[:-1] = copy[1:] != copy[:-1]
+        following = np.where(is_last, _OFFSET_MAX, np.roll(base, -1))
+        overlaps = ~is_last & (end > following)
+        overlaps[1:] |= overlaps[:-1]
+        increase: Values = rows["offsets_increase"]
+        is_known = _flags(pc.and_(rows["offset_digests"].is_valid(), increase.fill_null(True)))[order] & ~overlaps
+        is_whole = _flags(pc.equal(rows["status"], pa.scalar(Status.OK.value)))[order] & is_known
+        return cls(rows, order, copy, base, end, following, is_whole, is_known)
+
+    def bounds(self, copies: int) -> Numbers:
+        """Where the segments of each copy begin, of shape (copies + 1,)."""
+        return np.searchsorted(self.copy, np.arange(copies + 1))
+
+    def summed(self, values: Numbers, copies: int) -> Numbers:
+        """The sum of values of segments, a copy each."""
+        sums = np.concatenate([[0], np.cumsum(values)])
+        return np.diff(sums[self.bounds(copies)])
+
+    def records(self) -> tuple[Numbers, Flags]:
+        """Records of each segment, 0 where their number is not known, and whether it is."""
+        column: Values = self.rows["records"]
+        return _numbers(column.fill_null(0))[self.order], _flags(column.is_valid())[self.order]
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges:
+    """Ranges of offsets, in the order of copies and offsets.
+
+    Attributes:
+        bounds: of shape (copies + 1,): where those of each copy begin.
+        first, last: their offsets.
+        digest: of the batches that begin there, as far as they are in one segment; 0 where there is none.
+        is_known: False where nobody knows which batches there are.
+    """
+
+    bounds: Numbers
+    first: Numbers
+    last: Numbers
+    digest: Numbers
+    is_known: Flags
+
+    @classmethod
+    def of(cls, segments: Segments, copies: int) -> Self:
+        """Take them from segments: a range ends where its segment does. What follows valid batches is not known."""
+        lists, lengths, entries = _lists(segments, "offset_digests")
+        lengths = np.where(segments.is_known, lengths, 0)
+        has_unknown = ~segments.is_whole & (segments.end < segments.following) | ~segments.is_known
+        ends = np.cumsum(lengths + has_unknown)
+        of_segment = np.repeat(np.arange(len(lengths)), lengths)
+        at = np.arange(len(of_segment)) + np.repeat(np.cumsum(has_unknown) - has_unknown, lengths)
+        rows = int(ends[-1]) if len(ends) else 0
+        first, last, digest = (np.empty(rows, np.int64) for _ in range(3))
+        is_known = np.zeros(rows, np.bool_)
+        taken = entries(lengths)
+        start = _field(lists, "start_offset")[taken]
+        first[at] = np.maximum(start, segments.base[of_segment])
+        last[at] = np.minimum(start + (_field(lists, "offsets")[taken] - 1), segments.end[of_segment] - 1)
+        digest[at], is_known[at] = _field(lists, "digest")[taken], True
+        unknown = ends[has_unknown] - 1
+        first[unknown] = np.where(segments.is_known, segments.end, segments.base)[has_unknown]
+        last[unknown] = np.maximum(segments.following, segments.end)[has_unknown] - 1
+        digest[unknown] = 0
+        bounds = np.concatenate([[0], ends])[segments.bounds(copies)]
+        return cls(bounds, first, np.maximum(last, first), digest, is_known)
+
+
+@dataclass(frozen=True, slots=True)
+class Epochs:
+    """Batches of which the leader epoch is above all before them in their segment, in the order of copies and offsets.
+
+    Attributes:
+        bounds: of shape (copies + 1,): where those of each copy begin.
+        offset, epoch: of each.
+    """
+
+    bounds: Numbers
+    offset: Numbers
+    epoch: NDArray[np.int32]
+
+    @classmethod
+    def of(cls, segments: Segments, copies: int) -> Self:
+        """Take them from segments whose epochs are known."""
+        lists, lengths, entries = _lists(segments, "leader_epochs")
+        taken = entries(lengths)
+        bounds = np.concatenate([[0], np.cumsum(lengths)])[segments.bounds(copies)]
+        return cls(bounds, _field(lists, "start_offset")[taken], _field(lists, "epoch")[taken])
+
+
+class _Entries:
+    """Which elements of a column of lists those of rows are, in the order of these rows."""
+
+    def __init__(self, starts: Numbers) -> None:
+        self._starts = starts
+
+    def __call__(self, lengths: Numbers) -> Numbers:
+        before = np.cumsum(lengths) - lengths
+        found: Numbers = np.repeat(self._starts - before, lengths) + np.arange(int(lengths.sum()))
+        return found
+
+
+def _lists(segments: Segments, name: str) -> tuple[Values, Numbers, _Entries]:
+    """The elements of a column of lists, how many each segment has, and which."""
+    column: Values = segments.rows[name].combine_chunks()
+    if isinstance(column, pa.ChunkedArray):
+        column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
+    offsets = column.offsets.to_numpy().astype(np.int64)
+    lengths = np.where(_flags(column.is_valid()), np.diff(offsets), 0)[segments.order]
+    return column.values, lengths, _Entries(offsets[:-1][segments.order])
+
+
+def _field(structs: Values, name: str) -> Any:
+    return structs.field(name).to_numpy()
+
+
+def _numbers(column: Values) -> Numbers:
+    found: Numbers = column.to_numpy()
+    return found
+
+
+def _flags(column: Values) -> Flags:
+    found: Flags = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
+    return found.astype(np.bool_)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """Where each copy starts and ends.
+
+    Attributes:
+        start: its log start; above `end` where it has no segment.
+        end: its high watermark, or where its log ends, if that is earlier.
+        log_end: where its log ends; the base offset of the last segment, where nobody knows that.
+        records: in all of its segments; −1 where not all are known.
+        has_gaps: some segment has fewer records than offsets.
+    """
+
+    start: Numbers
+    end: Numbers
+    log_end: Numbers
+    records: Numbers
+    has_gaps: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, copies: Copies, segments: Segments) -> Bounds:
+        """Take them from rows of partitions, and from segments where these say more."""
+        rows, count = copies.rows, copies.rows.num_rows
+        bounds = segments.bounds(count)
+        has_segment = np.diff(bounds) > 0
+        last_base = np.zeros(count, np.int64)
+        last_base[has_segment] = segments.base[bounds[1:][has_segment] - 1]
+        start = _filled(pc.max_element_wise(rows["log_start_offset"], rows["first_base_offset"]), 0)
+        log_end = np.where(has_segment, _with(rows["log_end_offset"], last_base), 0)
+        end = np.minimum(_with(rows["high_watermark"], log_end), log_end)
+        records, are_known = segments.records()
+        fewer = are_known & segments.is_known & (records < segments.end - segments.base)
+        all_known = segments.summed((~are_known).astype(np.int64), count) == 0
+        return cls(
+            start=np.where(has_segment, start, end + 1),
+            end=end,
+            log_end=log_end,
+            records=np.where(all_known & has_segment, segments.summed(records, count), -1),
+            has_gaps=segments.summed(fewer.astype(np.int64), count) > 0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Pairs:
+    """Copies compared.
+
+    Attributes:
+        pairs: of `PAIR`, those of one partition together, in the order of copies.
+        found: of `COMPARED`, for each.
+    """
+
+    pairs: NDArray[np.void]
+    found: NDArray[np.void]
+
+    @classmethod
+    def of(cls, copies: Copies, segments: Segments, bounds: Bounds, compacted: list[str | None]) -> Pairs:
+        """
+        Args:
+            compacted: of each copy, how it is known that its topic is compacted.
+        """
+        count = copies.rows.num_rows
+        numbers = [each for group in copies.groups for each in itertools.combinations(range(*group), 2)]
+        one, other = np.array(numbers, np.int64).reshape(-1, 2).T
+        pairs = np.zeros(len(numbers), PAIR)
+        pairs["one"], pairs["other"] = one, other
+        pairs["first_offset"] = np.maximum(bounds.start[one], bounds.start[other])
+        pairs["end_offset"] = np.minimum(bounds.end[one], bounds.end[other])
+        pairs["logs_end"] = np.minimum(bounds.log_end[one], bounds.log_end[other])
+        pairs["is_compacted"] = np.array([each is not None for each in compacted], np.bool_)[one]
+        ranges, epochs = Ranges.of(segments, count), Epochs.of(segments, count)
+        found = np.zeros(len(numbers), COMPARED)
+        of_ranges = ranges.bounds, ranges.first, ranges.last, ranges.digest, ranges.is_known
+        compare_pairs(pairs, *of_ranges, epochs.bounds, epochs.offset, epochs.epoch, found)
+        return cls(pairs, found)
+
+
+def compacted_by(copies: Copies, bounds: Bounds, topics: frozenset[str]) -> list[str | None]:
+    """Say of each copy how it is known that its topic is compacted; None where it is not.
+
+    Within a segment a broker leaves no offset out, and only compaction takes records out of it.
+
+    Args:
+        topics: of which the policy says it.
+    """
+    is_cleaned = copies.rows["cleaner_offset"].is_valid().to_pylist()
+    names = copies.rows["topic"].to_pylist()
+    found: list[str | None] = [None] * len(names)
+    for start, end in copies.groups:
+        if names[start] in topics:
+            found[start:end] = [BY_POLICY] * (end - start)
+        elif any(is_cleaned[start:end]):
+            found[start:end] = [BY_CLEANER] * (end - start)
+        elif bounds.has_gaps[start:end].all():
+            found[start:end] = [BY_OFFSETS] * (end - start)
+    return found
+
+
+def _filled(column: Values, value: int) -> Numbers:
+    filled: Numbers = column.fill_null(value).to_numpy()
+    return filled
+
+
+def _with(column: Values, others: Numbers) -> Numbers:
+    """The column, with the numbers of others where it is null."""
+    found: Any = np.where(column.is_valid().to_numpy(), _filled(column, 0), others)
+    return np.asarray(found, np.int64)
+
+
+def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -> list[ReplicaVerdict]:
+    """What the catalog says of copies."""
+    segments = Segments.read(tables, copies.rows)
+    bounds = Bounds.of(copies, segments)
+    by = compacted_by(copies, bounds, compacted)
+    compared = _Compared(copies.rows, bounds, by, Pairs.of(copies, segments, bounds, by))
+    return [verdict for group in copies.groups for verdict in compared.verdicts(*group)]
+
+
+class _Compared:
+    """Copies, and what was found of each pair of them."""
+
+    def __init__(self, rows: pa.Table, bounds: Bounds, compacted: Sequence[str | None], pairs: Pairs) -> None:
+        names = ("topic", "partition", "topic_id", "source")
+        self._keys = list(zip(*(rows[name].to_pylist() for name in names), strict=True))
+        self._starts, self._ends = bounds.start.tolist(), bounds.end.tolist()
+        self._log_ends, self._records = bounds.log_end.tolist(), bounds.records.tolist()
+        self._compacted = compacted
+        fields = pairs.found.dtype.names or ()
+        self._found = {
+            (one, other): dict(zip(fields, values, strict=True))
+            for (one, other), values in zip(pairs.pairs[["one", "other"]].tolist(), pairs.found.tolist(), strict=True)
+        }
+
+    def verdicts(self, first: int, end: int) -> list[ReplicaVerdict]:
+        """What is said of the copies of one partition, by their numbers."""
+        numbers = range(first, end)
+        agreeing = {
+            number: [other for other in numbers if other == number or self._agree(number, other)] for number in numbers
+        }
+        best = min(numbers, key=lambda number: (-len(agreeing[number]), -self._log_ends[number], number))
+        return [self._verdict(number, best, agreeing[best], len(numbers)) for number in numbers if number != best]
+
+    def _agree(self, one: int, other: int) -> bool:
+        found = self._found[min(one, other), max(one, other)]
+        lacks = found["one_lacks"] or found["other_lacks"]
+        return self._why_nothing(one, other) is None and not (found["ranges"] or lacks or found["epochs_disagree"])
+
+    def _verdict(self, number: int, best: int, agreeing: Sequence[int], copies: int) -> ReplicaVerdict:
+        topic, partition, topic_id, source = self._keys[number]
+        found = self._found[min(number, best), max(number, best)]
+        first, end = max(self._starts[number], self._starts[best]), min(self._ends[number], self._ends[best])
+        nothing, undecided = self._why_nothing(number, best), found["straddling"] + found["unknown"]
+        behind = max(self._log_ends[best] - self._log_ends[number], 0)
+        records, other_records = (None if each < 0 else each for each in (self._records[number], self._records[best]))
+        lacks = _lack(found, self._keys[min(number, best)][-1], self._keys[max(number, best)][-1])
+        compared_to = None if nothing else end - found["straddling"]
+        verdict, reason = self._of_ends(number, best, found, None if undecided else compared_to)
+        if nothing is not None:
+            verdict, reason = Verdict.BEHIND if behind else Verdict.NOT_COMPARABLE, nothing
+        if lacks is not None:
+            verdict = Verdict.LACKS
+        if found["epochs_disagree"]:
+            verdict = Verdict.EPOCHS_DISAGREE
+        if found["ranges"] > found["lacks_inside"]:
+            verdict = Verdict.DIFFERS
+        return ReplicaVerdict(
+            topic=topic,
+            partition=partition,
+            topic_id=topic_id,
+            source=source,
+            compared_with=self._keys[best][-1],
+            agreeing=[self._keys[each][-1] for each in agreeing],
+            has_majority=2 * len(agreeing) > copies,
+            verdict=verdict,
+            compacted=self._compacted[number],
+            first_offset=None if nothing else first,
+            end_offset=None if nothing else end,
+            undecided_offsets=undecided,
+            compared_to=compared_to,
+            log_end_offset=self._log_ends[number],
+            lacks=lacks,
+            behind_offsets=behind,
+            records=records,
+            other_records=other_records,
+            difference=_difference(found),
+            epochs=_epochs(found, number < best),
+            reason=reason,
+        )
+
+    def _of_ends(
+        self, number: int, best: int, found: Mapping[str, Any], compared_to: int | None
+    ) -> tuple[Verdict, str | None]:
+        """What is said of a copy that has no other batches, by how far it was compared.
+
+        Args:
+            compared_to: None where digests could not tell of all.
+        """
+        behind = self._log_ends[best] > self._log_ends[number]
+        if found["unknown"]:
+            return Verdict.NOT_COMPARABLE, _why_undecided(found)
+        if behind:
+            return Verdict.BEHIND, _why_undecided(found) or None
+        if self._compacted[number] is not None:
+            same = self._records[number] == self._records[best]
+            numbers = "both have the same number of records" if same else "their numbers of records differ, as may be"
+            return Verdict.NOT_COMPARABLE, f"each broker compacts its own log; {numbers}"
+        if compared_to is None or compared_to < self._log_ends[number]:
+            return Verdict.SAME_UP_TO, _why_undecided(found) or "what follows is not known to be committed"
+        if self._starts[number] > self._starts[best]:
+            start, source = self._starts[best], self._keys[best][-1]
+            return Verdict.SAME_UP_TO, f"its log starts at {self._starts[number]}, that of {source} at {start}"
+        return Verdict.SAME, None
+
+    def _why_nothing(self, one: int, other: int) -> str | None:
+        """Why two copies have no offsets in common; None where they have."""
+        for number in (one, other):
+            if self._starts[number] > self._ends[number]:
+                start, end, source = self._starts[number], self._ends[number], self._keys[number][-1]
+                return (
+                    f"nothing is committed in source {source}: its log starts at {start}, its high watermark is {end}"
+                )
+        earlier, later = sorted((one, other), key=lambda number: self._ends[number])
+        if self._ends[earlier] > self._starts[later]:
+            return None
+        if self._ends[later] == self._starts[later] == self._ends[earlier] == self._starts[earlier]:
+            return None  # both are empty
+        return (
+            f"no offset in common: in source {self._keys[earlier][-1]} the high watermark is {self._ends[earlier]}, in "
+            f"source {self._keys[later][-1]} the log starts at {self._starts[later]}"
+        )
+
+
+def _why_undecided(found: Mapping[str, Any]) -> str:
+    parts = []
+    if found["straddling"]:
+        parts.append(f"digests of {found['straddling']} offsets cover others too, beyond log starts or high watermarks")
+    if found["unknown"]:
+        parts.append(f"{found['unknown']} offsets have no digest in the catalog, or their log is damaged there")
+    return "; ".join(parts)
+
+
+def _lack(found: Mapping[str, Any], one: str, other: str) -> Lack | None:
+    for side, source in (("one", one), ("other", other)):
+        if ranges := found[f"{side}_lacks"]:
+            first, last = found[f"{side}_lacks_first"], found[f"{side}_lacks_last"]
+            return Lack(source=source, first_offset=first, last_offset=last, ranges=ranges)
+    return None
+
+
+def _difference(found: Mapping[str, Any]) -> Difference | None:
+    if not found["ranges"]:
+        return None
+    return Difference(first_offset=found["first_offset"], last_offset=found["last_offset"], ranges=found["ranges"])
+
+
+def _epochs(found: Mapping[str, Any], is_one: bool) -> EpochDifference | None:
+    if not found["epochs_disagree"]:
+        return None
+    one, other = found["one_epoch"], found["other_epoch"]
+    epoch, other_epoch = (one, other) if is_one else (other, one)
+    return EpochDifference(offset=found["epoch_offset"], epoch=epoch, other_epoch=other_epoch)
+
+
+_Place = tuple[str, str, int]
+
+
+@view_of(SegmentRow)
+class SegmentToWalk(Row):
+    """A segment whose log may be read.
+
+    Its row says how far its bytes are valid; what follows was not compared.
+    """
+
+    source: str
+    topic: str
+    partition: Int32
+    base_offset: int
+    next_offset: int | None
+    valid_bytes: int | None
+    log_bytes: int | None
+    log_mtime_ns: int | None
+    log_path: str
+
+
+@dataclass(frozen=True, slots=True)
+class _FoundBatch:
+    """A batch of a log: what is compared of it, and where it is."""
+
+    base_offset: int
+    last_offset: int
+    crc: int
+    place: LogPlace
+
+    @property
+    def compared(self) -> tuple[int, int, int]:
+        return self.base_offset, self.last_offset, self.crc
+
+
+def with_first_offset(
+    difference: Difference, one: Sequence[SegmentToWalk], other: Sequence[SegmentToWalk]
+) -> Difference:
+    """The difference with the first offset that differs, if both logs can be read here and are as the catalog knows
+    them. Only headers of batches are read.
+
+    Args:
+        one, other: the segments of both replicas in the order of offsets, all that may hold something of the range.
+    """
+    wanted = Wanted(difference.first_offset, difference.last_offset)
+    try:
+        with contextlib.closing(_batches(one, wanted)) as some, contextlib.closing(_batches(other, wanted)) as others:
+            found = _first_pair(some, others)
+    except (OSError, LogChangedError, MalformedRecordsError) as error:
+        return replace(difference, note=str(error))
+    if found is None:
+        return replace(difference, note="the logs do not differ there, though the catalog says it: build again")
+    offsets = [batch.base_offset for batch in found if batch is not None]
+    place, other_place = (None if batch is None else batch.place for batch in found)
+    return replace(difference, offset=min(offsets), place=place, other_place=other_place)
+
+
+def _first_pair(
+    some: Iterable[_FoundBatch], others: Iterable[_FoundBatch]
+) -> tuple[_FoundBatch | None, _FoundBatch | None] | None:
+    """The first batches that are not the same; None where there are none."""
+    for pair in itertools.zip_longest(some, others):
+        if pair[0] is None or pair[1] is None or pair[0].compared != pair[1].compared:
+            return pair
+    return None
+
+
+def _batches(segments: Sequence[SegmentToWalk], wanted: Wanted) -> Generator[_FoundBatch, None, None]:
+    """Batches that begin in a range of offsets."""
+    for segment in segments:
+        next_offset = segment.next_offset
+        if segment.base_offset > wanted.last_offset or (next_offset is not None and next_offset <= wanted.first_offset):
+            continue
+        if is_object(segment.log_path):
+            raise OSError(f"{segment.log_path}: an object in a store; logs of this machine alone are walked over")
+        with opened_log(segment.log_path) as opened:
+            if (opened.version.size, opened.version.mtime_ns) != (segment.log_bytes, segment.log_mtime_ns):
+                raise LogChangedError(f"{segment.log_path}: changed since the catalog was built; build again")
+            log = opened.log(segment.valid_bytes, use_mmap=False)
+            for table in BatchWalk(log, 0, wanted, whole=False).tables():
+                for offset, last, crc, at in table.rows[["offset_field", "last_offset", "crc", "position"]].tolist():
+                    if wanted.first_offset <= offset <= wanted.last_offset:
+                        place = LogPlace(log_path=segment.log_path, position=at)
+                        yield _FoundBatch(offset, last, crc, place)
+
+
+def _with_first_offsets(tables: TablesToRead, verdicts: list[ReplicaVerdict], walks: int) -> list[ReplicaVerdict]:
+    """The verdicts, with what logs tell of the first so many differences."""
+    numbers = [number for number, verdict in enumerate(verdicts) if verdict.difference is not None]
+    walked, others = numbers[:walks], numbers[walks:]
+    segments = _segments(tables, {place for number in walked for place in _places(verdicts[number])})
+    found = list(verdicts)
+    for number in numbers:
+        verdict = verdicts[number]
+        assert verdict.difference is not None
+        if number in others:
+            note = f"not looked for in the logs: it is not among the first {walks}"
+            difference = replace(verdict.difference, note=note)
+        else:
+            difference = with_first_offset(verdict.difference, *(segments[place] for place in _places(verdict)))
+        found[number] = replace(verdict, difference=difference)
+    return found
+
+
+def _places(verdict: ReplicaVerdict) -> tuple[_Place, _Place]:
+    of_partition = verdict.topic, verdict.partition
+    return (verdict.source, *of_partition), (verdict.compared_with, *of_partition)
+
+
+def _segments(tables: TablesToRead, places: Collection[_Place]) -> Mapping[_Place, Sequence[SegmentToWalk]]:
+    """The segments of partitions of sources, in the order of offsets."""
+    found: dict[_Place, list[SegmentToWalk]] = defaultdict(list)
+    if places:
+        keys = [dict(zip(PARTITIONS.key, place, strict=True)) for place in sorted(places)]
+        wanted = pa.Table.from_pylist(keys, PARTITIONS.schema(PARTITIONS.key))
+        where = [*scope_of({"wanted": wanted}, PARTITIONS.key), PRESENT]
+        for row in SegmentToWalk.of_arrow(tables.read(SEGMENTS, SegmentToWalk.names(), where).sort_by("base_offset")):
+            found[row.source, row.topic, row.partition].append(row)
+    return found

@@ -1,0 +1,559 @@
+"""An export from its options, checked before anything is listed, to the files that it makes. Until it is whole, its
+parts lie in a directory beside the output, which a later run takes up.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kidxlib.errors import KidxError, UsageError, describe_error
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.remote_logs import RemoteOptions
+from kidxlib.operations.export.formats import ExportFormat, assemble, write_part
+from kidxlib.operations.seek.output import ensure_new
+from kidxlib.reading.aborted import AbortedRanges
+from kidxlib.reading.gaps_met import LogRead, gaps_of
+from kidxlib.reading.left_out import Damage, LeftOut, Why, fail_on
+from kidxlib.reading.plan import plan_reads
+from kidxlib.reading.request import Offsets, ReadRequest, Times, read_request, read_schema
+from kidxlib.reading.rows import rows_of
+from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.records.bulk.wanted import Wanted
+from kidxlib.run.catalog_place import existing_tables
+from kidxlib.storage.location import FileVersion
+from kidxlib.storage.log_dir import is_brokers
+from kidxlib.storage.store.s3 import is_object
+from kidxlib.terminal import interrupts
+from kidxlib.terminal.console import note, warn
+from kidxlib.terminal.options.directories import existing_index_dir
+from kidxlib.terminal.options.sources import parse_topics
+from kidxlib.terminal.phase import Done
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.words import counted
+
+#: Segments of so many bytes make one part, about; a larger one makes several, or is one by itself where no index tells
+#: how to divide it.
+_PART_BYTES: Final = 128 * 1024 * 1024
+
+_PLAN: Final = "plan.json"
+_LOCK: Final = "lock"
+_VERSION: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Exported:
+    """What an export has written.
+
+    Attributes:
+        log_bytes: of the segments that were read, by this run and those that it took up.
+        damage: what was passed over, a line each.
+        failed: partitions of which not all was exported, as something is wrong with a log, a line each.
+        left_out: offsets that were not exported, and such as were asked for and are not there.
+    """
+
+    rows: int
+    segments: int
+    log_bytes: int
+    damage: tuple[str, ...]
+    failed: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all was exported that a consumer would get of what was asked for."""
+        return not (self.damage or self.failed or self.left_out)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedExport:
+    """What an export writes.
+
+    Attributes:
+        units: what each part is made of.
+        left_out: what the plan left out or did not find and a person should look at; `ReadPlan.left_out`.
+        failed: partitions that could not be planned, a line each.
+    """
+
+    units: Sequence[Sequence[SegmentRead]]
+    left_out: tuple[LeftOut, ...]
+    failed: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class EndedPartition:
+    """A partition of which nothing more is exported, as something is wrong with a log.
+
+    Attributes:
+        base_offset, position: of the segment, or the part of one, in which that is: what stands in it before that was
+            exported, and nothing that follows.
+    """
+
+    topic: str
+    partition: int
+    base_offset: int
+    position: int
+    why: str
+
+    def ends_before(self, read: SegmentRead) -> bool:
+        """Whether something stands after what was exported of the partition."""
+        is_of_it = (read.topic, read.partition) == (self.topic, self.partition)
+        return is_of_it and (read.base_offset, read.position) > (self.base_offset, self.position)
+
+
+@dataclass(frozen=True, slots=True)
+class FinishedPart:
+    """What is in a part.
+
+    Attributes:
+        reads: how many of the unit it has been made of: those that come after the end of a partition are left out.
+        damage: what was passed over, a line each.
+        ended: partitions that end in it before they should.
+        logs: those that were read to their ends, or parts of them.
+    """
+
+    rows: int
+    reads: int
+    damage: tuple[str, ...]
+    ended: tuple[EndedPartition, ...]
+    logs: tuple[LogRead, ...] = ()
+
+
+class Staging:
+    """A directory with the plan of an export and its finished parts. A part has its final name once it is whole."""
+
+    def __init__(self, output: Path, suffix: str) -> None:
+        """
+        Args:
+            suffix: of the parts' names.
+        """
+        self.directory = output.with_name(f"{output.name}.kidx-export")
+        self._suffix = suffix
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """While the context lasts no other run works here."""
+        self.directory.mkdir(exist_ok=True)
+        with (self.directory / _LOCK).open("ab") as lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError as error:
+                raise UsageError(f"{self.directory}: another export to this output is at work; wait for it") from error
+            try:
+                yield
+            finally:
+                if not (self.directory / _PLAN).exists():  # nothing was begun, or all is done
+                    shutil.rmtree(self.directory, ignore_errors=True)
+
+    def plan(self, asked: dict[str, Any]) -> PlannedExport | None:
+        """What an earlier run has planned; None where none has."""
+        try:
+            found = json.loads((self.directory / _PLAN).read_text())
+        except FileNotFoundError:
+            return None
+        except ValueError as error:
+            raise KidxError(f"{self.directory / _PLAN}: not JSON; remove {self.directory}, and start anew") from error
+        if found["version"] != _VERSION or found["asked"] != asked:
+            raise UsageError(
+                f"{self.directory}: an export with other options was begun and not finished; give those options again, "
+                "or remove this directory"
+            )
+        return PlannedExport(
+            [[_of_json(read) for read in unit] for unit in found["units"]],
+            tuple(map(_left_out_of_json, found["left_out"])),
+            tuple(found["failed"]),
+        )
+
+    def keep_plan(self, asked: dict[str, Any], plan: PlannedExport) -> None:
+        """Keep what is planned, for a later run."""
+        units = [[_as_json(read) for read in unit] for unit in plan.units]
+        told = {"left_out": [asdict(each) for each in plan.left_out], "failed": plan.failed}
+        self._write(_PLAN, json.dumps({"version": _VERSION, "asked": asked, "units": units, **told}))
+
+    def part(self, number: int) -> Path:
+        """The file of a unit's rows."""
+        return self.directory / f"part-{number:05}{self._suffix}"
+
+    def finished(self, number: int) -> FinishedPart | None:
+        """What is known of a part that is whole; None where it is not."""
+        if not (self.part(number).exists() and self._facts(number).exists()):
+            return None
+        found = json.loads(self._facts(number).read_text())
+        ended = tuple(EndedPartition(**each) for each in found["ended"])
+        logs = tuple(LogRead(**each) for each in found["logs"])
+        return FinishedPart(found["rows"], found["reads"], tuple(found["damage"]), ended, logs)
+
+    def discard(self, number: int) -> None:
+        """Remove a part that is to be written again."""
+        self._facts(number).unlink()
+        self.part(number).unlink()
+
+    def finish(self, number: int, part: FinishedPart, written: Path) -> None:
+        """Give a written part its name."""
+        self._write(self._facts(number).name, json.dumps(asdict(part)))
+        written.rename(self.part(number))
+        _sync(self.directory)
+
+    def become(self, output: Path) -> None:
+        """Give the directory the name of the output, with the parts alone in it. The plan goes last: of parts of which
+        nothing else is known a later run takes none for its own.
+        """
+        plan = self.directory / _PLAN
+        for path in list(self.directory.iterdir()):
+            if path.suffix != self._suffix and path != plan:
+                path.unlink()
+        plan.unlink()
+        self.directory.rename(output)
+        _sync(output.parent)
+
+    def give(self, whole: Path, output: Path) -> None:
+        """Give a file the name of the output, and remove the directory."""
+        whole.rename(output)
+        _sync(output.parent)
+        shutil.rmtree(self.directory)
+
+    def give_up(self) -> None:
+        """Have nothing left for a later run."""
+        (self.directory / _PLAN).unlink()
+
+    def _facts(self, number: int) -> Path:
+        return self.directory / f"part-{number:05}.json"
+
+    def _write(self, name: str, text: str) -> None:
+        path = self.directory / f"{name}.tmp"
+        with path.open("w") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        path.rename(self.directory / name)
+
+
+def _sync(directory: Path) -> None:
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _as_json(read: SegmentRead) -> dict[str, Any]:
+    return {**asdict(read), "aborted": base64.b64encode(read.aborted.packed).decode()}
+
+
+def _of_json(found: dict[str, Any]) -> SegmentRead:
+    return SegmentRead(
+        **{
+            **found,
+            "version": FileVersion(**found["version"]),
+            "wanted": Wanted(**found["wanted"]),
+            "aborted": AbortedRanges(base64.b64decode(found["aborted"])),
+        }
+    )
+
+
+def _left_out_of_json(found: dict[str, Any]) -> LeftOut:
+    return LeftOut(**{**found, "partition": TopicPartition(**found["partition"]), "why": Why(found["why"])})
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ExportRequest:
+    """What is to be exported.
+
+    Attributes:
+        read: what is read.
+        catalog: where it is that tells what need not be read; None for nowhere.
+        schema: the columns.
+        output: what does not exist yet and is to be made.
+        skip_damage: go on after damage, and tell it.
+        asked: the options that rows depend on, as they were given: a later run has to ask for the same.
+    """
+
+    read: ReadRequest
+    catalog: str | None
+    schema: pa.Schema
+    output: Path
+    form: ExportFormat
+    skip_damage: bool
+    asked: dict[str, Any]
+
+
+def export_request(
+    directories: Sequence[str],
+    *,
+    output: str,
+    topics: str,
+    offsets: tuple[str, ...],
+    times: str | None,
+    isolation: str,
+    include_headers: bool,
+    columns: str | None,
+    index_dir: str | None,
+    catalog: str | None,
+    to_log_end: bool | None,
+    skip_damage: bool,
+    layout: str | None = None,
+    tiered_metadata: tuple[str, ...] = (),
+) -> ExportRequest:
+    """The options of the command, checked."""
+    form = ExportFormat.of(output)
+    if is_object(output):
+        raise UsageError(f"--output {output}: expected a path of this machine")
+    ensure_new(output)
+    place = Path(os.path.abspath(output))
+    for above in place.resolve().parents:
+        if is_brokers(above):
+            raise UsageError(f"--output {output}: {above} is a broker's log dir; expected a place of its own")
+    asked = {
+        "sources": [each if is_object(each) else os.path.realpath(each) for each in directories],
+        "topics": topics,
+        "offsets": list(offsets),
+        "times": times,
+        "isolation": isolation,
+        "include_headers": include_headers,
+        "columns": columns,
+        "to_log_end": to_log_end,
+        "skip_damage": skip_damage,
+    }
+    read = read_request(
+        directories,
+        topics=parse_topics(topics),
+        offsets=_offsets(offsets),
+        times=_times(times),
+        isolation=isolation,
+        index_dir=None if index_dir is None else existing_index_dir("--index-dir", index_dir),
+        to_log_end=to_log_end,
+        remote=RemoteOptions(layout, tiered_metadata),
+    )
+    if any(source.remote is not None for source in read.sources):
+        asked |= {"layout": layout, "tiered_metadata": list(tiered_metadata)}
+    names = None if columns is None else columns.split(",")
+    schema = read_schema("records", names, include_headers=include_headers)
+    return ExportRequest(
+        read=read, catalog=catalog, schema=schema, output=place, form=form, skip_damage=skip_damage, asked=asked
+    )
+
+
+def _offsets(given: tuple[str, ...]) -> Offsets | None:
+    """The ranges that `--offsets` means: one for all partitions, or one for each that is named."""
+    by_partition: dict[str, tuple[int | None, int | None]] = {}
+    for text in given:
+        name, equals, limits = text.rpartition("=")
+        start, colon, end = limits.partition(":")
+        if not colon or not all(each == "" or each.isdecimal() for each in (start, end)):
+            raise UsageError(f"--offsets {text}: expected START:END, START:, :END or <topic>-<partition>=START:END")
+        found = (int(start) if start else None, int(end) if end else None)
+        if not equals and len(given) == 1:
+            return found
+        if not equals or name in by_partition:
+            raise UsageError(f"--offsets {text}: expected one range, or one for each partition that is named")
+        by_partition[name] = found
+    return by_partition or None
+
+
+def _times(given: str | None) -> Times | None:
+    """The range that `--times` means."""
+    if given is None:
+        return None
+    start, slash, end = given.partition("/")
+    if not slash:
+        raise UsageError(f"--times {given}: expected START/END, START/ or /END, each ISO 8601 with a zone or ms")
+    return start or None, end or None
+
+
+def run_export(request: ExportRequest, threads: int) -> Exported:
+    """Export, or go on where an earlier run was interrupted. A partition with a damaged log is exported up to the
+    damage, and the others as a whole.
+    """
+    staging = Staging(request.output, request.form.value)
+    try:
+        with staging.locked():
+            plan = staging.plan(request.asked)
+            if plan is None:
+                plan = _planned(request, threads)
+                staging.keep_plan(request.asked, plan)
+            parts = _write_parts(request, plan.units, staging, threads)
+            exported = _exported(plan, parts)
+            if exported.failed and not exported.rows:
+                staging.give_up()
+                raise KidxError(exported.failed[0])
+            _put_together(request, staging, len(plan.units))
+    except OSError as error:
+        raise KidxError(f"--output {request.output}: {describe_error(error)}") from error
+    return exported
+
+
+def _exported(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
+    ended = {(each.topic, each.partition): each.why for part in reversed(parts) for each in part.ended}
+    logs = [log for part in parts for log in part.logs]
+    return Exported(
+        rows=sum(part.rows for part in parts),
+        segments=_segments_in(plan.units),
+        log_bytes=sum(map(_bytes_of, plan.units)),
+        damage=tuple(line for part in parts for line in part.damage),
+        failed=(*plan.failed, *(why for _, why in sorted(ended.items()))),
+        left_out=(*plan.left_out, *gaps_of(logs, (read for unit in plan.units for read in unit))),
+    )
+
+
+def _planned(request: ExportRequest, threads: int) -> PlannedExport:
+    begin_phase("planning")
+    catalog = None if request.catalog is None else existing_tables("--catalog", request.catalog)
+    try:
+        plan = plan_reads(
+            request.read,
+            goes_on=request.skip_damage,
+            threads=threads,
+            part_bytes=_PART_BYTES,
+            catalog=catalog,
+            isolates=True,
+        )
+    except OSError as error:
+        raise KidxError(describe_error(error)) from error
+    if not plan.named_partitions:
+        there = counted(plan.skipped_partitions, "partition")
+        raise UsageError(
+            f"{request.read.place}: it has {there}, none of which is asked for; expected --topics and --offsets to "
+            "name one that is there"
+        )
+    for line in (*plan.notes, *plan.remarks):
+        note(line)
+    for line in plan.of_another_time:
+        warn(line)
+    units: list[list[SegmentRead]] = [[]]
+    for read in plan.reads:
+        if units[-1] and _bytes_of(units[-1]) + read.log_bytes > _PART_BYTES:
+            units.append([])
+        units[-1].append(read)
+    failed = tuple(f"{partition.directory}: {why}; not exported" for partition, why in plan.failed.items())
+    left_out = tuple(each for each in plan.left_out if each.is_problem)
+    return PlannedExport(units, left_out, (*plan.unreadable, *failed))
+
+
+def _bytes_of(unit: Sequence[SegmentRead]) -> int:
+    return sum(read.log_bytes for read in unit)
+
+
+def _segments_in(units: Iterable[Sequence[SegmentRead]]) -> int:
+    return len({read.log_path for unit in units for read in unit})
+
+
+@dataclass(slots=True)
+class _Progress:
+    """What threads have read so far, and whether they are to stop.
+
+    Attributes:
+        left: of each segment, how many reads are still to be done.
+    """
+
+    left: Counter[str]
+    done: Done = field(default_factory=Done)
+    began: float = field(default_factory=time.monotonic)
+    stops: threading.Event = field(default_factory=threading.Event)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, reads: Sequence[SegmentRead]) -> None:
+        with self._lock:
+            self.left.subtract(read.log_path for read in reads)
+            segments = sum(not left for left in self.left.values())
+            self.done = Done(segments, self.done.log_bytes + _bytes_of(reads), time.monotonic() - self.began)
+
+
+class _StoppedError(Exception):
+    """A part was given up, as the run ends."""
+
+
+def _write_parts(
+    request: ExportRequest, units: Sequence[Sequence[SegmentRead]], staging: Staging, threads: int
+) -> list[FinishedPart]:
+    progress = _Progress(Counter(read.log_path for unit in units for read in unit))
+    begin_phase(
+        "exporting",
+        done=lambda: progress.done,
+        segments=_segments_in(units),
+        log_bytes=sum(map(_bytes_of, units)),
+        after="putting parts together",
+    )
+
+    def write(number: int) -> FinishedPart:
+        finished = staging.finished(number)
+        if finished is None:
+            finished = _write_part(request, number, units[number], staging, progress)
+        else:
+            progress.add(units[number])
+        return finished
+
+    def told() -> str:
+        kept = sum(staging.finished(number) is not None for number in range(len(units)))
+        return f"{kept} of {len(units)} parts are finished; run the same command again to go on"
+
+    with interrupts.telling(told), ThreadPoolExecutor(threads) as pool:
+        try:
+            parts = list(pool.map(write, range(len(units))))
+            ended = [each for part in parts for each in part.ended]
+            for number, unit in enumerate(units if ended else ()):
+                kept = [read for read in unit if not any(each.ends_before(read) for each in ended)]
+                if len(kept) < parts[number].reads:  # it was written before it was known that its partition ends
+                    staging.discard(number)
+                    parts[number] = _write_part(request, number, kept, staging, progress)
+            return parts
+        finally:
+            progress.stops.set()
+            pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _write_part(
+    request: ExportRequest, number: int, unit: Sequence[SegmentRead], staging: Staging, progress: _Progress
+) -> FinishedPart:
+    lost: list[str] = []
+    ended: list[EndedPartition] = []
+    logs: list[LogRead] = []
+
+    def note_damage(damage: Damage) -> None:
+        lost.append(f"{damage}; not exported: {damage.lost}")
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        on_damage = note_damage if request.skip_damage else fail_on
+        for read in unit:
+            if any(each.ends_before(read) for each in ended):
+                continue
+            try:
+                goes_on = request.skip_damage
+                for batch in rows_of([read], request.schema, on_damage, goes_on=goes_on, threads=1, on_end=logs.append):
+                    if progress.stops.is_set():
+                        raise _StoppedError
+                    yield batch
+            except (OSError, KidxError) as error:
+                ended.append(
+                    EndedPartition(read.topic, read.partition, read.base_offset, read.position, describe_error(error))
+                )
+            progress.add([read])
+
+    written: Path = staging.part(number).with_suffix(".tmp")
+    count = write_part(request.form, written, request.schema, rows())
+    reads = sum(not any(each.ends_before(read) for each in ended) for read in unit)
+    finished = FinishedPart(count, reads, tuple(lost), tuple(ended), tuple(logs))
+    staging.finish(number, finished, written)
+    return finished
+
+
+def _put_together(request: ExportRequest, staging: Staging, units: int) -> None:
+    if request.form is ExportFormat.PARQUET:
+        staging.become(request.output)
+        return
+    whole = staging.directory / "whole.tmp"
+    assemble(request.form, map(staging.part, range(units)), request.schema, whole)
+    staging.give(whole, request.output)

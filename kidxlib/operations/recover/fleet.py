@@ -1,0 +1,177 @@
+"""How long the log dirs of a fleet take to start after a crash, from what a catalog knows of each broker's logs: alone,
+and with kidx at each level.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.errors import CatalogError
+from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.recover.fleet_options import Rates
+from kidxlib.run.context import RunContext
+from kidxlib.run.result import RunResult
+from kidxlib.run.settings import read_settings
+from kidxlib.tables.protocol import Question, TablesToAsk
+from kidxlib.terminal.console import print_json, print_line
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.tables import print_table
+
+_COLUMNS: Final[tuple[tuple[str, pa.DataType], ...]] = (
+    ("source", pa.string()),
+    ("clean_shutdown", pa.bool_()),
+    ("partitions", pa.int64()),
+    ("segments", pa.int64()),
+    ("log_bytes", pa.int64()),
+    ("largest_bytes", pa.int64()),
+    ("last_bytes", pa.int64()),
+    ("largest_last_bytes", pa.int64()),
+)
+#: Of each source what a broker recovers there after an unclean stop: of each partition the segment with the recovery
+#: point and all later ones. Without a recovery point these are all. The cluster's metadata is recovered by the raft
+#: layer. A source that was stopped cleanly has no partition among them.
+UNFLUSHED: Final = Question(
+    "unflushed logs",
+    """
+WITH ordered AS (
+  SELECT source, topic, partition, log_bytes,
+         lead(base_offset) OVER (PARTITION BY source, topic, partition ORDER BY base_offset) AS next_base_offset
+  FROM segments
+  WHERE status NOT IN ('gone', 'deleted')
+),
+unflushed AS (
+  SELECT p.source AS source, p.clean_shutdown AS clean_shutdown, count(*) AS segments,
+         coalesce(sum(log_bytes), 0) AS log_bytes,
+         coalesce(sum(CASE WHEN next_base_offset IS NULL THEN log_bytes END), 0) AS last_bytes
+  FROM partitions AS p
+  JOIN ordered AS o ON p.source = o.source AND p.topic = o.topic AND p.partition = o.partition
+  WHERE present AND p.topic <> '__cluster_metadata'
+    AND (next_base_offset IS NULL OR next_base_offset > coalesce(recovery_point, 0))
+  GROUP BY p.source, p.topic, p.partition, p.clean_shutdown
+)
+SELECT source, clean_shutdown, count(*) AS partitions, sum(segments) AS segments,
+       sum(log_bytes) AS log_bytes, max(log_bytes) AS largest_bytes,
+       sum(last_bytes) AS last_bytes, max(last_bytes) AS largest_last_bytes
+FROM unflushed
+GROUP BY source, clean_shutdown
+ORDER BY source, clean_shutdown
+""".strip(),
+    (PARTITIONS, SEGMENTS),
+    pa.schema([pa.field(*column) for column in _COLUMNS]),
+)
+
+_DECIMALS: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Start:
+    """A source at the next start of its broker.
+
+    Attributes:
+        source: by name: a log dir.
+        partitions: that are recovered.
+        log_bytes: of their logs that are not flushed.
+        last_bytes: of their last segments, which the broker reads again at the level of checkpoints.
+        seconds_alone: that reading takes the broker by itself.
+        seconds_checkpoint, seconds_marker: that it takes kidx and the broker at each level.
+    """
+
+    source: str
+    partitions: int
+    log_bytes: int
+    last_bytes: int
+    seconds_alone: float
+    seconds_checkpoint: float
+    seconds_marker: float
+
+
+def starts_of(tables: TablesToAsk, rates: Rates) -> tuple[Sequence[Start], Sequence[str]]:
+    """The next start of each source, the longest first; and the sources that were stopped cleanly, by name."""
+    rows = tables.ask(UNFLUSHED).to_pylist()
+    starts = [_start(row, rates) for row in rows if not row["clean_shutdown"]]
+    starts.sort(key=lambda start: (-start.seconds_alone, start.source))
+    return starts, [row["source"] for row in rows if row["clean_shutdown"]]
+
+
+def _start(row: dict[str, Any], rates: Rates) -> Start:
+    kidx = row["log_bytes"] / rates.kidx
+    return Start(
+        source=row["source"],
+        partitions=row["partitions"],
+        log_bytes=row["log_bytes"],
+        last_bytes=row["last_bytes"],
+        seconds_alone=_seconds(row["log_bytes"], row["largest_bytes"], rates),
+        seconds_checkpoint=kidx + _seconds(row["last_bytes"], row["largest_last_bytes"], rates),
+        seconds_marker=kidx,
+    )
+
+
+def _seconds(log_bytes: int, largest_bytes: int, rates: Rates) -> float:
+    """What a broker takes, which gives each partition to one of its threads."""
+    return max(log_bytes / rates.threads, largest_bytes) / rates.broker
+
+
+def fleet_context(catalog: str | None, database: str | None, settings_file: Path) -> RunContext:
+    """The catalog of a fleet."""
+    return RunContext.of(read_settings(settings_file), catalog, database, None).with_catalog()
+
+
+def run_fleet(rates: Rates, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
+    """Ask a catalog of brokers' log dirs, and print a row for each. Nothing is recorded, and no log is read.
+
+    Args:
+        open_backend: opens a catalog that is there, and of this release.
+    """
+    with open_backend() as backend:
+        tables = backend.catalog.tables
+        if not isinstance(tables, TablesToAsk):
+            raise CatalogError(
+                f"{tables.path}: this kind of catalog answers no SQL; expected a directory, an s3:// URL or one of "
+                "Spark's"
+            )
+        starts, clean = starts_of(tables, rates)
+        path = tables.path
+    if as_json:
+        print_json(
+            {
+                "catalog": path,
+                "rates": asdict(rates),
+                "sources": [asdict(start) for start in starts],
+                "stopped_cleanly": list(clean),
+            }
+        )
+    else:
+        _show(path, rates, starts, clean)
+    counts = {"sources": len(starts), "partitions": sum(start.partitions for start in starts)}
+    return RunResult(code=ExitCode.OK, counts=counts, bytes=sum(start.log_bytes for start in starts))
+
+
+def _show(catalog: str, rates: Rates, starts: Sequence[Start], clean: Sequence[str]) -> None:
+    if starts:
+        print_table(
+            f"the next start after a crash, by {catalog}: seconds that reading logs takes",
+            ("source", "alone", "checkpoint", "marker", "partitions", "log bytes", "last segments"),
+            [_row(start) for start in starts],
+            text_columns=4,
+        )
+        print_line(
+            f"a broker reads {rates.broker:,} bytes a second with each of {rates.threads} threads for a log dir, kidx "
+            f"{rates.kidx:,}: --broker-rate, --recovery-threads, --kidx-rate"
+        )
+    if clean:
+        print_line(f"stopped cleanly, so nothing is recovered: {', '.join(clean)}")
+    if not starts and not clean:
+        print_line(f"{catalog} knows of no partition that a broker would start with")
+
+
+def _row(start: Start) -> list[str | int]:
+    seconds = (start.seconds_alone, start.seconds_checkpoint, start.seconds_marker)
+    shown = [f"{each:,.{_DECIMALS}f}" for each in seconds]
+    return [start.source, *shown, start.partitions, start.log_bytes, start.last_bytes]

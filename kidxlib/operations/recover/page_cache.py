@@ -1,0 +1,442 @@
+"""Which unflushed segments need not be read, because all that a broker has written is still there.
+
+A note in a log dir, made when all in it was known to be right, names the mount and the boot on which that was: as long
+as they are the same, the kernel has forgotten nothing. Its log, and the broker's, must not tell since then that
+something that was written did not reach a disk.
+
+A broker has finished the indexes of a segment, and taken the producers at its end, before it writes into the next one
+(`LocalLog.roll`, `UnifiedLog.roll`). Of the last one an index entry, an aborted transaction or an epoch may be missing
+that was to come after the bytes of the log: so all its headers are read.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import itertools
+import json
+import os
+import re
+import struct
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from kidxlib.audit.startup.simulation import Recovery
+from kidxlib.errors import (
+    CheckpointError,
+    CorruptIndexError,
+    IndexSizeError,
+    LogChangedError,
+    MalformedRecordsError,
+    SnapshotError,
+    UntrustedError,
+)
+from kidxlib.format import layouts
+from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    parse_segment_log,
+    segment_file,
+)
+from kidxlib.index.offset import OffsetIndex
+from kidxlib.index.time import TimeIndex
+from kidxlib.operations.recover.read_logs import LogReader
+from kidxlib.records.batch_headers import batches
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.recovery.past_end import PastEnd
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.publisher import Owner, Publisher
+from kidxlib.storage.small_files import read_leader_epochs, small_file
+
+#: A broker looks at directories alone (`LogManager.loadLogs`).
+NOTE: Final = ".kidx-page-cache"
+_VERSION: Final = 1
+
+_DEVICE: Final = "/dev/kmsg"
+_MESSAGE_BYTES_MAX: Final = 8192  # CONSOLE_EXT_LOG_MAX
+
+#: Of syslog(3): what the kernel itself says, and how bad it is.
+_OF_KERNEL: Final = 0
+_ERROR: Final = 3
+#: A process that is killed for want of memory, which loses no page.
+_HARMLESS: Final = re.compile(r"out of memory: killed process|oom[-_]kill|invoked oom-killer", re.IGNORECASE)
+#: Whatever level it has.
+_HARMFUL: Final = re.compile(
+    r"i/o error|lost (async|sync|page|write)|data (will|may) be lost|remounting filesystem|shutting down filesystem"
+    r"|memory failure|hardware error|medium error|device offline",
+    re.IGNORECASE,
+)
+
+#: The device of a file system, of its journal, or of the block layer.
+_DEVICE_NAMED: Final = re.compile(
+    r"^(?:EXT4-fs|XFS|F2FS-fs|EXT2-fs)[^(:]*\((?:device )?([\w-]+)\)"
+    r"|^Aborting journal on device ([\w-]+?)(?:-\d+)?\.$|I/O error(?: on|,) dev ([\w-]+),"
+)
+
+#: File systems whose pages are the kernel's own, on a device of this host or in its memory. Not those of a network, in
+#: user space (FUSE), or of layers: there another machine or process may have what was written, and lose it.
+_TRUSTED: Final = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs")
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
+_MOUNTS: Final = Path("/proc/self/mountinfo")
+
+#: statx(2): what is asked for, and where it stands in the answer.
+_AT_FDCWD: Final = -100
+_AT_SYMLINK_NOFOLLOW: Final = 0x100
+_MOUNT_ID: Final = 0x1000
+_UNIQUE_MOUNT_ID: Final = 0x4000
+_ANSWER_BYTES: Final = 256
+_MOUNT_ID_AT: Final = 0x90
+_LINUX_NEEDED: Final = "6.8"
+
+#: `LogDirFailureChannel` and `UnifiedLog.maybeHandleIOException` say the first two, Java and the C library the others.
+_WRITE_ERROR: Final = re.compile(
+    r"KafkaStorageException|Error while (flushing|writing|appending|rolling|renaming|deleting|truncating|reading)"
+    r"|Input/output error|No space left on device|Read-only file system|Structure needs cleaning|Stale file handle"
+)
+
+_HEADER_BYTES: Final = layouts.BATCH_V2.itemsize
+#: Read at a time of the end of a segment, which is about as long as the interval of its index.
+_END_BYTES: Final = 64 * 1024
+_NOTHING_PAST: Final = PastEnd(unfinished=False, batches=0, records=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Message:
+    """A message of the kernel's log.
+
+    Attributes:
+        number: its place in the log, which counts on by one (`SEQNUM`).
+        facility, level: as of syslog(3).
+    """
+
+    number: int
+    facility: int
+    level: int
+    text: str
+
+
+def last_message() -> int:
+    """The number of the last message that is there now."""
+    return max((message.number for message in _messages()), default=-1)
+
+
+def ensure_no_errors_since(number: int, devices: frozenset[str] | None) -> None:
+    """See that the kernel has told of no error since a message.
+
+    Args:
+        devices: names of the block devices that count; None for all.
+    """
+    ensure_no_errors(list(_messages()), number, devices)
+
+
+def ensure_no_errors(messages: Sequence[Message], number: int, devices: frozenset[str] | None = None) -> None:
+    """See that none of some messages after one of them is an error."""
+    numbers = [message.number for message in messages]
+    if min(numbers, default=number) > number + 1 or max(numbers, default=-1) < number:
+        raise UntrustedError(
+            f"the kernel's log has messages {min(numbers, default=0)} to {max(numbers, default=-1)}, expected all from "
+            f"{number} on: whether there were errors is not known"
+        )
+    for message in messages:
+        if message.number > number and _is_error(message) and not _is_of_another(message, devices):
+            raise UntrustedError(f"the kernel's log has an error: {message.text}")
+
+
+def parse_message(line: bytes) -> Message:
+    """A message as `/dev/kmsg` gives it: `<priority>,<number>,<microseconds>,<flags>[,…];<text>`."""
+    fields, _, rest = line.decode(errors="replace").partition(";")
+    priority, number = map(int, fields.split(",")[:2])
+    return Message(number, priority >> 3, priority & 7, rest.split("\n", 1)[0])
+
+
+def _is_error(message: Message) -> bool:
+    if message.facility != _OF_KERNEL or _HARMLESS.search(message.text):
+        return False
+    return message.level <= _ERROR or _HARMFUL.search(message.text) is not None
+
+
+def _is_of_another(message: Message, devices: frozenset[str] | None) -> bool:
+    """Whether it is about a block device that is none of these. What names no device may be about any."""
+    found = _DEVICE_NAMED.search(message.text)
+    return devices is not None and found is not None and found[found.lastindex or 0] not in devices
+
+
+def _messages() -> Iterator[Message]:
+    try:
+        device = os.open(_DEVICE, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        try:
+            while True:
+                yield parse_message(os.read(device, _MESSAGE_BYTES_MAX))
+        finally:
+            os.close(device)
+    except OSError as error:
+        if error.errno != errno.EAGAIN:  # which is its end
+            raise UntrustedError(
+                f"{_DEVICE}: the kernel's log cannot be read ({error.strerror}), so whether there were errors is not "
+                "known: it takes root, or CAP_SYSLOG"
+            ) from error
+
+
+@dataclass(frozen=True, slots=True)
+class Mount:
+    """Where a directory is.
+
+    Attributes:
+        boot_id: of this boot of the kernel.
+        mount_id: of the mount, unique in this boot. While that mount is there, its file system has been mounted without
+            a break: a file system that is mounted again gets another.
+        file_system: its type.
+        directory: device and inode of the directory itself. A copy has others.
+    """
+
+    boot_id: str
+    mount_id: int
+    file_system: str
+    directory: tuple[int, int]
+
+
+def mount_of(directory: Path) -> Mount:
+    """Where a directory is."""
+    try:
+        boot_id = _BOOT_ID.read_text().strip()
+        file_system = _file_system(_ask(directory, _MOUNT_ID))
+        status = directory.stat()
+    except OSError as error:
+        raise UntrustedError(f"{directory}: the kernel does not tell on which mount it is: {error.strerror}") from error
+    if file_system not in _TRUSTED:
+        raise UntrustedError(
+            f"{directory}: on {file_system or 'an unknown file system'}; expected one of {', '.join(_TRUSTED)}: of "
+            "others it is not known where their pages are"
+        )
+    return Mount(boot_id, mount_id_of(directory), file_system, (status.st_dev, status.st_ino))
+
+
+def devices_of(directory: Path) -> frozenset[str] | None:
+    """The kernel's names of the block device on which a directory is, and of the disk that it is a partition of.
+
+    Returns:
+        None where that is not all: it lies on others (LVM, RAID, encryption), or on none that has a name.
+    """
+    device = directory.stat().st_dev
+    known = Path("/sys/dev/block") / f"{os.major(device)}:{os.minor(device)}"
+    if not known.exists():
+        return None
+    place = known.resolve()
+    names = {place.name, place.parent.name} if (place / "partition").exists() else {place.name}
+    slaves = [place / "slaves", place.parent / "slaves"][: len(names)]
+    return None if any(each.is_dir() and os.listdir(each) for each in slaves) else frozenset(names)
+
+
+def mount_id_of(path: Path) -> int:
+    """The unique id of the mount on which a file or a directory is; a symbolic link is not followed."""
+    try:
+        return _ask(path, _UNIQUE_MOUNT_ID)
+    except OSError as error:
+        raise UntrustedError(
+            f"{path}: no unique mount id (statx: {error.strerror}): needs Linux {_LINUX_NEEDED}"
+        ) from error
+
+
+def _ask(path: Path, what: int) -> int:
+    """Ask statx(2) for an id of a mount."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if not hasattr(libc, "statx"):
+        raise OSError(0, "not offered by this C library")
+    answer = ctypes.create_string_buffer(_ANSWER_BYTES)
+    if libc.statx(_AT_FDCWD, os.fsencode(path), _AT_SYMLINK_NOFOLLOW, what, answer) != 0:
+        code = ctypes.get_errno()
+        raise OSError(code, os.strerror(code))
+    [answered] = struct.unpack_from("=I", answer)
+    if not answered & what:
+        raise OSError(0, "not answered by this kernel")
+    [found] = struct.unpack_from("=Q", answer, _MOUNT_ID_AT)
+    return int(found)
+
+
+def _file_system(mount_id: int) -> str | None:
+    """The type of the file system that is mounted there, by the id in `/proc/self/mountinfo`."""
+    for line in _MOUNTS.read_text(errors="surrogateescape").splitlines():
+        mount, _, about = line.partition(" - ")
+        if mount.split(" ", 1)[0] == str(mount_id):
+            return about.split(" ", 1)[0]
+    return None
+
+
+def note_down(log_dirs: Sequence[Path]) -> None:
+    """Note of log dirs that all in them is right and flushed. The caller knows that, and holds their locks."""
+    kernel_log = last_message()
+    for log_dir in log_dirs:
+        content = json.dumps({"version": _VERSION, **_fields(mount_of(log_dir)), "kernel_log": kernel_log}, indent=2)
+        owner = replace(Owner.of((log_dir / META_PROPERTIES).stat()), mode=0o644)
+        with Publisher() as publisher:
+            publisher.stage(Directory(str(log_dir), ""), NOTE, f"{content}\n".encode(), owner)
+            publisher.commit()
+
+
+def ensure_noted(log_dir: Path) -> None:
+    """See that the kernel has all that was written into a log dir since its note, be it on the disk or not."""
+    note = log_dir / NOTE
+    try:
+        noted = json.loads(small_file(note))
+        version, kernel_log = noted["version"], int(noted["kernel_log"])
+    except FileNotFoundError as error:
+        raise UntrustedError(
+            f"{note}: missing; it is made where --apply comes to its end, before the broker starts"
+        ) from error
+    except (CheckpointError, OSError, ValueError, KeyError, TypeError) as error:
+        raise UntrustedError(f"{note}: not readable: {error}") from error
+    if version != _VERSION:
+        raise UntrustedError(f"{note}: version {version}, expected {_VERSION}")
+    now = _fields(mount_of(log_dir))
+    for name, what in _DIFFERENCES.items():
+        if noted.get(name) != now[name]:
+            raise UntrustedError(f"{note}: {what} (noted {noted.get(name)}, found {now[name]})")
+    ensure_no_errors_since(kernel_log, devices_of(log_dir))
+
+
+#: What another value means.
+_DIFFERENCES: Final = {
+    "boot_id": "the host has started again since",
+    "mount_id": "the file system was mounted again since, or is seen through another mount, as in another container",
+    "file_system": "another file system",
+    "directory": "the directory is a copy of the one that it was made for",
+}
+
+
+def _fields(mount: Mount) -> dict[str, object]:
+    return {
+        "boot_id": mount.boot_id,
+        "mount_id": mount.mount_id,
+        "file_system": mount.file_system,
+        "directory": list(mount.directory),
+    }
+
+
+def ensure_no_errors_in(broker_log: Path) -> None:
+    """See that a broker tells of no error of a disk."""
+    try:
+        with broker_log.open(errors="replace") as lines:
+            for number, line in enumerate(lines, 1):
+                if _WRITE_ERROR.search(line):
+                    raise UntrustedError(f"{broker_log}: line {number}: {line.strip()}")
+    except OSError as error:
+        raise UntrustedError(f"{broker_log}: not readable: {error.strerror}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class HeadersRead:
+    """The unflushed segments of a partition, by their headers.
+
+    Attributes:
+        kept: base offsets of those that are whole, with all their side files. Of these the end was read.
+        bytes_read: of logs.
+    """
+
+    kept: frozenset[int] = frozenset()
+    bytes_read: int = 0
+
+
+def read_headers(
+    directory: Path, recovery_point: int, options: RecoverOptions, reader: LogReader
+) -> HeadersRead | None:
+    """Read headers where all that a broker has written is there.
+
+    Args:
+        directory: of a partition, in a log dir that is noted to be so (`note.ensure_noted`).
+        options: of the topic, without checksums.
+        reader: gets what recovering each segment comes to.
+
+    Returns:
+        None where a log is not on the file system of its log dir.
+    """
+    base_offsets = sorted(offset for name in os.listdir(directory) if (offset := parse_segment_log(name)) is not None)
+    unflushed = base_offsets[max(bisect_right(base_offsets, recovery_point) - 1, 0) :]
+    mount = mount_id_of(directory.parent)
+    logs = [directory / segment_file(base_offset, LOG_SUFFIX) for base_offset in unflushed]
+    if any(path.is_symlink() or mount_id_of(path) != mount for path in (directory, *logs)):
+        return None
+    kept = _kept(directory, unflushed)
+    reader.recoveries.update({base_offset: end.recovery for base_offset, end in kept.items()})
+    bytes_read = sum(end.bytes_read for end in kept.values())
+    for base_offset, path in zip(unflushed, logs, strict=True):
+        if base_offset not in kept:
+            recovery = reader.read(str(path), path.stat().st_size, base_offset, options)
+            bytes_read += recovery.batches * _HEADER_BYTES
+    return HeadersRead(frozenset(kept), bytes_read)
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The end of a segment, from its last index entry on."""
+
+    recovery: Recovery
+    bytes_read: int
+    last_epoch: int
+
+
+def _kept(directory: Path, unflushed: Sequence[int]) -> dict[int, _End]:
+    """The segments before the last one, if all are whole and nothing of them is missing elsewhere; else none."""
+    if len(unflushed) < 2 or not _is_sound_snapshot(directory / segment_file(unflushed[-1], SNAPSHOT_SUFFIX)):
+        return {}
+    ends: dict[int, _End] = {}
+    try:
+        epochs = read_leader_epochs(directory)
+        known_epoch = -1 if epochs is None or epochs.last is None else epochs.last.epoch
+        for base_offset, next_base_offset in itertools.pairwise(unflushed):
+            end = _end_of(directory, base_offset)
+            if end is None or end.recovery.next_offset != next_base_offset or end.last_epoch > known_epoch:
+                return {}
+            ends[base_offset] = end
+    except (CheckpointError, CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError):
+        return {}  # then headers are read, whatever is wrong
+    return ends
+
+
+def _end_of(directory: Path, base_offset: int) -> _End | None:
+    """A segment whose indexes are closed and lead to its very end; None for any other."""
+    index = OffsetIndex.open(directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX), base_offset)
+    times = TimeIndex.open(directory / segment_file(base_offset, TIME_INDEX_SUFFIX), base_offset)
+    index.sanity_check()
+    times.sanity_check()
+    last, latest = index.last_entry, times.last_entry
+    if (len(index) and not last.position) or latest.timestamp <= 0:
+        return None  # zeros at the end: it was not closed
+    log = LogFile(str(directory / segment_file(base_offset, LOG_SUFFIX)), _END_BYTES)
+    try:
+        found = list(batches(log, last.position))
+        size = log.size
+    finally:
+        log.close()
+    if not found or found[-1].next_position != size or (len(index) and found[0].last_offset != last.offset):
+        return None
+    if max(batch.max_timestamp for batch in found) > latest.timestamp or latest.offset > found[-1].last_offset:
+        return None
+    next_offset = found[-1].last_offset + 1
+    recovery = Recovery(
+        log_bytes=size,
+        end=ScanEnd(Status.OK, None, size, None),
+        next_offset=next_offset,
+        map_end_offset=next_offset,
+        batches=len(found),
+        records=0,
+        past=_NOTHING_PAST,
+    )
+    return _End(recovery, len(found) * _HEADER_BYTES, found[-1].partition_leader_epoch)
+
+
+def _is_sound_snapshot(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            read_snapshot(file.read(SNAPSHOT_BYTES_MAX))
+    except (OSError, SnapshotError):
+        return False
+    return True

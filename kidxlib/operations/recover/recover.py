@@ -1,0 +1,750 @@
+"""Plans a recovery, says why it cannot be applied and what to do then, or carries it out; and what is shown: what the
+broker would do by itself, what was done for it, and why not.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rich.filesize import decimal
+
+from kidxlib.errors import LockHeldError, UntrustedError, UsageError
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.operations.backend import Backend, OpenBackend
+from kidxlib.operations.compare.place import Place
+from kidxlib.operations.recover.broker import Obstacle, StoppedBroker, stopped_broker
+from kidxlib.operations.recover.confirm import Replicas, places_of_replicas
+from kidxlib.operations.recover.cut import cut
+from kidxlib.operations.recover.forecast import Forecast, lacks_snapshot
+from kidxlib.operations.recover.keep import KeptCopies
+from kidxlib.operations.recover.mend import Mending, MendRequest, Unmended, mend, mendings_of
+from kidxlib.operations.recover.options import Level
+from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_noted, note_down
+from kidxlib.operations.recover.publish import (
+    advance_recovery_points,
+    ensure_same_starts,
+    flush,
+    rebuild,
+    sweep_leftovers,
+    write_markers,
+)
+from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoveryPlan, recovery_plan, source_of
+from kidxlib.operations.tiered.local_partitions import refusals_on_epochs
+from kidxlib.run.heartbeat import scratch_directory
+from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
+from kidxlib.run.result import RunResult
+from kidxlib.storage.lock import locked, locked_to_read
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.terminal.audit import start_takes
+from kidxlib.terminal.console import first_of_each_kind, print_json, print_line, print_more, warn, warn_of_first
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.gaps import print_gaps
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.tables import print_table
+from kidxlib.text.words import counted
+
+#: Of a kind, what is shown one by one.
+_SHOWN: Final = 20
+_NOT_AFTER_CLEAN_STOP: Final = "after a clean stop no log is cut"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RecoverRequest:
+    """What is to be recovered.
+
+    Attributes:
+        log_dirs: all of one broker.
+        everything: read all segments as if nothing had been flushed.
+        truncate: logs are cut where the broker would cut them.
+        keep: where is kept what is cut off or replaced; None where nothing is.
+        mends: small files are put in place, of which `mend` says which.
+        accepted_topics, sets_snapshot_aside: as in `MendRequest`.
+        replicas: log dirs that have replicas of the broker's partitions.
+        alone: the broker's other log dirs are lost.
+        trusts: go by headers where the kernel has all that the broker had written, and note for the next time that all
+            is right.
+        broker_logs: what the broker has said since it was started last.
+        or_leave: neither a refusal nor what is dropped is a failure.
+    """
+
+    log_dirs: Sequence[str]
+    apply: bool
+    level: Level
+    everything: bool
+    truncate: bool
+    keep: Path | None
+    mends: bool
+    accepted_topics: Sequence[str]
+    replicas: Sequence[str]
+    sets_snapshot_aside: bool
+    accept_loss: bool
+    alone: bool
+    trusts: bool
+    broker_logs: Sequence[Path]
+    or_leave: bool
+    metadata: MetadataOptions
+
+
+def show_plan(
+    plan: RecoveryPlan,
+    refusals: Sequence[Obstacle],
+    mended: Sequence[str],
+    *,
+    applies: bool,
+    has_mended: bool = False,
+) -> None:
+    """A row per log dir, what the broker drops in any case, and what is refused.
+
+    Args:
+        mended: what is put in place, and what is not.
+        applies: it is carried out where it is not refused.
+        has_mended: files were put in place before.
+    """
+    node = "a broker" if plan.broker.node_id is None else f"broker {plan.broker.node_id}"
+    print_table(
+        f"{node}, {_how_stopped(plan.broker)}: recovery at level {plan.level}",
+        ("log dir", "partitions", "to rebuild", "left to the broker", "the broker reads", "kidx reads"),
+        [_row(plan, log_dir) for log_dir in plan.log_dirs],
+        text_columns=1,
+    )
+    dropped = plan.dropped
+    for each, of_segment in dropped[:_SHOWN]:
+        who = "damaged, where the broker does not look" if of_segment.is_unseen else "the broker drops"
+        who = "cut off" if plan.is_cut(each) else who
+        kept = "; not cut, but a copy goes to --keep" if plan.cuts and plan.is_left(each) else ""
+        print_line(f"{who}: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}{kept}")
+    print_more(len(dropped) - _SHOWN, "; --json has them all")
+    print_gaps(plan.gaps, many_sources=False)
+    for each, of_epochs in plan.lost_epochs[:_SHOWN]:
+        print_line(f"broken: {each.directory.name} {of_epochs.file}: {of_epochs.reason}: {of_epochs.detail}")
+        print_line(f"  {of_epochs.consequence}")
+    print_more(len(plan.lost_epochs) - _SHOWN, "; --json has them all")
+    for line in plan.lost_checkpoints:
+        print_line(f"broken: {line}")
+    _print_kinds("loses", _accepted(plan, refusals))
+    _print_kinds("noted", plan.noted)
+    for each_mended in mended:
+        print_line(f"mend: {each_mended}")
+    _print_kinds("refused", [each.text for each in refusals])
+    for log_dir, why in (plan.untrusted or {}).items():
+        print_line(f"{log_dir}: not trusted: {why}; so all is read from the recovery points on")
+    if plan.cuts and not any(map(plan.is_cut, plan.forecasts)):
+        why = "no log ends with what the broker would drop" if plan.broker.unclean else _NOT_AFTER_CLEAN_STOP
+        kept = "" if any(plan.is_left(each) for each, _ in dropped) else ", and nothing goes to --keep"
+        print_line(f"--truncate: nothing is cut off{kept}: {why}")
+    reads = plan.start_bytes
+    if plan.broker.unclean:
+        print_line(f"by itself the broker would read {decimal(reads)}: {start_takes(reads)}")
+    for line in plan.not_compared:
+        print_line(f"not compared: {line}")
+    for line in _verdict(plan, refusals, applies=applies, has_mended=has_mended):
+        print_line(line)
+
+
+def _print_kinds(what: str, lines: Sequence[str]) -> None:
+    for line in first_of_each_kind(lines, _SHOWN, "; --json has them all"):
+        print_line(f"{what}: {line}")
+
+
+def _accepted(plan: RecoveryPlan, refusals: Sequence[Obstacle]) -> list[str]:
+    """What is gone, and is gone without: no refused line names it."""
+    refused = [each.text for each in refusals]
+    losses = [each for each in plan.losses if not any(f"{each.directory}:" in text for text in refused)]
+    return [*(each.text for each in losses), *plan.accepted] if plan.accepts_loss else []
+
+
+def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool, has_mended: bool) -> Iterator[str]:
+    """What comes of it, in the last lines."""
+    what = "nothing but what was mended was changed" if has_mended else "nothing was changed"
+    if not refusals and not plan.drops:
+        looked_at = f"{counted(len(plan.forecasts), 'partition')} looked at"
+        how = "" if plan.everything else f", {_how_far(plan.broker)}; --all reads all of them"
+        yield f"the broker drops nothing of what is there: {looked_at}{how}"
+        if plan.lacks:
+            yield "it starts without what is missing, which is named above"
+        else:
+            yield f"run kidx verify, too: it finds what is missing within logs{_but_not(plan)}"
+    if refusals and all(each.recovers for each in refusals):
+        yield f"{what}: the broker recovers by itself as it starts"
+    elif refusals:
+        yield f"{what}: the refused lines say what the broker does as it starts"
+    elif plan.false_markers and not plan.broker.unclean:
+        yield f"the broker believes the marker, and {_recovers_as_it_starts(plan)}: remove it, and run this again"
+    elif not plan.broker.unclean:
+        yield f"the broker stopped cleanly: it {_recovers_as_it_starts(plan)}"
+    elif not applies:
+        yield "nothing was written; --apply does it"
+
+
+def _recovers_as_it_starts(plan: RecoveryPlan) -> str:
+    """After a clean stop (`LogSegment.sanityCheck`)."""
+    count = sum(len(each.recovered) for each in plan.forecasts)
+    if not count:
+        return "recovers nothing as it starts"
+    return f"recovers {counted(count, 'segment')} as it starts, whose .index is missing or damaged, and nothing else"
+
+
+def _but_not(plan: RecoveryPlan) -> str:
+    return ", and not what the missing checkpoints would tell" if plan.not_compared else ""
+
+
+def _how_stopped(broker: StoppedBroker) -> str:
+    if not broker.clean:
+        return "stopped uncleanly"
+    if not broker.unclean:
+        return "stopped cleanly"
+    return f"with a marker of a clean stop in {len(broker.clean)} of {counted(len(broker.log_dirs), 'log dir')}"
+
+
+def _how_far(broker: StoppedBroker) -> str:
+    """What was read of logs without --all."""
+    if not broker.clean:
+        return "from their recovery points on"
+    if not broker.unclean:
+        return "the ends of their logs alone, as a broker that stopped cleanly reads no log that has an .index"
+    return "from their recovery points on, and where a marker is the ends of their logs alone"
+
+
+def show_applied(plan: RecoveryPlan, read_then: int, seconds: float) -> None:
+    """What was done, and what is left to the broker."""
+    print_line(f"rebuilt: {counted(plan.rebuilt, 'partition')}, in {seconds:,.1f} s")
+    if plan.level is Level.MARKER:
+        print_line("the broker finds a marker of a clean stop, and reads no log")
+        return
+    print_line(f"the broker reads {decimal(read_then)} again, the last segment of each partition")
+
+
+def plan_as_json(
+    plan: RecoveryPlan,
+    refusals: Sequence[Obstacle],
+    mended: Sequence[str],
+    unmended: Sequence[str],
+    *,
+    applied: bool,
+    read_then: int | None,
+) -> dict[str, Any]:
+    """All of it as one object.
+
+    Args:
+        mended: what is put in place.
+        unmended: what is not.
+        read_then: bytes that the broker reads at its start now; None where nothing was applied.
+    """
+    return {
+        "node_id": plan.broker.node_id,
+        "level": plan.level.value,
+        "applied": applied,
+        "stopped_cleanly": not plan.broker.unclean,
+        "refused": [each.text for each in refusals],
+        "recovers_by_itself": all(each.recovers for each in refusals),
+        "loses": [
+            {
+                "directory": str(each.directory),
+                "from_offset": each.offsets.start,
+                "to_offset": each.offsets.stop - 1,
+                "why": each.why,
+            }
+            for each in plan.losses
+        ],
+        "accepted": plan.accepted,
+        "not_compared": plan.not_compared,
+        "lost_checkpoints": plan.lost_checkpoints,
+        "noted": [*plan.noted, *plan.without_metadata],
+        **plan.gaps.as_json(),
+        "leader_epochs": [
+            {"directory": str(each.directory), "reason": of.reason, "detail": of.detail, "consequence": of.consequence}
+            for each, of in plan.lost_epochs
+        ],
+        "mended": list(mended),
+        "not_mended": list(unmended),
+        "plan_only": list(plan.broker.reads_alone),
+        "unknown": list(plan.unknown),
+        "log_dirs": [str(log_dir.log_dir.path) for log_dir in plan.log_dirs],
+        "plan_seconds": plan.seconds,
+        "untrusted": None if plan.untrusted is None else {str(path): why for path, why in plan.untrusted.items()},
+        "start_bytes": plan.start_bytes,
+        "kidx_bytes": sum(map(plan.scan_bytes, plan.log_dirs)),
+        "start_bytes_now": read_then,
+        "partitions": [_as_json(plan, each) for each in plan.forecasts],
+    }
+
+
+def _row(plan: RecoveryPlan, log_dir: PlannedLogDir) -> list[str | int]:
+    left = [each for each in log_dir.forecasts if plan.is_left(each)]
+    to_rebuild = plan.to_rebuild(log_dir)
+    return [
+        str(log_dir.log_dir.path),
+        len(log_dir.forecasts),
+        len(to_rebuild),
+        len(left),
+        sum(each.alone.read_bytes for each in log_dir.forecasts),
+        plan.scan_bytes(log_dir),
+    ]
+
+
+def _as_json(plan: RecoveryPlan, each: Forecast) -> dict[str, Any]:
+    return {
+        "directory": str(each.directory),
+        "recovery_point": each.stop.recovery_point,
+        "log_end_offset": each.simulation.log_end_offset,
+        "whole_end": each.whole_end,
+        "start_bytes": each.alone.read_bytes,
+        "rebuilt_from": None if plan.is_left(each) else each.scan_from,
+        "left_to_the_broker": plan.is_left(each),
+        "cut": plan.is_cut(each),
+        "dropped": [
+            {
+                "base_offset": dropped.base_offset,
+                "bytes": dropped.bytes,
+                "records": dropped.records,
+                "unfinished": dropped.is_torn,
+                "unseen": dropped.is_unseen,
+                "why": dropped.why,
+            }
+            for dropped in each.dropped
+        ],
+    }
+
+
+def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
+    """Look at a broker's log dirs as its next start would, and make them ready for it.
+
+    Args:
+        open_backend: called where something is to be read.
+    """
+    copies = None if request.keep is None else KeptCopies(request.keep)
+    with contextlib.ExitStack() as stack:
+        try:
+            broker = _held(request, stack)
+            replicas = places_of_replicas(request.replicas, [each.path for each in broker.log_dirs])
+        except UsageError as error:
+            if not request.or_leave:
+                raise
+            return _left(request, str(error), as_json)
+        backend = stack.enter_context(open_backend())
+        seen = first = _look(request, broker, replicas, backend, stack, "forecasts")
+        if not as_json:
+            show_plan(seen.plan, seen.refusals, [each.text for each in seen.to_show], applies=request.apply)
+        if mends := request.apply and not seen.refusals and copies is not None and bool(seen.mendings):
+            mend(seen.mendings, copies)
+            if not as_json:
+                print_line(f"mended: {counted(len(seen.mendings), 'file')}; what was there is in {copies.directory}")
+            seen = _look(
+                request, _broker(request, broker.not_locked), replicas, backend, stack, "forecasts-after-mending"
+            )
+            if not as_json:
+                to_show = [each.text for each in seen.to_show]
+                show_plan(seen.plan, seen.refusals, to_show, applies=request.apply, has_mended=True)
+        applies, read_then = request.apply and not seen.refusals, None
+        if applies:
+            read_then = _carry_out(request, seen, copies, backend, as_json=as_json)
+    if as_json:
+        mended, unmended = ([each.text for each in found] for found in (first.mendings, seen.unmended))
+        print_json(plan_as_json(seen.plan, seen.refusals, mended, unmended, applied=applies, read_then=read_then))
+    return RunResult(
+        code=_exit_code(request, seen, has_mended=mends),
+        run_id=None,
+        counts={
+            "partitions": len(seen.plan.forecasts),
+            "rebuilt": seen.plan.rebuilt if applies else 0,
+            "refused": len(seen.refusals),
+            "dropped": len(seen.plan.dropped),
+        },
+        bytes=seen.plan.start_bytes,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    """What a look at the log dirs has found.
+
+    Attributes:
+        refusals: why the plan cannot be applied, without those that mending answers.
+        mendings, unmended: small files that are put in place, and those that are not.
+    """
+
+    plan: RecoveryPlan
+    known: KnownTopics
+    refusals: Sequence[Obstacle]
+    mendings: Sequence[Mending]
+    unmended: Sequence[Unmended]
+
+    @property
+    def to_show(self) -> list[Mending | Unmended]:
+        return [*self.mendings, *self.unmended]
+
+
+def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
+    """Why a plan cannot be applied; none where it can.
+
+    Args:
+        applies: somebody wants it applied. Where nothing can be written a plan serves all the same.
+    """
+    yield from (each for each in plan.obstacles if not (each.is_loss and plan.accepts_loss))
+    log_dirs, made_anew = [each.path for each in plan.broker.log_dirs], [each.directory for each in plan.absent]
+    yield from map(Obstacle, refusals_on_epochs(log_dirs, made_anew))
+    if applies:
+        yield from (Obstacle(f"--apply: {why}", recovers=True) for why in plan.broker.reads_alone)
+    yield from _of_log_dirs(plan)
+    yield from _of_absent(plan)
+    for each in plan.forecasts:
+        yield from each.obstacles
+        if not each.obstacles and (why := _of_partition(plan, each)) is not None:
+            yield Obstacle(why, recovers=not each.stop.clean_shutdown)
+        if each.forgotten is not None:
+            yield Obstacle(f"{each.directory}: {each.forgotten}")
+
+
+def _of_log_dirs(plan: RecoveryPlan) -> Iterator[Obstacle]:
+    if plan.not_named and not (plan.alone and plan.level is Level.CHECKPOINT):
+        yield Obstacle(
+            f"broker {plan.broker.node_id} has {counted(len(plan.not_named), 'more log dir')} (directory.id "
+            f"{', '.join(plan.not_named)}), and what it drops there is not known; a marker belongs into all of them or "
+            f"none: name all of log.dirs. If one is lost: --this-dir-alone, at --level {Level.CHECKPOINT}"
+        )
+    if plan.level is Level.MARKER:
+        for log_dir in plan.log_dirs:
+            if log_dir.log_dir.other_logs:
+                other = log_dir.log_dir.path / log_dir.log_dir.other_logs[0]
+                yield Obstacle(
+                    f"{other}: a log that a broker loads, and that is no partition's: with --level {Level.CHECKPOINT} "
+                    "the broker recovers it itself",
+                    recovers=True,
+                )
+
+
+def _of_absent(plan: RecoveryPlan) -> Iterator[Obstacle]:
+    """The partitions that are not there. What is there under another name is accepted by nothing: the broker may delete
+    the only copy.
+    """
+    for absent in plan.absent:
+        if absent.aside:
+            folder = f"{absent.aside[0]}: "
+            if not any(each.text.startswith(folder) for each in plan.obstacles):  # a copy on its way is told there
+                yield Obstacle(f"{absent.text}; {absent.remedy}")
+        elif absent.stop.known_end and not plan.leaves_losses:
+            yield Obstacle(
+                f"{absent.text}: look for the directory on other disks and copies, and put it back; else "
+                f"{_accepting(plan)} goes on without it, and a leader elsewhere has the records"
+            )
+
+
+def _why_not_cut(each: Forecast) -> str | None:
+    """Why the logs of a partition may not be cut, which can be."""
+    for segment in each.simulation.segments:
+        log = each.directory / segment_file(segment.base_offset, LOG_SUFFIX)
+        if segment.lost_bytes and (names := os.stat(log).st_nlink) > 1:
+            return (
+                f"{log}: it has {names} names (hard links), as in a backup of links, and would be cut under all of "
+                "them: put a copy in its place"
+            )
+    return None
+
+
+def _of_partition(plan: RecoveryPlan, each: Forecast) -> str | None:
+    if each.stop.clean_shutdown:
+        return _after_clean_stop(plan, each)
+    if plan.cuts and each.can_be_cut:
+        if each.loses_known and not plan.accepts_loss:
+            return (
+                f"{_what_is_lost(each)}; high watermark {each.stop.high_watermark}, recovery point "
+                f"{each.stop.recovery_point}: consumers may have seen it, or it had been flushed. Look at the other "
+                "replicas first; then --accept-loss goes on without"
+            )
+        if (why := _why_not_cut(each)) is not None:
+            return why
+    elif each.loses and not plan.leaves_losses:
+        return f"{_what_is_lost(each)}: {_what_to_do(plan, each)}"
+    elif each.dropped and plan.level is Level.MARKER and not each.loses:
+        return (
+            f"{each.directory}: an append was not finished: --truncate cuts it off, and --level {Level.CHECKPOINT} "
+            "leaves that to the broker"
+        )
+    if plan.level is Level.MARKER and lacks_snapshot(each.directory, each.simulation, each.options):
+        return (
+            f"{each.directory}: no producer snapshot, and the segments do not tell all of its producers: a broker that "
+            f"finds a marker would forget them; --level {Level.CHECKPOINT} leaves that to it"
+        )
+    return None
+
+
+def _after_clean_stop(plan: RecoveryPlan, each: Forecast) -> str | None:
+    """Why the broker is not to start with what its marker says is well. What it would write over, or behind, is
+    accepted by nothing: without the marker the broker comes over it.
+    """
+    marker = each.directory.parent / CLEAN_SHUTDOWN_FILE
+    if not each.dropped and not each.hidden:
+        if not each.ends_early or plan.accepts_loss:  # nothing is written then, at no level
+            return None
+        return (
+            f"{_what_is_lost(each)}; {marker} says that the broker stopped cleanly, so it looks for nothing: restore "
+            "the partition from another replica, or --accept-loss goes on without, again if an earlier run did"
+        )
+    found: list[str] = []
+    if each.dropped:
+        lost = each.dropped[0]
+        found = [f"{lost.amount} of segment {lost.base_offset} are damaged ({lost.why})"]
+    if each.hidden:
+        found.append(
+            f"whole batches end at offset {each.whole_end}, and the broker takes {each.alone.log_end_offset} for the "
+            f"log end offset, so it would write offsets {_from_to(each.hidden)} anew"
+        )
+    saves = f", and keeps offsets {_from_to(each.hidden)}" if each.hidden else ""
+    gone = (
+        f". Offsets {_from_to(each.gone)} are gone all the same: {each.lost_end}; restore the partition from another "
+        "replica, or --accept-loss goes on without them, once the marker is removed"
+    )
+    does = "so it looks for nothing there, and appends behind it"
+    if each.dropped and _is_cut_all_the_same(each, each.dropped[0].base_offset):
+        does = "which leaves no such end; it cuts that off all the same"
+    return (
+        f"{each.directory}: {'; '.join(found)}; {marker} says that the broker stopped cleanly, {does}: remove that "
+        f"file in all log dirs of the broker, which then recovers as after a crash{saves}, and run this again"
+        f"{gone if each.gone else ''}"
+    )
+
+
+def _is_cut_all_the_same(each: Forecast, base_offset: int) -> bool:
+    """Whether a broker recovers a segment after a clean stop, too, as its `.index` is missing
+    (`LogLoader.loadSegmentFiles`).
+    """
+    return any(of.base_offset == base_offset and of.lost_bytes for of in each.alone.segments)
+
+
+def _from_to(offsets: range) -> str:
+    return f"{offsets.start} to {offsets.stop - 1}"
+
+
+def _accepting(plan: RecoveryPlan) -> str:
+    """The options that leave what is lost to the broker, which a marker does not."""
+    return f"--level {Level.CHECKPOINT} with --accept-loss" if plan.level is Level.MARKER else "--accept-loss"
+
+
+def _what_to_do(plan: RecoveryPlan, each: Forecast) -> str:
+    leave = _accepting(plan)
+    if each.is_empty:
+        return f"look for its logs on other disks and copies, and put them back; else {leave} goes on without them"
+    if any(dropped.is_unseen for dropped in each.dropped):
+        return (
+            f"restore the partition from another replica; or --accept-loss without --level {Level.MARKER} leaves it as "
+            "it is, and --truncate with --keep DIR and --accept-loss cuts it as a broker without recovery points would"
+        )
+    if not each.dropped and each.can_be_cut:
+        cuts = " with --truncate and --keep DIR" if plan.level is Level.MARKER else ""
+        return (
+            "nothing is left to be cut off, as after a run that has cut it: --accept-loss"
+            f"{cuts} goes on without these records; or restore the partition from another replica first"
+        )
+    if not each.can_be_cut:
+        return f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker"
+    return (
+        f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker, and --truncate "
+        "with --keep DIR cuts it where the broker would"
+    )
+
+
+def _what_is_lost(each: Forecast) -> str:
+    """What of a partition goes as its broker starts: most of all whole batches."""
+    if each.is_empty:
+        return f"{each.directory}: {each.stop.why_empty}"
+    if each.ends_early and all(lost.is_torn for lost in each.dropped):
+        return f"{each.directory}: {each.lost_end}"
+    dropped = min(each.dropped, key=lambda dropped: dropped.is_torn)
+    segment = f"of segment {dropped.base_offset} ({dropped.why})"
+    if dropped.is_unseen:
+        return (
+            f"{each.directory}: {dropped.amount} {segment} are damaged, below the recovery point "
+            f"{each.stop.recovery_point}, so a broker does not look there, and serves what is before it"
+        )
+    more = [other for other in each.dropped if other is not dropped]
+    others = (
+        f", and {sum(other.bytes for other in more):,} bytes of {counted(len(more), 'more segment')}" if more else ""
+    )
+    return f"{each.directory}: a broker that starts drops {dropped.amount} {segment}{others}"
+
+
+def _look(
+    request: RecoverRequest,
+    broker: StoppedBroker,
+    replicas: Sequence[Place],
+    backend: Backend,
+    stack: contextlib.ExitStack,
+    name: str,
+) -> _Seen:
+    """Look at log dirs as they are now, and warn of what is not known."""
+    known = read_known_topics(request.metadata, map(source_of, broker.log_dirs))
+    plan = recovery_plan(
+        broker,
+        known,
+        request.level,
+        cuts=request.truncate,
+        accepts_loss=request.accept_loss,
+        alone=request.alone,
+        everything=request.everything,
+        untrusted=_untrusted(request, broker),
+        engine=backend.engine,
+        scans=stack.enter_context(scratch_directory()) if request.apply else None,
+        name=name,
+    )
+    warn_of_first(_warnings(request, plan, known))
+    mendings: list[Mending] = []
+    unmended: list[Unmended] = []
+    if request.mends:
+        said = MendRequest(
+            request.accepted_topics,
+            request.sets_snapshot_aside,
+            bool(plan.not_named),
+            Replicas(replicas, known, backend.engine),
+        )
+        mendings, unmended = mendings_of(broker, known, said)
+    refusals = [
+        each
+        for each in refusals_of(plan, applies=request.apply)
+        if not any(mending.answers(each) for mending in mendings)
+    ]
+    return _Seen(plan, known, refusals, mendings, unmended)
+
+
+def _warnings(request: RecoverRequest, plan: RecoveryPlan, known: KnownTopics) -> Iterator[str]:
+    """What is to be said of what is not known, and of what can only be planned."""
+    if not known.of_sources and not known.warnings:
+        yield (
+            f"no {METADATA_DIRECTORY} in the log dirs (metadata.log.dir names another directory, or it is lost): "
+            "indexes get Kafka's default intervals, whatever topics are configured to; name it with --cluster-metadata"
+        )
+    yield from known.warnings
+    yield from plan.unknown
+    yield from plan.without_metadata
+    yield from plan.false_markers
+    for log_dir in plan.broker.log_dirs:
+        yield from log_dir.stop.notes
+    if not request.apply:
+        yield from (f"only a plan is made here: {why}" for why in plan.broker.reads_alone)
+
+
+def _carry_out(
+    request: RecoverRequest,
+    seen: _Seen,
+    copies: KeptCopies | None,
+    backend: Backend,
+    *,
+    as_json: bool,
+) -> int:
+    """Apply a plan that nothing refuses, and say so.
+
+    Returns:
+        How many bytes of logs the broker reads as it starts now.
+    """
+    start, plan = time.monotonic(), seen.plan
+    if not plan.broker.unclean:  # there is nothing to be made ready
+        if request.trusts:
+            _note_down(plan.broker)
+        return plan.start_bytes
+    done = cut(plan, seen.known, copies) if request.truncate and copies is not None else plan
+    read_then = _apply(done, backend)
+    if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
+        _note_down(plan.broker)
+    if not as_json:
+        show_applied(done, read_then, time.monotonic() - start)
+    return read_then
+
+
+def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker:
+    """Read whose log dirs they are, and hold their locks from now on. A plan writes nothing, so it does without a lock
+    where none can be taken.
+    """
+    not_locked: list[str] = []
+    for log_dir in _broker(request, ()).log_dirs:
+        lock = locked if request.apply else locked_to_read
+        try:
+            why = stack.enter_context(lock(log_dir.path))
+        except LockHeldError:
+            raise
+        except UsageError as error:  # the other log dirs are looked at all the same, and nothing is written in any
+            why = str(error)
+        if why is not None:
+            not_locked.append(why)
+    return _broker(request, not_locked)  # while nobody else writes
+
+
+def _broker(request: RecoverRequest, not_locked: Sequence[str]) -> StoppedBroker:
+    broker = stopped_broker(request.log_dirs, request.metadata.cluster_metadata)
+    return replace(broker, not_locked=tuple(not_locked))
+
+
+def _apply(plan: RecoveryPlan, backend: Backend) -> int:
+    """Carry a plan out, under the locks of the log dirs.
+
+    Returns:
+        How many bytes of logs the broker reads as it starts now.
+    """
+    for log_dir in plan.log_dirs:
+        sweep_leftovers(log_dir.log_dir.path, log_dir.forecasts)
+    to_rebuild = {log_dir.log_dir.path: plan.to_rebuild(log_dir) for log_dir in plan.log_dirs}
+    for log_dir in plan.log_dirs:
+        if of_log_dir := to_rebuild[log_dir.log_dir.path]:
+            rebuild(log_dir, of_log_dir, backend)
+    begin_phase("flushing")
+    for log_dir in plan.log_dirs:
+        flush(log_dir.log_dir.path, to_rebuild[log_dir.log_dir.path])
+    begin_phase("looking at it as the broker will")
+    left = [each for each in plan.forecasts if plan.is_left(each)]
+    others = [each for each in plan.forecasts if not plan.is_left(each) and not each.stop.clean_shutdown]
+    read_then = sum(each.alone.read_bytes for each in left) + ensure_same_starts(others, plan.level, backend.engine)
+    for log_dir in plan.log_dirs:
+        path, points = log_dir.log_dir.path, log_dir.log_dir.stop.recovery_points
+        if of_log_dir := to_rebuild[path]:
+            advance_recovery_points(path, points, of_log_dir)
+    if plan.level is Level.MARKER:
+        write_markers([log_dir.path for log_dir in (*plan.broker.clean, *plan.broker.unclean)])
+    return read_then
+
+
+def _untrusted(request: RecoverRequest, broker: StoppedBroker) -> dict[Path, str] | None:
+    """Why more than headers is to be read, by log dir; None where nobody wants any to be trusted."""
+    if not request.trusts:
+        return None
+    found: dict[Path, str] = {}
+    for log_dir in broker.unclean:
+        try:
+            ensure_noted(log_dir.path)
+            for broker_log in request.broker_logs:
+                ensure_no_errors_in(broker_log)
+        except UntrustedError as error:
+            found[log_dir.path] = str(error)
+    return found
+
+
+def _note_down(broker: StoppedBroker) -> None:
+    """Note that all is right. Where that is of no use, the next time reads more; nothing else depends on it."""
+    try:
+        note_down([log_dir.path for log_dir in broker.log_dirs])
+    except UntrustedError as error:
+        warn(f"the page cache cannot be trusted the next time: {error}")
+
+
+def _left(request: RecoverRequest, refusal: str, as_json: bool) -> RunResult:
+    """What comes of log dirs that are not those of one broker that has stopped, as before its first start."""
+    if as_json:
+        print_json({"level": request.level.value, "applied": False, "refused": [refusal]})
+    else:
+        print_line(f"refused: {refusal}")
+        print_line("nothing was changed, and what the broker does as it starts is not known")
+    return RunResult(code=ExitCode.OK, run_id=None, counts={"refused": 1}, bytes=0)
+
+
+def _exit_code(request: RecoverRequest, seen: _Seen, *, has_mended: bool) -> ExitCode:
+    if request.or_leave:  # whatever is left to the broker, it may start
+        return ExitCode.OK
+    if seen.refusals:
+        return ExitCode.PROBLEMS_FOUND if has_mended else ExitCode.USAGE
+    plan = seen.plan
+    has_problems = plan.drops or plan.lacks or bool(seen.to_show or plan.doubts or plan.accepted)
+    return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK

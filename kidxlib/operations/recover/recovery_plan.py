@@ -1,0 +1,580 @@
+"""The plan of a recovery: what the broker would do by itself, what is done in its place, and what is refused. Forecasts
+of many partitions are made by all workers at the same time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import pickle
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final, Self
+
+import numpy as np
+import pyarrow as pa
+
+from kidxlib.audit.finding import Finding
+from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains_gaps, gaps_in
+from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
+from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of
+from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
+from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA, directory_ids_of
+from kidxlib.catalog.rows import PARTITION_KEY
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.engine.protocol import Engine
+from kidxlib.engine.work import ItemRows, Work
+from kidxlib.errors import CheckpointError
+from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
+from kidxlib.indexing.bins import pack
+from kidxlib.indexing.discover import add_segments, find_partitions
+from kidxlib.indexing.listed import numbers_in
+from kidxlib.indexing.plan import Plan
+from kidxlib.indexing.source import Source, Target
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.operations.recover.broker import LogDir, Obstacle, StoppedBroker
+from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast
+from kidxlib.operations.recover.options import Level
+from kidxlib.operations.recover.read_logs import LogReader
+from kidxlib.recovery.kept_scans import ScanWriter
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.run.index_options import options_of_topic
+from kidxlib.run.known_topics import KnownTopics, without_metadata_log
+from kidxlib.storage.location import Location, location
+from kidxlib.storage.log_dir import META_PROPERTIES, read_meta_properties
+from kidxlib.terminal.options.sources import parse_topics
+from kidxlib.terminal.progress import begin_phase
+
+#: All topics: a broker starts with all that are there.
+_ANY: Final = parse_topics(".*")
+#: What a node does without its copy that is the quorum's only voter, by the copy that is at hand.
+_IS_ONLY_VOTER: Final = (
+    "it is the quorum's only voter, and without it has an empty cluster, and sets all partitions aside (-stray)"
+)
+
+#: A forecast as Python writes it, for this very run.
+_FORECASTS: Final = pa.schema(
+    [pa.field("forecast", pa.struct([pa.field("number", pa.int64()), pa.field("pickled", pa.binary())]))]
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedLogDir:
+    """A log dir, and its partitions at the next start.
+
+    Attributes:
+        listed: its partitions and segments, without the cluster's metadata, which a broker recovers always.
+        forecasts: of each partition that has a segment.
+    """
+
+    log_dir: LogDir
+    listed: Plan
+    forecasts: Sequence[Forecast]
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentPartition:
+    """A partition that a log dir had, and whose directory is in none.
+
+    Attributes:
+        directory: where it would be.
+        stop: what the log dir's checkpoints say of it.
+        known_to: what names it.
+        aside, remedy: as in `audit.startup.absent`.
+    """
+
+    directory: Path
+    stop: PartitionStop
+    known_to: str
+    aside: tuple[Location, ...]
+    remedy: str
+
+    @property
+    def why(self) -> str:
+        """What becomes of it."""
+        had = f", and had offsets up to {self.stop.known_end - 1}" if self.stop.known_end else ""
+        return f"no such directory; {self.known_to} names it{had}; a broker that starts makes an empty log"
+
+    @property
+    def text(self) -> str:
+        return f"{self.directory}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Offsets that are gone before the broker starts.
+
+    Attributes:
+        directory: of the partition.
+        offsets: that were there.
+        why: what is known of them.
+    """
+
+    directory: Path
+    offsets: range
+    why: str
+
+    @property
+    def text(self) -> str:
+        """The line that a person reads."""
+        return f"{self.directory}: offsets {self.offsets.start} to {self.offsets.stop - 1}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class RecoveryPlan:
+    """What a recovery would do.
+
+    Attributes:
+        log_dirs: all that can be looked at; those with a marker are looked at and left as they are.
+        obstacles: why it cannot be applied, besides what is found in partitions.
+        unknown: what is not known of the broker, so that the plan may not tell all.
+        not_named: ids of log dirs that the broker had, and that nobody has named.
+        without_metadata: what becomes of a node that has lost its copy of the cluster's metadata, where nobody refuses.
+        is_only_voter: and it is the quorum's only voter, so that nobody else has one.
+        absent: partitions whose directories are not there.
+        aside: folders that a broker has set aside, deletes or moves: nothing of them is looked at.
+        gaps: offsets between logs that are in none.
+        cuts: logs are cut where the broker would cut them; else that is left to it.
+        accepts_loss: partitions of which the broker drops records are left to it.
+        alone: somebody says that the broker's other log dirs are lost.
+        everything: all segments are looked at as if nothing had been flushed.
+        untrusted: why more than headers is read, by log dir; None where nobody wants any to be trusted. Else it is
+            noted at the end that all is right, so all is read that the broker would read, also what it reads again.
+        seconds: that the plan took.
+    """
+
+    broker: StoppedBroker
+    level: Level
+    cuts: bool
+    accepts_loss: bool
+    alone: bool
+    everything: bool
+    untrusted: Mapping[Path, str] | None
+    log_dirs: Sequence[PlannedLogDir]
+    obstacles: Sequence[Obstacle]
+    unknown: Sequence[str]
+    not_named: Sequence[str]
+    without_metadata: Sequence[str]
+    is_only_voter: bool
+    absent: Sequence[AbsentPartition]
+    aside: Sequence[Aside]
+    gaps: FoundGaps
+    seconds: float
+
+    @property
+    def forecasts(self) -> list[Forecast]:
+        return [each for log_dir in self.log_dirs for each in log_dir.forecasts]
+
+    @property
+    def dropped(self) -> list[tuple[Forecast, Dropped]]:
+        """What the broker drops, of whichever partition."""
+        return [(each, dropped) for each in self.forecasts for dropped in each.dropped]
+
+    @property
+    def drops(self) -> bool:
+        """Whether something goes as the broker starts, or is missing."""
+        return bool(self.dropped or self.absent) or any(
+            each.is_empty or each.ends_early or self.is_left(each) for each in self.forecasts
+        )
+
+    @property
+    def lost_epochs(self) -> list[tuple[Forecast, Finding]]:
+        """What is wrong with leader epochs once the broker has started, of whichever partition."""
+        return [(each, each.seen.epochs) for each in self.forecasts if each.seen.epochs is not None]
+
+    @property
+    def lacks(self) -> bool:
+        """Whether something is missing that no start brings back, and that keeps no broker from starting."""
+        return bool(self.gaps.lost or self.lost_epochs or self.lost_checkpoints)
+
+    @property
+    def false_markers(self) -> list[str]:
+        """What tells against markers of a clean stop."""
+        stops = (each.stop for each in self.broker.log_dirs)
+        return [str(stop.marker_is_false) for stop in stops if stop.marker_is_false is not None]
+
+    @property
+    def not_compared(self) -> list[str]:
+        """What could not be compared with checkpoints."""
+        return list(not_compared(self._stops))
+
+    @property
+    def lost_checkpoints(self) -> list[str]:
+        """Which checkpoints are lost, or lines of them."""
+        return list(lost_checkpoints(self._stops))
+
+    @property
+    def _stops(self) -> Iterator[tuple[Path, TopicPartition, PartitionStop]]:
+        for log_dir in self.log_dirs:
+            yield from ((log_dir.log_dir.path, each.topic_partition, each.stop) for each in log_dir.forecasts)
+
+    @property
+    def doubts(self) -> bool:
+        """Whether a warning says what may be lost as the broker starts."""
+        return bool(
+            self.false_markers or self.is_only_voter or any(each.stop.lost_metadata for each in self.broker.log_dirs)
+        )
+
+    @property
+    def accepted(self) -> list[str]:
+        """The obstacles that are gone without, as somebody said."""
+        return [each.text for each in self.obstacles if each.is_loss and self.accepts_loss]
+
+    @property
+    def noted(self) -> list[str]:
+        """What else becomes of partitions, of which nothing is known to be lost, and of the node."""
+        empty = [each for each in self.forecasts if each.is_empty and not each.stop.known_end]
+        return [
+            *(f"{each.directory}: {each.stop.why_empty}" for each in empty),
+            *(each.text for each in self.absent if not each.stop.known_end and not each.aside),
+            *lines_of(self.aside),
+        ]
+
+    @property
+    def losses(self) -> list[Loss]:
+        """What is gone that the broker's checkpoints say it had, whether or not somebody accepts that."""
+        ended = [
+            Loss(each.directory, each.gone, each.stop.why_empty if each.is_empty else each.lost_end)
+            for each in self.forecasts
+            if each.gone and not each.obstacles
+        ]
+        absent = [
+            Loss(each.directory, range(each.stop.log_start_offset, each.stop.known_end), each.why)
+            for each in self.absent
+            if each.stop.known_end and not each.aside
+        ]
+        return [*ended, *absent]
+
+    @property
+    def start_bytes(self) -> int:
+        """Bytes of logs that the broker reads by itself."""
+        return sum(each.alone.read_bytes for each in self.forecasts)
+
+    @property
+    def rebuilt(self) -> int:
+        """How many partitions are to be rebuilt."""
+        return sum(len(self.to_rebuild(log_dir)) for log_dir in self.log_dirs)
+
+    @property
+    def leaves_losses(self) -> bool:
+        """Whether partitions of which records go may be left to the broker."""
+        return self.accepts_loss and self.level is Level.CHECKPOINT
+
+    def is_left(self, each: Forecast) -> bool:
+        """Whether a partition is left to the broker, which drops records of it."""
+        return self.accepts_loss and each.loses and not (self.cuts and each.can_be_cut)
+
+    def is_cut(self, each: Forecast) -> bool:
+        """Whether something of a partition is to be cut off."""
+        return self.cuts and each.can_be_cut and bool(each.dropped)
+
+    def to_cut(self, log_dir: PlannedLogDir) -> list[Forecast]:
+        """The partitions of which something is to be cut off."""
+        return [each for each in log_dir.forecasts if self.is_cut(each)]
+
+    def to_rebuild(self, log_dir: PlannedLogDir) -> list[Forecast]:
+        """The partitions of which something is to be read. The last segment alone a broker reads again at the level of
+        checkpoints, whatever was done before: that is not done here, unless all is to be known to be right.
+        """
+        return [
+            each
+            for each in log_dir.forecasts
+            if each.scan_from is not None
+            and not self.is_left(each)
+            and not (self.untrusted is None and self.level is Level.CHECKPOINT and each.reads_last_alone)
+        ]
+
+    def scan_bytes(self, log_dir: PlannedLogDir) -> int:
+        """Bytes of logs that are read of a log dir."""
+        return sum(each.scan_bytes for each in self.to_rebuild(log_dir))
+
+
+def recovery_plan(
+    broker: StoppedBroker,
+    known: KnownTopics,
+    level: Level,
+    *,
+    cuts: bool,
+    accepts_loss: bool,
+    alone: bool,
+    everything: bool,
+    untrusted: Mapping[Path, str] | None,
+    engine: Engine,
+    scans: Path | None,
+    name: str = "forecasts",
+) -> RecoveryPlan:
+    """Look at all partitions as the broker would at its next start. Nothing is written.
+
+    Args:
+        cuts, accepts_loss, alone, untrusted: as in `RecoveryPlan`.
+        everything: look at all segments as if nothing had been flushed.
+        known: what the log dirs' cluster says of its topics; their sources are named by their paths.
+        engine: that reads.
+        scans: a directory for the scans of logs; None where nobody reads them again.
+        name: of the engine's work, which does each name once.
+    """
+    start = time.monotonic()
+    goes_alone = alone and level is Level.CHECKPOINT  # a marker belongs into all log dirs or none
+    begin_phase("listing")
+    listed = {log_dir.path: listed_partitions(log_dir, known) for log_dir in broker.log_dirs}
+    policy_of = known.policy_of(
+        (*each.key[:2], each.topic_id) for of_dir in listed.values() for each in of_dir.partitions
+    )
+    tasks = _tasks(broker, listed, policy_of, everything=everything, untrusted=untrusted, scans=scans)
+    planned = _forecast(broker, listed, tasks, engine, name)
+    refused = [] if goes_alone else [*_without_metadata(broker, known)]
+    is_only_voter = any(each.only_voter == broker.node_id for each in known.read())
+    without = [] if refused else _starts_without_metadata(broker, known, is_only_voter=is_only_voter)
+    return RecoveryPlan(
+        broker=broker,
+        level=level,
+        cuts=cuts,
+        accepts_loss=accepts_loss,
+        alone=alone,
+        everything=everything,
+        untrusted=untrusted,
+        log_dirs=planned,
+        obstacles=[*broker.obstacles, *refused],
+        unknown=_unknown(broker, known),
+        not_named=known.other_log_dirs(broker.node_id, _directory_ids(broker, known)),
+        without_metadata=without,
+        is_only_voter=bool(without) and is_only_voter,
+        absent=list(_absent(broker, known)),
+        aside=folders_aside(location(str(each.path)) for each in broker.log_dirs),
+        gaps=_gaps(planned, policy_of),
+        seconds=time.monotonic() - start,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForecastTask:
+    """A partition to look at.
+
+    Attributes:
+        number: among all of them.
+        segments, log_bytes: that it has.
+        scans: a directory for the scans of its logs; None where nobody reads them again.
+        is_compacted: as for `look_at_logs`.
+        threads: that may read a log at the same time.
+    """
+
+    number: int
+    topic_partition: TopicPartition
+    directory: Path
+    options: RecoverOptions
+    stop: PartitionStop
+    everything: bool
+    trusts: bool
+    segments: int
+    log_bytes: int
+    scans: Path | None
+    is_compacted: bool = False
+    threads: int = 1
+
+    def with_threads(self, threads: int) -> Self:
+        """See `Packed`."""
+        return replace(self, threads=threads)
+
+
+def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "forecasts") -> list[Forecast]:
+    """The forecasts of some partitions, in their order.
+
+    Args:
+        name: of the work; an engine does each name once.
+    """
+    log_bytes = sum(task.log_bytes for task in tasks)
+    with engine.stopping():
+        staged = engine.run(Work(name, pack(tasks, engine.cores), forecast_partitions, _FORECASTS, bytes=log_bytes))
+    found: dict[int, Forecast] = {}
+    for batch in staged.batches("forecast"):
+        found.update({row["number"]: pickle.loads(row["pickled"]) for row in batch.to_pylist()})
+    staged.remove()
+    return [found[task.number] for task in tasks]
+
+
+def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterator[ItemRows]:
+    """In a worker: the forecasts of some partitions."""
+    with contextlib.ExitStack() as stack:
+        writer: ScanWriter | None = None
+        for task in tasks:
+            if writer is None and task.scans is not None:
+                writer = stack.enter_context(contextlib.closing(ScanWriter(task.scans / str(task.number))))
+            found = forecast(
+                task.topic_partition,
+                task.directory,
+                task.options,
+                task.stop,
+                LogReader(use_mmap=use_mmap, threads=task.threads, kept=writer),
+                everything=task.everything,
+                trusts=task.trusts,
+                is_compacted=task.is_compacted,
+            )
+            yield ItemRows(
+                segments=task.segments,
+                log_bytes=task.log_bytes,
+                rows=[{"forecast": {"number": task.number, "pickled": pickle.dumps(found)}}],
+            )
+
+
+def _forecast(
+    broker: StoppedBroker, listed: Mapping[Path, Plan], tasks: Sequence[ForecastTask], engine: Engine, name: str
+) -> list[PlannedLogDir]:
+    """Look at all partitions, in the order of the tasks."""
+    log_bytes, before = sum(task.log_bytes for task in tasks), engine.done()
+    begin_phase(
+        "reading what a broker would",
+        done=lambda: engine.done() - before,
+        segments=sum(task.segments for task in tasks),
+        log_bytes=log_bytes,
+    )
+    forecasts = iter(forecasts_of(tasks, engine, name))
+    return [
+        PlannedLogDir(log_dir, of_dir, list(itertools.islice(forecasts, len(of_dir.partitions))))
+        for log_dir, of_dir in zip(broker.log_dirs, listed.values(), strict=True)
+    ]
+
+
+def _tasks(
+    broker: StoppedBroker,
+    listed: Mapping[Path, Plan],
+    policy_of: PolicyOf,
+    *,
+    everything: bool,
+    untrusted: Mapping[Path, str] | None,
+    scans: Path | None,
+) -> list[ForecastTask]:
+    """A task for each partition, in the order of log dirs and of their plans.
+
+    Args:
+        listed: what each log dir has.
+        policy_of: what the cluster's metadata says of a topic.
+        everything, untrusted, scans: as for `recovery_plan`.
+    """
+    tasks: list[ForecastTask] = []
+    for log_dir in broker.log_dirs:
+        plan = listed[log_dir.path]
+        base_offsets, log_bytes = (numbers_in(plan.segments[name])[0] for name in ("base_offset", "log_bytes"))
+        for partition, (first, end) in zip(plan.partitions, itertools.pairwise(plan.bounds().tolist()), strict=True):
+            stop = log_dir.stop.of(partition.directory.topic_partition)
+            offset = 0 if everything else stop.recovery_point
+            unflushed = max(first + int(np.searchsorted(base_offsets[first:end], offset, side="right")) - 1, first)
+            if stop.clean_shutdown and not everything:
+                unflushed = end
+            tasks.append(
+                ForecastTask(
+                    number=len(tasks),
+                    topic_partition=partition.directory.topic_partition,
+                    directory=log_dir.path / partition.directory.path.name,
+                    options=partition.options,
+                    stop=stop,
+                    everything=everything,
+                    trusts=untrusted is not None and log_dir.path not in untrusted,
+                    segments=end - unflushed,
+                    log_bytes=int(log_bytes[unflushed:end].sum()),
+                    scans=scans,
+                    is_compacted=explains_gaps(partition.key[1], policy_of(*partition.key[:2])),
+                )
+            )
+    return tasks
+
+
+def _gaps(planned: Sequence[PlannedLogDir], policy_of: PolicyOf) -> FoundGaps:
+    """The gaps between logs, by what was seen of them."""
+    rows: list[dict[str, Any]] = []
+    places: dict[PartitionKey, Location] = {}
+    for log_dir in planned:
+        for partition, each in zip(log_dir.listed.partitions, log_dir.forecasts, strict=True):
+            places[partition.key] = partition.directory.path
+            of_partition = {**dict(zip(PARTITION_KEY, partition.key, strict=True)), "topic_id": partition.topic_id}
+            rows += [{**of_partition, **log.facts} for log in each.seen.logs]
+    facts = pa.Table.from_pylist(rows, SEGMENTS.schema(FACTS))
+    return gaps_in(facts, policy_of, Directories(places)).with_known(facts)
+
+
+def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Obstacle]:
+    """The obstacle of log dirs without the cluster's metadata, of which each node has a copy in one of its own, or with
+    one that cannot be read, if a node does not end over that.
+    """
+    ids = [each.meta.directory_id for each in broker.log_dirs]
+    is_obstacle = any(f"/{METADATA_DIRECTORY}" in each.text for each in broker.obstacles)
+    if None not in ids and not known.of_sources and not is_obstacle:
+        why = "; ".join(known.warnings) or (
+            f"none of the log dirs has {METADATA_DIRECTORY}, which stands in one of each broker's (metadata.log.dir)"
+        )
+        yield Obstacle(
+            f"{why}: it is not known which others the broker has, and what it drops there. Name all of log.dirs; or "
+            "--cluster-metadata, or --this-dir-alone if they are lost"
+        )
+
+
+def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics, *, is_only_voter: bool) -> list[str]:
+    """What becomes of a node without its copy. Where somebody has named one that lies in a log dir of that node, which
+    is none of these, that is its `metadata.log.dir`.
+    """
+    ids = {each.meta.directory_id for each in broker.log_dirs}
+    for metadata in known.read():
+        with contextlib.suppress(CheckpointError, OSError):
+            meta = read_meta_properties(metadata.directory.parent)
+            if meta.node_id == broker.node_id and meta.directory_id not in ids:
+                return []
+    sources = list(map(source_of, broker.log_dirs))
+    return [
+        f"node {node_id} has {METADATA_DIRECTORY} in none of these log dirs; it has to be in metadata.log.dir, or in "
+        f"the first of log.dirs, when the node starts: {_IS_ONLY_VOTER if is_only_voter else STARTS_WITHOUT_METADATA}"
+        for node_id, _ in without_metadata_log(sources, sources)
+    ]
+
+
+def _directory_ids(broker: StoppedBroker, known: KnownTopics) -> list[str | None]:
+    """The ids of the log dirs at hand; where a file says none, the one that the metadata has, if it tells."""
+    ids = [each.meta.directory_id for each in broker.log_dirs]
+    log_dirs = [location(str(each.path)) for each in broker.log_dirs]
+    return [*ids, *(found for each in known.read() for found in directory_ids_of(log_dirs, each.to_end).values())]
+
+
+def _unknown(broker: StoppedBroker, known: KnownTopics) -> list[str]:
+    """Why it is not known whether all log dirs of the broker are named."""
+    if any(each.meta.directory_id is None and each.is_known for each in broker.log_dirs):
+        return [
+            f"{META_PROPERTIES} has no directory.id, as before Kafka 3.7, so nobody can tell whether all log dirs of "
+            "the broker are named: see that they are"
+        ]
+    if known.of_sources and not any(broker.node_id in each.to_end.log_dirs for each in known.read()):
+        return ["the cluster's metadata does not say which log dirs the broker has: see that all are named"]
+    return []
+
+
+def _absent(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartition]:
+    """The partitions that checkpoints or the cluster's metadata have in a log dir, and that no log dir has. Those of
+    topics that the metadata does not know were deleted.
+    """
+    log_dirs = [LogDirAtHand(each.path, each.directories, each.stop, each.meta) for each in broker.log_dirs]
+    stops = {str(each.path): each.stop for each in broker.log_dirs}
+    for found in absent_partitions(log_dirs, known.read()):
+        stop = stops[str(found.log_dir)].of(found.partition)
+        yield AbsentPartition(Path(str(found.directory)), stop, found.known_to, found.aside, found.remedy)
+
+
+def listed_partitions(log_dir: LogDir, known: KnownTopics) -> Plan:
+    """The partitions and segments of a log dir, as in `PlannedLogDir`."""
+    source = source_of(log_dir)
+    plan = find_partitions(
+        (source,),
+        _ANY,
+        Target(index_dir=None, by_source=False),
+        lambda partition: options_of_topic(known, partition, interval_bytes=None, max_index_bytes=None),
+    )
+    add_segments(plan)
+    kept = [
+        number
+        for number, partition in enumerate(plan.partitions)
+        if partition.directory.topic_partition.topic != METADATA_TOPIC
+    ]
+    return plan.part(kept)
+
+
+def source_of(log_dir: LogDir) -> Source:
+    """A log dir as a source, by which it is known to metadata."""
+    return Source(str(log_dir.path), location(str(log_dir.path)))

@@ -1,0 +1,240 @@
+"""Timelines of all partitions, by what log dirs and buckets have of each: of some each segment, of others pieces of
+several.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
+from kidxlib.catalog.rows import PARTITION_KEY
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.operations.report.timeline_marks import FUTURE_MS, MARKS, Mark, marks_of_neighbours, marks_of_status
+from kidxlib.retention.decide import Longs
+from kidxlib.tables.protocol import TablesToRead
+
+#: Segments that are shown one by one, in all partitions together. The browser draws only those of one partition.
+SEGMENTS_SHOWN: Final = 100_000
+#: A partition that is not among these has so many pieces at most.
+PIECES_MOST: Final = 12
+
+PartitionName = tuple[str, int]
+
+#: A lane: one partition in one source. `is_remote`: that is a bucket.
+LANE: Final = ("topic", "partition", "is_remote", "source")
+_LONGS: Final = ("base_offset", "next_offset", "log_bytes", "max_timestamp_ms", "marks")
+_OF_LANE: Final[dict[str, pa.DataType]] = {
+    **dict.fromkeys(("topic", "source"), pa.string()),
+    "partition": pa.int32(),
+    "is_remote": pa.bool_(),
+}
+#: Segments of lanes.
+LANES: Final = pa.schema({**_OF_LANE, **dict.fromkeys(_LONGS, pa.int64())})
+
+
+def local_lanes(tables: TablesToRead, broken: pa.Table) -> pa.Table:
+    """All segments of log dirs, with the marks of their status; in any order.
+
+    Args:
+        broken: keys of segments of which an audit found a file torn or broken.
+    """
+    names = [*SEGMENTS.key, "next_offset", "log_bytes", "max_timestamp_ms", "status", "active"]
+    rows = tables.read(SEGMENTS, names)
+    marks = marks_of_status(rows["status"])
+    marks |= np.where(_flags(rows["active"]), Mark.ACTIVE, 0)
+    if broken.num_rows:
+        marks |= np.where(positions_in(rows, broken, SEGMENTS.key) >= 0, Mark.BROKEN, 0)
+    return _rows(rows, marks, is_remote=False)
+
+
+def remote_lanes(tables: TablesToRead, audits: Collection[str]) -> pa.Table:
+    """The remote segments of some audits, with marks for those that are not read or that are broken."""
+    names = ["audit_id", "source", "topic", "partition", "start_offset", "end_offset", "log_bytes", "max_timestamp_ms"]
+    rows = tables.read(REMOTE_SEGMENTS, [*names, "is_read", "findings"])
+    rows = rows.filter(pc.is_in(rows["audit_id"], value_set=pa.array(list(audits), pa.string())))
+    counts: Values = pc.list_value_length(rows["findings"]).fill_null(0)
+    marks: Longs = np.where(_flags(rows["is_read"]), 0, np.int64(Mark.UNREAD))
+    marks |= np.where(counts.to_numpy() > 0, Mark.BROKEN, 0)
+    rows = rows.append_column("next_offset", pc.add(rows["end_offset"], pa.scalar(1, pa.int64())))
+    rows = rows.append_column("base_offset", rows["start_offset"])
+    return _rows(rows, marks, is_remote=True)
+
+
+def ordered_lanes(found: Sequence[pa.Table], now_ms: int) -> pa.Table:
+    """Segments in the order of their lanes, with all marks but that of expiry."""
+    rows = pa.concat_tables([LANES.empty_table(), *found])
+    rows = rows.sort_by([(name, "ascending") for name in (*LANE, "base_offset")]).combine_chunks()
+    if not rows.num_rows:
+        return rows
+    timestamps = longs(rows["max_timestamp_ms"])
+    marks = longs(rows["marks"]) | marks_of_neighbours(
+        lane_starts(rows), longs(rows["base_offset"]), longs(rows["next_offset"]), timestamps, now_ms
+    )
+    marks |= np.where(timestamps > now_ms + FUTURE_MS, Mark.FUTURE, 0)
+    return with_marks(rows, marks)
+
+
+def with_marks(rows: pa.Table, marks: Longs) -> pa.Table:
+    """The segments with other marks."""
+    return rows.set_column(rows.schema.get_field_index("marks"), "marks", pa.array(marks))
+
+
+def lane_starts(rows: pa.Table) -> Any:
+    """Whether each segment is the first of its lane."""
+    starts = np.ones(rows.num_rows, np.bool_)
+    for number, name in enumerate(LANE):
+        column = rows[name]
+        differ: Values = pc.not_equal(column.slice(1), column.slice(0, rows.num_rows - 1))
+        starts[1:] = _flags(differ) | (starts[1:] if number else False)
+    return starts
+
+
+def _rows(rows: pa.Table, marks: Longs, *, is_remote: bool) -> pa.Table:
+    columns = {**{name: rows[name] for name in rows.column_names}, "marks": pa.array(marks)}
+    columns["is_remote"] = pa.array(np.full(rows.num_rows, is_remote))
+    return pa.table([columns[name] for name in LANES.names], names=LANES.names).cast(LANES)
+
+
+def _flags(column: Values) -> Any:
+    return column.to_numpy().astype(np.bool_)
+
+
+def longs(column: Values) -> Longs:
+    """A column of numbers, −1 where they are not known."""
+    values: Longs = column.fill_null(pa.scalar(-1, pa.int64())).to_numpy()
+    return values
+
+
+def expired(rows: pa.Table, deleted: Mapping[tuple[str, str, int], int]) -> pa.Table:
+    """The rows, with the mark of segments that go by their topic's own policy.
+
+    Args:
+        rows: as `ordered_lanes`.
+        deleted: how many segments go, from the first that is present on; by source, topic and partition.
+    """
+    marks: Longs = rows["marks"].to_numpy().copy()
+    for lane, start, end in _lanes(rows):
+        count = 0 if lane["is_remote"] else deleted.get((lane["source"], lane["topic"], lane["partition"]), 0)
+        if count:
+            present = np.flatnonzero((marks[start:end] & (Mark.GONE | Mark.DELETED)) == 0)
+            marks[start + present[:count]] |= Mark.EXPIRED
+    return with_marks(rows, marks)
+
+
+def differing(rows: pa.Table, offsets: Mapping[tuple[str, str, int], int]) -> pa.Table:
+    """The rows, with the mark of segments in which a replica begins to differ from others.
+
+    Args:
+        rows: as `ordered_lanes`.
+        offsets: the first that differs, by source, topic and partition.
+    """
+    marks: Longs = rows["marks"].to_numpy().copy()
+    bases, ends = longs(rows["base_offset"]), longs(rows["next_offset"])
+    for lane, start, end in _lanes(rows) if offsets else ():
+        offset = offsets.get((lane["source"], lane["topic"], lane["partition"]))
+        if offset is not None:
+            marks[start:end][(bases[start:end] <= offset) & (offset < ends[start:end])] |= Mark.DIFFERS
+    return with_marks(rows, marks)
+
+
+def timelines(
+    rows: pa.Table, bounds: pa.Table, first: Collection[PartitionName], shown: int = SEGMENTS_SHOWN
+) -> dict[PartitionName, list[dict[str, Any]]]:
+    """The lanes of each partition.
+
+    Args:
+        rows: as `ordered_lanes`.
+        bounds: of partitions of log dirs: their keys, and where they begin and end, as checkpoints say.
+        first: partitions that are shown segment by segment before others, which follow by their size.
+        shown: segments that are shown so.
+
+    Returns:
+        Of each lane its bounds, None where they are not known, and columns of its pieces, which are segments where
+        `segments` says 1.
+    """
+    if not rows.num_rows:
+        return {}
+    lanes = _lanes(rows)
+    starts = np.array([start for _, start, _ in lanes])
+    counts = np.array([end - start for _, start, end in lanes])
+    names = [(lane["topic"], lane["partition"]) for lane, _, _ in lanes]
+    is_whole = np.array(_whole(names, counts.tolist(), first, shown))
+    sizes = np.where(is_whole, 1, -(-counts // PIECES_MOST))
+    pieces = np.repeat(starts, counts) + _within(starts, counts) // np.repeat(sizes, counts) * np.repeat(sizes, counts)
+    piece_starts = np.unique(pieces)
+    columns = _merged(rows, piece_starts)
+    lane_ends = np.searchsorted(piece_starts, [end for _, _, end in lanes]).tolist()
+    names_of_bounds = [name for name in bounds.column_names if name not in PARTITION_KEY]
+    known = {tuple(row[name] for name in PARTITION_KEY): row for row in bounds.to_pylist()}
+    found: dict[PartitionName, list[dict[str, Any]]] = {}
+    start = 0
+    for (lane, _, _), name, end in zip(lanes, names, lane_ends, strict=True):
+        here = {column: values[start:end] for column, values in columns.items()}
+        of_partition = {} if lane["is_remote"] else known.get((lane["source"], *name), {})
+        ends = {column: of_partition.get(column) for column in names_of_bounds}
+        found.setdefault(name, []).append({"source": lane["source"], "is_remote": lane["is_remote"], **ends, **here})
+        start = end
+    return found
+
+
+def timeline_index(found: Mapping[PartitionName, list[dict[str, Any]]]) -> dict[str, Any]:
+    """The partitions that there are timelines of, and the words for marks, by their bits."""
+    partitions = [
+        {
+            "topic": topic,
+            "partition": partition,
+            "sources": [lane["source"] for lane in lanes],
+            "segments": sum(sum(lane["segments"]) for lane in lanes),
+            "marks": int(np.bitwise_or.reduce([mark for lane in lanes for mark in lane["marks"]])),
+        }
+        for (topic, partition), lanes in found.items()
+    ]
+    return {"marks": list(MARKS), "partitions": partitions}
+
+
+def _lanes(rows: pa.Table) -> list[tuple[dict[str, Any], int, int]]:
+    """Each lane by the columns of `LANE`, and where its segments begin and end."""
+    if not rows.num_rows:
+        return []
+    starts = np.flatnonzero(lane_starts(rows))
+    ends = [*starts[1:].tolist(), rows.num_rows]
+    return list(zip(rows.select(list(LANE)).take(starts).to_pylist(), starts.tolist(), ends, strict=True))
+
+
+def _whole(names: list[PartitionName], counts: list[int], first: Collection[PartitionName], shown: int) -> list[bool]:
+    """Whether each lane is shown segment by segment: all lanes of a partition are, or none."""
+    sizes: dict[PartitionName, int] = {}
+    for name, count in zip(names, counts, strict=True):
+        sizes[name] = sizes.get(name, 0) + count
+    chosen = set()
+    for name in sorted(sizes, key=lambda name: (name not in first, -sizes[name], name)):
+        if sizes[name] <= shown:
+            chosen.add(name)
+            shown -= sizes[name]
+    return [name in chosen for name in names]
+
+
+def _within(starts: Longs, counts: Longs) -> Longs:
+    """The place of each segment in its lane."""
+    places: Longs = np.arange(int(counts.sum())) - np.repeat(starts, counts)
+    return places
+
+
+def _merged(rows: pa.Table, starts: Longs) -> dict[str, list[int]]:
+    """Columns of pieces that begin at some rows. A piece ends where its last segment does."""
+
+    lasts = np.append(starts[1:], rows.num_rows) - 1
+    return {
+        "base_offset": longs(rows["base_offset"])[starts].tolist(),
+        "next_offset": longs(rows["next_offset"])[lasts].tolist(),
+        "log_bytes": np.add.reduceat(np.maximum(longs(rows["log_bytes"]), 0), starts).tolist(),
+        "max_timestamp_ms": np.maximum.reduceat(longs(rows["max_timestamp_ms"]), starts).tolist(),
+        "marks": np.bitwise_or.reduceat(longs(rows["marks"]), starts).tolist(),
+        "segments": (lasts - starts + 1).tolist(),
+    }

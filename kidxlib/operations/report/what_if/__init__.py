@@ -1,1 +1,0 @@
-"""What retention would do with other limits: a fixed ladder of them, decided as `kidx retention` decides."""

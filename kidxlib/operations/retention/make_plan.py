@@ -1,0 +1,649 @@
+"""Makes a plan and records it: counts by topic, what a person would not expect of its decisions, a table on screen or a
+JSON object, and what Kafka's own tool takes to delete records.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.filesize import decimal
+
+from kidxlib.catalog.matching import Values
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.results import PLANNED
+from kidxlib.catalog.retention_plans import RETENTION_PLANS
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.engine.staged import Staged
+from kidxlib.engine.work import Work
+from kidxlib.errors import KidxError, UsageError
+from kidxlib.format.topic_partition import INTERNAL_TOPICS, PartitionKey
+from kidxlib.operations.backend import Backend
+from kidxlib.operations.retention.missing import Missing
+from kidxlib.operations.retention.plan_options import Configs
+from kidxlib.operations.retention.plan_work import plan_partitions
+from kidxlib.operations.retention.recorded import (
+    FACTS_OF_OFFSETS,
+    PresentSegments,
+    RowsOfPlan,
+    ensure_no_copies,
+    ensure_one_cluster,
+    partitions_to_plan,
+    present_topics,
+    topics_that_look_compacted,
+)
+from kidxlib.operations.retention.recorded_plan import CurrentConfigs
+from kidxlib.operations.retention.retention_request import PlanRequest
+from kidxlib.retention.plan import Written
+from kidxlib.retention.policy import DECIDING_CONFIGS, RETENTION_MS_DEFAULT, Decision, Origin, PlanWarning, Reason
+from kidxlib.run.recorded_sources import source_paths
+from kidxlib.run.result import RunResult
+from kidxlib.run.retention_configs import ConfiguredTopics
+from kidxlib.run.sources import sources_in_catalog
+from kidxlib.terminal import interrupts
+from kidxlib.terminal.build import PROBLEMS_SHOWN, TOPICS_SHOWN
+from kidxlib.terminal.console import print_json, print_line, print_more, warn_of_first
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.tables import print_table
+from kidxlib.text.times import NS_PER_MS, YEAR_2000_MS, show_time
+from kidxlib.text.words import counted
+
+#: As many as somebody may want to scroll through.
+_SEGMENTS_SHOWN: Final = 10_000
+_DEFAULT: Final = timedelta(milliseconds=RETENTION_MS_DEFAULT)
+#: A row of the JSON object's `segments`.
+JSON_COLUMNS: Final = (
+    *(*SEGMENTS.key, "policy", "decision", "reason", "bytes", "warnings", "largest_timestamp_ms", "next_offset"),
+    *("age_from_mtime", "retention_ms", "retention_bytes", "future_ms", "backwards_ms", "cut_offset", "rolls_first"),
+    *("cleanup_policy", "remote_storage", "policy_origins"),
+    *("decision_on_disk", "reason_on_disk", "timestamp_on_disk_ms", "due_ms"),
+)
+
+_NAMED: Final = (*SEGMENTS.key, "policy")
+_ON_DISK: Final = ("decision", "reason", "decision_on_disk", "reason_on_disk", "timestamp_on_disk_ms")
+
+#: Beyond this nobody counts in days; timestamps of broken clocks reach further than `timedelta`.
+_SECONDS_SHOWN: Final = 10**11
+#: Units that producers have taken for ms (KAFKA-6482), by how many of them are one.
+_OTHER_UNITS: Final = {"µs": 1_000, "ns": 1_000_000}
+
+_OF_TIMES: Final = ("future_ms", "backwards_ms", "largest_timestamp_ms")
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionFinding:
+    """Something about segments under one policy that a person would not expect.
+
+    Attributes:
+        first: one of them.
+        most_ms: how far a timestamp lies in the future, or runs back, at most.
+        largest_ms: the largest timestamp of all; None where a segment has none.
+        why: of a topic that looks compacted, the first place that does; empty of others.
+    """
+
+    policy: str
+    warning: PlanWarning
+    segments: int
+    partitions: int
+    first: str
+    most_ms: int
+    largest_ms: int | None = None
+    why: str = ""
+
+    @property
+    def _other_unit(self) -> str:
+        """What a timestamp of the future may be: one in another unit than ms, if that lies in the past."""
+        if self.largest_ms is None:
+            return ""
+        now_ms = self.largest_ms - self.most_ms
+        for unit, divisor in _OTHER_UNITS.items():
+            if YEAR_2000_MS <= (as_unit := self.largest_ms // divisor) <= now_ms:
+                return f"; in {unit} the largest would be {show_time(as_unit)}"
+        return ""
+
+    @property
+    def sentence(self) -> str:
+        seconds = self.most_ms // 1000
+        far = timedelta(seconds=seconds) if 0 < seconds < _SECONDS_SHOWN else f"{self.most_ms} ms"
+        segments, partitions = counted(self.segments, "segment"), counted(self.partitions, "partition")
+        indexes = counted(self.segments, "time index", "time indexes")
+        return {
+            PlanWarning.WHOLE_PARTITION: f"{partitions} would lose all segments; a broker then starts an empty one, "
+            "--apply keeps the last",
+            PlanWarning.LOOKS_COMPACTED: f"{segments} would go though their topic looks compacted, as {self.why}; "
+            "cleanup.policy was said to be delete",
+            PlanWarning.FUTURE_TIMESTAMP: f"{segments} with timestamps in the future, by up to {far}; time alone keeps "
+            f"such a segment until long after that{self._other_unit}",
+            PlanWarning.TIMESTAMPS_IN_SECONDS: f"{segments} would go for timestamps of 1970; in seconds the largest "
+            f"would be {show_time((self.largest_ms or 0) * 1000)}, and a broker that takes them for ms deletes at once",
+            PlanWarning.TIMESTAMPS_BACKWARDS: f"{segments} old enough, kept after one that is not; timestamps run "
+            f"backwards, by up to {far}",
+            PlanWarning.ONLY_REPLICA: f"{segments} would go that reach above the high watermark of the checkpoint: the "
+            "cluster's metadata has no other replica and no broker runs on the log dir, so that a broker that starts "
+            "goes by the end of the log; --apply leaves them to it",
+            PlanWarning.LATE_HIGH_WATERMARK: f"{segments} would go that reach above the high watermark of the "
+            "checkpoint, and stay; a broker that learns a later one from the other replicas deletes them",
+            PlanWarning.TIME_INDEX_PADDED: f"{indexes} padded with zeros; a broker takes such a segment for one of "
+            "1970 and deletes it by time at once",
+            PlanWarning.TIME_INDEX_INCOMPLETE: f"{indexes} without the largest timestamp of the segment; a broker "
+            "deletes such a segment too early",
+        }[self.warning] + f" (the first: {self.first})"
+
+    def as_json(self) -> dict[str, Any]:
+        names = (*(name for name in self.__dataclass_fields__ if name != "why"), "sentence")
+        # The key is older than the name of the field.
+        return {"surprise" if name == "warning" else name: getattr(self, name) for name in names}
+
+
+def segment_name(source: str, topic: str, partition: int, base_offset: int) -> str:
+    return f"{source}: {topic}-{partition}/{base_offset}"
+
+
+def findings_of(staged: Staged, looks_compacted: Mapping[str, str]) -> list[RetentionFinding]:
+    """The warnings of a plan, by policy.
+
+    Args:
+        staged: rows of `PLANNED`.
+        looks_compacted: as `topics_that_look_compacted`.
+    """
+    by = ["policy", "warning"]
+    rows = _exploded(staged.rows("segment", [*SEGMENTS.key, "policy", "warnings", *_OF_TIMES]))
+    counts = rows.group_by(by).aggregate([([], "count_all"), ("most_ms", "max"), ("largest_timestamp_ms", "max")])
+    partitions = rows.group_by([*by, *PARTITIONS.key]).aggregate([]).group_by(by).aggregate([([], "count_all")])
+    partitions_of = {(row["policy"], row["warning"]): row["count_all"] for row in partitions.to_pylist()}
+    found = []
+    for row in counts.to_pylist():
+        first = _first_segment(rows, row["policy"], row["warning"])
+        finding = RetentionFinding(
+            policy=row["policy"],
+            warning=PlanWarning(row["warning"]),
+            segments=row["count_all"],
+            partitions=partitions_of[row["policy"], row["warning"]],
+            first=segment_name(*(first[name] for name in SEGMENTS.key)),
+            most_ms=row["most_ms_max"],
+            largest_ms=row["largest_timestamp_ms_max"],
+            why=looks_compacted.get(first["topic"], ""),
+        )
+        found.append(finding)
+    return sorted(found, key=lambda finding: (finding.policy, finding.warning))
+
+
+def _exploded(rows: pa.Table) -> pa.Table:
+    """A row for each warning, with how far it goes."""
+    warnings: Values = rows["warnings"].combine_chunks()
+    parents: Values = pc.list_parent_indices(warnings)
+    rows = rows.drop_columns(["warnings"]).take(parents)
+    words: Values = pc.list_flatten(warnings)
+    is_future: Values = pc.equal(words, pa.scalar(PlanWarning.FUTURE_TIMESTAMP.value))
+    most: Values = pc.if_else(is_future, rows["future_ms"], rows["backwards_ms"])
+    return rows.append_column("warning", words).append_column("most_ms", most)
+
+
+def _first_segment(rows: pa.Table, policy: str, warning: str) -> dict[str, Any]:
+    """The first segment by name that a warning is about."""
+    rows = rows.filter((pc.field("policy") == policy) & (pc.field("warning") == warning))
+    for name in SEGMENTS.key:
+        rows = rows.filter(pc.field(name) == pc.min(rows[name]))
+    row: dict[str, Any] = rows.slice(0, 1).to_pylist()[0]
+    return row
+
+
+@dataclass(frozen=True, slots=True)
+class TopicSummary:
+    """One topic under one policy.
+
+    Attributes:
+        deleted, freed: segments that go, and their bytes.
+        undecided: segments that are not decided on, as not all of the topic's policy is known.
+        oldest_ms: timestamp of the first record that stays, the smallest of its partitions; None where the logs are not
+            at hand or hold none.
+    """
+
+    policy: str
+    topic: str
+    segments: int
+    bytes: int
+    deleted: int
+    freed: int
+    undecided: int
+    oldest_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionReport:
+    """What a plan comes to.
+
+    Attributes:
+        compacted: topics that stay as they look so, each with the first place that looks so.
+        unknown: of the topics that are not decided on, what nobody said, by Kafka's names.
+        assumed: of topics of a what-if, for what Kafka's own defaults stood in.
+        problems: segments kept because not all is known of them, a few named; with their number.
+        disagreements: a few segments on which the catalog and the time index lead to different decisions, with their
+            number.
+    """
+
+    topics: list[TopicSummary]
+    findings: list[RetentionFinding]
+    compacted: Mapping[str, str]
+    unknown: dict[str, list[str]]
+    assumed: dict[str, list[str]]
+    problems: tuple[int, list[str]]
+    disagreements: tuple[int, list[str]]
+
+
+def report(staged: Staged, configs: Configs, looks_compacted: Mapping[str, str], *, what_if: bool) -> RetentionReport:
+    """Sum a plan up.
+
+    Args:
+        staged: rows of `PLANNED`.
+        configs: what they were decided by; in a what-if with Kafka's own defaults for what nobody said.
+        looks_compacted: as `topics_that_look_compacted`.
+    """
+    names = ["policy", "topic", "decision", "reason", "decision_on_disk"]
+    rows = staged.rows("segment", [*names, "bytes", "first_timestamp_ms"])
+    summed = rows.group_by(names).aggregate([([], "count_all"), ("bytes", "sum"), ("first_timestamp_ms", "min")])
+    topics: dict[tuple[str, str], TopicSummary] = {}
+    compacted = set()
+    for row in summed.to_pylist():
+        key = row["policy"], row["topic"]
+        topics[key] = _added(topics.get(key, TopicSummary(*key, 0, 0, 0, 0, 0, None)), row)
+        if row["reason"] == Reason.LOOKS_COMPACTED.value:
+            compacted.add(row["topic"])
+    return RetentionReport(
+        topics=sorted(topics.values(), key=lambda topic: (topic.policy, -topic.freed, topic.topic)),
+        findings=findings_of(staged, looks_compacted),
+        compacted={topic: looks_compacted[topic] for topic in sorted(compacted)},
+        unknown={topic.topic: _unknown(configs, topic) for topic in topics.values() if topic.undecided},
+        assumed=_assumed_by_topic(configs) if what_if else {},
+        problems=_problems(staged, summed),
+        disagreements=_disagreements(staged, summed),
+    )
+
+
+def _added(topic: TopicSummary, row: Mapping[str, Any]) -> TopicSummary:
+    """A topic with some more of its segments, which have one reason."""
+    count, size = row["count_all"], row["bytes_sum"] or 0
+    goes = row["decision"] == Decision.DELETE.value
+    oldest = [each for each in (topic.oldest_ms, row["first_timestamp_ms_min"]) if each is not None]
+    return TopicSummary(
+        policy=topic.policy,
+        topic=topic.topic,
+        segments=topic.segments + count,
+        bytes=topic.bytes + size,
+        deleted=topic.deleted + goes * count,
+        freed=topic.freed + goes * size,
+        undecided=topic.undecided + (row["decision"] == Decision.UNDECIDED.value) * count,
+        oldest_ms=min(oldest, default=None),
+    )
+
+
+def _unknown(configs: Configs, topic: TopicSummary) -> list[str]:
+    origins = configs[topic.topic][topic.policy].origins
+    return [name for name in DECIDING_CONFIGS if origins[name] is Origin.KAFKA]
+
+
+def _assumed_by_topic(configs: Configs) -> dict[str, list[str]]:
+    """Kafka's own topics are made by a broker with what stands in for them."""
+    found: dict[str, list[str]] = {}
+    for topic, by_policy in configs.items():
+        names = {name for config in by_policy.values() for name in config.unknown}
+        if names and topic not in INTERNAL_TOPICS:
+            found[topic] = [name for name in DECIDING_CONFIGS if name in names]
+    return found
+
+
+def _problems(staged: Staged, summed: pa.Table) -> tuple[int, list[str]]:
+    is_problem = pc.field("reason") == Reason.NOT_WELL.value
+    if not summed.filter(is_problem).num_rows:
+        return 0, []
+    rows = staged.rows("segment", [*_NAMED, "reason"]).filter(is_problem)
+    what = "kept, as not all of it is known; run build_index, or look into the catalog"
+    return rows.num_rows, [f"{_named(row)}: {what}" for row in _first_rows(rows)]
+
+
+def _disagreements(staged: Staged, summed: pa.Table) -> tuple[int, list[str]]:
+    differ = pc.field("decision") != pc.field("decision_on_disk")
+    if not summed.filter(differ).num_rows:
+        return 0, []
+    rows = staged.rows("segment", [*_NAMED, *_ON_DISK]).filter(differ)
+    return rows.num_rows, [
+        f"{_named(row)}: by the catalog {row['decision']} ({row['reason']}), by its time index "
+        f"{row['decision_on_disk']} ({row['reason_on_disk']}): that says {row['timestamp_on_disk_ms']}"
+        for row in _first_rows(rows)
+    ]
+
+
+def _named(row: Mapping[str, Any]) -> str:
+    return f"{segment_name(*(row[name] for name in SEGMENTS.key))}: policy {row['policy']}"
+
+
+def _first_rows(rows: pa.Table) -> list[dict[str, Any]]:
+    return rows.sort_by([(name, "ascending") for name in _NAMED]).slice(0, PROBLEMS_SHOWN).to_pylist()
+
+
+def print_report(plan_id: str, found: RetentionReport, *, what_if: bool) -> None:
+    """Show a row per topic, and what a person should know."""
+    shown = found.topics[:TOPICS_SHOWN]
+    print_table(
+        f"plan {plan_id}",
+        ("policy", "topic", "oldest record left", "segments", "bytes", "delete", "bytes freed", "left", "bytes left"),
+        [
+            (
+                topic.policy,
+                topic.topic,
+                "-" if topic.oldest_ms is None else show_time(topic.oldest_ms),
+                topic.segments,
+                topic.bytes,
+                topic.deleted,
+                topic.freed,
+                topic.segments - topic.deleted,
+                topic.bytes - topic.freed,
+            )
+            for topic in shown
+        ],
+        text_columns=3,
+    )
+    print_more(len(found.topics) - len(shown), " topics")
+    if what_if:
+        print_line("what if: this plan says what would be; --apply refuses it")
+    if found.unknown:
+        print_line(_not_decided(found))
+    if found.assumed:
+        print_line(_assumed(found.assumed))
+    if found.compacted:
+        print_line(_compacted(found.compacted))
+    for finding in found.findings:
+        print_line(f"warning: policy {finding.policy}: {finding.sentence}")
+    for what, (count, lines) in (("disagreement", found.disagreements), ("problem", found.problems)):
+        for line in lines:
+            print_line(f"{what}: {line}")
+        print_more(count - len(lines))
+    for policy in sorted({topic.policy for topic in found.topics}):
+        print_line(_sum(policy, [topic for topic in found.topics if topic.policy == policy]))
+
+
+def _sum(policy: str, topics: Sequence[TopicSummary]) -> str:
+    """What goes under a policy of all that was decided on, and how much was not."""
+    undecided = sum(topic.undecided for topic in topics)
+    decided = sum(topic.segments for topic in topics) - undecided
+    if undecided and not decided:
+        return f"policy {policy}: none of {counted(undecided, 'segment')} was decided on"
+    freed, of_all = (decimal(sum(getattr(topic, name) for topic in topics)) for name in ("freed", "bytes"))
+    if not undecided:
+        deleted = sum(topic.deleted for topic in topics)
+        return f"policy {policy}: {deleted:,} of {counted(decided, 'segment')} go, {freed} of {of_all}"
+    return (
+        f"policy {policy}: {sum(topic.deleted for topic in topics):,} of {counted(decided, 'decided segment')} go, "
+        f"{freed}; not decided: {counted(undecided, 'segment')} of "
+        f"{counted(sum(topic.undecided > 0 for topic in topics), 'topic')}"
+    )
+
+
+def _not_decided(found: RetentionReport) -> str:
+    topics = sorted(found.unknown)
+    missing = [name for name in DECIDING_CONFIGS if any(name in names for names in found.unknown.values())]
+    segments = sum(topic.undecided for topic in found.topics)
+    return (
+        f"not decided: {counted(segments, 'segment')} of {counted(len(topics), 'topic')} (the first: {topics[0]}): "
+        f"nobody said their {', '.join(missing)}; give --policy FILE with what kafka-configs --describe "
+        "--all --entity-type topics prints, or --cluster-metadata and --server-properties, or ask --what-if"
+    )
+
+
+def _assumed(topics: Mapping[str, Sequence[str]]) -> str:
+    called = {"retention.ms": f"retention.ms ({_DEFAULT.days} days)"}
+    missing = [name for name in DECIDING_CONFIGS if any(name in names for names in topics.values())]
+    return (
+        f"Kafka's defaults, not the topics' own: {', '.join(called.get(name, name) for name in missing)} of "
+        f"{counted(len(topics), 'topic')} (the first: {min(topics)}); give --policy, or --cluster-metadata and "
+        "--server-properties"
+    )
+
+
+def _compacted(topics: Mapping[str, str]) -> str:
+    first = min(topics)
+    return (
+        f"look compacted: {counted(len(topics), 'topic')} (the first: {first}, as {topics[first]}); none of their "
+        "segments goes unless a policy says cleanup.policy of that very topic"
+    )
+
+
+def segments_as_json(staged: Staged) -> list[dict[str, Any]]:
+    """All segments of a plan in order.
+
+    Args:
+        staged: rows of `PLANNED`.
+    """
+    rows: list[dict[str, Any]] = _in_order(staged, JSON_COLUMNS).to_pylist(maps_as_pydicts="strict")
+    return rows
+
+
+def print_segments(staged: Staged) -> None:
+    """Show a row for each segment of a plan: what becomes of it, why, and when it goes.
+
+    Args:
+        staged: rows of `PLANNED`.
+    """
+    rows = _in_order(staged, ["policy", *SEGMENTS.key, "decision", "reason", "due_ms", "bytes"])
+    shown = rows.slice(0, _SEGMENTS_SHOWN).to_pylist()
+    print_table(
+        "segments",
+        ("policy", "source", "topic", "decision", "reason", "goes", "partition", "base offset", "bytes"),
+        [
+            (
+                *(row[name] for name in ("policy", "source", "topic", "decision", "reason")),
+                _goes(row),
+                *(row[name] if row[name] is not None else "-" for name in ("partition", "base_offset", "bytes")),
+            )
+            for row in shown
+        ],
+        text_columns=6,
+    )
+    print_more(rows.num_rows - len(shown), " segments: --json has all of them")
+
+
+def _in_order(staged: Staged, names: Sequence[str]) -> pa.Table:
+    rows = staged.rows("segment", names).select(names)
+    return rows.sort_by([(name, "ascending") for name in ("policy", *SEGMENTS.key)])
+
+
+def _goes(row: Mapping[str, Any]) -> str:
+    if row["decision"] == Decision.DELETE.value:
+        return "now"
+    return "-" if row["due_ms"] is None else show_time(row["due_ms"])
+
+
+def partitions_to_delete_from(staged: Staged) -> dict[PartitionKey, Written]:
+    """The partitions that such a file names, and until when each was written.
+
+    Args:
+        staged: rows of `PLANNED`.
+    """
+    names = ["decision", "largest_timestamp_ms", "age_from_mtime", "log_mtime_ns"]
+    rows = staged.rows("segment", [*PARTITIONS.key, *names])
+    goes: Values = pc.equal(rows["decision"], pa.scalar(Decision.DELETE.value))
+    last: Values = pc.if_else(rows["age_from_mtime"], pa.scalar(-1, pa.int64()), rows["largest_timestamp_ms"])
+    rows = rows.append_column("goes", goes).append_column("last", last)
+    found = rows.group_by(list(PARTITIONS.key)).aggregate([("goes", "any"), ("last", "max"), ("log_mtime_ns", "max")])
+    written = {}
+    for row in found.filter(found["goes_any"]).to_pylist():
+        written_ms = (row["log_mtime_ns_max"] or 0) // NS_PER_MS
+        last_ms = row["last_max"] if row["last_max"] >= 0 else written_ms
+        written[row["source"], row["topic"], row["partition"]] = Written(written_ms, last_ms)
+    return written
+
+
+def write_delete_records(staged: Staged, path: Path) -> int:
+    """Write what `kafka-delete-records --offset-json-file` takes: up to where each partition is to be deleted.
+
+    Args:
+        staged: rows of `PLANNED`.
+
+    Returns:
+        How many partitions it names.
+    """
+    key = ["topic", "partition"]
+    rows = staged.rows("segment", [*key, "decision", "next_offset"])
+    rows = rows.filter(pc.field("decision") == Decision.DELETE.value)
+    offsets = rows.group_by(key).aggregate([("next_offset", "max")]).sort_by([(name, "ascending") for name in key])
+    partitions = offsets.rename_columns([*key, "offset"]).to_pylist()
+    try:
+        path.write_text(json.dumps({"partitions": partitions, "version": 1}, indent=2) + "\n")
+    except OSError as error:
+        raise KidxError(
+            f"--delete-records-json {path}: cannot be written: {error.strerror}; the plan is recorded"
+        ) from error
+    return len(partitions)
+
+
+def run_plan(backend: Backend, request: PlanRequest, as_json: bool) -> RunResult:
+    """Decide on the segments that are present, record each decision, and show what it comes to."""
+    tables = backend.catalog.tables
+    known = present_topics(tables)
+    sources = sources_in_catalog(request.sources, known)
+    own = request.configs_of(set().union(*(known[source] for source in sources)))
+    if not own:
+        raise UsageError(
+            f"{tables.path}: no segment of a topic that matches {request.topics.pattern}; give another --topics"
+        )
+    plan_id = request.context.run_id()
+    begin_phase("planning")
+    segments = PresentSegments(tables, tables.version(SEGMENTS), sources, list(own))
+    configured = _configured(request, segments)
+    described = [policy.name for policy in request.policies if policy.described]
+    configs = configured.complete(own, deletes=not request.options.what_if, described=described)
+    staged, compacted = _staged(backend, request, segments, configs, plan_id)
+    if request.delete_records_json is not None:
+        _ensure_recent(request, staged, own, configs, configured)
+    found = report(staged, configs, compacted, what_if=request.options.what_if)
+    missing = Missing.of(tables, sources, request.topics, configured.known)
+    begin_phase("recording in the catalog")
+    of_plan = {
+        "plan_id": plan_id,
+        "planned_at": request.context.now,
+        "policy_file": None if request.policy_file is None else str(request.policy_file),
+        "what_if": request.options.what_if,
+    }
+    tables.append(RETENTION_PLANS, RowsOfPlan(staged, of_plan))
+    if request.delete_records_json is not None:
+        write_delete_records(staged, request.delete_records_json)
+    doubts = [] if request.options.what_if else configured.doubts(own, described)
+    if as_json:
+        of_metadata = {
+            "cluster_metadata": configured.as_json(own),
+            "other_log_dirs": list(configured.other_log_dirs),
+            "doubts": doubts,
+        }
+        of_plan = {**_as_json(plan_id, request, found), **of_metadata, **missing.as_json()}
+        print_json({**of_plan, "segments": segments_as_json(staged)})
+    else:
+        print_report(plan_id, found, what_if=request.options.what_if)
+        for line in [*configured.lines(own), *doubts]:
+            print_line(line)
+        missing.show(many_sources=len(sources) > 1)
+        if request.shows_segments:
+            print_segments(staged)
+        print_line(f"catalog: {tables.path}, table {RETENTION_PLANS.name}")
+    return _result(plan_id, request, found, missing)
+
+
+def _configured(request: PlanRequest, segments: PresentSegments) -> ConfiguredTopics:
+    """What the clusters of the sources say of their topics."""
+    configured = ConfiguredTopics.read(
+        request.metadata,
+        source_paths(segments.tables),
+        segments.sources,
+        lambda: segments.read(["topic_id"]),
+        deletes=request.delete_records_json is not None,
+        same_broker=request.same_broker,
+    )
+    warn_of_first(configured.known.warnings)
+    return configured
+
+
+def _ensure_recent(
+    request: PlanRequest, staged: Staged, own: Configs, configs: Configs, configured: ConfiguredTopics
+) -> None:
+    """Refuse what was said of topics long before they were written to: Kafka's tool deletes by the file at once."""
+    is_listing = any(policy.described for policy in request.policies)
+    current = CurrentConfigs(
+        configured=configured,
+        completed=[topic for topic in own if own[topic] != configs[topic]],
+        listing=request.policy_file if is_listing else None,
+    )
+    current.ensure_recent(partitions_to_delete_from(staged), request.max_metadata_lag)
+
+
+def _staged(
+    backend: Backend, request: PlanRequest, segments: PresentSegments, configs: Configs, plan_id: str
+) -> tuple[Staged, Mapping[str, str]]:
+    """Rows of `PLANNED`, of all segments or of none; and the topics that look compacted, each with why."""
+    rows = segments.read(FACTS_OF_OFFSETS)
+    if request.delete_records_json is not None:
+        ensure_no_copies(rows)
+    if request.policy_file is not None and any(policy.described for policy in request.policies):
+        ensure_one_cluster(segments.read(["topic_id"]), request.policy_file)
+    engine = backend.engine
+    compacted = topics_that_look_compacted(rows, what_if=request.options.what_if)
+    shares = partitions_to_plan(segments, rows, engine, configs, compacted)
+    units = [[share] for share in shares]
+    # A cluster may have files at hand that the driver has not, and a time index is opened for each segment.
+    is_little = engine.is_on_this_machine and not request.options.from_files
+    work = Work(
+        f"plan-{plan_id}",
+        units,
+        partial(plan_partitions, options=request.options),
+        PLANNED,
+        bytes=sum(share.bytes for [share] in units) if is_little else None,
+    )
+    if not work.is_small:
+        engine.start()
+        begin_phase("planning")
+    with engine.stopping():
+        staged = engine.run(work)
+        interrupts.raise_if_requested()
+    return staged, compacted
+
+
+def _as_json(plan_id: str, request: PlanRequest, found: RetentionReport) -> dict[str, Any]:
+    return {
+        "plan_id": plan_id,
+        "planned_at": request.context.now.isoformat(),
+        "what_if": request.options.what_if,
+        "policies": [policy.name for policy in request.policies],
+        "topics": [asdict(topic) for topic in found.topics],
+        "unknown_policies": found.unknown,
+        "assumed_defaults": found.assumed,
+        "compacted_topics": list(found.compacted),
+        "warnings": [finding.as_json() for finding in found.findings],
+        "not_well_count": found.problems[0],
+        "not_well": found.problems[1],
+        "disagreement_count": found.disagreements[0],
+        "disagreements": found.disagreements[1],
+    }
+
+
+def _result(plan_id: str, request: PlanRequest, found: RetentionReport, missing: Missing) -> RunResult:
+    problems, disagreements = found.problems[0], found.disagreements[0]
+    not_answered = request.names_topics and found.unknown
+    return RunResult(
+        code=ExitCode.PROBLEMS_FOUND if problems or disagreements or not_answered or missing.is_loss else ExitCode.OK,
+        run_id=plan_id,
+        counts={
+            "segments": sum(topic.segments for topic in found.topics),
+            "deleted": sum(topic.deleted for topic in found.topics),
+            "undecided": sum(topic.undecided for topic in found.topics),
+            "not_well": problems,
+            "disagreements": disagreements,
+            **missing.counts,
+        },
+        bytes=sum(topic.freed for topic in found.topics),
+    )

@@ -1,0 +1,434 @@
+"""Seeks from the questions to the last answer, and what they came to.
+
+Questions go in the order of their answers, cut into ranges of equal length. Where consumers are to go on is written as
+`kafka-consumer-groups` takes it from a file.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from kidxlib.catalog.matching import Values, numpy_of, positions_in
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.engine.staged import Staged
+from kidxlib.engine.work import SMALL_BYTES, Work
+from kidxlib.errors import KidxError, NotReadHereError, UsageError, describe_error
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.lookup.answers import OFFSET
+from kidxlib.operations.backend import Backend, OpenBackend
+from kidxlib.operations.seek.answer_work import (
+    ANSWERED,
+    KIND,
+    RESULT,
+    QuestionsToAnswer,
+    Unknown,
+    answer_questions,
+    held_partitions,
+    of_partitions,
+    segments_of,
+    unknown_partitions,
+)
+from kidxlib.operations.seek.one_question import Answer, answers_of_catalog, not_asked_of, result_of, times_of
+from kidxlib.operations.seek.output import ensure_new, write_answers
+from kidxlib.operations.seek.questions import Elsewhere, is_elsewhere, not_reached, of_blocks, one_table, read_questions
+from kidxlib.operations.seek.seek_request import Question, SeekRequest
+from kidxlib.run.result import RunResult
+from kidxlib.terminal import interrupts
+from kidxlib.terminal.console import print_json, print_line, warn
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.seek import show_answers
+
+#: What a question reads of logs, about: where they are few, the command answers them itself.
+_BYTES_PER_QUESTION: Final = 12_000
+_INTERRUPTED: Final = "no answers were written; run the same command again"
+
+#: What a run counts, besides bytes.
+_COUNTED = ("answers", "found", "not_answered", "file_error")
+
+_Longs = NDArray[np.int64]
+
+#: What is asked: a partition, or one source of it, and how many questions do.
+ASKED: Final = pa.schema(
+    [
+        *PARTITIONS.schema(("topic", "partition")),
+        pa.field("source", pa.string()),
+        pa.field("queries", pa.int64(), nullable=False),
+    ]
+)
+
+#: Questions that are worth a unit of work of their own.
+_QUERIES_PER_RANGE: Final = 50_000
+_RANGES_PER_CORE: Final = 4
+#: A worker holds the questions of a range for some seconds, not minutes.
+_QUERIES_PER_RANGE_MAX: Final = 1_000_000
+
+_NAME: Final = ("topic", "partition")
+#: Partitions without an offset to reset to that are named on screen.
+NAMED_ON_SCREEN: Final = 5
+
+
+@dataclass(frozen=True, slots=True)
+class KeyRange:
+    """Questions that one worker answers.
+
+    Attributes:
+        questions: rows of `QUESTIONS`, in order.
+        partitions: the topics and numbers that they ask, each once.
+    """
+
+    questions: pa.Table
+    partitions: pa.Table
+
+
+def in_order(questions: pa.Table) -> pa.Table:
+    """Rows of `QUESTIONS` in the order of topic, partition, kind of question and target."""
+    key = _keys(questions)
+    order = np.lexsort((numpy_of(questions["target"]), numpy_of(questions["by_time"]), key))
+    return questions.take(order).combine_chunks()
+
+
+def asked_partitions(questions: pa.Table) -> pa.Table:
+    """Rows of `ASKED`.
+
+    Args:
+        questions: in order.
+    """
+    starts = _starts(_keys(questions))
+    numbers = np.zeros(questions.num_rows, np.int64)
+    numbers[starts[1:]] = 1
+    group = np.cumsum(numbers)
+    sources: Values = questions["source"].combine_chunks()
+    of_source = np.from_dlpack(sources.indices.cast(pa.int64()).fill_null(-1))
+    width = len(sources.dictionary) + 1
+    pairs, counts = np.unique(group * width + of_source + 1, return_counts=True)
+    first = questions.take(starts[pairs // width])
+    of_pair: Values = pa.array(pairs % width - 1, mask=pairs % width == 0)
+    source = sources.dictionary.take(of_pair)
+    columns = [first["topic"].cast(pa.string()), first["partition"], source, pa.array(counts, pa.int64())]
+    return pa.table(columns, schema=ASKED)
+
+
+def key_ranges(questions: pa.Table, cores: int) -> Iterator[KeyRange]:
+    """The questions in ranges of one length, so that it does not matter how many of them ask one segment, or one and
+    the same thing.
+
+    Args:
+        questions: in order.
+        cores: that answer.
+    """
+    count = questions.num_rows
+    ranges = min(-(-count // _QUERIES_PER_RANGE), cores * _RANGES_PER_CORE)
+    ranges = max(ranges, -(-count // _QUERIES_PER_RANGE_MAX))
+    for number in range(ranges):
+        start, end = count * number // ranges, count * (number + 1) // ranges
+        part = questions.take(np.arange(start, end))  # a slice would take the whole table along, where rows are pickled
+        first = part.take(_starts(_keys(part))).select(["topic", "partition"])
+        yield KeyRange(part, first.cast(PARTITIONS.schema(("topic", "partition"))))
+
+
+def _keys(questions: pa.Table) -> _Longs:
+    """A number for each partition, in the order of topic and partition."""
+    topics: Values = questions["topic"].combine_chunks()
+    ranks = np.empty(len(topics.dictionary), np.int64)
+    ranks[np.from_dlpack(pc.sort_indices(topics.dictionary))] = np.arange(len(ranks))
+    of_topic: _Longs = ranks[np.from_dlpack(topics.indices)]
+    keys: _Longs = (of_topic << 32) | numpy_of(questions["partition"])
+    return keys
+
+
+def _starts(keys: _Longs) -> _Longs:
+    """Where in sorted keys each begins."""
+    return np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
+
+
+def run_seek(
+    request: SeekRequest, open_backend: OpenBackend, *, as_json: bool, elsewhere: Elsewhere | None = None
+) -> RunResult:
+    """Answer questions, write the answers, and say what came of it.
+
+    Args:
+        open_backend: called once the questions are read and known to be right.
+        elsewhere: reaches further places for questions and answers; None where nobody does.
+    """
+    if request.output is not None:
+        if not is_elsewhere(request.output):
+            ensure_new(request.output)
+        elif elsewhere is None:
+            raise not_reached("--output", request.output)
+    with interrupts.telling(lambda: _INTERRUPTED):
+        if request.question is not None:
+            with open_backend() as backend:
+                _ensure_new_elsewhere(request, backend, elsewhere)
+                return _answer_one(request, request.question, backend, elsewhere, as_json=as_json)
+        start = time.monotonic()
+        begin_phase("reading the questions")
+        questions = _read_here(request, elsewhere)
+        with open_backend() as backend:
+            _ensure_new_elsewhere(request, backend, elsewhere)
+            if questions is None:
+                questions = _read_elsewhere(request, backend, elsewhere)
+            return _answer_many(request, in_order(questions), backend, elsewhere, start=start, as_json=as_json)
+
+
+def _ensure_new_elsewhere(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -> None:
+    if request.output is not None and is_elsewhere(request.output):
+        assert elsewhere is not None
+        elsewhere.ensure_new(backend, request.output)
+
+
+def _read_here(request: SeekRequest, elsewhere: Elsewhere | None) -> pa.Table | None:
+    """The questions of a file; None where only somebody else can read it."""
+    assert request.queries is not None
+    try:
+        return read_questions(request.queries)
+    except NotReadHereError:
+        if elsewhere is None:
+            raise
+        return None
+
+
+def _read_elsewhere(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -> pa.Table:
+    assert request.queries is not None and elsewhere is not None
+    blocks = elsewhere.read(backend, request.queries)
+    return one_table(request.queries, of_blocks(request.queries, blocks, None))
+
+
+def ensure_unambiguous(asked: pa.Table, held: pa.Table) -> None:
+    """Consumers of a partition can go on at one offset alone.
+
+    Args:
+        asked: rows of `ASKED`.
+        held: rows of `HELD`, all that were asked.
+    """
+    counts = asked.group_by(list(_NAME), use_threads=False).aggregate([("queries", "sum")])
+    for row in counts.filter(pc.field("queries_sum") > 1).slice(0, 1).to_pylist():
+        name = f"{row['topic']}-{row['partition']}"
+        raise UsageError(f"--consumer-group-csv: {name} has {row['queries_sum']} questions, expected one")
+    sources = held.group_by(list(_NAME), use_threads=False).aggregate([("source", "list"), ("source", "count")])
+    for row in sources.filter(pc.field("source_count") > 1).slice(0, 1).to_pylist():
+        name = f"{row['topic']}-{row['partition']}"
+        raise UsageError(f"--consumer-group-csv: {name} is in {', '.join(row['source_list'])}; pick one with --source")
+
+
+def consumer_offsets(answers: pa.Table, held: pa.Table) -> Values:
+    """Where consumers are to go on: the offset that `kafka-consumer-groups` would set; null where that is not known.
+
+    A consumer starts at the offset that was asked for, or at the record that was found. As in Kafka's tool, one that is
+    asked to go where the log does not reach goes to its nearer end, and to the end if no record is so young.
+
+    Args:
+        answers: rows of `RESULT`, one for each partition.
+        held: rows of `HELD`, all that were asked.
+    """
+    at = positions_in(answers, held, _NAME)
+    of_held: Values = pa.array(at, mask=at < 0)
+    ends = held.take(of_held)
+    # A checkpoint has the log start only where it is above the first segment's base offset.
+    start: Values = pc.max_element_wise(ends["log_start_offset"], ends["first_base_offset"], pa.scalar(0, pa.int64()))
+    end = ends["log_end_offset"]
+    by_offset = pc.equal(answers["query"], pa.scalar(OFFSET))
+    inside = pc.min_element_wise(pc.max_element_wise(answers["target"], start), end, skip_nulls=False)
+    found = pc.if_else(by_offset, answers["target"], answers["offset"])
+    nearest = pc.if_else(by_offset, inside, end)
+    offsets: Values = pc.if_else(answers["found"], found, nearest)
+    return pc.if_else(answers["answered"], offsets, pa.scalar(None, pa.int64()))
+
+
+def write_consumer_offsets(
+    path: Path, answers: pa.Table, held: pa.Table, not_asked: Sequence[TopicPartition] = ()
+) -> bool:
+    """Write the offsets that are known, a line for each partition, and warn of the others; whether there are none. A
+    consumer group would be reset in part.
+
+    Args:
+        not_asked: partitions of the same topics that nobody could ask.
+    """
+    rows = answers.append_column("goes_on_at", consumer_offsets(answers, held))
+    known = np.asarray(rows["goes_on_at"].is_valid().to_numpy())
+    topic, partition, offset = (rows[name].filter(known).cast(pa.string()) for name in (*_NAME, "goes_on_at"))
+    lines: Values = pc.call_function("binary_join_element_wise", [topic, partition, offset, ","], pc.JoinOptions())
+    try:
+        with path.open("x") as file:
+            file.writelines(f"{line}\n" for line in lines.to_pylist())
+    except OSError as error:
+        raise KidxError(f"--consumer-group-csv {describe_error(error)}") from error
+    left_out = rows.filter(~known)
+    if left_out.num_rows:
+        named = [f"{row['topic']}-{row['partition']}" for row in left_out.slice(0, NAMED_ON_SCREEN).to_pylist()]
+        warn(f"{path}: without {_few(named, left_out.num_rows)}, whose offsets are not known")
+    if not_asked:
+        named = [each.directory for each in not_asked[:NAMED_ON_SCREEN]]
+        warn(
+            f"{path}: without {_few(named, len(not_asked))}, which no source that was asked has: a consumer group "
+            "would be reset in part"
+        )
+    return not (left_out.num_rows or not_asked)
+
+
+def _few(named: Sequence[str], count: int) -> str:
+    more = f" and {count - len(named)} more" if count > len(named) else ""
+    return f"{', '.join(named)}{more}"
+
+
+def _answer_one(
+    request: SeekRequest, question: Question, backend: Backend, elsewhere: Elsewhere | None, *, as_json: bool
+) -> RunResult:
+    tables = backend.catalog.tables
+    answers = answers_of_catalog(tables, question, request.source)
+    others = not_asked_of(tables, question, request.source, answers)
+    lacks = others.is_problem
+    if request.output is not None or request.consumer_group_csv is not None:
+        rows = pa.Table.from_pylist([dict(answer) for answer in answers], RESULT)
+        if request.consumer_group_csv is not None:
+            asked = _asked_of(answers)
+            held = held_partitions(tables, asked, request.source)
+            ensure_unambiguous(asked, held)
+            is_whole = write_consumer_offsets(request.consumer_group_csv, rows, held, others.of_topics)
+            lacks = lacks or not is_whole
+        _write(request, backend, elsewhere, iter(rows.to_batches()))
+    show_answers(answers, as_json, question.asked, is_wide=question.is_wide, left_out=others.as_json())
+    others.show()
+    return result_of(answers, lacks=lacks)
+
+
+def _asked_of(answers: Sequence[Answer]) -> pa.Table:
+    """Rows of `ASKED` of answers to one question."""
+    partitions = dict.fromkeys((answer["topic"], answer["partition"]) for answer in answers)
+    rows = [{"topic": topic, "partition": number, "source": None, "queries": 1} for topic, number in partitions]
+    return pa.Table.from_pylist(rows, ASKED)
+
+
+def count_answers(staged: Staged) -> dict[str, int]:
+    """Counts of answers by their names in JSON; `bytes_read` is of logs."""
+    flags = ["found", "answered", "file_error"]
+    rows = staged.rows(KIND, [*flags, "bytes_read"])
+    found, answered, file_error = (pc.sum(rows[name].cast(pa.int64())).as_py() or 0 for name in flags)
+    return {
+        "answers": rows.num_rows,
+        "found": found,
+        "not_answered": rows.num_rows - answered,
+        "file_error": file_error,
+        "bytes_read": pc.sum(rows["bytes_read"]).as_py() or 0,
+    }
+
+
+def result_of_counts(counts: Mapping[str, int], *, lacks: bool) -> RunResult:
+    """How the run ended.
+
+    Args:
+        lacks: consumers are told where to go on in a part of the partitions alone.
+    """
+    return RunResult(
+        code=ExitCode.PROBLEMS_FOUND if lacks or counts["file_error"] else ExitCode.OK,
+        counts={name: counts[name] for name in _COUNTED},
+        bytes=counts["bytes_read"],
+    )
+
+
+def show_counts(
+    request: SeekRequest, counts: Mapping[str, int], unknown: Unknown, seconds: float, *, as_json: bool
+) -> None:
+    """Show how many were answered, and where the answers are."""
+    written = {
+        "output": request.output,
+        "consumer_group_csv": None if request.consumer_group_csv is None else str(request.consumer_group_csv),
+    }
+    if as_json:
+        print_json({**counts, "seconds": seconds, **written})
+        return
+    print_line(f"{counts['answers']:,} answers, {counts['found']:,} found, in {seconds:.1f} s")
+    print_line(f"read {counts['bytes_read']:,} bytes of logs")
+    _print_notes(counts["not_answered"], counts["file_error"], unknown)
+    for name, path in written.items():
+        if path is not None:
+            print_line(f"{name.replace('_', ' ')}: {path}")
+
+
+def _print_notes(not_answered: int, noted: int, unknown: Unknown) -> None:
+    if not_answered:
+        print_line(f"{not_answered:,} not answered for certain: their notes say why")
+    if noted > not_answered:
+        print_line(f"{noted - not_answered:,} answered, with a note about a damaged file")
+    for why in list(unknown.values())[:NAMED_ON_SCREEN]:
+        print_line(f"  {why}")
+    if len(unknown) > NAMED_ON_SCREEN:
+        print_line(f"  … and more partitions that the catalog does not have: {len(unknown) - NAMED_ON_SCREEN:,}")
+
+
+def _answer_many(
+    request: SeekRequest,
+    questions: pa.Table,
+    backend: Backend,
+    elsewhere: Elsewhere | None,
+    *,
+    start: float,
+    as_json: bool,
+) -> RunResult:
+    """
+    Args:
+        questions: in order.
+        start: when the run began, by the monotonic clock.
+    """
+    tables = backend.catalog.tables
+    asked = asked_partitions(questions)
+    held = held_partitions(tables, asked, request.source)
+    if request.consumer_group_csv is not None:
+        ensure_unambiguous(asked, held)
+    begin_phase("answering")
+    unknown = unknown_partitions(tables, asked, held, request.source)
+    staged = _answered(questions, held, unknown, backend)
+    begin_phase("writing the answers")
+    counts = count_answers(staged)
+    is_whole = True
+    if request.consumer_group_csv is not None:
+        is_whole = write_consumer_offsets(request.consumer_group_csv, staged.rows(KIND), held)
+    _write(request, backend, elsewhere, staged.batches(KIND))
+    show_counts(request, counts, unknown, round(time.monotonic() - start, 3), as_json=as_json)
+    times = times_of(tables, held)
+    times.show()
+    return result_of_counts(counts, lacks=times.is_problem or not is_whole)
+
+
+def _answered(questions: pa.Table, held: pa.Table, unknown: Unknown, backend: Backend) -> Staged:
+    """Rows of `ANSWERED`, in order."""
+    engine = backend.engine
+    question_bytes = questions.num_rows * _BYTES_PER_QUESTION
+    if question_bytes > SMALL_BYTES:
+        engine.start()
+    units = [[each] for each in _units(questions, held, unknown, backend)]
+    # An interruption does not wait for answers: without all of them none is written.
+    return engine.run(Work("seek", units, answer_questions, ANSWERED, bytes=question_bytes))
+
+
+def _units(questions: pa.Table, held: pa.Table, unknown: Unknown, backend: Backend) -> Iterator[QuestionsToAnswer]:
+    """The key ranges, each with what is known of the partitions that it asks. Those that ask the same share it."""
+    engine, before = backend.engine, None
+    for key_range in key_ranges(questions, engine.cores):
+        if before is None or not key_range.partitions.equals(before):
+            before = key_range.partitions
+            of_range = of_partitions(held, before)
+            known = engine.share(of_range), engine.share(segments_of(backend.catalog.tables, of_range))
+        yield QuestionsToAnswer(engine.share(key_range.questions), *known, unknown)
+
+
+def _write(
+    request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None, answers: Iterator[pa.RecordBatch]
+) -> None:
+    """Write rows of `RESULT` where they were asked for; where they were not, nowhere."""
+    if request.output is None:
+        return
+    if is_elsewhere(request.output):
+        assert elsewhere is not None
+        elsewhere.write(backend, answers, request.output)
+    else:
+        write_answers(answers, request.output)

@@ -1,0 +1,344 @@
+"""An audit of tiered storage, from the metadata to its counts, its exit code and what is shown. Nothing is written to
+the bucket.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any, Final
+
+from rich.filesize import decimal
+
+from kidxlib.audit.finding import WORST_FIRST, Verdict
+from kidxlib.audit.tiered.finding import NEWER, OBJECTS, OTHERS, RemoteFindingRow
+from kidxlib.audit.tiered.metadata import AsOf
+from kidxlib.audit.tiered.remedies import what_to_do
+from kidxlib.messages.remote_log_metadata import SegmentState
+from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.tiered.find import Counts, TieredAudit, of_log_dirs, plan_audit, read_metadata
+from kidxlib.operations.tiered.numbers import CopyLag, Deleted, Numbers, TopicSizes, WhatIf, numbers_of, stalled
+from kidxlib.operations.tiered.record import record_segments
+from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
+from kidxlib.operations.tiered.tiered_request import TieredRequest
+from kidxlib.run.result import RunResult
+from kidxlib.storage.store.requests import Requests, requests_made
+from kidxlib.terminal.build import PROBLEMS_SHOWN, print_requests
+from kidxlib.terminal.console import print_json, print_line, print_more, warn_of_first
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.tables import print_table
+from kidxlib.text.times import show_time
+from kidxlib.text.words import counted
+
+_RANK: Final = {verdict.value: number for number, verdict in enumerate(WORST_FIRST)}
+
+#: Topics and partitions that are shown; JSON has all.
+_SHOWN: Final = 10
+
+
+@dataclass(frozen=True, slots=True)
+class TieredFound:
+    """What an audit has found.
+
+    Attributes:
+        findings: the worst first, then in the order of partitions and offsets.
+        requests: of object stores.
+    """
+
+    findings: Sequence[RemoteFindingRow]
+    counts: Counts
+    numbers: Numbers
+    metadata: RemoteMetadata
+    as_of: AsOf
+    requests: Requests
+
+    @classmethod
+    def of(
+        cls,
+        findings: Sequence[RemoteFindingRow],
+        counts: Counts,
+        numbers: Numbers,
+        metadata: RemoteMetadata,
+        as_of: AsOf,
+        requests: Requests,
+    ) -> TieredFound:
+        """Put findings in order."""
+        return cls(sorted(findings, key=_order), counts, numbers, metadata, as_of, requests)
+
+    @property
+    def kinds(self) -> Counter[tuple[str, str, str]]:
+        """How many findings there are by verdict, file and reason, in the order of the findings."""
+        return Counter((each.verdict, each.file, each.reason) for each in self.findings)
+
+    def number(self, what: str) -> int:
+        return self.counts.of.get(what, (0, 0))[0]
+
+    def verdicts(self, verdict: Verdict) -> int:
+        """How many findings have a verdict."""
+        return sum(each.verdict == verdict.value for each in self.findings)
+
+
+def result_of(request: TieredRequest, found: TieredFound) -> RunResult:
+    """How the run ended."""
+    fails = any(Verdict(each.verdict).severity >= request.fail_on.severity for each in found.findings)
+    segments = {state.name.lower(): found.number(state.name) for state in SegmentState}
+    return RunResult(
+        code=ExitCode.PROBLEMS_FOUND if fails else ExitCode.OK,
+        run_id=None if request.recording is None else request.recording.audit_id,
+        counts={
+            "segments": sum(segments.values()),
+            **segments,
+            "objects": found.number(OBJECTS),
+            "not_judged": found.number(NEWER),
+            "broken": found.verdicts(Verdict.BROKEN),
+            "safe": found.verdicts(Verdict.SAFE),
+        },
+        bytes=found.counts.read,
+        requests=found.requests,
+    )
+
+
+def numbers_as_json(numbers: Numbers) -> dict[str, Any]:
+    """What each topic takes, each partition that is behind, and what other settings would free."""
+    return {
+        "as_of_ms": numbers.as_of_ms,
+        "log_dirs": list(map(str, numbers.log_dirs)),
+        "topics": [_topic_as_json(each) for each in numbers.topics],
+        "copy_lags": [_lag_as_json(each, numbers.as_of_ms) for each in numbers.lags],
+        "what_if": [_what_if_as_json(each) for each in numbers.what_if],
+    }
+
+
+def show_numbers(numbers: Numbers) -> None:
+    """Print the largest topics, and the partitions that are behind the longest."""
+    largest = sorted(numbers.topics, key=lambda each: -(each.object_bytes + (each.local_bytes or 0)))
+    if largest:
+        print_table(
+            "topics",
+            ("topic", "copied segments", "their logs", "all objects", "in log dirs", "to be copied"),
+            [
+                (
+                    each.topic,
+                    each.segments,
+                    each.log_bytes,
+                    each.object_bytes,
+                    "-" if each.local_bytes is None else each.local_bytes,
+                    "-" if each.lag_bytes is None else each.lag_bytes,
+                )
+                for each in largest[:_SHOWN]
+            ],
+            text_columns=1,
+        )
+        print_more(len(largest) - _SHOWN, "; --json has them all")
+    for lag in numbers.lags[:_SHOWN]:
+        print_line(
+            f"to be copied: {lag.partition.topic}-{lag.partition.partition} from offset {lag.first_offset} on: "
+            f"{counted(lag.segments, 'segment')}, {lag.bytes:,} bytes, for {_waiting(lag, numbers.as_of_ms)}"
+        )
+    print_more(len(numbers.lags) - _SHOWN, "; --json has them all")
+
+
+def show_what_if(numbers: Numbers, settings: dict[str, int]) -> None:
+    """Print what other settings would free, the most first."""
+    if not settings:
+        return
+    said = ", ".join(f"{name}={value}" for name, value in settings.items())
+    found = sorted(numbers.what_if, key=lambda each: -(each.freed.remote.bytes + each.freed.local.bytes))
+    print_table(
+        f"what if {said}, as of {show_time(numbers.as_of_ms)}",
+        ("topic", "segments freed in the bucket", "bytes there", "in log dirs", "bytes in these"),
+        [
+            (
+                each.topic,
+                each.freed.remote.segments,
+                each.freed.remote.bytes,
+                each.freed.local.segments,
+                each.freed.local.bytes,
+            )
+            for each in found[:_SHOWN]
+        ],
+        text_columns=1,
+    )
+    print_more(len(found) - _SHOWN, "; --json has them all")
+    unknown = [each for each in found if each.unknown]
+    if unknown:
+        print_line(
+            f"not known: {', '.join(unknown[0].unknown)} of {counted(len(unknown), 'topic')} (the first: "
+            f"{unknown[0].topic}); no limit stands in for them; --server-properties says what brokers were started with"
+        )
+
+
+def _waiting(lag: CopyLag, as_of_ms: int) -> timedelta:
+    return timedelta(milliseconds=max(as_of_ms - lag.since_ms, 0))
+
+
+def _topic_as_json(each: TopicSizes) -> dict[str, Any]:
+    return {
+        "topic": each.topic,
+        "topic_id": each.topic_id,
+        "segments": each.segments,
+        "log_bytes": each.log_bytes,
+        "object_bytes": each.object_bytes,
+        "partitions": each.partitions,
+        "partitions_with_log": each.partitions_with_log,
+        "local_bytes": each.local_bytes,
+        "copy_lag_bytes": each.lag_bytes,
+    }
+
+
+def _lag_as_json(each: CopyLag, as_of_ms: int) -> dict[str, Any]:
+    return {
+        "topic": each.partition.topic,
+        "partition": each.partition.partition,
+        "topic_id": each.partition.topic_id,
+        "segments": each.segments,
+        "bytes": each.bytes,
+        "first_offset": each.first_offset,
+        "since_ms": each.since_ms,
+        "waiting_ms": max(as_of_ms - each.since_ms, 0),
+    }
+
+
+def _what_if_as_json(each: WhatIf) -> dict[str, Any]:
+    return {
+        "topic": each.topic,
+        "topic_id": each.topic_id,
+        "due": _deleted_as_json(each.due),
+        "freed": _deleted_as_json(each.freed),
+        "unknown": list(each.unknown),
+    }
+
+
+def _deleted_as_json(each: Deleted) -> dict[str, Any]:
+    return {
+        "bucket": {"segments": each.remote.segments, "log_bytes": each.remote.bytes},
+        "log_dirs": {"segments": each.local.segments, "log_bytes": each.local.bytes},
+    }
+
+
+def show_json(request: TieredRequest, found: TieredFound) -> None:
+    """Print the JSON object."""
+    metadata = found.metadata
+    recording = request.recording
+    of_recording = {} if recording is None else recording.as_json()
+    print_json(
+        {
+            **of_recording,
+            "tiered": str(request.bucket),
+            "level": request.level.value,
+            "as_of_ms": found.as_of.metadata_ms,
+            "metadata": {
+                "places": list(map(str, request.places)),
+                "partitions": sorted(metadata.read),
+                "partitions_of_topic": metadata.partitions,
+                "records": metadata.records,
+                "last_ms": metadata.last_ms,
+            },
+            "segments": {
+                state.name: {"segments": number, "log_bytes": bytes_}
+                for state in SegmentState
+                for number, bytes_ in [found.counts.of.get(state.name, (0, 0))]
+            },
+            "objects": dict(zip(("objects", "bytes"), found.counts.of.get(OBJECTS, (0, 0)), strict=True)),
+            "not_judged": found.number(NEWER),
+            "other_files": found.number(OTHERS),
+            "findings": [_as_json(each) for each in found.findings],
+            "numbers": numbers_as_json(found.numbers),
+            "read_bytes": found.counts.read,
+            "requests": found.requests.as_json(),
+        }
+    )
+
+
+def show(request: TieredRequest, found: TieredFound) -> None:
+    """Print what was found, the worst first, and what to do about it."""
+    print_table(
+        f"{request.bucket}, level {request.level}",
+        ("segments", "number", "bytes of logs"),
+        [(state.name, *found.counts.of.get(state.name, (0, 0))) for state in SegmentState],
+        text_columns=1,
+    )
+    show_numbers(found.numbers)
+    objects, bytes_ = found.counts.of.get(OBJECTS, (0, 0))
+    print_line(f"objects:  {objects:,}, {decimal(bytes_)}")
+    metadata = found.metadata
+    of_all = "" if metadata.partitions is None else f" of {metadata.partitions:,}"
+    print_line(
+        f"metadata: {len(metadata.read):,}{of_all} partitions, {counted(metadata.records, 'record')}, as of "
+        f"{show_time(found.as_of.metadata_ms)}"
+    )
+    if newer := found.number(NEWER):
+        print_line(f"not judged: {counted(newer, 'object')} newer than the metadata, or whose metadata was not read")
+    if others := found.number(OTHERS):
+        print_line(f"other files: {others:,}, which are no objects of remote segments")
+    if found.counts.read:
+        print_line(f"read:     {decimal(found.counts.read)} of objects")
+    print_requests(found.requests)
+    show_what_if(found.numbers, dict(request.what_if))
+    _show_findings(found)
+    if request.recording is not None:
+        print_line(request.recording.line)
+
+
+def _show_findings(found: TieredFound) -> None:
+    if not found.findings:
+        print_line("nothing is wrong, as far as this level shows")
+        return
+    print_table(
+        "findings",
+        ("verdict", "of", "reason", "number"),
+        [(*kind, number) for kind, number in found.kinds.items()],
+        text_columns=3,
+    )
+    for each in found.findings[:PROBLEMS_SHOWN]:
+        segment = "" if each.partition < 0 else f"-{each.partition} {each.start_offset}"
+        segment += "" if each.segment_id is None else f" {each.segment_id}"
+        detail = "" if each.detail is None else f": {each.detail}"
+        print_line(f"{each.verdict}: {each.topic}{segment} {each.file}: {each.reason}{detail}")
+        print_line(f"  {each.consequence}")
+    print_more(len(found.findings) - PROBLEMS_SHOWN, "; --json has them all")
+    for _, file, reason in found.kinds:
+        print_line(f"what to do: {file} {reason}: {what_to_do(file, reason)}")
+
+
+def _as_json(each: RemoteFindingRow) -> dict[str, Any]:
+    return {**each.values(), "what_to_do": what_to_do(each.file, each.reason)}
+
+
+def _order(each: RemoteFindingRow) -> tuple[Any, ...]:
+    return (
+        _RANK[each.verdict],
+        each.file,
+        each.reason,
+        each.topic,
+        each.partition,
+        each.start_offset,
+        each.segment_id or "",
+    )
+
+
+def run_tiered(request: TieredRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
+    """Audit a bucket, and show what is found."""
+    warn_of_first(request.known_topics.warnings)
+    reader = MetadataReader(request.places, request.topics)
+    metadata = read_metadata(reader, request)
+    plan = plan_audit(request, metadata)
+    with open_backend() as backend:
+        audit = TieredAudit(backend.engine, plan, reader)
+        if request.recording is not None:
+            backend.catalog.make_tables()
+        findings, counts = audit.find(metadata)
+        findings += of_log_dirs(request, reader)
+        begin_phase("counting")
+        numbers = numbers_of(request, plan, metadata, counts)
+        findings += stalled(numbers, plan.topics, request.stuck_ms)
+        if request.recording is not None:
+            begin_phase("recording in the catalog")
+            record_segments(backend.catalog.tables, request.recording, audit.listed, findings, plan.as_of)
+        requests = requests_made() - request.asked_before + backend.engine.requests()
+        found = TieredFound.of(findings, counts, numbers, metadata, plan.as_of, requests)
+        (show_json if as_json else show)(request, found)
+    return result_of(request, found)

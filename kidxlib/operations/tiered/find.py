@@ -1,0 +1,228 @@
+"""Finds what is wrong in a bucket of tiered storage.
+
+A cluster goes on working meanwhile. The metadata is read first: what is newer in the bucket is not judged. Where
+something is found, the metadata is read again and the partition listed again, and what is not found again is not named.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import pyarrow as pa
+
+from kidxlib.audit.tiered.finding import (
+    OBJECTS,
+    REMOTE_FOUND,
+    CopiedSegmentRow,
+    Level,
+    RemoteCountRow,
+    RemoteFindingRow,
+)
+from kidxlib.audit.tiered.listed_partition import RemotePartition
+from kidxlib.audit.tiered.metadata import AsOf
+from kidxlib.engine.protocol import Engine
+from kidxlib.engine.staged import Staged
+from kidxlib.engine.work import Work
+from kidxlib.errors import UsageError, describe_error
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.operations.tiered.audit_work import SegmentsToRead, audit_bytes, audit_listings
+from kidxlib.operations.tiered.local_partitions import findings_on_local, partitions_in, with_remote_segments
+from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
+from kidxlib.operations.tiered.tiered_request import TieredRequest
+from kidxlib.operations.tiered.what_to_audit import TieredPlan, TopicsOfTiered, units_of
+from kidxlib.terminal import interrupts
+from kidxlib.terminal.console import warn
+from kidxlib.terminal.progress import begin_phase
+
+#: Of a partition one could read so much of a log in the time that listing and comparing takes.
+_LISTING_BYTES: Final = 500_000
+
+
+def read_metadata(reader: MetadataReader, request: TieredRequest) -> RemoteMetadata:
+    """Read the metadata, and warn where it does not tell all."""
+    begin_phase("reading the metadata")
+    try:
+        metadata = reader.read()
+    except OSError as error:
+        raise UsageError(f"--tiered-metadata: {describe_error(error)}") from error
+    if not metadata.read:
+        places = ", ".join(map(str, request.places))
+        raise UsageError(
+            f"--tiered-metadata {places}: no partition of {REMOTE_LOG_METADATA_TOPIC} is there; name a log "
+            "dir or an export that has it"
+        )
+    if not metadata.possible_counts:
+        warn(
+            f"records of {REMOTE_LOG_METADATA_TOPIC} do not stand where Kafka looks for them: the topic was given more "
+            "partitions, or is of two clusters; objects of partitions without a record are not judged"
+        )
+    for number in metadata.begins_late:
+        warn(
+            f"{REMOTE_LOG_METADATA_TOPIC}-{number}: its first records are gone, or below its log start; brokers do not "
+            "know segments that are only in these"
+        )
+    return metadata
+
+
+def plan_audit(request: TieredRequest, metadata: RemoteMetadata) -> TieredPlan:
+    """List the directories of the bucket."""
+    begin_phase("listing the bucket")
+    listed = request.layout.list_partitions(request.bucket)
+    directories = {partition: place for partition, place in listed.items() if request.topics.fullmatch(partition.topic)}
+    if not directories and not metadata.segments.num_rows:
+        raise UsageError(
+            f"--tiered {request.bucket}: no partition's directory, and the metadata has no remote segment; "
+            "expected the place that the storage plugin writes to"
+        )
+    as_of_ms = request.as_of_ms if request.as_of_ms is not None else metadata.last_ms or 0
+    as_of = AsOf(metadata_ms=as_of_ms, stuck_ms=request.stuck_ms)
+    return TieredPlan(
+        layout=request.layout,
+        bucket=request.bucket,
+        directories=directories,
+        topics=TopicsOfTiered(request),
+        level=request.level,
+        as_of=as_of,
+        is_recorded=request.recording is not None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """What there is.
+
+    Attributes:
+        of: segments by their state and what else is counted, each with how many there are and their bytes.
+        object_bytes: of all objects of a topic, by its name and id.
+        read: bytes of objects that the audit has read, about.
+    """
+
+    of: Mapping[str, tuple[int, int]]
+    object_bytes: Mapping[tuple[str, str], int]
+    read: int = 0
+
+
+@dataclass(slots=True)
+class TieredAudit:
+    """Finds what is wrong in a bucket.
+
+    Attributes:
+        listed: rows of `ListedSegmentRow`, of what was found; none before that.
+    """
+
+    engine: Engine
+    plan: TieredPlan
+    reader: MetadataReader
+    listed: pa.Table = field(default_factory=lambda: pa.table({}))
+
+    def find(self, metadata: RemoteMetadata) -> tuple[list[RemoteFindingRow], Counts]:
+        """The findings, and what there is. Where the plan says so, what was listed is kept as `listed`."""
+        begin_phase("comparing")
+        first = self._list(metadata, None)
+        found = RemoteFindingRow.of_arrow(first.rows("finding"))
+        self.listed = first.rows("listed")
+        partitions = {TopicIdPartition(each.topic_id, each.topic, each.partition) for each in found}
+        if partitions:
+            begin_phase("looking again")
+            again = self._list(self.reader.read(), partitions)
+            keys = {each.key for each in found}
+            found = [each for each in RemoteFindingRow.of_arrow(again.rows("finding")) if each.key in keys]
+            self.listed = _listed_again(self.listed, again.rows("listed"), partitions)
+        found += self.plan.topics.outliving_metadata(metadata.known)
+        counts = _counts(first)
+        if self.plan.level is not Level.LISTING:
+            segments = CopiedSegmentRow.of_arrow(first.rows("segment"))
+            found += self._read(segments, metadata)
+            counts = replace(counts, read=sum(self._read_bytes(each) for each in segments))
+        return _each_once(found), counts
+
+    def _read_bytes(self, segment: CopiedSegmentRow) -> int:
+        reads_logs = self.plan.level is Level.FULL
+        return sum(each["bytes"] for each in segment.objects if reads_logs or each["suffix"] != LOG_SUFFIX)
+
+    def segments(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition]) -> list[CopiedSegmentRow]:
+        """The segments of some partitions that brokers read, with their objects as they are listed now."""
+        partitions = [replace(each, level=Level.INDEXES) for each in self.plan.partitions(metadata, only)]
+        return CopiedSegmentRow.of_arrow(self._listed(partitions).rows("segment"))
+
+    def _list(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition] | None) -> Staged:
+        return self._listed(self.plan.partitions(metadata, only))
+
+    def _listed(self, partitions: Sequence[RemotePartition]) -> Staged:
+        return self.run(audit_listings, partitions, REMOTE_FOUND, len(partitions) * _LISTING_BYTES)
+
+    def _read(self, segments: Sequence[CopiedSegmentRow], metadata: RemoteMetadata) -> list[RemoteFindingRow]:
+        begin_phase("reading", done=self.engine.done, segments=len(segments))
+        level = self.plan.level
+        shares = [SegmentsToRead(share, level) for share in self.plan.shares(segments, metadata.flag_since)]
+        bytes_ = sum(each.bytes for each in shares) + len(segments) * _LISTING_BYTES
+        staged = self.run(audit_bytes, shares, REMOTE_FOUND, bytes_)
+        return RemoteFindingRow.of_arrow(staged.rows("finding"))
+
+    def run(self, do: Any, items: Sequence[Any], schema: pa.Schema, bytes_: int) -> Staged:
+        """Let workers do something with items, a unit of some for each.
+
+        Args:
+            do, schema, bytes_: as `Work` has them.
+        """
+        name, units = f"tiered-{uuid.uuid4().hex[:16]}", units_of(items, self.engine.cores)
+        work = Work(name, units, do, schema, [self.plan.bucket], bytes_)
+        if not work.is_small:
+            self.engine.start()
+        with self.engine.stopping():
+            staged = self.engine.run(work)
+            interrupts.raise_if_requested()
+        return staged
+
+
+def of_log_dirs(request: TieredRequest, reader: MetadataReader) -> list[RemoteFindingRow]:
+    """What the partitions in the log dirs of the metadata would do to their remote segments. A log dir that cannot be
+    looked at is warned of.
+    """
+    found: list[RemoteFindingRow] = []
+    for source in request.log_dirs:
+        try:
+            _, tiered = with_remote_segments(reader, partitions_in(source, request.topics))
+            for each, on_local in findings_on_local(tiered):
+                if isinstance(on_local, OSError):
+                    not_compared = f"leader epochs in {each.directory} are not compared with remote segments"
+                    warn(f"{describe_error(on_local)}; {not_compared}")
+                    continue
+                key, finding = on_local
+                of = tiered[each].partition
+                path = str(each.directory / finding.file) if finding.file == LEADER_EPOCH_CHECKPOINT else None
+                found.append(RemoteFindingRow.found(of, key, finding, path))
+        except (UsageError, OSError) as error:
+            warn(f"{describe_error(error)}; leader epochs in {source.path} are not compared with remote segments")
+    return found
+
+
+def _listed_again(first: pa.Table, again: pa.Table, partitions: Collection[TopicIdPartition]) -> pa.Table:
+    """What was listed, with the second look at some partitions in the place of the first."""
+    looked_at = {(each.topic_id, each.partition) for each in partitions}
+    keys = zip(first["topic_id"].to_pylist(), first["partition"].to_pylist(), strict=True)
+    return pa.concat_tables([first.filter(pa.array([key not in looked_at for key in keys], pa.bool_())), again])
+
+
+def _each_once(found: Sequence[RemoteFindingRow]) -> list[RemoteFindingRow]:
+    """Findings without those that were made before, of the same object and for the same reason."""
+    by_key = {each.key: each for each in reversed(found)}
+    return list(reversed(by_key.values()))
+
+
+def _counts(staged: Staged) -> Counts:
+    found: dict[str, tuple[int, int]] = {}
+    objects: Counter[tuple[str, str]] = Counter()
+    for row in RemoteCountRow.of_arrow(staged.rows("count")):
+        number, bytes_ = found.get(row.what, (0, 0))
+        found[row.what] = number + row.number, bytes_ + row.bytes
+        if row.what == OBJECTS:
+            objects[row.topic, row.topic_id] += row.bytes
+    return Counts(found, objects)

@@ -1,0 +1,266 @@
+"""Which partitions of log dirs have remote segments, and what a leader that starts with them does to these."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+
+from kidxlib.audit.finding import Finding
+from kidxlib.audit.startup.last_stop import PartitionStop, last_stop_of_folders
+from kidxlib.audit.tiered.finding import RemoteSegmentKey
+from kidxlib.audit.tiered.local_epochs import LocalLog, TieredPartition, of_local_epochs, of_local_start
+from kidxlib.errors import CheckpointError, RemoteLogMetadataError, describe_error
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, EpochEntry
+from kidxlib.format.segment_files import parse_segment_log
+from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
+from kidxlib.indexing.listing import list_partitions
+from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.source import Source
+from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
+from kidxlib.log.remote.segments import read_segments
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
+from kidxlib.operations.tiered.what_to_audit import by_partition
+from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.lock import is_locked
+from kidxlib.storage.log_dir import read_meta_properties, read_topic_id
+from kidxlib.storage.small_files import read_leader_epochs
+from kidxlib.terminal.console import warn_of_first
+from kidxlib.text.words import counted
+
+_ANY: Final = re.compile(".*")
+
+
+@dataclass(frozen=True, slots=True)
+class LocalPartition:
+    """A partition in a log dir.
+
+    Attributes:
+        topic_id: None where its directory does not say it.
+        is_tiered: its topic's segments are copied, as the cluster's metadata says.
+    """
+
+    log_dir: Location
+    topic_partition: TopicPartition
+    topic_id: str | None
+    is_tiered: bool = False
+
+    @property
+    def directory(self) -> Location:
+        return self.log_dir / self.topic_partition.directory
+
+
+@dataclass(frozen=True, slots=True)
+class TieredPartitions:
+    """What is known of partitions in a bucket.
+
+    Attributes:
+        found: those that have remote segments.
+        warnings: what could not be compared, and why.
+    """
+
+    found: Mapping[LocalPartition, TieredPartition]
+    warnings: Sequence[str]
+
+
+def tiered_partitions(
+    log_dirs: Iterable[Location], partitions: Iterable[LocalPartition], topics: re.Pattern[str]
+) -> TieredPartitions:
+    """Find the partitions with remote segments. The metadata in one log dir of a cluster counts for its others.
+
+    Args:
+        partitions: in these log dirs.
+        topics: those that are wanted.
+    """
+    of_clusters: defaultdict[str, list[LocalPartition]] = defaultdict(list)
+    places = _by_cluster(log_dirs)
+    clusters = {log_dir: cluster for cluster, of_cluster in places.items() for log_dir in of_cluster}
+    for each in partitions:
+        of_clusters[clusters[each.log_dir]].append(each)
+    found: dict[LocalPartition, TieredPartition] = {}
+    warnings: list[str] = []
+    for cluster, of_cluster in of_clusters.items():
+        try:
+            metadata, of = with_remote_segments(MetadataReader(places[cluster], topics), of_cluster)
+        except (RemoteLogMetadataError, OSError) as error:
+            warnings.append(f"leader epochs are not compared with remote segments: {describe_error(error)}")
+            continue
+        found |= of
+        warnings += _not_known(metadata, [each for each in of_cluster if each.is_tiered and each not in of])
+    return TieredPartitions(found, warnings)
+
+
+def partitions_in(source: Source, topics: re.Pattern[str]) -> list[LocalPartition]:
+    """The partitions of a log dir."""
+    return [
+        LocalPartition(each.log_dir, each.topic_partition, _topic_id(each.path))
+        for each in list_partitions(source, Skipped())
+        if topics.fullmatch(each.topic_partition.topic)
+    ]
+
+
+def findings_on_local(
+    tiered: Mapping[LocalPartition, TieredPartition],
+) -> Iterator[tuple[LocalPartition, tuple[RemoteSegmentKey, Finding] | OSError]]:
+    """What leaders that start with these partitions do to remote segments, where that does them harm, and offsets that
+    neither side has; each with the first such segment. Of a directory that cannot be looked at, why.
+    """
+    stops = {log_dir: last_stop_of_folders(log_dir, (), None, None) for log_dir in {each.log_dir for each in tiered}}
+    for each, partition in tiered.items():
+        try:
+            local = local_log(each.directory, partition, stops[each.log_dir].of(each.topic_partition))
+        except OSError as error:
+            yield each, error
+            continue
+        for found in (of_local_epochs(partition.segments, local), of_local_start(partition.segments, local)):
+            if found is not None:
+                yield each, found
+
+
+def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location] = ()) -> Iterator[str]:
+    """Why no broker is to start with these log dirs: leaders would delete remote segments, or not find them. A line for
+    each `leader-epoch-checkpoint`, and for each directory that cannot be looked at. Warns of what is not compared.
+
+    Args:
+        absent: directories of partitions that a broker would make anew in these log dirs.
+    """
+    sources = [Source(str(log_dir), log_dir) for log_dir in log_dirs]
+    partitions = [each for source in sources for each in partitions_in(source, _ANY)]
+    partitions += [
+        LocalPartition(directory.parent, named, None)
+        for directory in absent
+        if (named := parse_partition_directory(directory.name)) is not None
+    ]
+    tiered = tiered_partitions([source.path for source in sources], partitions, _ANY)
+    warn_of_first(tiered.warnings)
+    for each, found in findings_on_local(tiered.found):
+        if isinstance(found, OSError):
+            yield f"{describe_error(found)}; it has remote segments, and what a leader does to these is not known"
+            continue
+        finding = found[1]
+        if finding.file == LEADER_EPOCH_CHECKPOINT:
+            path = each.directory / finding.file
+            yield f"{path}: {finding.detail}: {finding.consequence}; write the epochs again first"
+
+
+def local_log(directory: Location, partition: TieredPartition, stop: PartitionStop) -> LocalLog:
+    """What a broker finds of a partition, by the names and sizes of its files."""
+    try:
+        files = files_in(directory)
+    except FileNotFoundError:
+        files = {}  # a broker that starts makes it
+    named = ((parse_segment_log(name), path) for name, path in files.items())
+    logs = {offset: path for offset, path in named if offset is not None}
+    last = max(logs, default=None)
+    return LocalLog(
+        entries=partition.entries,
+        log_start_offset=max(stop.log_start_offset, partition.moved_start),
+        first_offset=min(logs, default=None),
+        end_offset=last if last is not None and logs[last].stat().st_size == 0 else None,
+    )
+
+
+def _by_cluster(log_dirs: Iterable[Location]) -> dict[str, list[Location]]:
+    """Log dirs by their cluster; one that does not say it is by itself."""
+    found: defaultdict[str, list[Location]] = defaultdict(list)
+    for log_dir in log_dirs:
+        try:
+            cluster = read_meta_properties(log_dir).cluster_id
+        except (CheckpointError, OSError):
+            cluster = None
+        found[cluster or str(log_dir)].append(log_dir)
+    return found
+
+
+def with_remote_segments(
+    reader: MetadataReader, partitions: Sequence[LocalPartition]
+) -> tuple[RemoteMetadata, dict[LocalPartition, TieredPartition]]:
+    """The partitions of one cluster that have remote segments. Its brokers may go on working: the metadata is read once
+    more after their leader epochs, so that a segment that is deleted meanwhile is not missed in these.
+    """
+    metadata = reader.read()
+    tiered = [each for each, rows in _segments_of(metadata, partitions).items() if read_segments(rows)]
+    if not tiered:
+        return metadata, {}
+    entries = {each: _entries(each.directory) for each in tiered}
+    starts = {each: _moved_start(each, of) for each, of in entries.items()}
+    metadata = reader.read()
+    of = _segments_of(metadata, tiered)
+    return metadata, {each: TieredPartition(rows, entries[each], starts[each]) for each, rows in of.items()}
+
+
+def _segments_of(metadata: RemoteMetadata, partitions: Iterable[LocalPartition]) -> dict[LocalPartition, pa.Table]:
+    """The rows of `REMOTE_METADATA` of partitions that have some."""
+    rows = by_partition(metadata.segments, "start_offset")
+    by_name: defaultdict[tuple[str, int], list[TopicIdPartition]] = defaultdict(list)
+    for of, segments in rows.items():
+        if read_segments(segments):
+            by_name[of.topic, of.partition].append(of)
+    found = {}
+    for each in partitions:
+        topic, partition = each.topic_partition.topic, each.topic_partition.partition
+        if each.topic_id is not None:
+            key: TopicIdPartition | None = TopicIdPartition(each.topic_id, topic, partition)
+        else:  # its partition.metadata is lost: a topic that is deleted has no segment that brokers read
+            [key] = named if len(named := by_name[topic, partition]) == 1 else [None]
+        if key in rows:
+            found[each] = rows[key]
+    return found
+
+
+def _topic_id(directory: Location) -> str | None:
+    try:
+        return read_topic_id(directory)
+    except (CheckpointError, OSError):
+        return None
+
+
+def _entries(directory: Location) -> Sequence[EpochEntry] | None:
+    try:
+        found = read_leader_epochs(directory)
+    except (CheckpointError, OSError):  # there is a finding on it by itself
+        return None
+    return None if found is None else found.entries
+
+
+def _moved_start(partition: LocalPartition, entries: Sequence[EpochEntry] | None) -> int:
+    """Where the log of a running broker may begin by now. Retention and `DeleteRecords` cut the epochs at the new log
+    start at once (`UnifiedLog.maybeIncrementLogStartOffset`); the checkpoint of log starts follows within a minute
+    (`log.flush.start.offset.checkpoint.interval.ms`).
+    """
+    log_dir, folder = partition.log_dir, partition.topic_partition.directory
+    if not entries or not isinstance(log_dir, Path):  # nobody holds a lock in an object store
+        return 0
+    try:
+        if not is_locked(log_dir):
+            return 0
+        cut = (log_dir / folder / LEADER_EPOCH_CHECKPOINT).stat().st_mtime
+        started = (log_dir / LOG_START_OFFSET_CHECKPOINT).stat().st_mtime
+    except OSError:
+        return 0
+    return entries[0].start_offset if cut >= started else 0
+
+
+def _not_known(metadata: RemoteMetadata, partitions: Sequence[LocalPartition]) -> list[str]:
+    """A warning of tiered partitions whose metadata is not there."""
+    unknown = [
+        each
+        for each in partitions
+        if each.topic_id is None
+        or not metadata.knows(
+            TopicIdPartition(each.topic_id, each.topic_partition.topic, each.topic_partition.partition)
+        )
+    ]
+    if not unknown:
+        return []
+    return [
+        f"leader epochs of {counted(len(unknown), 'partition')} (the first: {unknown[0].directory}) are not compared "
+        f"with remote segments: their partition of {REMOTE_LOG_METADATA_TOPIC} is not in these log dirs; name one that "
+        "has it with kidx verify --tiered … --tiered-metadata"
+    ]

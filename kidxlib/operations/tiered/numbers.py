@@ -1,0 +1,514 @@
+"""The numbers of an audit of tiered storage, from what it has read and listed, and from log dirs: what topics take on
+both sides, what is still to be copied, partitions whose copying stands still, and what other retention settings would
+free, by the rules of `kidxlib.retention.decide`.
+
+In the bucket, a leader deletes the first segments that are too old, or too many together with what is not copied yet
+(`RLMExpirationTask.cleanupExpiredRemoteLogSegments`). In log dirs, `local.retention` deletes the first segments that
+are copied, and what lies before the start of the bucket goes, too (`UnifiedLog.deleteOldSegments`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Any, Final
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.audit.tiered.finding import METADATA, RemoteFindingRow, RemoteSegmentKey, broken
+from kidxlib.audit.tiered.metadata import STALLED, STALLS
+from kidxlib.catalog.matching import Values
+from kidxlib.errors import UsageError
+from kidxlib.format import layouts
+from kidxlib.format.segment_files import TIME_INDEX_SUFFIX, segment_file
+from kidxlib.indexing.discover import add_segments, find_partitions
+from kidxlib.indexing.listed import NOT_SEEN
+from kidxlib.indexing.source import Source, Target
+from kidxlib.log.remote.segments import REMOTE_METADATA
+from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
+from kidxlib.operations.tiered.find import Counts
+from kidxlib.operations.tiered.remote_metadata import RemoteMetadata
+from kidxlib.operations.tiered.tiered_request import (
+    LOCAL_RETENTION_BYTES,
+    LOCAL_RETENTION_MS,
+    RETENTION_BYTES,
+    RETENTION_MS,
+    SETTINGS,
+    TieredRequest,
+)
+from kidxlib.operations.tiered.what_to_audit import TieredPlan, TopicsOfTiered, by_partition
+from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
+from kidxlib.retention.decide import Bounds, Longs, Segments, decide
+from kidxlib.retention.policy import UNLIMITED, TopicPolicy
+from kidxlib.storage.directory import Directory, read_end
+from kidxlib.storage.location import Location
+from kidxlib.terminal.console import warn
+from kidxlib.text.times import NS_PER_MS, show_time
+from kidxlib.text.words import counted
+
+#: A local limit that is the other one.
+_AS_THE_OTHER: Final = -2
+_NO_END: Final = 2**63 - 1
+
+#: Name and id of a topic.
+TopicId = tuple[str, str]
+#: The highest offset of a partition of which nothing is copied.
+NOTHING_COPIED: Final = -1
+
+_NO_TIME: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class LocalLog:
+    """A partition's log in one log dir; there is at least one segment.
+
+    Attributes:
+        segments: by base offset; without their largest timestamps.
+    """
+
+    partition: TopicIdPartition
+    directory: Location
+    segments: Segments
+
+    @property
+    def end(self) -> tuple[int, int]:
+        """How far it goes: of two copies the one with more is the leader's, or as good."""
+        return int(self.segments.base_offsets[-1]), int(self.segments.sizes[-1])
+
+    @property
+    def bytes(self) -> int:
+        return int(self.segments.sizes.sum())
+
+    def largest_timestamps(self, numbers: Iterable[int]) -> Longs:
+        """What the time indexes of some segments end with, ms since the epoch; −1 where none says it, as of the last
+        segment and in an object store, which would have to be asked for each.
+        """
+        return np.array([self._largest_timestamp(number) for number in numbers], np.int64)
+
+    def _largest_timestamp(self, number: int) -> int:
+        base_offset = int(self.segments.base_offsets[number])
+        if number == len(self.segments) - 1 or not isinstance(self.directory, Path):
+            return _NO_TIME
+        name = segment_file(base_offset, TIME_INDEX_SUFFIX)
+        end = read_end(Directory(str(self.directory), ""), name, layouts.TIME_INDEX_ENTRY.itemsize)
+        if end is None or len(end) != layouts.TIME_INDEX_ENTRY.itemsize:
+            return _NO_TIME
+        timestamp = int(np.frombuffer(end, layouts.TIME_INDEX_ENTRY)["timestamp"][0])
+        return timestamp if timestamp > 0 else _NO_TIME  # zeros: it was not cut to its size
+
+
+def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]) -> list[LocalLog]:
+    """List the logs of some topics.
+
+    Args:
+        sources: log dirs, or directories of single partitions.
+        topic_ids: names and ids of topics.
+    """
+    if not topic_ids:
+        return []
+    topics = re.compile("|".join(sorted(re.escape(topic) for topic, _ in topic_ids)))
+    wanted = set(topic_ids)
+    return [
+        log
+        for source in {str(each.path): each for each in sources}.values()
+        for log in _logs_in(source, topics)
+        if (log.partition.topic, log.partition.topic_id) in wanted
+    ]
+
+
+def _logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LocalLog]:
+    try:
+        plan = find_partitions(
+            [source], topics, Target(index_dir=None, by_source=False), lambda _: OptionsOfTopic(RecoverOptions())
+        )
+    except UsageError as error:
+        warn(f"{error}; its logs are not counted")
+        return []
+    add_segments(plan)
+    for each in plan.unlistable.values():
+        warn(f"{each.directory}: {each.reason}; its log is not counted")
+    found = []
+    for listed, rows in plan.by_partition():
+        place = listed.directory.topic_partition
+        sizes = _numbers(rows["log_bytes"])
+        is_seen = sizes >= 0
+        if not is_seen.any():
+            continue
+        segments = Segments(
+            base_offsets=rows["base_offset"].to_numpy()[is_seen],
+            sizes=sizes[is_seen],
+            max_timestamps=np.full(int(is_seen.sum()), _NO_TIME, np.int64),
+            mtimes_ms=_numbers(rows["log_mtime_ns"])[is_seen] // NS_PER_MS,
+            fully_read=np.ones(int(is_seen.sum()), np.bool_),
+        )
+        of = TopicIdPartition(listed.topic_id or "", place.topic, place.partition)
+        found.append(LocalLog(of, listed.directory.path, segments))
+    return found
+
+
+def _numbers(column: Values) -> Longs:
+    filled: Any = pc.fill_null(column, pa.scalar(NOT_SEEN, pa.int64()))
+    numbers: Longs = filled.to_numpy()
+    return numbers
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyLag:
+    """Segments of a partition that are full and not in the bucket yet.
+
+    Attributes:
+        bytes: of their logs (`RemoteCopyLagBytes`).
+        first_offset: of the oldest.
+        since_ms: the time of its last record, or, where that is later or not known, when its log was last written; ms
+            since the epoch.
+        copied_ms: when the partition's last segment was copied; None where none was.
+        written_ms: when the log of the oldest was last written.
+    """
+
+    partition: TopicIdPartition
+    segments: int
+    bytes: int
+    first_offset: int
+    since_ms: int
+    written_ms: int
+    copied_ms: int | None
+
+    def waiting_ms(self, as_of_ms: int) -> int:
+        """For how long nothing of it has been copied, at least: as long as it is full, and since the last copy."""
+        return as_of_ms - max(self.since_ms, self.written_ms, self.copied_ms or 0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TopicSizes:
+    """What a topic takes.
+
+    Attributes:
+        segments, log_bytes: that are copied, and the bytes of their logs, by the metadata.
+        object_bytes: of all objects in the directories of its partitions.
+        partitions: that are known at all, and of how many of these a log dir has the log.
+        local_bytes: of these logs, in all log dirs that were given; None where there is none, so that nobody knows
+            what is still to be copied.
+        lags: of its partitions that have some.
+    """
+
+    topic: str
+    topic_id: str
+    segments: int
+    log_bytes: int
+    object_bytes: int
+    partitions: int
+    partitions_with_log: int
+    local_bytes: int | None
+    lags: Sequence[CopyLag]
+
+    @property
+    def lag_bytes(self) -> int | None:
+        """Bytes that are still to be copied; None where nobody knows."""
+        return None if self.local_bytes is None else sum(lag.bytes for lag in self.lags)
+
+
+@dataclass(frozen=True, slots=True)
+class Sides:
+    """Partitions on both sides.
+
+    Attributes:
+        remote: rows of `REMOTE_METADATA` that are copied and that brokers read, by start offset.
+        logs: those that log dirs have.
+        as_of_ms: the time of the latest of all of it, ms since the epoch; or another one that was asked for.
+    """
+
+    remote: Mapping[TopicIdPartition, pa.Table]
+    logs: Mapping[TopicIdPartition, Sequence[LocalLog]]
+    as_of_ms: int
+
+    @classmethod
+    def of(cls, segments: pa.Table, logs: Iterable[LocalLog], as_of_ms: int, *, is_given: bool) -> Sides:
+        """
+        Args:
+            segments: rows of `REMOTE_METADATA`.
+            as_of_ms: the time of the metadata.
+            is_given: that time was asked for.
+        """
+        is_read = segments["is_read"].to_numpy() & (
+            segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_FINISHED.name
+        )
+        by_log: defaultdict[TopicIdPartition, list[LocalLog]] = defaultdict(list)
+        for log in logs:
+            by_log[log.partition].append(log)
+        written = [int(log.segments.mtimes_ms.max()) for of_partition in by_log.values() for log in of_partition]
+        latest = as_of_ms if is_given else max([as_of_ms, *written])
+        return cls(by_partition(segments.filter(pa.array(is_read)), "start_offset"), by_log, latest)
+
+    def remote_of(self, partition: TopicIdPartition) -> pa.Table:
+        return self.remote.get(partition, REMOTE_METADATA.empty_table())
+
+    def furthest(self, partition: TopicIdPartition) -> LocalLog | None:
+        """The log of a partition that goes furthest."""
+        return max(self.logs.get(partition, ()), key=lambda log: log.end, default=None)
+
+    @property
+    def partitions(self) -> list[TopicIdPartition]:
+        found = {*self.remote, *self.logs}
+        return sorted(found, key=lambda each: (each.topic, each.topic_id, each.partition))
+
+
+def highest_copied(remote: pa.Table) -> int:
+    """The last offset that is in the bucket."""
+    return int(remote["end_offset"].to_numpy().max()) if remote.num_rows else NOTHING_COPIED
+
+
+def sizes_of(sides: Sides, object_bytes: Mapping[TopicId, int], copied: Iterable[TopicId]) -> list[TopicSizes]:
+    """What each topic takes, in the order of names.
+
+    Args:
+        object_bytes: as the bucket lists them.
+        copied: topics of which nobody says that they are copied no longer.
+    """
+    are_copied = set(copied)
+    partitions: defaultdict[TopicId, list[TopicIdPartition]] = defaultdict(list)
+    for each in sides.partitions:
+        partitions[each.topic, each.topic_id].append(each)
+    found = []
+    for topic in sorted({*partitions, *object_bytes}):
+        of_topic = partitions.get(topic, [])
+        lags = (_lag(sides, each) for each in of_topic if topic in are_copied)
+        remote = [sides.remote_of(each) for each in of_topic]
+        found.append(
+            TopicSizes(
+                topic=topic[0],
+                topic_id=topic[1],
+                segments=sum(rows.num_rows for rows in remote),
+                log_bytes=sum(_sum_of(rows["log_bytes"]) for rows in remote),
+                object_bytes=object_bytes.get(topic, 0),
+                partitions=len(of_topic),
+                partitions_with_log=sum(each in sides.logs for each in of_topic),
+                local_bytes=_bytes_of_logs(sides, of_topic),
+                lags=[lag for lag in lags if lag is not None],
+            )
+        )
+    return found
+
+
+def _bytes_of_logs(sides: Sides, partitions: Iterable[TopicIdPartition]) -> int | None:
+    found = [log.bytes for each in partitions for log in sides.logs.get(each, ())]
+    return sum(found) if found else None
+
+
+def _lag(sides: Sides, partition: TopicIdPartition) -> CopyLag | None:
+    """None where all is copied but the last segment, to which the leader still writes."""
+    log = sides.furthest(partition)
+    if log is None:
+        return None
+    highest = highest_copied(sides.remote_of(partition))
+    waiting = np.flatnonzero(log.segments.base_offsets[:-1] > highest)
+    if not len(waiting):
+        return None
+    first = int(waiting[0])
+    [largest] = log.largest_timestamps([first]).tolist()
+    written_ms, remote = int(log.segments.mtimes_ms[first]), sides.remote_of(partition)
+    return CopyLag(
+        partition=partition,
+        segments=len(waiting),
+        bytes=int(log.segments.sizes[waiting].sum()),
+        first_offset=int(log.segments.base_offsets[first]),
+        since_ms=largest if 0 <= largest <= written_ms else written_ms,
+        written_ms=written_ms,
+        copied_ms=int(remote["state_since_ms"].to_numpy().max()) if remote.num_rows else None,
+    )
+
+
+def _sum_of(column: Any) -> int:
+    return int(column.to_numpy().sum())
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """Segments, and the bytes of their logs."""
+
+    segments: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: Amount) -> Amount:
+        return Amount(self.segments + other.segments, self.bytes + other.bytes)
+
+    def __sub__(self, other: Amount) -> Amount:
+        return Amount(self.segments - other.segments, self.bytes - other.bytes)
+
+
+@dataclass(frozen=True, slots=True)
+class Deleted:
+    """What goes on each side."""
+
+    remote: Amount = Amount()
+    local: Amount = Amount()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WhatIf:
+    """What other settings would free of a topic.
+
+    Attributes:
+        due: what goes by its own settings.
+        then: what goes by the others.
+        unknown: settings that nobody has said; no limit stands in for each.
+    """
+
+    topic: str
+    topic_id: str
+    due: Deleted
+    then: Deleted
+    unknown: Sequence[str]
+
+    @property
+    def freed(self) -> Deleted:
+        """What would go besides; below 0 what would stay."""
+        return Deleted(self.then.remote - self.due.remote, self.then.local - self.due.local)
+
+
+def what_if(sides: Sides, own: Mapping[TopicId, Mapping[str, int]], others: Mapping[str, int]) -> list[WhatIf]:
+    """What other settings would free of each topic, in the order of names.
+
+    Args:
+        own: the settings that each topic has, by Kafka's names; those that are known.
+        others: that it would have.
+    """
+    found: dict[TopicId, WhatIf] = {}
+    for partition in sides.partitions:
+        topic = partition.topic, partition.topic_id
+        settings = own.get(topic, {})
+        due, then = _deleted(sides, partition, settings), _deleted(sides, partition, {**settings, **others})
+        known = found.get(topic)
+        if known is not None:
+            due, then = _sum(known.due, due), _sum(known.then, then)
+        unknown = [name for name in SETTINGS if name not in settings and name not in others]
+        found[topic] = WhatIf(topic=topic[0], topic_id=topic[1], due=due, then=then, unknown=unknown)
+    return list(found.values())
+
+
+def _sum(one: Deleted, other: Deleted) -> Deleted:
+    return Deleted(one.remote + other.remote, one.local + other.local)
+
+
+def _deleted(sides: Sides, partition: TopicIdPartition, settings: Mapping[str, int]) -> Deleted:
+    remote, copied_to = _remote(sides.remote_of(partition)), highest_copied(sides.remote_of(partition)) + 1
+    ms, bytes_ = settings.get(RETENTION_MS, UNLIMITED), settings.get(RETENTION_BYTES, UNLIMITED)
+    gone = 0
+    if len(remote):
+        whole, end = _with_what_is_not_copied(remote, sides.furthest(partition), copied_to)
+        policy = TopicPolicy(retention_ms=ms, retention_bytes=bytes_)
+        # A leader takes what is as old as the limit, and not only what is older.
+        decisions = decide(whole, Bounds(0, end, _NO_END if len(whole) > len(remote) else end), policy, _after(sides))
+        gone = min(decisions.deleted, len(remote))
+    start = copied_to if gone == len(remote) else int(remote.base_offsets[gone])
+    local_ms, local_bytes = settings.get(LOCAL_RETENTION_MS, UNLIMITED), settings.get(LOCAL_RETENTION_BYTES, UNLIMITED)
+    local = TopicPolicy(
+        retention_ms=ms if local_ms == _AS_THE_OTHER else local_ms,
+        retention_bytes=bytes_ if local_bytes == _AS_THE_OTHER else local_bytes,
+    )
+    of_logs = Amount()
+    for log in sides.logs.get(partition, ()):
+        segments = replace(log.segments, max_timestamps=log.largest_timestamps(range(len(log.segments))))
+        of_logs += _first(segments, decide(segments, Bounds(start, copied_to, _NO_END), local, sides.as_of_ms).deleted)
+    return Deleted(_first(remote, gone), of_logs)
+
+
+def _after(sides: Sides) -> int:
+    return sides.as_of_ms + 1
+
+
+def _remote(rows: pa.Table) -> Segments:
+    return Segments(
+        base_offsets=rows["start_offset"].to_numpy(),
+        sizes=rows["log_bytes"].to_numpy(),
+        max_timestamps=rows["max_timestamp_ms"].to_numpy(),
+        mtimes_ms=rows["copied_at_ms"].to_numpy(),
+        fully_read=np.ones(rows.num_rows, np.bool_),
+    )
+
+
+def _with_what_is_not_copied(remote: Segments, log: LocalLog | None, copied_to: int) -> tuple[Segments, int]:
+    """The whole partition, and the offset up to which it is copied."""
+    is_local = np.zeros(0, np.bool_) if log is None else log.segments.base_offsets >= copied_to
+    if log is None or not is_local.any():
+        return remote, copied_to
+    only_local = log.segments.part(int(np.argmax(is_local)), len(log.segments))
+    pairs = ((getattr(remote, name), getattr(only_local, name)) for name in Segments.__slots__)
+    return Segments(*(np.concatenate(pair) for pair in pairs)), int(only_local.base_offsets[0])
+
+
+def _first(segments: Segments, count: int) -> Amount:
+    return Amount(count, int(segments.sizes[:count].sum()))
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """What there is of topics on both sides.
+
+    Attributes:
+        as_of_ms: the time as of which ages are told, ms since the epoch.
+        log_dirs: those that were looked at.
+        topics: in the order of names.
+        what_if: what other settings would free; empty where nobody has asked.
+    """
+
+    as_of_ms: int
+    log_dirs: Sequence[Location] = ()
+    topics: Sequence[TopicSizes] = ()
+    what_if: Sequence[WhatIf] = ()
+
+    @property
+    def lags(self) -> list[CopyLag]:
+        """The lags of all partitions that have some, the longest first."""
+        found = [lag for topic in self.topics for lag in topic.lags]
+        return sorted(found, key=lambda lag: (lag.since_ms, lag.partition.topic, lag.partition.partition))
+
+
+def numbers_of(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadata, counts: Counts) -> Numbers:
+    """Look at the log dirs of the metadata, and put together what is known of topics."""
+    in_metadata = metadata.segments.select(["topic", "topic_id"]).group_by(["topic", "topic_id"]).aggregate([])
+    topics: set[TopicId] = {(row["topic"], row["topic_id"]) for row in in_metadata.to_pylist()} | {
+        *plan.topics.copied()
+    }
+    log_dirs = request.log_dirs
+    logs = local_logs(log_dirs, topics)
+    sides = Sides.of(metadata.segments, logs, plan.as_of.metadata_ms, is_given=request.as_of_ms is not None)
+    copied = [topic for topic in topics if plan.topics.is_copied(*topic) is not False]
+    own = {
+        topic: {name: value for name in SETTINGS if (value := plan.topics.setting(*topic, name)) is not None}
+        for topic in topics
+    }
+    return Numbers(
+        as_of_ms=sides.as_of_ms,
+        log_dirs=[source.path for source in log_dirs],
+        topics=sizes_of(sides, counts.object_bytes, copied),
+        what_if=what_if(sides, own, request.what_if) if request.what_if else (),
+    )
+
+
+def stalled(numbers: Numbers, topics: TopicsOfTiered, stuck_ms: int) -> Iterator[RemoteFindingRow]:
+    """A finding on each partition of which nothing was copied for longer than its topic and the user allow.
+
+    Args:
+        stuck_ms: how long full segments may wait beyond what the topic allows.
+    """
+    for lag in numbers.lags:
+        copying = topics.copying(lag.partition.topic, lag.partition.topic_id)
+        waiting_ms = lag.waiting_ms(numbers.as_of_ms)
+        allowed = copying.why_stalled(waiting_ms, lag.bytes, stuck_ms)
+        if allowed is None:
+            continue
+        last = (
+            "none was ever copied" if lag.copied_ms is None else f"the last one was copied {show_time(lag.copied_ms)}"
+        )
+        detail = (
+            f"{counted(lag.segments, 'full segment')} of {lag.bytes:,} bytes wait in a log dir, for "
+            f"{timedelta(milliseconds=waiting_ms)}; {last}; {allowed}"
+        )
+        key = RemoteSegmentKey(start_offset=lag.first_offset, segment_id=None)
+        yield RemoteFindingRow.found(lag.partition, key, broken(METADATA, STALLED, detail, STALLS))

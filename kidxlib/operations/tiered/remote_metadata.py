@@ -1,0 +1,128 @@
+"""Reads what log dirs have of `__remote_log_metadata`, once more where it has grown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.audit.tiered.metadata import flag_since
+from kidxlib.log.remote.metadata_topic import (
+    ExportedPartition,
+    MetadataPartition,
+    metadata_partition,
+    metadata_partitions,
+    possible_counts,
+)
+from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_METADATA, FoldedMetadata, fold_metadata
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.storage.location import Location
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RemoteMetadata:
+    """What was read.
+
+    Attributes:
+        segments: rows of `REMOTE_METADATA`.
+        breaks: rows of `LINEAGE_BREAKS`.
+        flag_since: by broker, since when it is known to say of segments that they have no transaction index.
+        known: partitions of topics that have records.
+        read: the metadata partitions that were read.
+        possible_counts: how many metadata partitions there may be; none where records stand in no order.
+        begins_late: metadata partitions whose first records are gone, or below the log start.
+        forgotten: rows of `REMOTE_METADATA` of which records are still there, below the log start of the metadata
+            partition: a broker that starts does not know them.
+        records: how many there are.
+        last_ms: the time of the latest, ms since the epoch; None where there is none.
+    """
+
+    segments: pa.Table
+    breaks: pa.Table
+    flag_since: Mapping[int, int]
+    known: frozenset[TopicIdPartition]
+    read: frozenset[int]
+    possible_counts: Sequence[int]
+    begins_late: Sequence[int]
+    forgotten: pa.Table
+    records: int
+    last_ms: int | None
+
+    @property
+    def partitions(self) -> int | None:
+        """How many metadata partitions there are; None where that is not certain."""
+        return self.possible_counts[0] if len(self.possible_counts) == 1 else None
+
+    def begins_late_for(self, partition: TopicIdPartition) -> bool:
+        """Whether the first records are gone of the metadata partition that has those of a partition."""
+        return any(metadata_partition(partition, count) in self.begins_late for count in self.possible_counts)
+
+    def knows(self, partition: TopicIdPartition) -> bool:
+        """Whether all there is of a partition's metadata was read, for certain."""
+        if partition in self.known or not self.possible_counts:
+            return partition in self.known
+        return all(metadata_partition(partition, count) in self.read for count in self.possible_counts)
+
+
+@dataclass(frozen=True, slots=True)
+class _Folded:
+    """A metadata partition that was read: all its records, and what of that those from its log start on do not say."""
+
+    partition: MetadataPartition | ExportedPartition
+    log_start_offset: int
+    all: FoldedMetadata
+    forgotten: pa.Table
+
+
+def _folded(partition: MetadataPartition | ExportedPartition) -> _Folded:
+    start, of_all = partition.log_start_offset, fold_metadata(partition.records())
+    if start <= partition.start_offset:
+        return _Folded(partition, start, of_all, REMOTE_METADATA.empty_table())
+    left = fold_metadata(record for record in partition.records() if record.offset >= start).segments
+    is_known = pc.is_in(of_all.segments["segment_id"], value_set=left["segment_id"].combine_chunks())
+    return _Folded(partition, start, of_all, of_all.segments.filter(pc.invert(is_known)))
+
+
+@dataclass(slots=True)
+class MetadataReader:
+    """Reads the metadata in some places. What has not grown is not read again."""
+
+    places: Sequence[Location]
+    topics: re.Pattern[str]
+    _read: dict[int, _Folded] = field(default_factory=dict)
+
+    def read(self) -> RemoteMetadata:
+        """All that is there now."""
+        found = metadata_partitions(self.places)
+        for number, partition in found.items():
+            known = self._read.get(number)
+            if known is None or (known.partition, known.log_start_offset) != (partition, partition.log_start_offset):
+                self._read[number] = _folded(partition)
+        folded = {number: self._read[number].all for number in found}
+        seen = [(partition, number) for number, each in folded.items() for partition in each.partitions]
+        segments = pa.concat_tables([REMOTE_METADATA.empty_table(), *_tables(folded, "segments")])
+        return RemoteMetadata(
+            segments=self._of_topics(segments),
+            breaks=self._of_topics(pa.concat_tables([LINEAGE_BREAKS.empty_table(), *_tables(folded, "breaks")])),
+            flag_since=flag_since(segments),
+            known=frozenset(partition for partition, _ in seen),
+            read=frozenset(found),
+            possible_counts=possible_counts(seen, max(found, default=-1)),
+            begins_late=[number for number in found if self._read[number].log_start_offset > 0],
+            forgotten=self._of_topics(
+                pa.concat_tables([REMOTE_METADATA.empty_table(), *(self._read[number].forgotten for number in found)])
+            ),
+            records=sum(each.records for each in folded.values()),
+            last_ms=max((each.last_ms for each in folded.values() if each.last_ms is not None), default=None),
+        )
+
+    def _of_topics(self, rows: pa.Table) -> pa.Table:
+        wanted = [topic for topic in map(str, pc.unique(rows["topic"]).to_pylist()) if self.topics.fullmatch(topic)]
+        return rows.filter(pc.is_in(rows["topic"], pa.array(wanted, pa.string())))
+
+
+def _tables(folded: Mapping[int, FoldedMetadata], name: str) -> list[pa.Table]:
+    return [getattr(each, name) for each in folded.values()]

@@ -1,0 +1,554 @@
+"""A repair of tiered storage: an audit finds what is missing or broken, logs are read, what they give is put, and the
+catalog records how the bucket stands after it.
+
+Nothing is removed, and nothing but indexes, snapshots and leader epochs is written. A log of a log dir is read in the
+place of the bucket's only where objects prove that they are the same.
+
+A cluster goes on working meanwhile: right before an object is put, the metadata is read again. Once all is done it is
+read once more: a segment that was deleted in between does not take what was put with it.
+"""
+
+from __future__ import annotations
+
+import enum
+import os
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Final, Self, TypeAlias
+
+import pyarrow as pa
+import pyarrow.compute as pc
+from rich.filesize import decimal
+
+from kidxlib.audit.finding import Verdict
+from kidxlib.audit.tiered.finding import CopiedSegmentRow, RemoteFindingRow
+from kidxlib.audit.tiered.metadata import AsOf
+from kidxlib.audit.tiered.remedies import what_to_do
+from kidxlib.audit.tiered.remote_segment import SIDE_OBJECTS, RemoteSegmentToRead, SegmentsToRemake
+from kidxlib.errors import PublishError
+from kidxlib.format.checksums.crc import crc32c
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.indexing.source import Source
+from kidxlib.log.remote.layout import object_name
+from kidxlib.log.remote.segments import epochs_up_to
+from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
+from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.tiered.find import TieredAudit, plan_audit, read_metadata
+from kidxlib.operations.tiered.numbers import local_logs
+from kidxlib.operations.tiered.record import Key, keys_of, record_segments
+from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
+from kidxlib.operations.tiered.repair_request import RepairRequest
+from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, partition_directory, remake_objects
+from kidxlib.operations.tiered.tiered_request import Recording
+from kidxlib.operations.tiered.what_to_audit import TieredPlan, by_partition
+from kidxlib.run.result import RunResult
+from kidxlib.storage.directory import read_file
+from kidxlib.storage.location import Location
+from kidxlib.storage.publisher import Owner, Published, publish_if
+from kidxlib.storage.store.requests import AT_ONCE, Requests, in_order, requests_made
+from kidxlib.tables.protocol import Tables
+from kidxlib.terminal import interrupts
+from kidxlib.terminal.build import PROBLEMS_SHOWN, print_requests
+from kidxlib.terminal.console import print_json, print_line, print_more, warn_of_first
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.terminal.tables import print_table
+from kidxlib.text.times import show_time
+from kidxlib.text.words import counted
+
+#: No object mends what these say: brokers ask for none.
+_OF_METADATA: Final = ("never-asked-for", "not-in-metadata")
+#: Topic id, partition and segment id.
+_Key = tuple[str, int, str | None]
+
+_CACHES: Final = (
+    "brokers go on with the indexes that they have fetched before: remove these segments' files from "
+    "remote-log-index-cache in the log dir of each broker, or wait until they are evicted"
+)
+
+#: States by topic id, partition and segment id.
+_States: TypeAlias = Mapping[tuple[str, int, str], str]
+_FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED.name
+
+
+class Outcome(enum.StrEnum):
+    """What became of an object that is missing or broken."""
+
+    TO_PUT = "to-put"  # it is in the mirror, and --apply would put it
+    PUT = "put"
+    SAME = "same-bytes"  # somebody else has put what was made
+    CONFLICT = "conflict"  # somebody else has put something else, or removed it
+    NOT_PUT = "not-put"  # its segment is not to be touched any more, or the run was interrupted
+    LEFT_OVER = "left-over"  # its segment was deleted while it was put
+    FAILED = "failed"  # it could not be put
+    NOT_MADE = "not-made"  # what it should be is not certain
+    RIGHT = "right"  # by its log nothing is wrong with it
+
+    @property
+    def is_mended(self) -> bool:
+        return self in (Outcome.PUT, Outcome.SAME, Outcome.RIGHT)
+
+
+@dataclass(frozen=True, slots=True)
+class Mended:
+    """An object, what became of it, and why."""
+
+    row: RemadeRow
+    outcome: Outcome
+    why: str | None = None
+
+
+def as_planned(row: RemadeRow) -> Mended:
+    """What becomes of an object before anything is put."""
+    if row.reason is None:
+        return Mended(row, Outcome.RIGHT)
+    if row.why_not is not None:
+        return Mended(row, Outcome.NOT_MADE, row.why_not)
+    return Mended(row, Outcome.TO_PUT)
+
+
+@dataclass(frozen=True, slots=True)
+class Putting:
+    """Puts objects from a mirror into a bucket.
+
+    Attributes:
+        interrupted: no further object is begun once this is set.
+    """
+
+    plan: TieredPlan
+    reader: MetadataReader
+    mirror: Location
+    interrupted: threading.Event
+
+    def put(self, rows: Sequence[RemadeRow]) -> Iterator[Mended]:
+        """Put some objects, in any order."""
+        done: list[Mended] = []
+        for start in range(0, len(rows), AT_ONCE):
+            group = rows[start : start + AT_ONCE]
+            if self.interrupted.is_set():
+                done += [Mended(row, Outcome.NOT_PUT, "the run was interrupted") for row in group]
+                continue
+            done += in_order(partial(self._put, self._states()), group)
+        if any(each.outcome is Outcome.PUT for each in done):
+            done = list(in_order(partial(self._after, self._states()), done))
+        yield from done
+
+    def _states(self) -> _States:
+        rows = self.reader.read().segments.select(["topic_id", "partition", "segment_id", "state"]).to_pylist()
+        return {(row["topic_id"], row["partition"], row["segment_id"]): row["state"] for row in rows}
+
+    def _put(self, states: _States, row: RemadeRow) -> Mended:
+        partition = _partition(row)
+        content = read_file(partition_directory(self.mirror, self.plan.layout, partition), row.name)
+        if content is None or (len(content), crc32c(content)) != (row.made_bytes, row.made_crc32c):
+            return Mended(row, Outcome.FAILED, "the mirror does not have what was made: another run writes to it")
+        try:
+            if (why_not := self._why_not(states, row)) is not None:
+                return Mended(row, Outcome.NOT_PUT, why_not)
+            directory = partition_directory(self.plan.bucket, self.plan.layout, partition)
+            published = publish_if(directory, row.name, content, row.is_as_seen, self._owner(row))
+        except PublishError as error:
+            return Mended(row, Outcome.FAILED, str(error))
+        except OSError as error:
+            return Mended(row, Outcome.FAILED, f"{self._log(row)}: {error.strerror or error}")
+        if published is Published.KEPT:
+            return Mended(row, Outcome.CONFLICT, "it is not what was read: somebody else has written or removed it")
+        return Mended(row, Outcome.PUT if published is Published.WRITTEN else Outcome.SAME)
+
+    def _why_not(self, states: _States, row: RemadeRow) -> str | None:
+        """Why a segment is not to be touched; None where it may be."""
+        state = states.get((row.topic_id, row.partition, row.segment_id))
+        if state != _FINISHED:
+            return f"its segment is {state} by now" if state else "the metadata has no such segment any more"
+        try:
+            size = self._log(row).stat().st_size
+        except FileNotFoundError:
+            return "its .log has gone: the segment was deleted, and the metadata does not say so yet"
+        return None if size == row.log_bytes else f"its .log has {size:,} bytes by now, not {row.log_bytes:,}"
+
+    def _after(self, states: _States, mended: Mended) -> Mended:
+        """What became of an object that was put, in the end."""
+        if mended.outcome is not Outcome.PUT:
+            return mended
+        try:
+            why = self._why_not(states, mended.row)
+        except OSError:
+            return mended  # it was put; what became of the segment then, the next audit says
+        if why is None:
+            return mended
+        return replace(mended, outcome=Outcome.LEFT_OVER, why=f"{why}; nobody will delete what was put")
+
+    def _log(self, row: RemadeRow) -> Location:
+        return self.plan.directory(_partition(row)) / object_name(row.start_offset, row.segment_id, LOG_SUFFIX)
+
+    def _owner(self, row: RemadeRow) -> Owner | None:
+        log = self._log(row)
+        return Owner.of(os.lstat(log)) if isinstance(log, Path) else None
+
+
+def _partition(row: RemadeRow) -> TopicIdPartition:
+    return TopicIdPartition(row.topic_id, row.topic, row.partition)
+
+
+def record_repair(
+    tables: Tables,
+    recording: Recording,
+    listed: pa.Table,
+    findings: Sequence[RemoteFindingRow],
+    objects: Sequence[Mended],
+    as_of: AsOf,
+) -> None:
+    """Record the segments of a bucket, and what became of their objects.
+
+    Args:
+        listed: rows of `ListedSegmentRow`, of before.
+        findings: that no repair has mended.
+        objects: that are missing or broken, or were taken for that.
+    """
+    repairs: defaultdict[Key, list[Mapping[str, Any]]] = defaultdict(list)
+    put: defaultdict[Key, list[dict[str, Any]]] = defaultdict(list)
+    for each in objects:
+        row = each.row
+        repair = {"suffix": row.file, "reason": row.reason, "outcome": each.outcome.value, "why": each.why}
+        repairs[_key(each)].append({**repair, "bytes": row.made_bytes})
+        if each.outcome is Outcome.PUT:
+            put[_key(each)].append({"suffix": row.file, "name": row.name, "bytes": row.made_bytes})
+    found = [*findings, *_found_by_reading(findings, objects)]
+    record_segments(tables, recording, _with_objects(listed, put), found, as_of, repairs)
+
+
+def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Mended]) -> Iterator[RemoteFindingRow]:
+    """What only the log has shown to be wrong, and is not mended."""
+    known = {(each.topic_id, each.partition, each.start_offset, each.segment_id, each.file) for each in findings}
+    for each in objects:
+        row = each.row
+        if row.reason is None or each.outcome.is_mended or (*_key(each), row.file) in known:
+            continue
+        yield RemoteFindingRow(
+            topic=row.topic,
+            partition=row.partition,
+            topic_id=row.topic_id,
+            start_offset=row.start_offset,
+            segment_id=row.segment_id,
+            file=row.file,
+            verdict=Verdict.BROKEN.value,
+            reason=row.reason,
+            position=None,
+            detail=row.detail,
+            consequence=row.consequence,
+            object=row.object,
+        )
+
+
+def _with_objects(listed: pa.Table, put: Mapping[Key, Sequence[Mapping[str, Any]]]) -> pa.Table:
+    """What was listed, with objects that were put since: when, and their ETags, nobody has asked."""
+    if not put:
+        return listed
+    column = listed["objects"]
+    objects: list[Any] = column.to_pylist()
+    for number, key in enumerate(keys_of(listed)):
+        if new := put.get(key):
+            replaced = {each["name"] for each in new}
+            objects[number] = [*(each for each in objects[number] if each["name"] not in replaced), *new]
+    return listed.set_column(listed.schema.get_field_index("objects"), "objects", pa.array(objects, column.type))
+
+
+def _key(each: Mended) -> Key:
+    return each.row.topic_id, each.row.partition, each.row.start_offset, each.row.segment_id
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Repaired:
+    """What a repair has found and done.
+
+    Attributes:
+        objects: what became of those that are missing or broken, in the order of partitions and offsets.
+        left: findings that no build mends.
+        safe: how many findings there are that give no wrong answer.
+        segments, log_bytes: whose logs were read.
+        local_segments, local_bytes: of these, those of log dirs.
+        made, made_bytes: objects in the mirror.
+        requests: of object stores.
+    """
+
+    objects: Sequence[Mended]
+    left: Sequence[RemoteFindingRow]
+    safe: int
+    segments: int
+    log_bytes: int
+    local_segments: int
+    local_bytes: int
+    made: int
+    made_bytes: int
+    metadata: RemoteMetadata
+    requests: Requests
+
+    @classmethod
+    def of(
+        cls,
+        *,
+        objects: Sequence[Mended],
+        left: Sequence[RemoteFindingRow],
+        safe: int,
+        made: Sequence[RemadeRow],
+        metadata: RemoteMetadata,
+        requests: Requests,
+    ) -> Repaired:
+        """Count, and put objects in order."""
+        logs = {(row.topic_id, row.partition, row.segment_id): row.log_bytes for row in made}
+        local = {(row.topic_id, row.partition, row.segment_id): row.log_bytes for row in made if row.is_local}
+        in_mirror = [row.made_bytes for row in made if row.made_bytes is not None]
+        return cls(
+            objects=sorted(objects, key=lambda each: (each.row.topic, each.row.partition, each.row.name)),
+            left=left,
+            safe=safe,
+            segments=len(logs),
+            log_bytes=sum(logs.values()),
+            local_segments=len(local),
+            local_bytes=sum(local.values()),
+            made=len(in_mirror),
+            made_bytes=sum(in_mirror),
+            metadata=metadata,
+            requests=requests,
+        )
+
+    @property
+    def outcomes(self) -> Counter[Outcome]:
+        """How many objects there are of each outcome."""
+        return Counter(each.outcome for each in self.objects)
+
+
+def result_of(request: RepairRequest, repaired: Repaired) -> RunResult:
+    """How the run ended."""
+    run_id = None if request.audit.recording is None else request.audit.recording.audit_id
+    is_mended = not repaired.left and all(each.outcome.is_mended for each in repaired.objects)
+    return RunResult(
+        code=ExitCode.OK if is_mended else ExitCode.PROBLEMS_FOUND,
+        run_id=run_id,
+        counts={
+            "segments": repaired.segments,
+            "made": repaired.made,
+            **{outcome.value.replace("-", "_"): repaired.outcomes[outcome] for outcome in Outcome},
+            "left": len(repaired.left),
+        },
+        bytes=repaired.log_bytes,
+        requests=repaired.requests,
+    )
+
+
+def show_json(request: RepairRequest, repaired: Repaired) -> None:
+    """Print the JSON object."""
+    recording = request.audit.recording
+    print_json(
+        {
+            **({} if recording is None else recording.as_json()),
+            "tiered": str(request.audit.bucket),
+            "index_dir": str(request.mirror),
+            "level": request.audit.level.value,
+            "applied": request.apply,
+            "metadata": {
+                "places": list(map(str, request.audit.places)),
+                "records": repaired.metadata.records,
+                "last_ms": repaired.metadata.last_ms,
+            },
+            "segments": repaired.segments,
+            "log_bytes": repaired.log_bytes,
+            "local_logs": {"segments": repaired.local_segments, "bytes": repaired.local_bytes},
+            "made": {"objects": repaired.made, "bytes": repaired.made_bytes},
+            "objects": [_as_json(each) for each in repaired.objects],
+            "left": [{**each.values(), "what_to_do": what_to_do(each.file, each.reason)} for each in repaired.left],
+            "safe": repaired.safe,
+            "requests": repaired.requests.as_json(),
+        }
+    )
+
+
+def show(request: RepairRequest, repaired: Repaired) -> None:
+    """Print what became of each object that was wrong, and what is left."""
+    kinds = Counter((each.row.file, each.row.reason or "", each.outcome.value) for each in repaired.objects)
+    if kinds:
+        print_table(
+            f"{request.audit.bucket}, level {request.audit.level}",
+            ("of", "reason", "outcome", "number"),
+            [(*kind, number) for kind, number in sorted(kinds.items())],
+            text_columns=3,
+        )
+    for each in repaired.objects[:PROBLEMS_SHOWN]:
+        row = each.row
+        why = "" if each.why is None else f": {each.why}"
+        segment = f"{row.topic}-{row.partition} {row.start_offset} {row.segment_id}"
+        print_line(f"{each.outcome}: {segment} {row.file}: {row.reason or 'nothing is wrong'}{why}")
+    print_more(len(repaired.objects) - PROBLEMS_SHOWN, "; --json has them all")
+    _show_logs(request, repaired)
+    if repaired.metadata.last_ms is not None:
+        print_line(f"metadata: as of {show_time(repaired.metadata.last_ms)}")
+    print_requests(repaired.requests)
+    for (file, reason), number in Counter((each.file, each.reason) for each in repaired.left).items():
+        print_line(f"left:     {file} {reason}: {number:,}; {what_to_do(file, reason)}")
+    if repaired.safe:
+        print_line(
+            f"left:     {counted(repaired.safe, 'finding')} without a wrong answer; kidx verify --tiered has the names"
+        )
+    if repaired.outcomes[Outcome.TO_PUT]:
+        print_line("nothing was put: --apply does it")
+    elif repaired.outcomes[Outcome.PUT]:
+        print_line(_CACHES)
+    elif not repaired.objects and not repaired.left:
+        print_line("nothing is to be mended, as far as this level shows")
+    if request.audit.recording is not None:
+        print_line(request.audit.recording.line)
+
+
+def _show_logs(request: RepairRequest, repaired: Repaired) -> None:
+    print_line(f"read:     {counted(repaired.segments, 'segment')}, {decimal(repaired.log_bytes)} of logs")
+    if request.logs:
+        print_line(
+            f"of these: {counted(repaired.local_segments, 'segment')}, {decimal(repaired.local_bytes)}, in --logs, "
+            "proved to be the same"
+        )
+    print_line(f"made:     {counted(repaired.made, 'object')}, {decimal(repaired.made_bytes)}, in {request.mirror}")
+
+
+def _as_json(each: Mended) -> dict[str, Any]:
+    columns = {name: value for name, value in each.row.values().items() if name not in ("log_bytes", "why_not")}
+    return {**columns, "outcome": each.outcome.value, "why": each.why}
+
+
+def run_repair(request: RepairRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
+    """Make anew what is missing or broken in a bucket, and put it there if that is asked for."""
+    warn_of_first(request.audit.known_topics.warnings)
+    reader = MetadataReader(request.audit.places, request.audit.topics)
+    metadata = read_metadata(reader, request.audit)
+    plan = plan_audit(request.audit, metadata)
+    interrupted = threading.Event()
+    recording = request.audit.recording
+    with open_backend() as backend:
+        audit = TieredAudit(backend.engine, plan, reader)
+        if recording is not None:
+            backend.catalog.make_tables()
+        findings, _ = audit.find(metadata)
+        broken = [each for each in findings if each.verdict == Verdict.BROKEN.value]
+        made = _remade(request, audit, broken)
+        planned = [as_planned(row) for row in _of_interest(made, broken)]
+        with interrupts.stopping(interrupted.set):
+            if request.apply and any(each.outcome is Outcome.TO_PUT for each in planned):
+                begin_phase("putting")
+                planned = _put(planned, Putting(plan, reader, request.mirror, interrupted))
+            if recording is not None:
+                begin_phase("recording in the catalog")
+                left = _not_mended(findings, planned)
+                record_repair(backend.catalog.tables, recording, audit.listed, left, planned, plan.as_of)
+            repaired = Repaired.of(
+                objects=planned,
+                left=_left(broken, planned),
+                safe=len(findings) - len(broken),
+                made=made,
+                metadata=metadata,
+                requests=requests_made() - request.audit.asked_before + backend.engine.requests(),
+            )
+            (show_json if as_json else show)(request, repaired)
+    return result_of(request, repaired)
+
+
+@dataclass(frozen=True, slots=True)
+class LocalCopies:
+    """Logs by topic id, partition, base offset and size."""
+
+    paths: Mapping[tuple[str, int, int, int], Location]
+
+    @classmethod
+    def of(cls, sources: Sequence[Source], topics: Collection[tuple[str, str]]) -> Self:
+        """List the logs of some topics. Warns where that cannot be done.
+
+        Args:
+            sources: log dirs, or directories of single partitions; of several with the same log the first counts.
+            topics: names and ids.
+        """
+        paths: dict[tuple[str, int, int, int], Location] = {}
+        for log in local_logs(sources, topics) if sources else ():
+            sizes = zip(log.segments.base_offsets.tolist(), log.segments.sizes.tolist(), strict=True)
+            for base_offset, size in sizes:
+                key = log.partition.topic_id, log.partition.partition, base_offset, size
+                paths.setdefault(key, log.directory / segment_file(base_offset, LOG_SUFFIX))
+        return cls(paths)
+
+    def beside(self, segment: RemoteSegmentToRead) -> RemoteSegmentToRead:
+        """A segment, and those before it, with the logs that may be theirs."""
+        partition = segment.partition
+        key = partition.topic_id, partition.partition, segment.start_offset, segment.log_bytes
+        before = None if segment.before is None else self.beside(segment.before)
+        return replace(segment, local_log=self.paths.get(key), before=before)
+
+
+def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteFindingRow]) -> list[RemadeRow]:
+    """What is made of the logs of segments that have a damage that one can mend."""
+    damaged = {_key_of(each) for each in broken if each.file in SIDE_OBJECTS and each.reason not in _OF_METADATA}
+    if not damaged:
+        return []
+    partitions = {
+        TopicIdPartition(each.topic_id, each.topic, each.partition) for each in broken if _key_of(each) in damaged
+    }
+    begin_phase("listing again")
+    metadata = audit.reader.read()
+    segments = audit.segments(metadata, partitions)
+    epochs = _epochs(metadata, partitions)
+    copies = LocalCopies.of(request.logs, {(each.topic, each.topic_id) for each in partitions})
+    shares = [
+        SegmentsToMend(
+            SegmentsToRemake(tuple(map(copies.beside, share)), tuple(epochs.get(each.segment_id) for each in share)),
+            request.mirror,
+        )
+        for share in audit.plan.shares(segments, metadata.flag_since, lambda row: _key_of(row) in damaged)
+    ]
+    number, bytes_ = sum(len(each.asked.segments) for each in shares), sum(each.asked.bytes for each in shares)
+    begin_phase("reading logs", done=audit.engine.done, segments=number, log_bytes=bytes_)
+    return RemadeRow.of_arrow(audit.run(remake_objects, shares, REMADE, bytes_).rows("remade"))
+
+
+def _epochs(metadata: RemoteMetadata, partitions: Iterable[TopicIdPartition]) -> dict[str, Any]:
+    """The leader epochs up to the end of each segment of some partitions, by its id."""
+    is_read: Any = pc.and_(
+        metadata.segments["is_read"],
+        pc.equal(metadata.segments["state"], pa.scalar(SegmentState.COPY_SEGMENT_FINISHED.name)),
+    )
+    of_partitions = by_partition(metadata.segments.filter(is_read), "start_offset")
+    found: dict[str, Any] = {}
+    for partition in partitions:
+        if (rows := of_partitions.get(partition)) is not None:
+            found |= epochs_up_to(rows.to_pylist())
+    return found
+
+
+def _of_interest(made: Iterable[RemadeRow], broken: Iterable[RemoteFindingRow]) -> Iterator[RemadeRow]:
+    """The objects that are wrong by their log, or that the audit took for wrong; where no log tells, that says why."""
+    named = {(*_key_of(each), each.file): each for each in broken}
+    for row in made:
+        finding = named.get((*_key_of(row), row.file))
+        if row.reason is None and row.why_not is not None and finding is not None:
+            yield replace(row, reason=finding.reason, detail=finding.detail, consequence=finding.consequence)
+        elif row.reason is not None or finding is not None:
+            yield row
+
+
+def _put(planned: Sequence[Mended], putting: Putting) -> list[Mended]:
+    rows = [each.row for each in planned if each.outcome is Outcome.TO_PUT]
+    return [each for each in planned if each.outcome is not Outcome.TO_PUT] + list(putting.put(rows))
+
+
+def _left(broken: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
+    """The findings that are about none of some objects, or that no object mends."""
+    named = {(*_key_of(each.row), each.row.file) for each in objects}
+    return [each for each in broken if each.reason in _OF_METADATA or (*_key_of(each), each.file) not in named]
+
+
+def _not_mended(findings: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
+    """The findings that are so after all was done."""
+    return _left(findings, (each for each in objects if each.outcome.is_mended))
+
+
+def _key_of(row: RemoteFindingRow | CopiedSegmentRow | RemadeRow) -> _Key:
+    return row.topic_id, row.partition, row.segment_id

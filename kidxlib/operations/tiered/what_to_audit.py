@@ -1,0 +1,293 @@
+"""What there is to audit of tiered storage: its partitions, what the clusters of the metadata say of their topics, and
+the segments whose bytes are read, in shares.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import timedelta
+from itertools import groupby
+from typing import Final, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.audit.tiered.finding import METADATA, CopiedSegmentRow, Level, RemoteFindingRow, RemoteSegmentKey, broken
+from kidxlib.audit.tiered.listed_partition import RemotePartition
+from kidxlib.audit.tiered.metadata import AsOf, Copying
+from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead
+from kidxlib.catalog.matching import Values
+from kidxlib.format.checkpoint_files import EpochEntry
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.bins import BINS_PER_CORE
+from kidxlib.indexing.source import PartitionDirectory, Source
+from kidxlib.java import parse_integer
+from kidxlib.log.remote.layout import Layout
+from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
+from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_METADATA
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.operations.tiered.remote_metadata import RemoteMetadata
+from kidxlib.operations.tiered.tiered_request import LOCAL_RETENTION_BYTES, LOCAL_RETENTION_MS, TieredRequest
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.run.index_options import options_of_topic
+from kidxlib.storage.location import Location
+
+#: Of a share, about: a second or so of work.
+_SHARE_SEGMENTS: Final = 64
+_SHARE_BYTES: Final = 1024**3
+_T = TypeVar("_T")
+
+_RETENTION_MS = "retention.ms"
+_ENABLE = "remote.storage.enable"
+_COPY_DISABLE = "remote.log.copy.disable"
+_COPY_LAG_MS, _COPY_LAG_BYTES = "remote.copy.lag.ms", "remote.copy.lag.bytes"
+#: A lag that is what `local.retention` keeps.
+_AS_LOCAL = -2
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsOfTiered:
+    """What is known of topics, by their ids: one of the same name may be another one."""
+
+    request: TieredRequest
+
+    def retention_ms(self, partition: TopicIdPartition) -> int | None:
+        """How long the topic of a partition keeps records, ms; below 0 for ever. None where nobody knows it."""
+        source = self._source_of(partition)
+        return None if source is None else self._retention_ms(source, partition.topic)
+
+    def setting(self, topic: str, topic_id: str, name: str) -> int | None:
+        """A topic's setting that is a number; None where nobody knows it."""
+        source = self._source_of(TopicIdPartition(topic_id, topic, 0))
+        config = None if source is None else self.request.known_topics.config(source.name, topic, name)
+        return None if config is None else parse_integer(config.value, 64)
+
+    def is_copied(self, topic: str, topic_id: str) -> bool | None:
+        """Whether brokers copy a topic's segments (`remote.storage.enable`); None where nobody knows it."""
+        source = self._source_of(TopicIdPartition(topic_id, topic, 0))
+        config = None if source is None else self.request.known_topics.config(source.name, topic, _ENABLE)
+        return None if config is None else config.value == "true"
+
+    def copying(self, topic: str, topic_id: str) -> Copying:
+        """Whether and when brokers copy a topic's segments, by what was set for it."""
+        source = self._source_of(TopicIdPartition(topic_id, topic, 0))
+        if source is None:
+            return Copying()
+        own = self.request.known_topics.of_sources[source.name].metadata.topic_configs.get(topic, {})
+        is_on = self.is_copied(topic, topic_id) is not False and own.get(_COPY_DISABLE) != "true"
+        lags = [parse_integer(own.get(name, "0"), 64) or 0 for name in (_COPY_LAG_MS, _COPY_LAG_BYTES)]
+        of_local = (self.setting(topic, topic_id, name) for name in (LOCAL_RETENTION_MS, LOCAL_RETENTION_BYTES))
+        ms, bytes_ = (
+            max((local or 0) if lag == _AS_LOCAL else lag, 0) for lag, local in zip(lags, of_local, strict=True)
+        )
+        return Copying(is_on, ms, bytes_)
+
+    def copied(self) -> Iterator[tuple[str, str]]:
+        """Names and ids of the topics of which a cluster says that brokers copy them."""
+        known = self.request.known_topics
+        for of_source in known.of_sources.values():
+            for topic, topic_id in of_source.metadata.topics.items():
+                if self.request.topics.fullmatch(topic) and self.is_copied(topic, topic_id):
+                    yield topic, topic_id
+
+    def options(self, partition: TopicIdPartition, directory: Location) -> RecoverOptions:
+        """What the indexes of a partition depend on."""
+        source = self._source_of(partition) or self.request.metadata[0]
+        place = PartitionDirectory(source, TopicPartition(partition.topic, partition.partition), directory)
+        interval_bytes, known = self.request.interval_bytes, self.request.known_topics
+        options = options_of_topic(known, place, interval_bytes=interval_bytes, max_index_bytes=None)
+        return options.of_id(partition.topic_id)
+
+    def outliving_metadata(self, partitions: frozenset[TopicIdPartition]) -> Iterator[RemoteFindingRow]:
+        """A finding on each topic whose records are kept for longer than the metadata of its segments."""
+        topics = {(each.topic, each.topic_id): each for each in partitions if self.request.topics.fullmatch(each.topic)}
+        for _, partition in sorted(topics.items()):
+            source = self._source_of(partition)
+            if source is None:
+                continue
+            of_metadata = self._retention_ms(source, REMOTE_LOG_METADATA_TOPIC)
+            of_topic = self._retention_ms(source, partition.topic)
+            if of_metadata is None or of_topic is None or not 0 <= of_metadata < (of_topic if of_topic >= 0 else 2**63):
+                continue
+            kept = "for ever" if of_topic < 0 else f"for {timedelta(milliseconds=of_topic)}"
+            finding = broken(
+                METADATA,
+                "metadata-expires-first",
+                f"{REMOTE_LOG_METADATA_TOPIC} keeps records for {timedelta(milliseconds=of_metadata)}, this one {kept}",
+                "a segment whose metadata has gone is lost to brokers: nobody reads its records or deletes its objects",
+            )
+            of = TopicIdPartition(partition.topic_id, partition.topic, -1)
+            yield RemoteFindingRow.found(of, RemoteSegmentKey(start_offset=0, segment_id=None), finding)
+
+    def _source_of(self, partition: TopicIdPartition) -> Source | None:
+        known = self.request.known_topics
+        sources = self.request.metadata
+        return next(
+            (each for each in sources if known.topic_id(each.name, partition.topic) == partition.topic_id), None
+        )
+
+    def _retention_ms(self, source: Source, topic: str) -> int | None:
+        config = self.request.known_topics.config(source.name, topic, _RETENTION_MS)
+        return None if config is None else parse_integer(config.value, 64)
+
+
+@dataclass(frozen=True, slots=True)
+class TieredPlan:
+    """How partitions are audited.
+
+    Attributes:
+        layout: of the bucket.
+        bucket: the directory of the partitions' directories.
+        directories: those that are there.
+        is_recorded: what is listed is recorded.
+    """
+
+    layout: Layout
+    bucket: Location
+    directories: Mapping[TopicIdPartition, Location]
+    topics: TopicsOfTiered
+    level: Level
+    as_of: AsOf
+    is_recorded: bool = False
+
+    def partitions(
+        self, metadata: RemoteMetadata, only: Collection[TopicIdPartition] | None = None
+    ) -> list[RemotePartition]:
+        """The partitions that the metadata has, or that have a directory, in order.
+
+        Args:
+            only: these alone; None for all.
+        """
+        of_segments = by_partition(metadata.segments, "start_offset")
+        of_forgotten = by_partition(metadata.forgotten, "start_offset")
+        of_breaks = by_partition(metadata.breaks, "segment_start_offset")
+        found = sorted({*of_segments, *self.directories}, key=lambda each: (each.topic, each.partition, each.topic_id))
+        return [
+            RemotePartition(
+                partition=partition,
+                layout=self.layout,
+                directory=self.directory(partition),
+                segments=of_segments.get(partition, REMOTE_METADATA.empty_table()),
+                breaks=of_breaks.get(partition, LINEAGE_BREAKS.empty_table()),
+                knows_metadata=metadata.knows(partition),
+                begins_late=metadata.begins_late_for(partition),
+                forgotten=of_forgotten.get(partition, REMOTE_METADATA.empty_table()),
+                flag_since=metadata.flag_since,
+                retention_ms=self.topics.retention_ms(partition),
+                as_of=self.as_of,
+                level=self.level,
+                copying=self.topics.copying(partition.topic, partition.topic_id),
+                is_recorded=self.is_recorded,
+            )
+            for partition in found
+            if only is None or partition in only
+        ]
+
+    def shares(
+        self,
+        segments: Iterable[CopiedSegmentRow],
+        flag_since: Mapping[int, int],
+        only: Callable[[CopiedSegmentRow], bool] = lambda row: True,
+    ) -> Iterator[Sequence[RemoteSegmentToRead]]:
+        """Segments whose bytes are read, in shares of some of one partition that follow one another.
+
+        Args:
+            segments: all of the partitions.
+            flag_since: as for `of_transaction_index`.
+            only: which of them are read.
+        """
+        ordered = sorted(segments, key=lambda each: (each.topic, each.topic_id, each.partition, each.start_offset))
+        for _, of_partition in groupby(ordered, key=lambda each: (each.topic_id, each.partition)):
+            rows = list(of_partition)
+            wanted = [row.segment_id for row in rows if only(row)]
+            if wanted:
+                to_read = self._to_read(rows, flag_since)
+                yield from _in_shares([to_read[segment_id] for segment_id in wanted])
+
+    def _to_read(
+        self, rows: Sequence[CopiedSegmentRow], flag_since: Mapping[int, int]
+    ) -> dict[str, RemoteSegmentToRead]:
+        """Segments of a partition by their ids."""
+        first = rows[0]
+        partition = TopicIdPartition(first.topic_id, first.topic, first.partition)
+        directory = self.directory(partition)
+        options = self.topics.options(partition, directory)
+        found = [
+            RemoteSegmentToRead(
+                partition=partition,
+                layout=self.layout,
+                directory=directory,
+                names={each["suffix"]: each["name"] for each in row.objects},
+                segment_id=row.segment_id,
+                start_offset=row.start_offset,
+                end_offset=row.end_offset,
+                log_bytes=row.log_bytes,
+                max_timestamp_ms=row.max_timestamp_ms,
+                leader_epochs=tuple(EpochEntry(each["epoch"], each["start_offset"]) for each in row.leader_epochs),
+                has_aborted=_has_aborted(row, flag_since),
+                before=None,
+                options=options,
+            )
+            for row in rows
+        ]
+        ends = Counter(each.end_offset + 1 for each in found)
+        before = {each.end_offset + 1: each for each in found if ends[each.end_offset + 1] == 1}
+        return {each.segment_id: _after(_after(each, before), before) for each in found}
+
+    def directory(self, partition: TopicIdPartition) -> Location:
+        """Where the objects of a partition are."""
+        return self.directories.get(partition, self.bucket / self.layout.partition_path(partition))
+
+
+def by_partition(rows: pa.Table, order: str) -> dict[TopicIdPartition, pa.Table]:
+    """Rows of each partition, in the order of a column; each a copy, as a slice goes to a worker with all rows."""
+    if not rows.num_rows:
+        return {}
+    rows = rows.sort_by([(name, "ascending") for name in ("topic_id", "partition", order)])
+    ids: Values = pc.dictionary_encode(rows["topic_id"].combine_chunks())
+    keys = np.column_stack([ids.indices.to_numpy(), rows["partition"].to_numpy()])
+    begins = np.flatnonzero(np.any(np.diff(keys, axis=0, prepend=-1), axis=1))
+    firsts = rows.select(["topic_id", "topic", "partition"]).take(begins).to_pylist()
+    parts = np.split(np.arange(rows.num_rows), begins[1:])
+    return {
+        TopicIdPartition(first["topic_id"], first["topic"], first["partition"]): rows.take(part)
+        for first, part in zip(firsts, parts, strict=True)
+    }
+
+
+def units_of(items: Sequence[_T], cores: int) -> list[Sequence[_T]]:
+    """Items in some units for each core."""
+    count = max(1, min(len(items), cores * BINS_PER_CORE))
+    return [part for number in range(count) if (part := items[number::count])]
+
+
+def _in_shares(segments: Sequence[RemoteSegmentToRead]) -> Iterator[Sequence[RemoteSegmentToRead]]:
+    share: list[RemoteSegmentToRead] = []
+    for segment in segments:
+        share.append(segment)
+        if len(share) == _SHARE_SEGMENTS or sum(each.log_bytes for each in share) >= _SHARE_BYTES:
+            yield tuple(share)
+            share = []
+    if share:
+        yield tuple(share)
+
+
+def _after(segment: RemoteSegmentToRead, before: Mapping[int, RemoteSegmentToRead]) -> RemoteSegmentToRead:
+    """A segment with the one before it; where it has that already, with the one before that, too."""
+    known = segment.before or before.get(segment.start_offset)
+    if known is None:
+        return segment
+    if segment.before is not None:
+        known = _after(known, before)
+    return replace(segment, before=known)
+
+
+def _has_aborted(row: CopiedSegmentRow, flag_since: Mapping[int, int]) -> bool | None:
+    """Whether the metadata says that transactions were aborted in a segment; None where it does not say it."""
+    if row.transaction_index_empty:
+        return False
+    since = flag_since.get(row.broker_id)
+    return True if since is not None and since <= row.copied_at_ms else None

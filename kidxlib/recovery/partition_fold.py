@@ -1,0 +1,235 @@
+"""What recovery derives from a partition's segments in their order: aborted transactions, producers, leader epochs.
+
+Each segment's scan leaves its producer events and leader epochs (`kidxlib.recovery.segment`); the fold goes through
+them and opens no log. It is right if it starts from a known state. That is the start of the log, or a producer
+snapshot that the broker left at a segment's base offset. After an offset gap, or a segment with problems, the state is
+unknown until the next such snapshot. Transactions may be missing then, or seem to begin later than they did, as in a
+broker that recovers the same files.
+
+A broker that recovers a segment drops the snapshots behind its base offset (`ProducerStateManager.truncateAndReload`),
+and goes on from what it has read, over gaps, too: batches that are lost it has never seen, though a snapshot knew them.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.errors import SnapshotError
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
+from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.recovery.producers import Producers
+from kidxlib.recovery.scan.scan_state import LEADER_EPOCH, PRODUCER_EVENT
+from kidxlib.recovery.segment import RecoveredSegment
+
+#: Why a segment is quarantined whose leader epochs Kafka fails on.
+NEGATIVE_EPOCH_OFFSET: Final = "negative-leader-epoch-offset"
+
+#: Of a segment that was not read, or in which no producer did anything.
+NO_EVENTS: Final = np.empty(0, PRODUCER_EVENT)
+_NO_EPOCHS: Final = np.empty(0, LEADER_EPOCH)
+
+
+class StateSource(enum.StrEnum):
+    """Where the state of producers at a segment's base offset comes from."""
+
+    LOG_START = "log-start"  # every batch from offset 0 on
+    SNAPSHOT = "snapshot"  # a valid .snapshot at or below the base offset, and every batch since
+    UNKNOWN = "unknown"  # what the segments at hand show
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ScannedSegment:
+    """What the fold needs of a segment.
+
+    Attributes:
+        problem_free: it was read to the end of its log and has no problems.
+        next_offset: as in `SegmentFacts`; None where the segment was not read.
+        map_end_offset: as in `SegmentFacts`; None if the segment was not read.
+        producer_events: of dtype `scan_events.PRODUCER_EVENT`.
+        leader_epochs: of dtype `scan_events.LEADER_EPOCH`.
+    """
+
+    base_offset: int
+    problem_free: bool
+    next_offset: int | None
+    map_end_offset: int | None
+    producer_events: NDArray[np.void]
+    leader_epochs: NDArray[np.void]
+
+    @classmethod
+    def of(cls, base_offset: int, recovered: RecoveredSegment | None) -> Self:
+        """A segment as its scan left it; None where the log was not read to the end."""
+        return cls(
+            base_offset=base_offset,
+            problem_free=recovered is not None and recovered.end.status is Status.OK,
+            next_offset=recovered.facts.next_offset if recovered else None,
+            map_end_offset=recovered.facts.map_end_offset if recovered else None,
+            producer_events=recovered.producer_events if recovered else NO_EVENTS,
+            leader_epochs=recovered.leader_epochs if recovered else _NO_EPOCHS,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldedSegment:
+    """The result of folding a segment.
+
+    Attributes:
+        state_source: where the state at its base offset comes from.
+        snapshot: a producer snapshot of that state.
+        aborted: the transactions aborted in it, of dtype `formats.ABORTED_TRANSACTION`.
+        failure: where and why Kafka fails on its producers or leader epochs; None where it does not.
+    """
+
+    base_offset: int
+    state_source: StateSource
+    snapshot: bytes
+    aborted: NDArray[np.void]
+    failure: ScanEnd | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FoldState:
+    """All that a fold knows after some segments: it goes on from here as if it had just seen them.
+
+    Attributes:
+        base_offset: of the last of these segments.
+        source: where the state after it comes from.
+        expected_offset: at which the next segment begins if no offset is missing; None where that is not known.
+        map_end_offset: as `PartitionFold.map_end_offset`.
+        epochs_are_known: as `PartitionFold.epochs_are_known`.
+        snapshot: a producer snapshot of the state.
+        leader_epochs: those of the segments.
+    """
+
+    base_offset: int
+    source: StateSource
+    expected_offset: int | None
+    map_end_offset: int
+    epochs_are_known: bool
+    snapshot: bytes
+    leader_epochs: tuple[EpochEntry, ...]
+
+
+class PartitionFold:
+    """A fold over one partition's segments.
+
+    Args:
+        snapshot_at: the bytes of the `.snapshot` at an offset; None where there is none.
+        start: what the segments before those that are added led to; None where there are none.
+        recovered: base offsets of segments that a broker recovers: it goes on from the first of them.
+
+    Attributes:
+        leader_epochs: those of the segments so far.
+        epochs_are_known: no segment is missing from the start of the log, so these are all.
+    """
+
+    def __init__(
+        self,
+        snapshot_at: Callable[[int], bytes | None],
+        start: FoldState | None = None,
+        recovered: Collection[int] = (),
+    ) -> None:
+        self._snapshot_at, self._recovered, self._goes_on = snapshot_at, recovered, False
+        self._base_offset = None if start is None else start.base_offset
+        self._producers = Producers() if start is None else Producers.from_snapshot(start.snapshot)
+        self._source = StateSource.LOG_START if start is None else start.source
+        self._expected_offset = 0 if start is None else start.expected_offset
+        self._map_end_offset = 0 if start is None else start.map_end_offset
+        self.leader_epochs = LeaderEpochs(() if start is None else start.leader_epochs)
+        self.epochs_are_known = start is None or start.epochs_are_known
+
+    @property
+    def state(self) -> FoldState | None:
+        """What the segments so far led to; None where there are none, or a snapshot cannot say it."""
+        if self._base_offset is None or not self._producers.are_told_by_snapshot:
+            return None
+        return FoldState(
+            base_offset=self._base_offset,
+            source=self._source,
+            expected_offset=self._expected_offset,
+            map_end_offset=self._map_end_offset,
+            epochs_are_known=self.epochs_are_known,
+            snapshot=self._producers.snapshot(),
+            leader_epochs=self.leader_epochs.entries,
+        )
+
+    @property
+    def ongoing(self) -> list[int]:
+        """First offsets of the transactions that are ongoing after the last segment."""
+        return self._producers.ongoing
+
+    @property
+    def end_snapshot(self) -> bytes:
+        """A snapshot of the producers after the last segment."""
+        return self._producers.snapshot()
+
+    @property
+    def end_source(self) -> StateSource:
+        """Where the state after the last segment comes from."""
+        return self._source
+
+    @property
+    def map_end_offset(self) -> int:
+        """The offset that names the snapshot after the last segment (`ProducerStateManager.mapEndOffset`)."""
+        return self._map_end_offset
+
+    def add(self, segment: ScannedSegment) -> FoldedSegment:
+        """Fold the segment with the next higher base offset."""
+        if segment.base_offset != self._expected_offset:
+            self.epochs_are_known = False
+            if not self._goes_on:
+                self._source = StateSource.UNKNOWN
+        if self._source is StateSource.UNKNOWN:
+            self._load_snapshot(segment.base_offset)
+        source, snapshot = self._source, self._producers.snapshot()
+
+        epoch_failure = self._assign_epochs(segment.leader_epochs)
+        events = segment.producer_events
+        if epoch_failure is not None:
+            events = events[events["position"] < epoch_failure.position]
+        applied = self._producers.apply(events)
+        failure = applied.failure or epoch_failure
+
+        self._goes_on = self._goes_on or segment.base_offset in self._recovered
+        self._base_offset = segment.base_offset
+        self._expected_offset = segment.next_offset
+        self._map_end_offset = segment.base_offset if segment.map_end_offset is None else segment.map_end_offset
+        if failure is not None or not segment.problem_free:
+            self.epochs_are_known, self._source = False, StateSource.UNKNOWN
+        return FoldedSegment(
+            base_offset=segment.base_offset,
+            state_source=source,
+            snapshot=snapshot,
+            aborted=applied.aborted,
+            failure=failure,
+        )
+
+    def _load_snapshot(self, offset: int) -> None:
+        data = self._snapshot_at(offset)
+        if data is None:
+            return
+        try:
+            self._producers = Producers.from_snapshot(data)
+        except SnapshotError:
+            return  # Kafka deletes it and goes on without
+        self._source = StateSource.SNAPSHOT
+
+    def _assign_epochs(self, leader_epochs: NDArray[np.void]) -> ScanEnd | None:
+        for epoch, start_offset, position in leader_epochs.tolist():
+            if not self.leader_epochs.is_new_epoch(epoch):
+                continue
+            if start_offset < 0:
+                return ScanEnd(
+                    Status.QUARANTINED,
+                    NEGATIVE_EPOCH_OFFSET,
+                    position,
+                    f"leader epoch {epoch} begins at offset {start_offset}, expected 0 or more; Kafka fails here",
+                )
+            self.leader_epochs.assign(epoch, start_offset)
+        return None

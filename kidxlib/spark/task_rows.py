@@ -1,0 +1,112 @@
+"""Segments read by a task of Spark: rows in Spark's types, in batches as large as suits it, in bounded memory; damage
+ends the task or is passed over, as the options say.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, NoReturn, Protocol, TypeVar
+
+import pyarrow as pa
+
+from kidxlib.errors import DamagedLogError
+from kidxlib.reading.batches import batch_rows_of
+from kidxlib.reading.gaps_met import LogRead, gaps_of
+from kidxlib.reading.left_out import Damage, TakeDamage, lines_of, warn_of
+from kidxlib.reading.rows import rows_of
+from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.spark.columns import as_spark_has_them, columns_read
+
+_log: Final = logging.getLogger(__name__)
+
+#: Spark takes fewer rows at once slower: 1,000 cost it half as much again.
+_ROWS_MIN: Final = 10_000
+#: Nor does it matter to it how many rows have so many bytes. To put them together copies them.
+_BYTES_MIN: Final = 2 * 1024 * 1024
+#: A larger segment is read by several tasks, where its index tells how to divide it.
+PART_BYTES: Final = 128 * 1024 * 1024
+#: Segments of so many bytes are read by one task, about; a larger one, or each part of it, by one of its own. A task
+#: takes Spark as long as it takes to read a few megabytes.
+_TASK_BYTES: Final = 32 * 1024 * 1024
+
+
+class _OfLog(Protocol):
+    """Something that takes as long as it reads bytes of a log."""
+
+    @property
+    def log_bytes(self) -> int: ...
+
+
+_R = TypeVar("_R", bound=_OfLog)
+
+
+def tasks_of(reads: Iterable[_R]) -> list[tuple[_R, ...]]:
+    """Segments and parts of them, those of each task together, in their order."""
+    tasks: list[tuple[_R, ...]] = []
+    task: list[_R] = []
+    size = 0
+    for read in reads:
+        if task and size + read.log_bytes > _TASK_BYTES:
+            tasks.append(tuple(task))
+            task, size = [], 0
+        task.append(read)
+        size += read.log_bytes
+    return [*tasks, tuple(task)] if task else tasks
+
+
+def task_rows(
+    reads: Sequence[SegmentRead],
+    mode: str,
+    schema: pa.Schema,
+    on_damage: TakeDamage,
+    *,
+    goes_on: bool,
+    tells_gaps: bool = True,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a task.
+
+    Args:
+        mode: see `kidxlib.read`.
+        schema: what Spark expects.
+        on_damage, goes_on: as of `rows_of`.
+        tells_gaps: warn by `logging` of gaps behind logs that the task has read to their ends.
+    """
+    columns, logs = columns_read(mode, schema.names), list[LogRead]()
+    if mode == "batches":
+        found = batch_rows_of(reads, columns, on_damage, goes_on=goes_on, on_end=logs.append)
+    else:
+        found = rows_of(reads, columns, on_damage, goes_on=goes_on, threads=1, on_end=logs.append)
+    for rows in _put_together(found):
+        yield as_spark_has_them(rows, schema)
+    for line in lines_of(gaps_of(logs, reads)) if tells_gaps else ():
+        _log.warning("%s", line)
+
+
+def _put_together(found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    pending: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in found:
+        if rows >= _ROWS_MIN or size >= _BYTES_MIN:
+            yield _as_one(pending)
+            pending, rows, size = [], 0, 0
+        pending.append(batch)
+        rows, size = rows + batch.num_rows, size + batch.nbytes
+    if pending:
+        yield _as_one(pending)
+
+
+def _as_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
+    if len(batches) == 1:
+        return batches[0]
+    joined: pa.RecordBatch = pa.concat_batches(batches)  # type: ignore[attr-defined]  # pyarrow-stubs does not know it
+    return joined
+
+
+def damage_taker(*, fails: bool) -> TakeDamage:
+    """Damage ends the reading; or a warning says what is lost, by way of `logging`."""
+    return _fail_on if fails else warn_of
+
+
+def _fail_on(damage: Damage) -> NoReturn:
+    raise DamagedLogError(f"{damage}; failOnDataLoss=false reads what stands after it")

@@ -1,0 +1,32 @@
+"""Words of messages: how many there are of something, and text of a file in quotes, as one line that a person can read,
+whatever the file holds.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: Of what is longer, the beginning is quoted.
+_LENGTH_MAX: Final = 60
+
+
+def counted(count: int, one: str, more: str | None = None) -> str:
+    """`1 segment`, `2,000 segments`.
+
+    Args:
+        one, more: the noun for one, and for any other number where that is not `one` with an s.
+    """
+    return f"{count:,} {one if count == 1 else more or one + 's'}"
+
+
+def quoted(value: object) -> str:
+    """A value of a file in quotes; of a long one its beginning and its length. NUL bytes are counted."""
+    if isinstance(value, (str, bytes)):
+        nul = "\0" if isinstance(value, str) else b"\0"
+        if value and not value.strip(nul):  # type: ignore[arg-type]
+            return f"{len(value):,} NUL byte{'s' if len(value) > 1 else ''}"
+        if len(value) > _LENGTH_MAX:
+            return f"{value[:_LENGTH_MAX]!r}… ({len(value):,} {'characters' if isinstance(value, str) else 'bytes'})"
+        return repr(value)
+    text = repr(value)
+    return text if len(text) <= _LENGTH_MAX else f"{text[:_LENGTH_MAX]}… ({len(text):,} characters)"

@@ -1,0 +1,253 @@
+"""Buckets of remote segments as sources: how they are found, and which of their segments count."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+import kidxlib
+from kidxlib.cli.main import kidx
+from kidxlib.errors import DamagedLogError, UsageError
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX
+from kidxlib.indexing.listing import list_partitions
+from kidxlib.indexing.remote_logs import RemoteOptions
+from kidxlib.indexing.skipped import Skipped
+from kidxlib.indexing.source import source_at
+from kidxlib.log.remote.layout import AIVEN, LOCAL, MANIFEST_SUFFIX, STORAGE_DIRECTORY, object_name
+from kidxlib.messages.remote_log_metadata import TopicIdPartition
+from kidxlib.messages.typed_records import FramedMessage
+from kidxlib.records.reader import Record
+from tests.docs.pages import PROJECT
+from tests.support.logs import encoded
+from tests.support.spark.jobs import run_here
+from tests.support.tiered import copied, segment, write_metadata
+from tests.support.tiered_sites import Site
+
+_PLACE: Final = PROJECT / "samples" / "tiered"
+_SAMPLE: Final = Site(_PLACE / STORAGE_DIRECTORY, _PLACE / "log-dir")
+_COUNTS: Final = {"payments-0": 300, "readings-0": 300, "readings-1": 300}
+_OF: Final = TopicIdPartition("A" * 22, "t", 0)
+
+
+def _id(letter: str) -> str:
+    return letter * 21 + "A"
+
+
+def _partitions(place: Path, **said: Any) -> list[str]:
+    source = source_at(str(place), remote=RemoteOptions(**said))
+    return [each.topic_partition.directory for each in list_partitions(source, Skipped())]
+
+
+@pytest.mark.parametrize("below", ["", STORAGE_DIRECTORY])
+def test_a_bucket_is_found_by_its_name(below: str) -> None:
+    assert _partitions(_PLACE / below) == list(_COUNTS)
+    assert kidxlib.count(_PLACE / below) == sum(_COUNTS.values())
+
+
+def test_one_of_its_directories_is_a_partition() -> None:
+    [directory] = _SAMPLE.bucket.glob("readings-1-*")
+    assert _partitions(directory) == ["readings-1"]
+    assert kidxlib.count(directory) == 300
+
+
+def test_a_bucket_of_another_name_is_told_by_its_layout(tmp_path: Path) -> None:
+    other = shutil.copytree(_SAMPLE.bucket, tmp_path / "archive")
+    with pytest.raises(UsageError, match="no segment found"):
+        kidxlib.count(other)
+    assert kidxlib.count(other, layout="local") == sum(_COUNTS.values())
+    with pytest.raises(UsageError, match="layout 'other': expected local or aiven"):
+        kidxlib.count(other, layout="other")
+    with pytest.raises(UsageError, match="no bucket of remote segments, for which --tiered-metadata is"):
+        kidxlib.count(other, tiered_metadata=[_SAMPLE.log_dir])
+
+
+def test_metadata_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=f"--tiered-metadata {tmp_path}: no partition of the metadata is there"):
+        kidxlib.count(_PLACE, tiered_metadata=[tmp_path])
+
+
+def _log(start: int, end: int, epoch: int, word: bytes) -> bytes:
+    """A batch for each offset, both included."""
+    records = [[Record(offset, 1000 + offset, None, word)] for offset in range(start, end + 1)]
+    return b"".join(encoded.batch_v2(batch, leader_epoch=epoch) for batch in records)
+
+
+def _upload(bucket: Path, segment_id: str, start: int, end: int, epoch: int = 0) -> None:
+    directory = bucket / LOCAL.partition_path(_OF)
+    directory.mkdir(parents=True, exist_ok=True)
+    log = _log(start, end, epoch, segment_id[:1].encode())
+    (directory / object_name(start, segment_id, LOG_SUFFIX)).write_bytes(log)
+
+
+def _words(bucket: Path, log_dir: Path, messages: Sequence[FramedMessage], **asked: Any) -> str:
+    """The letters of the segments that records are read from, in the order of offsets."""
+    write_metadata(log_dir, 0, messages)
+    rows = kidxlib.read(bucket, tiered_metadata=[log_dir], **asked).read_all()
+    found: list[tuple[Any, Any]] = list(zip(rows["offset"].to_pylist(), rows["value"].to_pylist(), strict=True))
+    assert found == sorted(dict(found).items())
+    return b"".join(value for _, value in found).decode()
+
+
+@pytest.fixture
+def twice(tmp_path: Path) -> tuple[Path, Path, list[FramedMessage]]:
+    """A bucket in which two leaders have copied offsets 6 to 9; its log dir, and its metadata."""
+    bucket = tmp_path / STORAGE_DIRECTORY
+    _upload(bucket, _id("a"), 0, 9)
+    _upload(bucket, _id("b"), 6, 15, epoch=1)
+    messages = [
+        *copied(_OF, _id("a"), (0, 9)),
+        *copied(_OF, _id("b"), (6, 15), epochs={1: 6}),
+    ]
+    return bucket, tmp_path / "log-dir", messages
+
+
+def test_offsets_that_two_leaders_have_copied_are_read_once(twice: tuple[Path, Path, list[FramedMessage]]) -> None:
+    """As consumers get them: from where a later epoch begins on, of its segment. Without metadata it is an error."""
+    bucket, log_dir, messages = twice
+    assert _words(bucket, log_dir, messages) == "a" * 6 + "b" * 10
+    assert _words(bucket, log_dir, messages, offsets=(4, 8)) == "aabb"
+    assert _words(bucket, log_dir, messages, times=(1005, 1007)) == "ab"
+    assert kidxlib.count(bucket, tiered_metadata=[log_dir]) == 16
+    with pytest.raises(DamagedLogError, match=r"offsets 6 to 6, expected them to increase .* to 5 at most"):
+        kidxlib.read(bucket).read_all()
+    with pytest.raises(UsageError, match="it holds offsets that consumers get of another segment"):
+        _words(bucket, log_dir, messages, isolation="read_committed")
+
+
+def test_a_build_says_which_offsets_are_in_two_segments(
+    twice: tuple[Path, Path, list[FramedMessage]], tmp_path: Path
+) -> None:
+    bucket, log_dir, messages = twice
+    write_metadata(log_dir, 0, messages)
+    options = ("--index-dir", tmp_path / "index", "--tiered-metadata", log_dir)
+    built = run_here(kidx, "build", bucket, *options)
+    assert built.code == 0, built.err
+    assert "consumers get offsets 0 to 5 of it; its others were copied by a later leader again" in built.err
+    asked = ("--topic", "t", "--partition", "0")
+    found = run_here(kidx, "seek", bucket, "--tiered-metadata", log_dir, *asked, "--offset", "7", "--json")
+    [answer] = found.json["answers"]
+    assert answer["segment_base_offset"] == 6
+    by_time = run_here(kidx, "seek", bucket, "--tiered-metadata", log_dir, *asked, "--timestamp", "1007")
+    assert by_time.code == 2 and "ask for an offset, or kidx export --times" in by_time.err
+
+
+def test_what_brokers_do_not_read_is_left_out(tmp_path: Path) -> None:
+    """What a later leader has copied anew, what was never finished, and what nobody knows. Without metadata they count,
+    and one offset that begins two segments is an error.
+    """
+    bucket, log_dir = tmp_path / STORAGE_DIRECTORY, tmp_path / "log-dir"
+    _upload(bucket, _id("a"), 0, 9)
+    _upload(bucket, _id("b"), 0, 9)
+    _upload(bucket, _id("c"), 10, 19)
+    _upload(bucket, _id("d"), 20, 29)
+    messages = [
+        *copied(_OF, _id("a"), (0, 9)),
+        *copied(_OF, _id("b"), (0, 9)),
+        *copied(_OF, _id("c"), (10, 19)),
+        segment(_OF, _id("d"), (20, 29)),
+    ]
+    assert _words(bucket, log_dir, messages) == "b" * 10 + "c" * 10
+    with pytest.raises(UsageError, match=r"offset 0 begins two segments, .* with --tiered-metadata"):
+        kidxlib.count(bucket)
+    (bucket / LOCAL.partition_path(_OF) / object_name(0, _id("a"), LOG_SUFFIX)).unlink()
+    assert kidxlib.count(bucket) == 30
+
+
+def test_two_topics_of_one_name(tmp_path: Path) -> None:
+    """The metadata says which of them is left; other topics are read without."""
+    bucket = Path(shutil.copytree(_SAMPLE.bucket, tmp_path / STORAGE_DIRECTORY))
+    [directory] = bucket.glob("payments-0-*")
+    shutil.copytree(directory, bucket / f"payments-0-{'B' * 22}")
+    with pytest.raises(UsageError, match="two topics of this name"):
+        kidxlib.count(bucket)
+    assert kidxlib.count(bucket, topics="readings") == 600
+    assert kidxlib.count(bucket, tiered_metadata=[_SAMPLE.log_dir]) == 900
+
+
+@pytest.fixture
+def aiven(tmp_path: Path) -> Path:
+    """The sample, as Aiven's plugin would have named it."""
+    for place in (("readings", 0), ("readings", 1), ("payments", 0)):
+        for each in _SAMPLE.segments(*place):
+            directory = tmp_path / "aiven" / AIVEN.partition_path(each.partition)
+            directory.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(each.object(LOG_SUFFIX), directory)
+            manifest = {
+                "version": "1",
+                "chunkIndex": {"originalFileSize": each.row["log_bytes"]},
+                "segmentIndexes": {},
+                "compression": False,
+                "remoteLogSegmentMetadata": {
+                    "startOffset": each.offsets[0],
+                    "endOffset": each.offsets[1],
+                    "maxTimestampMs": 0,
+                    "segmentLeaderEpochs": {},
+                },
+            }
+            (directory / object_name(each.offsets[0], each.id, MANIFEST_SUFFIX)).write_text(json.dumps(manifest))
+    return tmp_path / "aiven"
+
+
+def test_aivens_plain_objects_are_read(aiven: Path) -> None:
+    expected = kidxlib.read(_PLACE).read_all()
+    assert kidxlib.read(aiven, layout="aiven").read_all().equals(expected)
+    assert kidxlib.count(aiven, layout="aiven", tiered_metadata=[_SAMPLE.log_dir]) == 900
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"compression": True}, "its log is compressed"),
+        ({"compression": True, "encryption": {}}, "its log is compressed and encrypted"),
+        ({"version": "2"}, "a manifest of version 2, expected 1"),
+    ],
+)
+def test_objects_that_aivens_plugin_has_changed_are_refused(aiven: Path, change: dict[str, Any], said: str) -> None:
+    manifest = sorted(aiven.rglob(f"*{MANIFEST_SUFFIX}"))[-1]
+    manifest.write_text(json.dumps({**json.loads(manifest.read_text()), **change}))
+    with pytest.raises(UsageError, match=said):
+        kidxlib.count(aiven, layout="aiven")
+    assert kidxlib.count(aiven, layout="aiven", topics="payments") == 300, "others are read"
+
+
+def test_a_build_makes_the_indexes_that_the_broker_has_made(tmp_path: Path) -> None:
+    """Its catalog knows the objects by their paths, and the second build reads nothing; what is deleted is gone."""
+    site, catalog, index = _SAMPLE.copy(tmp_path), tmp_path / "catalog", tmp_path / "index"
+    source = ("--source", f"it={site.bucket}", "--layout", "local", "--catalog", catalog, "--index-dir", index)
+    first = run_here(kidx, "build", *source, "--interval-bytes", "1024", "--json")
+    assert first.code == 0, first.err
+    for place in (("readings", 0), ("readings", 1), ("payments", 0)):
+        for each in site.segments(*place):
+            for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX):
+                made = index / f"{place[0]}-{place[1]}" / f"{each.offsets[0]:020d}{suffix}"
+                theirs = each.object(suffix)
+                assert made.exists() == theirs.exists()
+                assert not made.exists() or made.read_bytes() == theirs.read_bytes()
+    audited = run_here(kidx, "verify", *source[:6], "--interval-bytes", "1024")
+    assert audited.code == 0, audited.out
+    assert "next start" not in audited.out, "no broker starts with a bucket"
+    second = run_here(kidx, "build", *source, "--interval-bytes", "1024", "--json")
+    assert (second.json["unchanged"], second.json["gone"]) == (17, 0)
+    site.segments("readings")[0].remove()
+    third = run_here(kidx, "build", *source, "--interval-bytes", "1024", "--json")
+    assert (third.json["unchanged"], third.json["gone"]) == (16, 1)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("build", _PLACE, "--in-place"), "in a bucket of tiered storage, where a broker's plugin alone writes"),
+        (("verify", _PLACE), "in a bucket of tiered storage, whose own indexes kidx verify --tiered audits"),
+        (("build", "--tiered", _PLACE, "--layout", "local"), "leave out --layout"),
+        (("seek", "--catalog", "x", "--layout", "local"), "--layout: the catalog knows what its sources are"),
+    ],
+)
+def test_what_a_bucket_is_not_for(words: tuple[object, ...], said: str) -> None:
+    refused = run_here(kidx, *map(str, words))
+    assert refused.code == 2
+    assert said in refused.err

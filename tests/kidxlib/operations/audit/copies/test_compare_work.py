@@ -1,0 +1,96 @@
+"""Segments in shares for workers: each is in one, and in order, whatever partitions are like."""
+
+from __future__ import annotations
+
+import random
+import re
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.errors import UsageError
+from kidxlib.operations.audit.copies import compare_work
+from kidxlib.operations.audit.copies.compare_work import ToCompare
+from kidxlib.operations.audit.copies.copy_request import CopyRequest
+from kidxlib.run.context import RunContext
+from kidxlib.storage.store.s3 import ObjectPath
+from kidxlib.tables.memory_tables import MemoryTables
+from tests.conftest import one_in
+from tests.support.catalog import filled
+
+_COPY = ObjectPath("bucket/logs")
+_REQUEST = CopyRequest(
+    context=RunContext(catalog="c", database=None, now=datetime(2026, 11, 25, tzinfo=UTC), event_log_dir=None),
+    copy=_COPY,
+    source=None,
+    topics=re.compile(".*"),
+    inactive_only=False,
+    require_checksums=False,
+)
+
+
+def _row(source: str, topic: str, partition: int, base_offset: int, **values: Any) -> dict[str, Any]:
+    key = {"source": source, "topic": topic, "partition": partition, "base_offset": base_offset}
+    return filled(SEGMENTS.schema(), {**key, "status": "ok", "log_bytes": base_offset, **values})
+
+
+def _tables(*rows: dict[str, Any]) -> MemoryTables:
+    tables = MemoryTables("catalog")
+    tables.append(SEGMENTS, pa.Table.from_pylist(random.sample(rows, len(rows)), SEGMENTS.schema()))
+    return tables
+
+
+@one_in(20)  # rows of all columns of the catalog are made for each
+@given(
+    st.dictionaries(st.tuples(st.sampled_from("tu"), st.integers(0, 9)), st.integers(1, 15), min_size=1),
+    st.integers(1, 3),
+    st.integers(1, 12),
+)
+def test_each_segment_is_in_one_share(partitions: dict[tuple[str, int], int], cores: int, share_segments: int) -> None:
+    """Shares are small, too: one may be a part of a partition, and have no more segments than it may."""
+    rows = [_row("s", *key, offset) for key, segments in partitions.items() for offset in range(segments)]
+    others = [_row("s", "t", 0, 99, status="gone"), _row("s", "t", 11, 0, status="deleted")]
+    found = ToCompare.of(_REQUEST, _tables(*rows, *others), "catalog")
+    assert (found.source, found.segments) == ("s", len(rows))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(compare_work, "_SHARE_SEGMENTS", share_segments)
+        shares = [share.read() for share in found.shares(_COPY, cores)]
+    assert max(map(len, shares)) <= share_segments
+    read = [(each.topic, each.partition, each.base_offset, each.log_bytes) for share in shares for each in share]
+    assert read == sorted((row["topic"], row["partition"], row["base_offset"], row["base_offset"]) for row in rows)
+
+
+def test_what_is_asked_for() -> None:
+    """One source, some topics, and not the segments that a broker may write to."""
+    tables = _tables(
+        _row("a", "t", 0, 0, active=False),
+        _row("a", "t", 0, 5, active=True),
+        _row("a", "u", 0, 7, active=False),
+        _row("b", "t", 0, 9, active=False),
+    )
+
+    def offsets(request: CopyRequest) -> list[int]:
+        shares = ToCompare.of(request, tables, "catalog").shares(_COPY, 1)
+        return [segment.base_offset for share in shares for segment in share.read()]
+
+    with pytest.raises(UsageError, match="no --source, and the catalog catalog has a, b: name the one"):
+        offsets(_REQUEST)
+    of_a = replace(_REQUEST, source="a")
+    assert offsets(of_a) == [0, 5, 7]
+    assert offsets(replace(of_a, topics=re.compile("t"))) == [0, 5]
+    assert offsets(replace(of_a, inactive_only=True)) == [0, 7]
+    with pytest.raises(UsageError, match="no segment of a topic that matches v"):
+        offsets(replace(of_a, topics=re.compile("v")))
+
+
+def test_a_worker_that_has_another_catalog_says_so() -> None:
+    """One that finds none would find nothing wrong either."""
+    [share] = ToCompare.of(_REQUEST, _tables(_row("s", "t", 0, 0)), "catalog").shares(_COPY, 1)
+    with pytest.raises(UsageError, match="a worker finds 0 of 1 segment in the catalog"):
+        replace(share, tables=MemoryTables("elsewhere")).read()

@@ -1,0 +1,159 @@
+"""Audits of a bucket in the layout of Aiven's plugin. Its objects are made here, of what a broker has uploaded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+
+from kidxlib.audit.tiered.finding import Level
+from kidxlib.format.segment_files import (
+    LOG_SUFFIX,
+    OFFSET_INDEX_SUFFIX,
+    SNAPSHOT_SUFFIX,
+    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
+)
+from kidxlib.log.remote.layout import (
+    AIVEN,
+    EPOCHS_SUFFIX,
+    INDEXES_SUFFIX,
+    MANIFEST_SUFFIX,
+    STORAGE_DIRECTORY,
+    object_name,
+)
+from tests.docs.pages import PROJECT
+from tests.support.audits import verified
+from tests.support.tiered_sites import RemoteSegment, Site
+
+_SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
+_PARTITIONS: Final = [("readings", 0), ("readings", 1), ("payments", 0)]
+#: In the order in which the plugin writes them.
+_INDEXES: Final = {
+    "offset": OFFSET_INDEX_SUFFIX,
+    "timestamp": TIME_INDEX_SUFFIX,
+    "producerSnapshot": SNAPSHOT_SUFFIX,
+    "leaderEpoch": EPOCHS_SUFFIX,
+    "transaction": TRANSACTION_INDEX_SUFFIX,
+}
+
+
+@pytest.fixture
+def bucket(tmp_path: Path) -> Path:
+    """The sample's segments, as the plugin would have named and packed them."""
+    for place in _PARTITIONS:
+        for segment in _SAMPLE.segments(*place):
+            directory = tmp_path / AIVEN.partition_path(segment.partition)
+            directory.mkdir(parents=True, exist_ok=True)
+            objects = segment.objects()
+            shutil.copy2(objects[LOG_SUFFIX], _path(tmp_path, segment, LOG_SUFFIX))
+            positions, content = {}, b""
+            for name, suffix in _INDEXES.items():
+                part = objects[suffix].read_bytes() if suffix in objects else None
+                positions[name] = None if part is None else {"position": len(content), "size": len(part)}
+                content += part or b""
+            _path(tmp_path, segment, INDEXES_SUFFIX).write_bytes(content)
+            _path(tmp_path, segment, MANIFEST_SUFFIX).write_text(json.dumps(_manifest(segment, positions)))
+    return tmp_path
+
+
+def _path(bucket: Path, segment: RemoteSegment, suffix: str) -> Path:
+    name = object_name(segment.offsets[0], segment.id, suffix)
+    return bucket / AIVEN.partition_path(segment.partition) / name
+
+
+def _manifest(segment: RemoteSegment, positions: dict[str, Any]) -> dict[str, Any]:
+    row = segment.row
+    return {
+        "version": "1",
+        "chunkIndex": {"type": "fixed", "originalFileSize": row["log_bytes"]},
+        "segmentIndexes": positions,
+        "compression": False,
+        "remoteLogSegmentMetadata": {
+            "startOffset": row["start_offset"],
+            "endOffset": row["end_offset"],
+            "maxTimestampMs": row["max_timestamp_ms"],
+            "segmentLeaderEpochs": {str(each["epoch"]): each["start_offset"] for each in row["leader_epochs"]},
+        },
+    }
+
+
+def _audited(bucket: Path, level: str, code: int) -> list[dict[str, Any]]:
+    where = ("--tiered", bucket, "--layout", "aiven", "--tiered-metadata", _SAMPLE.log_dir, "--level", level)
+    found: list[dict[str, Any]] = verified(*where, code=code)["findings"]
+    return found
+
+
+@pytest.mark.parametrize("level", list(Level))
+def test_nothing_is_found_in_a_sound_bucket(bucket: Path, level: Level) -> None:
+    assert _audited(bucket, level, 0) == []
+
+
+def _says(change: Callable[[dict[str, Any]], object]) -> Callable[[Path], None]:
+    """Let a manifest say something else."""
+
+    def plant(path: Path) -> None:
+        manifest = json.loads(path.read_text())
+        change(manifest)
+        path.write_text(json.dumps(manifest))
+
+    return plant
+
+
+@pytest.mark.parametrize(
+    ("suffix", "plant", "found", "level"),
+    [
+        (LOG_SUFFIX, Path.unlink, (LOG_SUFFIX, "missing"), "listing"),
+        (INDEXES_SUFFIX, Path.unlink, (INDEXES_SUFFIX, "missing"), "listing"),
+        (MANIFEST_SUFFIX, Path.unlink, (MANIFEST_SUFFIX, "missing"), "listing"),
+        (MANIFEST_SUFFIX, lambda path: path.write_text("{}"), (MANIFEST_SUFFIX, "unreadable"), "indexes"),
+        (
+            MANIFEST_SUFFIX,
+            _says(lambda manifest: manifest["remoteLogSegmentMetadata"].update(endOffset=1)),
+            (MANIFEST_SUFFIX, "disagrees"),
+            "indexes",
+        ),
+        (
+            MANIFEST_SUFFIX,
+            _says(lambda manifest: manifest.update(compression=True)),
+            (MANIFEST_SUFFIX, "not-read"),
+            "full",
+        ),
+        (
+            INDEXES_SUFFIX,
+            lambda path: path.write_bytes(path.read_bytes()[:-1]),
+            (INDEXES_SUFFIX, "wrong-size"),
+            "indexes",
+        ),
+        (
+            INDEXES_SUFFIX,
+            lambda path: path.write_bytes(path.read_bytes()[:7] + b"\1" + path.read_bytes()[8:]),
+            (OFFSET_INDEX_SUFFIX, "misses-batches"),
+            "full",
+        ),
+    ],
+)
+def test_damages(
+    bucket: Path, suffix: str, plant: Callable[[Path], object], found: tuple[str, str], level: str
+) -> None:
+    plant(_path(bucket, _SAMPLE.segments("readings")[1], suffix))
+    code = 0 if found[1] == "not-read" else 3
+    assert [(each["file"], each["reason"]) for each in _audited(bucket, level, code)] == [found]
+
+
+@pytest.mark.parametrize("level", ["indexes", "full"])
+def test_a_transaction_index_that_was_not_copied(bucket: Path, level: str) -> None:
+    segment = next(each for each in _SAMPLE.segments("payments") if not each.row["transaction_index_empty"])
+    manifest = _path(bucket, segment, MANIFEST_SUFFIX)
+    given = json.loads(manifest.read_text())
+    size = given["segmentIndexes"]["transaction"]["size"]
+    _says(lambda changed: changed["segmentIndexes"].update(transaction=None))(manifest)
+    indexes = _path(bucket, segment, INDEXES_SUFFIX)
+    indexes.write_bytes(indexes.read_bytes()[:-size])
+    assert [(each["file"], each["reason"]) for each in _audited(bucket, level, 3)] == [
+        (TRANSACTION_INDEX_SUFFIX, "missing")
+    ]
