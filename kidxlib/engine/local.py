@@ -40,28 +40,23 @@ class LocalEngine:
 
     @property
     def cores(self) -> int:
-        """See `Engine.cores`."""
         return self._workers.processes
 
     @property
     def is_on_this_machine(self) -> bool:
-        """See `Engine.is_on_this_machine`."""
         return True
 
     def start(self) -> None:
         """See `Engine.start`. Processes start with their first unit."""
 
     def stopping(self) -> AbstractContextManager[None]:
-        """See `Engine.stopping`."""
         return self._workers.stopping()
 
     def share(self, rows: pa.Table) -> RowsInFile:
-        """See `Engine.share`."""
         with writing_in(self._directory):
             return RowsInFile.write(rows, str(self._directory / f"shared-{next(self._shared)}.parquet"))
 
     def run(self, work: Work[Any]) -> StagedFiles:
-        """See `Engine.run`."""
         directory = self._directory / work.name
         files: list[str] = []
         self._seconds, self._span = self.done().seconds, Span()
@@ -85,11 +80,9 @@ class LocalEngine:
         """See `Engine.sweep`. Nothing is staged at URLs here."""
 
     def done(self) -> Done:
-        """See `Engine.done`."""
         return Done(self._segments, self._log_bytes, self._seconds + self._span.seconds)
 
     def requests(self) -> Requests:
-        """See `Engine.requests`."""
         return self._requests
 
     def _until_stopped(self, work: Iterable[_T]) -> Iterator[_T]:

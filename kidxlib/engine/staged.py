@@ -56,18 +56,15 @@ class StagedFiles:
         return pa.concat_tables([schema.empty_table(), *of_files]).select(wanted)
 
     def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
-        """See `Staged.batches`."""
         for file in self.files:
             with pq.ParquetFile(file) as opened:
                 for batch in opened.iter_batches(columns=[kind]):
                     yield batch_of_kind(batch.column(kind))
 
     def found(self, *kinds: str) -> Found:
-        """See `Staged.found`."""
         return {kind: self.rows(kind) for kind in kinds}
 
     def remove(self) -> None:
-        """See `Staged.remove`."""
         for file in self.files:
             Path(file).unlink()
 

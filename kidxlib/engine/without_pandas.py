@@ -14,7 +14,6 @@ class _WithoutPandas:
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """See `importlib.abc.MetaPathFinder.find_spec`."""
         if name == "pandas":
             raise ModuleNotFoundError(name, name=name)
 

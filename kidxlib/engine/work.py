@@ -95,7 +95,6 @@ class RowsInFile:
         return cls(path)
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """See `SharedRows.batches`."""
         with pq.ParquetFile(self.path) as file:
             yield from file.iter_batches()
 
@@ -107,7 +106,6 @@ class RowsInItem:
     rows: pa.Table
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """See `SharedRows.batches`."""
         yield from self.rows.to_batches(_ROWS_PER_GROUP)
 
 

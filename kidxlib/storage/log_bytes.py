@@ -84,14 +84,12 @@ class ChunkedLog:
         return self._size
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
-        """See `LogBytes.window`."""
         window = self._buffer[: max(self._size - position, 0)]
         self._fill(window, position)
         window.setflags(write=False)
         return position, window
 
     def read(self, position: int, size: int) -> bytes:
-        """See `LogBytes.read`."""
         data = np.empty(min(size, max(self._size - position, 0)), np.uint8)
         self._fill(data, position)
         return data.tobytes()
@@ -117,11 +115,9 @@ class LogTail:
         return self._log.size - self._start
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
-        """See `LogBytes.window`."""
         start, window = self._log.window(self._start + position)
         before = max(self._start - start, 0)
         return start + before - self._start, window[before:]
 
     def read(self, position: int, size: int) -> bytes:
-        """See `LogBytes.read`."""
         return self._log.read(self._start + position, size)

@@ -174,7 +174,6 @@ def open_log(path: str) -> Iterator[tuple[int, FileVersion]]:
 
 
 def ensure_unchanged(descriptor: int, version: FileVersion) -> None:
-    """See `OpenedLog.ensure_unchanged`."""
     version_after = FileVersion.of_descriptor(descriptor)
     if version_after != version:
         raise LogChangedError(

@@ -48,17 +48,13 @@ _COMPACTED: Final = {"kidx.operation": "compact in order"}
 
 @dataclass(frozen=True, slots=True)
 class DeltaMaintenance:
-    """See `kidxlib.tables.protocol.Maintenance`."""
-
     tables: DeltaTables
 
     def files(self, table: Table) -> pa.Table:
-        """See `Maintenance.files`."""
         delta = self.tables.opened(table)
         return files_schema(table).empty_table() if delta is None else files_of(table, delta)
 
     def sample(self, table: Table, rows: int) -> pa.Table:
-        """See `Maintenance.sample`."""
         delta = self.tables.opened(table)
         if delta is None:
             return table.schema(table.key).empty_table()
@@ -66,8 +62,6 @@ class DeltaMaintenance:
         return self.tables.rows(table, delta, table.key, f"true ORDER BY md5(concat({key})) LIMIT {rows}")
 
     def expire(self, table: Table, expired: Callable[[], pa.Table]) -> None:
-        """See `Maintenance.expire`."""
-
         def attempt(delta: DeltaTable) -> bool:
             if not (rows := expired()).num_rows:
                 return True
@@ -114,7 +108,6 @@ class DeltaMaintenance:
         return True
 
     def vacuum(self, table: Table, *, apply: bool) -> int:
-        """See `Maintenance.vacuum`."""
         count = 0
 
         def attempt(delta: DeltaTable) -> bool:

@@ -71,21 +71,17 @@ class DeltaTables:
     path: str
 
     def version(self, table: Table) -> int | None:
-        """See `Tables.version`."""
         delta = self.opened(table)
         return None if delta is None else delta.version()
 
     def catalog_version(self, table: Table) -> int | None:
-        """See `Tables.catalog_version`."""
         delta = self.opened(table)
         return None if delta is None else self._catalog_version(table, delta)
 
     def for_workers(self) -> DeltaTables:
-        """See `Tables.for_workers`."""
         return self
 
     def make(self, table: Table) -> None:
-        """See `Tables.make`."""
         if (delta := self.opened(table)) is None:
             with committing(self.path):
                 delta = self.opened(table) or self._made(table)
@@ -101,21 +97,18 @@ class DeltaTables:
         where: Sequence[Condition] = (),
         version: int | None = None,
     ) -> pa.Table:
-        """See `Tables.read`."""
         delta = self.opened(table, version)
         return table.schema(names).empty_table() if delta is None else self.rows(table, delta, names, sql_of(where))
 
     def counts(
         self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
     ) -> pa.Table:
-        """See `TablesToRead.counts`."""
         schema, delta = table.schema(names).append(ROWS), self.opened(table, version)
         grouped = _quoted(schema.names[:-1])
         asked = f'SELECT {grouped}, count(*) AS "{ROWS.name}" FROM rows WHERE {sql_of(where)} GROUP BY {grouped}'
         return schema.empty_table() if delta is None else self._asked(table, delta, asked, schema)
 
     def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
-        """See `TablesToRead.ends`."""
         schema, delta = ends.schema(table, by), self.opened(table)
         grouped, last = _quoted(schema.names[:-2]), f'last_value("{ends.of_last}" ORDER BY "{ends.order}")'
         chosen = f'{grouped}, min("{ends.order}") AS first, {last} AS last'
@@ -123,7 +116,6 @@ class DeltaTables:
         return schema.empty_table() if delta is None else self._asked(table, delta, asked, schema)
 
     def ask(self, question: Question) -> pa.Table:
-        """See `TablesToAsk.ask`."""
         opened = {table.name: self.opened(table) for table in question.tables}
         builder = QueryBuilder()
         for name, delta in opened.items():
@@ -150,7 +142,6 @@ class DeltaTables:
         since: int | None = None,
         build_id: str = "",
     ) -> int:
-        """See `Tables.change`."""
         scope = scope_of(found, by)
 
         def commit_of(delta: DeltaTable) -> _Commit:
@@ -163,7 +154,6 @@ class DeltaTables:
         return self._commit(table, commit_of)
 
     def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
-        """See `Tables.append`."""
         if isinstance(rows, pa.Table):
             change = TableChange.adding(table, rows)
             self._commit(table, lambda delta: _Commit.of(table, delta, change))

@@ -58,23 +58,18 @@ class HeldChanges:
 
     @property
     def path(self) -> str:
-        """See `Tables.path`."""
         return self._tables.path
 
     def version(self, table: Table) -> int | None:
-        """See `Tables.version`."""
         return self._tables.version(table)
 
     def catalog_version(self, table: Table) -> int | None:
-        """See `Tables.catalog_version`."""
         return self._tables.catalog_version(table)
 
     def for_workers(self) -> TablesToRead | None:
-        """See `Tables.for_workers`."""
         return self._tables.for_workers()
 
     def make(self, table: Table) -> None:
-        """See `Tables.make`."""
         self._tables.make(table)
 
     def read(
@@ -134,7 +129,6 @@ class HeldChanges:
         since: int | None = None,
         build_id: str = "",
     ) -> int:
-        """See `Tables.change`."""
         if table is not self._table:
             return self._tables.change(table, found, change, by=by, since=since, build_id=build_id)
         made = change(self.read(table, None, scope_of(found, by)), found)
@@ -149,7 +143,6 @@ class HeldChanges:
         return made.counted
 
     def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
-        """See `Tables.append`."""
         self._tables.append(table, rows)
 
     def commit(self) -> None:

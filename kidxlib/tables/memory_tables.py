@@ -31,19 +31,15 @@ class MemoryTables:
     _versions: dict[str, int] = field(default_factory=dict)
 
     def version(self, table: Table) -> int | None:
-        """See `Tables.version`."""
         return self._versions.get(table.name)
 
     def catalog_version(self, table: Table) -> int | None:
-        """See `Tables.catalog_version`."""
         return CATALOG_VERSION if table.name in self._rows else None
 
     def for_workers(self) -> TablesToRead | None:
-        """See `Tables.for_workers`."""
         return None
 
     def make(self, table: Table) -> None:
-        """See `Tables.make`."""
         if table.name not in self._rows:
             self._put(table, table.schema().empty_table())
 
@@ -62,12 +58,10 @@ class MemoryTables:
     def counts(
         self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
     ) -> pa.Table:
-        """See `TablesToRead.counts`."""
         rows = self.read(table, names, where, version)
         return counts_of(rows, rows.column_names)
 
     def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
-        """See `TablesToRead.ends`."""
         schema = ends.schema(table, by)
         return ends_of(self.read(table, [*by, ends.order, ends.of_last], where), schema.names[:-2], ends).cast(schema)
 
@@ -81,14 +75,12 @@ class MemoryTables:
         since: int | None = None,
         build_id: str = "",
     ) -> int:
-        """See `Tables.change`."""
         committed = change(self.read(table, None, scope_of(found, by)), found)
         if not committed.is_empty:
             self._commit(table, committed)
         return committed.counted
 
     def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
-        """See `Tables.append`."""
         self._put(table, pa.concat_tables([self.read(table), self._kept(pa.table(rows).cast(table.schema()))]))
 
     def _kept(self, rows: pa.Table) -> pa.Table:

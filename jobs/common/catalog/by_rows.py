@@ -32,23 +32,18 @@ class TablesByRows:
 
     @property
     def path(self) -> str:
-        """See `Tables.path`."""
         return self.driver.path
 
     def version(self, table: Table) -> int | None:
-        """See `Tables.version`."""
         return self.driver.version(table)
 
     def catalog_version(self, table: Table) -> int | None:
-        """See `Tables.catalog_version`."""
         return self.driver.catalog_version(table)
 
     def for_workers(self) -> TablesToRead | None:
-        """See `Tables.for_workers`."""
         return self.driver.for_workers()
 
     def make(self, table: Table) -> None:
-        """See `Tables.make`."""
         self.driver.make(table)
 
     def read(
@@ -58,21 +53,17 @@ class TablesByRows:
         where: Sequence[Condition] = (),
         version: int | None = None,
     ) -> pa.Table:
-        """See `Tables.read`."""
         return self.driver.read(table, names, where, version)
 
     def counts(
         self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
     ) -> pa.Table:
-        """See `TablesToRead.counts`."""
         return self.driver.counts(table, names, where, version)
 
     def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
-        """See `TablesToRead.ends`."""
         return self.driver.ends(table, by, ends, where)
 
     def ask(self, question: Question) -> pa.Table:
-        """See `TablesToAsk.ask`."""
         assert isinstance(self.driver, TablesToAsk)
         return self.driver.ask(question)
 
@@ -86,7 +77,6 @@ class TablesByRows:
         since: int | None = None,
         build_id: str = "",
     ) -> int:
-        """See `Tables.change`."""
         rows = sum(each.num_rows for each in found.values())
         return self._committing(table, rows).change(table, found, change, by=by, since=since, build_id=build_id)
 
@@ -117,19 +107,15 @@ class MaintenanceByRows:
     driver_rows_max: int
 
     def files(self, table: Table) -> pa.Table:
-        """See `Maintenance.files`."""
         return self.driver.files(table)
 
     def sample(self, table: Table, rows: int) -> pa.Table:
-        """See `Maintenance.sample`."""
         return self.driver.sample(table, rows)
 
     def expire(self, table: Table, expired: Callable[[], pa.Table]) -> None:
-        """See `Maintenance.expire`."""
         self.driver.expire(table, expired)
 
     def rewrite(self, table: Table) -> None:
-        """See `Maintenance.rewrite`."""
         rows = sum(file["num_records"] or 0 for file in self.files(table).select(["num_records"]).to_pylist())
         if rows <= self.driver_rows_max:
             self.driver.rewrite(table)
@@ -142,5 +128,4 @@ class MaintenanceByRows:
         return self.driver.compact(table, paths)
 
     def vacuum(self, table: Table, *, apply: bool) -> int:
-        """See `Maintenance.vacuum`."""
         return self.driver.vacuum(table, apply=apply)

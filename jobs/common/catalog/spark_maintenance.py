@@ -30,12 +30,9 @@ _HOUR_MS: Final = timedelta(hours=1) // timedelta(milliseconds=1)
 
 @dataclass(frozen=True, slots=True)
 class SparkMaintenance:
-    """See `kidxlib.tables.protocol.Maintenance`."""
-
     tables: SparkTables
 
     def files(self, table: Table) -> pa.Table:
-        """See `Maintenance.files`."""
         schema, snapshot = files_schema(table), self.tables.snapshot(table)
         if snapshot.version() < 0:
             return schema.empty_table()
@@ -53,7 +50,6 @@ class SparkMaintenance:
         return found.toArrow().cast(schema)
 
     def sample(self, table: Table, rows: int) -> pa.Table:
-        """See `Maintenance.sample`."""
         schema = table.schema(table.key)
         if self.tables.version(table) is None:
             return schema.empty_table()
@@ -61,8 +57,6 @@ class SparkMaintenance:
         return keys.orderBy(F.xxhash64(*schema.names)).limit(rows).toArrow().cast(schema)
 
     def expire(self, table: Table, expired: Callable[[], pa.Table]) -> None:
-        """See `Maintenance.expire`."""
-
         def commit(target: DeltaTable) -> None:
             if not (rows := expired()).num_rows:
                 return
@@ -100,7 +94,6 @@ class SparkMaintenance:
         return True
 
     def vacuum(self, table: Table, *, apply: bool) -> int:
-        """See `Maintenance.vacuum`."""
         snapshot = self.tables.snapshot(table)
         if snapshot.version() < 0:
             return 0

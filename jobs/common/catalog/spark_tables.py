@@ -298,12 +298,10 @@ class SparkTables:
         self.spark, self._database = spark, database
 
     def version(self, table: Table) -> int | None:
-        """See `Tables.version`."""
         version = int(self.snapshot(table).version())
         return None if version < 0 else version
 
     def catalog_version(self, table: Table) -> int | None:
-        """See `Tables.catalog_version`."""
         snapshot = self.snapshot(table)
         if snapshot.version() < 0:
             return None
@@ -312,7 +310,6 @@ class SparkTables:
         return version_of(self.place(table), dict(properties))
 
     def for_workers(self) -> TablesToRead | None:
-        """See `Tables.for_workers`."""
         return None
 
     def make(self, table: Table) -> None:
@@ -329,14 +326,12 @@ class SparkTables:
         where: Sequence[Condition] = (),
         version: int | None = None,
     ) -> pa.Table:
-        """See `Tables.read`."""
         schema, rows = table.schema(names), self._rows(table, where, version)
         return schema.empty_table() if rows is None else rows.select(*schema.names).toArrow().cast(schema)
 
     def counts(
         self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
     ) -> pa.Table:
-        """See `TablesToRead.counts`."""
         schema, rows = table.schema(names), self._rows(table, where, version)
         whole = schema.append(ROWS)
         if rows is None:
@@ -344,7 +339,6 @@ class SparkTables:
         return rows.groupBy(*schema.names).agg(F.count("*").alias(ROWS.name)).toArrow().cast(whole)
 
     def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
-        """See `TablesToRead.ends`."""
         schema, rows = ends.schema(table, by), self._rows(table, where)
         if rows is None:
             return schema.empty_table()
@@ -352,7 +346,6 @@ class SparkTables:
         return rows.groupBy(*schema.names[:-2]).agg(first, last).toArrow().cast(schema)
 
     def ask(self, question: Question) -> pa.Table:
-        """See `TablesToAsk.ask`."""
         rows: dict[str, Any] = {table.name: self._rows(table, ()) for table in question.tables}
         if None in rows.values():
             return question.schema.empty_table()
@@ -371,7 +364,6 @@ class SparkTables:
         since: int | None = None,
         build_id: str = "",
     ) -> int:
-        """See `Tables.change`."""
         scope = scope_of(found, by)
         if self.version(table) is None:
             self.make(table)
@@ -393,7 +385,6 @@ class SparkTables:
         return while_others_commit(self.place(table), self.lock_place, commit)
 
     def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
-        """See `Tables.append`."""
         addition = TableChange.adding(table, pa.table(rows))
         if self.version(table) is None:
             self.make(table)

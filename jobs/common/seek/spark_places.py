@@ -28,10 +28,7 @@ _ROWS_AT_ONCE: Final = 65_536
 
 
 class SparkPlaces:
-    """See `kidxlib.operations.seek.questions.Elsewhere`."""
-
     def read(self, backend: Backend, path: str) -> Iterator[pa.RecordBatch]:
-        """See `Elsewhere.read`."""
         try:
             read = _read(_session(backend), path)
             rows = read.select(*(name for name in read.columns if name in _COLUMNS)) if read.columns else read
@@ -40,7 +37,6 @@ class SparkPlaces:
             raise UsageError(f"--queries {path}: {reason(error)}; {EXPECTED}") from error
 
     def ensure_new(self, backend: Backend, path: str) -> None:
-        """See `Elsewhere.ensure_new`."""
         try:
             directory, file_system = hadoop_path(_session(backend), path)
         except Py4JJavaError as error:

@@ -200,7 +200,6 @@ class StagedBySpark:
     path: str | None
 
     def rows(self, kind: str, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
-        """See `Staged.rows`."""
         schema = pa.schema([each for each in self.schema.field(kind).type if names is None or each.name in names])
         of_kind = self.data.where(f"{kind} IS NOT NULL").select(f"{kind}.*")
         for condition in where:
@@ -218,11 +217,9 @@ class StagedBySpark:
                     yield batch_of_kind(batch.column(kind))
 
     def found(self, *kinds: str) -> Found:
-        """See `Staged.found`."""
         return {kind: self.rows(kind) for kind in kinds}
 
     def remove(self) -> None:
-        """See `Staged.remove`."""
         self.data.unpersist()
         if self.path is not None:
             directory, file_system = hadoop_path(self.data.sparkSession, self.path)
@@ -318,18 +315,15 @@ class SparkEngine:
 
     @property
     def cores(self) -> int:
-        """See `Engine.cores`."""
         return self._session.get().sparkContext.defaultParallelism if self._session.is_started else _CORES_HERE
 
     @property
     def is_on_this_machine(self) -> bool:
-        """See `Engine.is_on_this_machine`."""
         if not self._session.is_started and (master := named_master()):
             return is_local_master(master)
         return is_local(self._session.get())
 
     def start(self) -> None:
-        """See `Engine.start`."""
         self._session.get()
 
     def stopping(self) -> AbstractContextManager[None]:
@@ -337,13 +331,11 @@ class SparkEngine:
         return self._stop_file.stopping() if self._session.is_started else contextlib.nullcontext()
 
     def share(self, rows: pa.Table) -> SharedRows:
-        """See `Engine.share`."""
         if not self._is_of_file_system:
             return RowsInItem(rows)
         return RowsInFile.write(rows, f"{self._made_directory}/shared-{next(self._shared)}.parquet")
 
     def run(self, work: Work[Any]) -> Staged:
-        """See `Engine.run`."""
         if not self._session.is_started and work.is_small and not work.directories:
             return run_in_process(work, self._scratch / work.name, iter, _ignore)
         self._counters.begin_wave()
@@ -357,11 +349,9 @@ class SparkEngine:
             sweep_url(self._session.get(), self._staging, self._made_directory, older_than_ms)
 
     def done(self) -> Done:
-        """See `Engine.done`."""
         return self._counters.done() if self._session.is_started else Done()
 
     def requests(self) -> Requests:
-        """See `Engine.requests`."""
         return self._counters.requests() if self._session.is_started else Requests()
 
     @property

@@ -193,7 +193,6 @@ def _unsnappy(source, at, end, target, start):
 
 @njit
 def _unlz4(source, at, end, target, start, checks_header):
-    """See `lz4.plain_frame`."""
     if end - at < _LZ4_HEAD_BYTES or int32(source, at) != _LZ4_MAGIC:
         return np.int64(REFUSED)
     flags, code = np.int64(uint8(source, at + 4)), np.int64(uint8(source, at + 5))

@@ -92,14 +92,12 @@ class PairedLog:
         return self._one.size
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
-        """See `LogBytes.window`."""
         self._compare_to(position)
         start, window = self._one.window(position)
         self._compare(start, window)
         return start, window
 
     def read(self, position: int, size: int) -> bytes:
-        """See `LogBytes.read`."""
         self._compare_to(position + size)
         return self._one.read(position, size)
 

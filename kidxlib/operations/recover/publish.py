@@ -233,7 +233,6 @@ class _StartTask:
         return 0
 
     def with_threads(self, threads: int) -> Self:
-        """See `Packed`."""
         return replace(self)
 
 

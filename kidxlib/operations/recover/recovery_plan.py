@@ -374,7 +374,6 @@ class ForecastTask:
     threads: int = 1
 
     def with_threads(self, threads: int) -> Self:
-        """See `Packed`."""
         return replace(self, threads=threads)
 
 
