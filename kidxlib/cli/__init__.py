@@ -1,1 +1,1 @@
-"""The command `kidx`: one module a subcommand, a pool of processes, and files that carry results between them."""
+"""The command `kidx`: its subcommands' names, each imported when it is called."""

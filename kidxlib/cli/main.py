@@ -44,7 +44,7 @@ class _Commands(click.Group):
         if cmd_name not in _COMMANDS:
             return None
         name = cmd_name.replace("-", "_")
-        command: click.Command = getattr(import_module(f"kidxlib.cli.{name}"), name)
+        command: click.Command = getattr(import_module(f"kidxlib.commands.{name}"), name)
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

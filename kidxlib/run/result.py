@@ -1,12 +1,15 @@
-"""How a run of a job ended."""
+"""How a run of a job ended, and what it says of that."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from kidxlib.storage.store.requests import Requests
+from kidxlib.terminal.console import more, print_json, print_line
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.tables import Cell, print_table
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,3 +32,52 @@ class RunResult:
     requests: Requests = field(default_factory=Requests)
     catalog_segments: Mapping[tuple[str, str], int] | None = None
     catalog_files: Mapping[tuple[str, str], int] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShownTable:
+    """The arguments of `print_table`."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    text_columns: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Outcome(RunResult):
+    """How a run ended, with what it says: on screen, or as one JSON object.
+
+    Attributes:
+        shown: lines and tables, in the order of the screen.
+        values: of the JSON object, in its order; a function gives a value that only JSON has, and that costs something.
+    """
+
+    code: ExitCode = ExitCode.OK
+    counts: Mapping[str, int] = field(default_factory=dict)
+    bytes: int = 0
+    shown: list[str | ShownTable] = field(default_factory=list)
+    values: dict[str, Any | Callable[[], Any]] = field(default_factory=dict)
+
+    def line(self, *lines: str) -> None:
+        """Show a line each."""
+        self.shown.extend(lines)
+
+    def more(self, left_out: int, what: str = "") -> None:
+        """Show how many more there are than are shown, where there are more; as `print_more`."""
+        self.shown.extend(more(left_out, what))
+
+    def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], text_columns: int) -> None:
+        """Show a table; as `print_table`."""
+        self.shown.append(ShownTable(title, columns, rows, text_columns))
+
+    def show(self, *, as_json: bool) -> None:
+        """Print it on standard output."""
+        if as_json:
+            print_json({name: value() if callable(value) else value for name, value in self.values.items()})
+            return
+        for item in self.shown:
+            if isinstance(item, str):
+                print_line(item)
+            else:
+                print_table(item.title, item.columns, item.rows, item.text_columns)

@@ -102,10 +102,20 @@ def print_line(line: str) -> None:
     results().print(_styled(printable(line)), soft_wrap=True)
 
 
-def print_more(left_out: int, what: str = "") -> None:
-    """Print how many more there are than were printed, where there are more; `what` says of what, or where they are."""
+def more(left_out: int, what: str = "") -> Iterator[str]:
+    """The line that says how many more there are than were printed, where there are more.
+
+    Args:
+        what: of what, or where they are.
+    """
     if left_out > 0:
-        print_line(_and_more(left_out) + what)
+        yield _and_more(left_out) + what
+
+
+def print_more(left_out: int, what: str = "") -> None:
+    """Print that line."""
+    for line in more(left_out, what):
+        print_line(line)
 
 
 def print_detail(line: str) -> None:

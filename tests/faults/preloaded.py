@@ -15,10 +15,9 @@ from kidxlib.engine.without_pandas import import_no_pandas
 
 #: What commands import once they are called, below `kidxlib`.
 _USED: Final = (
-    *(f"cli.{name}" for name in ("build", "compact", "recover", "seek", "tables", "verify")),
-    *(f"cli.in_catalog.{name}" for name in ("audit", "build", "seek", "tiered")),
-    *(f"operations.{name}.run" for name in ("build", "compaction", "maintenance", "recover")),
-    "operations.build.scan_work",
+    *(f"commands.{name}" for name in ("build", "compact", "recover", "seek", "tables", "verify")),
+    *(f"commands.in_catalog.{name}" for name in ("audit", "build", "seek", "tiered")),
+    *(f"operations.{name}" for name in ("build.build_run", "build.scan_work", "compaction.compact", "recover.recover")),
 )
 
 

@@ -9,7 +9,7 @@ from typing import Final
 
 from click.testing import CliRunner
 
-from kidxlib.cli.dump import dump
+from kidxlib.commands.dump import dump
 from kidxlib.format import segment_files
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.kafka.classes import Kafka

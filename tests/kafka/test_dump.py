@@ -12,7 +12,7 @@ import google_crc32c
 import pytest
 from click.testing import CliRunner
 
-from kidxlib.cli.dump import dump
+from kidxlib.commands.dump import dump
 from kidxlib.errors import UsageError
 from kidxlib.format import layouts, segment_files
 from kidxlib.format.segment_files import segment_file

@@ -53,23 +53,11 @@ def test_what_a_catalog_knows_is_answered_without_a_compiler() -> None:
     """Numba takes a second to import. A build with nothing new to read, and a page need none of it."""
     code = """
 import sys
-import kidxlib.cli.without_catalog.build_report
+import kidxlib.commands.without_catalog.build_report
 import kidxlib.operations.backend
 print("numba" in sys.modules)
 """
     assert started(code) == "False"
-
-
-def test_a_shell_completes_commands_without_importing_them() -> None:
-    """In a new wheel that would compile for half a minute, while somebody waits for a key."""
-    code = """
-import sys
-import click
-from kidxlib.cli.main import kidx
-print([item.value for item in kidx.shell_complete(click.Context(kidx), "re")])
-print([name for name in sys.modules if name.startswith("kidxlib.cli.")])
-"""
-    assert started(code).splitlines() == ["['recover', 'report', 'retention']", "['kidxlib.cli.main']"]
 
 
 def test_each_name_is_there_once() -> None:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from click.testing import CliRunner, Result
 
-from kidxlib.cli.dump import dump
+from kidxlib.commands.dump import dump
 from kidxlib.records.reader import Header, Record
 
 SEGMENT: Final = "txn-mixed-0", 84

@@ -26,9 +26,9 @@ from kidxlib.catalog.rows import SEGMENT_KEY, Row, SegmentKey
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.accept.acceptances import Acceptance, still_accepted
 from kidxlib.operations.audit.found import ORDERS, Found
 from kidxlib.operations.damage.acceptance_rule import ACCEPTABLE, COLUMNS, findings_of, findings_of_audits, held
+from kidxlib.operations.damage.acceptances import Acceptance, still_accepted
 from kidxlib.operations.damage.damaged_segments import audited_sources, known_damage, last_findings
 from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS
 from kidxlib.tables.protocol import Tables

@@ -35,8 +35,8 @@ from kidxlib.indexing.listed import numbers_in, partitions_of
 from kidxlib.indexing.listing import offset_indexes
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.tasks import ScanTask
-from kidxlib.operations.accept.acceptances import version_now
 from kidxlib.operations.damage.acceptance_rule import VERSION_NAMES
+from kidxlib.operations.damage.acceptances import version_now
 from kidxlib.operations.damage.damaged_segments import last_findings
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.location import as_text, files_in

@@ -19,7 +19,7 @@ from click.testing import CliRunner
 
 from kidxlib.catalog.partitions import PartitionToSearch
 from kidxlib.catalog.segment_views import SegmentToSearch
-from kidxlib.cli.seek import seek as seek_command
+from kidxlib.commands.seek import seek as seek_command
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import read as read_records

@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import pytest
 
-from kidxlib.cli.export import export
-from kidxlib.cli.verify import verify
+from kidxlib.commands.export import export
+from kidxlib.commands.verify import verify
 from kidxlib.errors import UsageError
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,

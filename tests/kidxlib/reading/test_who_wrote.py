@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from kidxlib.cli.who import who
+from kidxlib.commands.who import who
 from kidxlib.errors import UsageError
 from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file

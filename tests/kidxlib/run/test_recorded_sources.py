@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from kidxlib.catalog.tables import BUILDS
-from kidxlib.cli.build import build
-from kidxlib.cli.verify import verify
+from kidxlib.commands.build import build
+from kidxlib.commands.verify import verify
 from kidxlib.errors import UsageError
 from kidxlib.indexing.source import Source
 from kidxlib.run.recorded_sources import ensure_directories, source_paths, warn_of_other_names

@@ -26,12 +26,12 @@ from jobs.retention import retention
 from jobs.seek import seek
 from jobs.verify_index import verify_index
 from kidxlib.catalog.tables import TABLES
-from kidxlib.cli.build import build as kidx_build
-from kidxlib.cli.compact import compact as kidx_compact
-from kidxlib.cli.report import report as kidx_report
-from kidxlib.cli.retention import retention as kidx_retention
-from kidxlib.cli.seek import seek as kidx_seek
-from kidxlib.cli.tables import tables as kidx_tables
+from kidxlib.commands.build import build as kidx_build
+from kidxlib.commands.compact import compact as kidx_compact
+from kidxlib.commands.report import report as kidx_report
+from kidxlib.commands.retention import retention as kidx_retention
+from kidxlib.commands.seek import seek as kidx_seek
+from kidxlib.commands.tables import tables as kidx_tables
 from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.terminal.command import run
 from tests.support.spark.sessions import use_own_session, use_shared_session

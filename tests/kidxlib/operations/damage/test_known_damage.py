@@ -19,9 +19,9 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.indexing.known_segments import KEYS
-from kidxlib.operations.accept import accept, acceptances
-from kidxlib.operations.accept.acceptances import Damage
+from kidxlib.operations.damage import acceptances
 from kidxlib.operations.damage.acceptance_rule import findings_of, held
+from kidxlib.operations.damage.acceptances import Damage
 from kidxlib.operations.damage.damaged_segments import known_damage
 from kidxlib.operations.report import questions
 from kidxlib.tables.delta_tables import DeltaTables
@@ -136,7 +136,7 @@ def _the_rest_of_an_acceptances_life(catalog: DeltaTables) -> None:
     a = ("a",)
 
     def damages() -> list[Damage]:
-        return accept.damage_now(catalog, a, selected, (), Directories())
+        return acceptances.damage_now(catalog, a, selected, (), Directories())
 
     def orders() -> tuple[int, int]:
         """Damaged and accepted ones."""

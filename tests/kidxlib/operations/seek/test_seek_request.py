@@ -6,7 +6,7 @@ from typing import Final
 
 import pytest
 
-from kidxlib.cli.seek import seek as kidx_seek
+from kidxlib.commands.seek import seek as kidx_seek
 from tests.support.spark.jobs import run_here
 
 _QUESTION: Final = ("--topic", "compacted", "--partition", "0", "--offset", "1")

@@ -81,7 +81,7 @@ def compare(
     )
     if catalog is not None:
         with needing_packages("kidx compare --catalog", "copies"):
-            from kidxlib.cli.in_catalog.compare import compare_with_catalog
+            from kidxlib.commands.in_catalog.compare import compare_with_catalog
 
         return compare_with_catalog(request, processes, as_json=as_json)
     if inactive_only:

@@ -11,16 +11,29 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from datetime import datetime
 from functools import partial
-from typing import Any
+from typing import Any, Final
 
 import pyarrow as pa
 
-from kidxlib.audit.gaps import GAP, range_in
+from kidxlib.audit.gaps import GAP, Directories, Gap, finding_row, range_in
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
-from kidxlib.catalog.findings import ACCEPTED
+from kidxlib.catalog.findings import ACCEPTED, FINDINGS
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.operations.damage.acceptance_rule import (
+    ACCEPTABLE,
+    SEGMENT_COLUMNS,
+    findings_of,
+    findings_of_segments,
+    held,
+)
+from kidxlib.operations.damage.damaged_segments import DAMAGED, last_findings
+from kidxlib.operations.damage.gaps import asked_of_recorded, known_gaps
+from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.storage.location import location, version_at
 from kidxlib.tables.protocol import Tables
+from kidxlib.terminal.console import warn
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +101,9 @@ class Damage:
         return self.file_bytes, self.file_mtime_ns, self.file_inode
 
 
+_OF_FINDINGS: Final = FINDINGS.schema(Damage.__dataclass_fields__.keys()).names
+
+
 def version_now(path: str) -> tuple[int | None, int | None, int | None]:
     version = version_at(location(path))
     return (None, None, None) if version is None else (version.size, version.mtime_ns, version.inode)
@@ -143,3 +159,77 @@ def still_accepted(tables: Tables, sources: Collection[str]) -> list[Acceptance]
     """What was accepted of files that are still what they were, as this machine sees them."""
     found = accepted(tables, sources)
     return [each for each in found if version_now(each.damage.path) == each.damage.version]
+
+
+@dataclass(frozen=True, slots=True)
+class NewDamage:
+    """Damage that nobody has accepted, or not what it leads to by now.
+
+    Attributes:
+        all: damage, accepted or not.
+        accepted: acceptances that still hold for some of it.
+        again: the keys of `new` that were accepted when something else was known of what they lead to.
+    """
+
+    all: list[Damage]
+    accepted: list[Acceptance]
+    new: list[Damage]
+    again: frozenset[tuple[Any, ...]]
+
+    def line(self, damage: Damage) -> str:
+        """What a person is told of a new one."""
+        at = "" if damage.position is None else f" at byte {damage.position:,}"
+        again = (
+            "; accepted before, when something else was known of what it leads to" if damage.key in self.again else ""
+        )
+        return f"{damage.name}{at}: {damage.detail or damage.path}{again}"
+
+
+def new_damage(tables: Tables, sources: Collection[str], selected: Selected) -> NewDamage:
+    """What there is to accept."""
+    recorded = accepted(tables, sources, selected)
+    paths = {name: path for name, path in source_paths(tables).items() if name in sources}
+    known_topics = read_known_topics(MetadataOptions(), as_sources(paths))
+    policy_of, directories = asked_of_recorded(tables, sources, known_topics)
+    gaps = known_gaps(tables, sources, selected.topics, policy_of, directories).all_lost
+    damages = damage_now(tables, sources, selected, gaps, directories)
+    holding = held(findings_of(map(asdict, damages)), findings_of(asdict(each.damage) for each in recorded))
+    is_known = holding.knows_consequence
+    return NewDamage(
+        all=damages,
+        accepted=[recorded[at] for at in sorted(holding.at[is_known])],
+        new=[damage for damage, known in zip(damages, is_known, strict=True) if not known],
+        again=frozenset(damage.key for damage, is_held in zip(damages, holding.is_accepted, strict=True) if is_held),
+    )
+
+
+def damage_now(
+    tables: Tables, sources: Collection[str], selected: Selected, gaps: Sequence[Gap], directories: Directories
+) -> list[Damage]:
+    """What the catalog knows to be damaged: segments, and files that the last audit of their partition found so; and
+    gaps between logs, whether an audit has seen them or not.
+    """
+    damaged = tables.read(SEGMENTS, SEGMENT_COLUMNS, [Among("source", tuple(sources)), DAMAGED])
+    of_segments = [Damage(**row) for row in findings_of_segments(damaged).to_pylist() if selected.has(row)]
+    known = {damage.key: damage for damage in of_segments}
+    for row in last_findings(tables, sources, Among("verdict", ACCEPTABLE), [*_OF_FINDINGS, "verdict"]).to_pylist():
+        if row["file"] == GAP or not selected.has(row):
+            continue
+        damage = Damage(**{name: row[name] for name in _OF_FINDINGS}, found=row["verdict"])
+        if version_now(damage.path) != damage.version:
+            warn(f"{damage.path}: it has changed since it was audited: run verify_index again to accept what it is now")
+            continue
+        # What an audit says of a log that the catalog says too is one finding; the audit's word has more.
+        of_build = known.get(damage.key, damage)
+        if (of_build.position, of_build.version) == (damage.position, damage.version):
+            known[damage.key] = damage
+    of_gaps = [_of_gap(gap, directories) for gap in gaps]
+    known |= {damage.key: damage for damage in of_gaps if selected.has(asdict(damage))}
+    return sorted(known.values(), key=lambda damage: damage.key)
+
+
+def _of_gap(gap: Gap, directories: Directories) -> Damage:
+    """A gap as a finding that may be accepted: whatever the evidence is that it has by now."""
+    row = finding_row(gap, directories.places[gap.partition_key]).values()
+    values = {name: row[name] for name in _OF_FINDINGS if name in row}
+    return Damage(**{**values, "reason": GAP, "found": row["verdict"]})

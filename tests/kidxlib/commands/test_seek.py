@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.cli.build import build
-from kidxlib.cli.seek import seek
+from kidxlib.commands.build import build
+from kidxlib.commands.seek import seek
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
     HIGH_WATERMARK_CHECKPOINT,

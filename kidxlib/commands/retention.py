@@ -27,6 +27,6 @@ def retention(processes: int | None, as_json: bool, **options: Any) -> RunResult
     1 failed.
     """
     with needing_packages("kidx retention"):
-        from kidxlib.cli.in_catalog.retention import retention_in_catalog
+        from kidxlib.commands.in_catalog.retention import retention_in_catalog
 
     return retention_in_catalog(processes=processes, as_json=as_json, **options)

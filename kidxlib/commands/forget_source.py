@@ -22,6 +22,6 @@ def forget_source(as_json: bool, **options: Any) -> RunResult:
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 1 failed.
     """
     with needing_packages("kidx forget-source"):
-        from kidxlib.cli.in_catalog.forget import forget_in_catalog
+        from kidxlib.commands.in_catalog.forget import forget_in_catalog
 
     return forget_in_catalog(as_json=as_json, **options)

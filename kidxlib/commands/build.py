@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import click
 
-from kidxlib.cli.without_catalog.build_report import run_result, show_json, show_summary
-from kidxlib.cli.without_catalog.build_request import build_request
-from kidxlib.cli.without_catalog.build_run import run_build
-from kidxlib.cli.without_catalog.options import refuse_without_catalog
+from kidxlib.commands.without_catalog.build_report import run_result, show_json, show_summary
+from kidxlib.commands.without_catalog.build_request import build_request
+from kidxlib.commands.without_catalog.build_run import run_build
+from kidxlib.commands.without_catalog.options import refuse_without_catalog
 from kidxlib.errors import UsageError
 from kidxlib.operations.build.options import build_options
 from kidxlib.operations.local_once import open_local_once
@@ -61,7 +61,7 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
 
         if options["catalog"] is not None:
             with needing_packages("--catalog"):
-                from kidxlib.cli.in_catalog.tiered import repair_tiered_in_catalog
+                from kidxlib.commands.in_catalog.tiered import repair_tiered_in_catalog
 
             return repair_tiered_in_catalog(**options)
         as_json, processes = options.pop("as_json"), options.pop("processes")
@@ -72,7 +72,7 @@ def build(context: click.Context, /, directory: str | None, **options: Any) -> R
         if directory is not None and options["sources"]:
             raise UsageError(f"DIR {directory} and --source: give one of them")
         with needing_packages("--catalog"):  # who keeps no catalog does not wait for these, either
-            from kidxlib.cli.in_catalog.build import build_with_catalog
+            from kidxlib.commands.in_catalog.build import build_with_catalog
 
         if directory is not None:
             options["sources"] = (directory,)

@@ -93,7 +93,7 @@ def recover(
     ensure_dry_run(dry_run)
     rates = Rates.of(broker_rate=broker_rate, kidx_rate=kidx_rate, recovery_threads=recovery_threads)
     with needing_packages("kidx recover --catalog"):
-        from kidxlib.cli.in_catalog.recover import forecast_of_fleet
+        from kidxlib.commands.in_catalog.recover import forecast_of_fleet
 
     return forecast_of_fleet(catalog, settings_file, rates, as_json=as_json)
 

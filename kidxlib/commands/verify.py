@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import click
 
-from kidxlib.cli.without_catalog.options import refuse_without_catalog
+from kidxlib.commands.without_catalog.options import refuse_without_catalog
 from kidxlib.errors import UsageError
 from kidxlib.operations.audit.copies.options import asks_for_copy, reported_as
 from kidxlib.operations.audit.options import audit_options
@@ -64,7 +64,7 @@ def verify(
 
         if options["catalog"] is not None:
             with needing_packages("--catalog"):
-                from kidxlib.cli.in_catalog.tiered import audit_tiered_in_catalog
+                from kidxlib.commands.in_catalog.tiered import audit_tiered_in_catalog
 
             return audit_tiered_in_catalog(processes=processes, as_json=as_json, **options)
         tiered = tiered_request(TieredOptions(**options))
@@ -78,7 +78,9 @@ def verify(
             raise UsageError("no DIR: name the log dir, or one partition's directory, to audit")
         for parameter in ("catalog", *_OF_CATALOGS):
             del options[parameter]
-        from kidxlib.cli.without_catalog.audit_request import audit_request  # with compiled loops: others do not wait
+        from kidxlib.commands.without_catalog.audit_request import (
+            audit_request,  # with compiled loops: others do not wait
+        )
         from kidxlib.operations.audit.audit import run_audit
 
         request = audit_request(directories, **options)
@@ -86,7 +88,7 @@ def verify(
     if directories and options["sources"]:
         raise UsageError(f"DIR {directories[0]} and --source: give one of them")
     with needing_packages("--catalog"):  # who keeps no catalog does not wait for these, either
-        from kidxlib.cli.in_catalog.audit import audit_with_catalog
+        from kidxlib.commands.in_catalog.audit import audit_with_catalog
 
     if directories:
         options["sources"] = directories
@@ -96,7 +98,7 @@ def verify(
 def _copy(*, processes: int | None, as_json: bool, **options: Any) -> RunResult:
     """The old spelling of `kidx compare` with a catalog."""
     with needing_packages("--copy", "copies"):
-        from kidxlib.cli.in_catalog.copy import compare_copy
+        from kidxlib.commands.in_catalog.copy import compare_copy
 
     compared = compare_copy(processes=processes, as_json=as_json, **options)
     warn("verify --copy is now kidx compare SOURCE URL --catalog DIR; it goes with the next release")

@@ -79,7 +79,7 @@ def seek(
         if (option := first_given(context, _OF_BUCKETS)) is not None:
             raise UsageError(f"{option}: the catalog knows what its sources are; leave the option out")
         with needing_packages("--catalog"):  # and 200 ms
-            from kidxlib.cli.in_catalog.seek import seek_in_catalog
+            from kidxlib.commands.in_catalog.seek import seek_in_catalog
         given = context.get_parameter_source("settings_file") is ParameterSource.COMMANDLINE
         return seek_in_catalog(catalog, reads_settings=given, **options)
     for parameter, option in _OF_CATALOGS.items():

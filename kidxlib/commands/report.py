@@ -27,6 +27,6 @@ def report(processes: int | None, as_json: bool, **options: Any) -> RunResult:
     logs, a log that is missing or ends early, what a replica lacks; 2 wrong options or inputs, nothing done; 1 failed.
     """
     with needing_packages("kidx report"):
-        from kidxlib.cli.in_catalog.report import report_of_catalog
+        from kidxlib.commands.in_catalog.report import report_of_catalog
 
     return report_of_catalog(processes=processes, as_json=as_json, **options)
