@@ -17,7 +17,7 @@ from kidxlib.indexing.plan import ListedPartition, Plan
 from kidxlib.indexing.skipped import Skipped, UnlistableDirectory, warnings_of_unlistable
 from kidxlib.indexing.source import PartitionDirectory, Source, Target
 from kidxlib.recovery.options import OptionsOfTopic
-from kidxlib.storage.log_dir import read_topic_id
+from kidxlib.storage.log_dir import looks_unmounted, read_topic_id
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.words import counted
@@ -137,7 +137,8 @@ def judge_listing(plan: Plan, sources: Iterable[Source], topics: re.Pattern[str]
     not_seen = {source for source, _, _ in plan.unlistable}
     for source in sources:
         if source.name not in filled:
-            plan.warnings.append(f"{source.path}: no segment found")
+            is_mounted = "; nothing is in it: is the disk mounted?" if looks_unmounted(source.path) else ""
+            plan.warnings.append(f"{source.path}: no segment found{is_mounted}")
             if source.name not in plan.narrowed | not_seen:
                 plan.empty[source.name] = source.path
     if not filled and not plan.unlistable:

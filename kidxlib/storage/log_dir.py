@@ -15,7 +15,7 @@ from typing import Final
 from kidxlib.errors import CheckpointError, UsageError
 from kidxlib.format import segment_files, topic_partition
 from kidxlib.java import parse_integer
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Location, entries_in
 from kidxlib.storage.small_files import lines_of, parse_properties, small_file
 from kidxlib.text.words import quoted
 
@@ -132,6 +132,14 @@ def why_not_to_build_in(directory: Path) -> str | None:
     if topic_partition.parse_partition_directory(directory.name) is not None and _holds_segment_files(directory):
         return f"{directory} is a partition's directory"
     return None
+
+
+def looks_unmounted(directory: Location) -> bool:
+    """Whether nothing is in a directory, or what a new file system has alone: where its disk is not mounted."""
+    try:
+        return isinstance(directory, Path) and {entry.name for entry in entries_in(directory)} <= {"lost+found"}
+    except OSError:
+        return False
 
 
 def is_brokers(directory: Path) -> bool:

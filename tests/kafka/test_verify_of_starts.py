@@ -98,7 +98,7 @@ def test_a_log_dir_whose_meta_properties_is_missing(tmp_path: Path, arguments: s
     ended = _verify(*(str(getattr(disk, word, word)) for word in arguments.split()))
     assert ended.return_value == ExitCode.PROBLEMS_FOUND
     assert f"fail: {disk.b / META_PROPERTIES}: missing; a broker that starts ends" in ended.output
-    assert ("may be it: no directory.id is in meta.properties there" in ended.output) == (arguments == "a b")
+    assert (f"may be it: {META_PROPERTIES} is not in {disk.b}: look" in ended.output) == (arguments == "a b")
 
 
 @pytest.mark.parametrize(

@@ -53,12 +53,14 @@ class AbsentPartition:
         log_dir: which had it.
         known_to: what names it.
         aside: folders of it that the broker moves, deletes or has set aside, those with most bytes of logs first.
+        is_only_replica: by the cluster's metadata no other node has one.
     """
 
     log_dir: Location
     partition: TopicPartition
     known_to: str
     aside: tuple[Location, ...] = ()
+    is_only_replica: bool = False
 
     @property
     def directory(self) -> Location:
@@ -109,7 +111,9 @@ def absent_partitions(
             if partition in there or partition.topic == METADATA_TOPIC:
                 continue
             there.add(partition)
-            yield AbsentPartition(log_dir.path, partition, known_to, _aside(log_dirs, partition, metadata))
+            assigned = [each.assignments[partition].replicas for each in metadata if partition in each.assignments]
+            is_only = bool(assigned) and all(set(nodes) == {log_dir.meta.node_id} for nodes in assigned)
+            yield AbsentPartition(log_dir.path, partition, known_to, _aside(log_dirs, partition, metadata), is_only)
 
 
 def absent_in(

@@ -58,7 +58,7 @@ from kidxlib.run.recorded_sources import source_paths, warn_of_other_names
 from kidxlib.run.result import RunResult
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import Location, as_text, location
-from kidxlib.storage.log_dir import META_PROPERTIES, read_meta_properties
+from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, read_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
 from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, show_json, show_summary
 from kidxlib.terminal.audit import exit_code as exit_code_of
@@ -551,6 +551,12 @@ def _name_them(nameless: Sequence[Location]) -> str:
     if not nameless:
         return "name all of log.dirs, or give --this-dir-alone"
     are = f"{', '.join(map(as_text, nameless))} may be {'it' if len(nameless) == 1 else 'these'}"
+    if unmounted := [as_text(each) for each in nameless if looks_unmounted(each)]:
+        return f"{are}: nothing is in {', '.join(unmounted)}: is the disk mounted? Mount it, and run this again"
+    if missing := [as_text(each) for each in nameless if not (each / META_PROPERTIES).exists()]:
+        return (
+            f"{are}: {META_PROPERTIES} is not in {', '.join(missing)}: look whether that is the log dir, and restore it"
+        )
     return f"{are}: no directory.id is in {META_PROPERTIES} there; write that into the file first"
 
 

@@ -16,7 +16,7 @@ from kidxlib.errors import CheckpointError, UsageError
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, read_meta_properties
+from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, looks_unmounted, read_meta_properties
 from kidxlib.storage.store.s3 import is_object
 
 #: The version of `meta.properties` (`MetaPropertiesVersion`) of a broker with ZooKeeper.
@@ -125,14 +125,19 @@ def stopped_broker(paths: Iterable[str], cluster_metadata: str | None = None) ->
         # The metadata's log is no partition of the plan: a node recovers all of it, whatever checkpoints say.
         obstacles += (Obstacle(str(each)) for each in failures_in_directory(log_dir.path / METADATA_DIRECTORY))
         if not log_dir.is_known and not any(f"{log_dir.path / META_PROPERTIES}:" in each.text for each in obstacles):
-            obstacles.append(
-                Obstacle(
-                    f"{log_dir.path / META_PROPERTIES}: missing; expected a broker's log dir. A broker that has none "
-                    "formats the directory anew, or does not start"
-                )
-            )
+            obstacles.append(_without_properties(log_dir.path))
     node_id = next((each.meta.node_id for each in log_dirs if each.meta.node_id is not None), None)
     return StoppedBroker(node_id, tuple(log_dirs), tuple(obstacles), tuple(map(_of_zookeeper, _zookeepers(log_dirs))))
+
+
+def _without_properties(log_dir: Path) -> Obstacle:
+    does = "A broker that has none formats the directory anew, or does not start"
+    if looks_unmounted(log_dir):
+        return Obstacle(
+            f"{log_dir}: nothing is in it: is the disk mounted? Mount it, and run this again. {does}; if the disk is "
+            "lost, leave the directory out, with --this-dir-alone"
+        )
+    return Obstacle(f"{log_dir / META_PROPERTIES}: missing; expected a broker's log dir. {does}")
 
 
 def _metadata(log_dirs: Iterable[Path], given: str | None) -> ClusterMetadata | None:

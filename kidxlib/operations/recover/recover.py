@@ -429,10 +429,11 @@ def _of_absent(plan: RecoveryPlan) -> Iterator[Obstacle]:
             folder = f"{absent.aside[0]}: "
             if not any(each.text.startswith(folder) for each in plan.obstacles):  # a copy on its way is told there
                 yield Obstacle(f"{absent.text}; {absent.remedy}")
-        elif absent.stop.known_end and not plan.leaves_losses:
+        elif absent.is_lost and not plan.leaves_losses:
+            elsewhere = "" if absent.is_only_copy else ", and a leader elsewhere has the records"
             yield Obstacle(
                 f"{absent.text}: look for the directory on other disks and copies, and put it back; else "
-                f"{_accepting(plan)} goes on without it, and a leader elsewhere has the records"
+                f"{_accepting(plan)} goes on without it{elsewhere}"
             )
 
 

@@ -83,6 +83,7 @@ class AbsentPartition:
         stop: what the log dir's checkpoints say of it.
         known_to: what names it.
         aside, remedy: as in `audit.startup.absent`.
+        is_only_copy: no other node has a replica, and no checkpoint says that it was empty.
     """
 
     directory: Path
@@ -90,12 +91,19 @@ class AbsentPartition:
     known_to: str
     aside: tuple[Location, ...]
     remedy: str
+    is_only_copy: bool
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether records are gone with it, as far as anybody knows."""
+        return not self.aside and (self.stop.known_end > 0 or self.is_only_copy)
 
     @property
     def why(self) -> str:
         """What becomes of it."""
         had = f", and had offsets up to {self.stop.known_end - 1}" if self.stop.known_end else ""
-        return f"no such directory; {self.known_to} names it{had}; a broker that starts makes an empty log"
+        only = "; no other node has a replica, and no checkpoint tells how far it went" if self.is_only_copy else ""
+        return f"no such directory; {self.known_to} names it{had}{only}; a broker that starts makes an empty log"
 
     @property
     def text(self) -> str:
@@ -219,8 +227,9 @@ class RecoveryPlan:
 
     @property
     def accepted(self) -> list[str]:
-        """The obstacles that are gone without, as somebody said."""
-        return [each.text for each in self.obstacles if each.is_loss and self.accepts_loss]
+        """What is gone without, as somebody said, and of which no offsets are known."""
+        lost = [each.text for each in self.absent if each.is_lost and not each.stop.known_end]
+        return [*(each.text for each in self.obstacles if each.is_loss), *lost] if self.accepts_loss else []
 
     @property
     def noted(self) -> list[str]:
@@ -228,7 +237,7 @@ class RecoveryPlan:
         empty = [each for each in self.forecasts if each.is_empty and not each.stop.known_end]
         return [
             *(f"{each.directory}: {each.stop.why_empty}" for each in empty),
-            *(each.text for each in self.absent if not each.stop.known_end and not each.aside),
+            *(each.text for each in self.absent if not each.is_lost and not each.aside),
             *lines_of(self.aside),
         ]
 
@@ -553,7 +562,8 @@ def _absent(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartiti
     stops = {str(each.path): each.stop for each in broker.log_dirs}
     for found in absent_partitions(log_dirs, known.read()):
         stop = stops[str(found.log_dir)].of(found.partition)
-        yield AbsentPartition(Path(str(found.directory)), stop, found.known_to, found.aside, found.remedy)
+        is_only = found.is_only_replica and found.partition not in stops[str(found.log_dir)].high_watermarks
+        yield AbsentPartition(Path(str(found.directory)), stop, found.known_to, found.aside, found.remedy, is_only)
 
 
 def listed_partitions(log_dir: LogDir, known: KnownTopics) -> Plan:

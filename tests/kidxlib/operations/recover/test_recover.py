@@ -378,13 +378,34 @@ def test_an_only_voter_whose_metadata_is_at_hand_elsewhere(two: list[Path], tmp_
 
 
 def test_a_partition_that_the_metadata_alone_knows(two: list[Path]) -> None:
-    """No checkpoint names it, as before the first one is written."""
+    """No checkpoint tells how far its only replica went: it may have had any records. One that had none is noted."""
     shutil.rmtree(two[1] / "append-time-0")
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         (two[1] / name).write_bytes(offset_checkpoint({}))
+    line = f"{two[1]}/append-time-0: no such directory; the cluster's metadata as of "
     code, plan = planned(*two)
-    assert code == ExitCode.PROBLEMS_FOUND and not plan["refused"]
-    assert f"{two[1]}/append-time-0: no such directory; the cluster's metadata as of " in plan["noted"][0]
+    assert code == ExitCode.USAGE and plan["refused"][0].startswith(line) and not plan["noted"]
+    code, plan = planned(*two, "--accept-loss")
+    assert code == ExitCode.PROBLEMS_FOUND and not plan["refused"] and plan["accepted"][0].startswith(line)
+    assert f"\nloses: {line}" in shown(*two, "--accept-loss")
+    (two[1] / HIGH_WATERMARK_CHECKPOINT).write_bytes(offset_checkpoint({TopicPartition("append-time", 0): 0}))
+    code, plan = planned(*two)
+    assert code == ExitCode.PROBLEMS_FOUND and not plan["refused"] and "append-time-0" in plan["noted"][0]
+
+
+@pytest.mark.parametrize("left", [[], ["lost+found"], ["records"]])
+def test_a_disk_that_is_not_mounted(two: list[Path], left: list[str]) -> None:
+    """Nobody is told to write into a file that is not there: the disk has it."""
+    shutil.rmtree(two[1])
+    for name in left:
+        (two[1] / name).mkdir(parents=True)
+    two[1].mkdir(exist_ok=True)
+    words = "is not in" if left == ["records"] else "is the disk mounted?"
+    code, plan = planned(*two)
+    assert code == ExitCode.USAGE and ("is the disk mounted?" in plan["refused"][0]) == (left != ["records"])
+    said = run_kidx("verify", *two)
+    [failed] = [each for each in said.output.splitlines() if each.startswith("fail: broker 1 has 1 more log dir")]
+    assert said.return_value == ExitCode.PROBLEMS_FOUND and words in failed and "write" not in failed
 
 
 @pytest.mark.parametrize("kind", ["delete", "stray", "future"])
