@@ -70,7 +70,7 @@ def open_spark(
         is_shared = changes and not is_object(tables.path)
         staging = f"{tables.path}/{STAGING}" if is_shared else None
         with spark_engine(session, staging, f"run-{os.urandom(8).hex()}") as engine:
-            yield Backend(engine, catalog, versions)
+            yield Backend(engine, catalog, versions, spark_maintenance)
 
 
 def spark_maintenance(tables: Tables) -> Maintenance:

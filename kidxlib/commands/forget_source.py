@@ -1,27 +1,66 @@
-"""`kidx forget-source`: take a source out of a catalog, without Spark."""
+"""`kidx forget-source`, `./spark-submit.sh forget_source`: take a source out of a catalog."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import click
 
-from kidxlib.operations.forget.options import forget_options
-from kidxlib.run.result import RunResult
-from kidxlib.run.run_report import reports_run_of
-from kidxlib.terminal.extras import needing_packages
+from kidxlib.commands.command import OnCatalog, kidx_command, option, parameter
+from kidxlib.errors import UsageError
+from kidxlib.run.result import Outcome
+from kidxlib.storage.location import as_text
+
+if TYPE_CHECKING:
+    from kidxlib.operations.backend import Backend
 
 
-@click.command("forget-source", context_settings={"max_content_width": 110})
-@forget_options
-@reports_run_of("forget_source")
-def forget_source(as_json: bool, **options: Any) -> RunResult:
+@dataclass(frozen=True, kw_only=True)
+class ForgetSource(OnCatalog):
+    """What to forget.
+
+    Attributes:
+        source: by name.
+        apply: remove its rows, and do not only count them.
+    """
+
+    source: str = parameter(click.argument("source", metavar="SOURCE"))
+    apply: bool = option("--apply", is_flag=True, help="Remove the rows. [default: dry run, which counts them]")
+    now: None = None
+    processes: int = 1
+
+    def __post_init__(self) -> None:
+        if (name := as_text(self.source)) != self.source:
+            raise UsageError(
+                f"{name}: found bytes that are not UTF-8, which the name of no source has; name one of the catalog"
+            )
+
+
+def run_forget(request: ForgetSource, backend: Backend) -> Outcome:
     """Remove all rows of SOURCE from the catalog, by the name that --source NAME=DIR gave it. No log and no index file
     is touched, and nothing is removed but with --apply.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 1 failed.
     """
-    with needing_packages("kidx forget-source"):
-        from kidxlib.commands.in_catalog.forget import forget_in_catalog
+    from kidxlib.operations.forget import forget, rows_of_source, sources_of
 
-    return forget_in_catalog(as_json=as_json, **options)
+    tables, source = backend.catalog.tables, request.source
+    rows = rows_of_source(tables, source)
+    if not any(rows.values()):
+        known = ", ".join(sorted(sources_of(tables))) or "none"
+        raise UsageError(f"{source}: no such source in {tables.path}; there are: {known}")
+    if request.apply:
+        forget(tables, source, rows)
+    outcome = Outcome(counts={"tables": sum(map(bool, rows.values())), "rows": sum(rows.values())})
+    outcome.values.update(catalog=tables.path, source=source, applied=request.apply, rows=rows)
+    outcome.line(f"source {source} of {tables.path}")
+    removed = "removed" if request.apply else "would be removed"
+    outcome.line(*(f"  {table:<22}{count:>14,} rows {removed}" for table, count in rows.items()))
+    if not request.apply:
+        outcome.line("nothing was removed: --apply does it")
+    outcome.line("its logs and index files stay where they are")
+    return outcome
+
+
+forget_source = kidx_command("forget-source", ForgetSource, run_forget, reports_as="forget_source")

@@ -2,25 +2,89 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, Final
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from datetime import timedelta
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from kidxlib.operations.maintenance.options import tables_options
-from kidxlib.run.result import RunResult
-from kidxlib.run.run_report import reports_run_of
-from kidxlib.terminal.extras import needing_packages
+from kidxlib.commands.command import OnCatalog, kidx_command, option, parameter
+from kidxlib.errors import UsageError
+from kidxlib.run import options as shared_options
+from kidxlib.run.result import Outcome
 
-#: Those of `Upkeep`, which stands beside what a command's help does not wait for.
+if TYPE_CHECKING:
+    from kidxlib.compaction.policy import Expiry
+    from kidxlib.operations.backend import Backend
+    from kidxlib.operations.maintenance.maintain import MaintainedTable
+    from kidxlib.run.settings import Settings
+
+#: The values of `Upkeep`, which stands beside what a command's help does not wait for.
 _UPKEEP: Final = ("expire", "optimize", "vacuum")
+#: What is measured of a table before, and after where something was done: attribute and name.
+_MEASURED: Final = (("files", "files"), ("bytes", "bytes"), ("point_query_rows", "rows for a point query"))
+_COUNTED: Final = (("expired_rows", "rows expired"), ("vacuumed_files", "files to vacuum"))
 
 
-@click.command(context_settings={"max_content_width": 110})
-@click.argument("upkeep", nargs=-1, type=click.Choice(_UPKEEP), metavar="[expire] [optimize] [vacuum]")
-@tables_options
-@reports_run_of("compact_index")
-def tables(as_json: bool, **options: Any) -> RunResult:
+@dataclass(frozen=True, kw_only=True)
+class TidyTables(OnCatalog):
+    """What to do with tables.
+
+    Attributes:
+        upkeep: some of `Upkeep`; empty for all.
+        apply: do it, and not only say what would be done.
+    """
+
+    upkeep: tuple[str, ...] = parameter(
+        click.argument("upkeep", nargs=-1, type=click.Choice(_UPKEEP), metavar="[expire] [optimize] [vacuum]")
+    )
+    policy: Path | None = option(
+        "--policy",
+        type=click.Path(path_type=Path),
+        help="A file (TOML) whose [tables] says how old rows may become; for expire.",
+    )
+    apply: bool = parameter(shared_options.apply_changes)
+    now: None = None
+    processes: int = 1
+
+    def __post_init__(self) -> None:
+        if "expire" in self.upkeep and self.policy is None:
+            raise UsageError("expire: give a --policy with [tables], which says how old rows may become")
+        if self.upkeep and "expire" not in self.upkeep and self.policy is not None:
+            raise UsageError("--policy: only expire uses it; name that too, or leave --policy out")
+        if "vacuum" in (self.upkeep or _UPKEEP):
+            ensure_vacuum_spares_runs("vacuum", self.settings)
+        _ = self.expiry  # a wrong policy is told before anything is done
+
+    @cached_property
+    def expiry(self) -> Expiry:
+        """Which rows are to go."""
+        from kidxlib.compaction.policy import Expiry
+        from kidxlib.compaction.policy_file import read_compaction_policy
+
+        return Expiry() if self.policy is None else read_compaction_policy(self.policy).expiry
+
+
+def ensure_vacuum_spares_runs(option: str, settings: Settings) -> None:
+    """Refuse to vacuum what a run may still read.
+
+    Args:
+        option: what asks for it.
+    """
+    from kidxlib.tables.protocol import VACUUM_KEEPS
+
+    hours, keeps = settings.build.longest_run_hours, VACUUM_KEEPS // timedelta(hours=1)
+    if hours > keeps:
+        raise UsageError(
+            f"{option}: VACUUM removes files that a run of more than {keeps} hours still reads; longest_run_hours is "
+            f"{hours} in the settings, expected {keeps} at most"
+        )
+
+
+def run_tables(request: TidyTables, backend: Backend) -> Outcome:
     """Say how a catalog's tables are stored, and what would be done with them; with --apply do it.
 
     expire: rows that are older than the --policy allows go. optimize: where files are too many, too large or in no
@@ -29,9 +93,40 @@ def tables(as_json: bool, **options: Any) -> RunResult:
 
     Exit codes: 0 done; 2 wrong options or inputs, nothing done; 1 failed.
     """
-    with needing_packages("kidx tables"):
-        from kidxlib.operations.local import local_maintenance, open_local
-        from kidxlib.operations.maintenance.tidy_tables import TablesOptions, run_tables, tables_request
-    request = tables_request(TablesOptions(**options))
-    open_backend = partial(open_local, request.context, 1, must_exist=True)
-    return run_tables(request, open_backend, local_maintenance, as_json=as_json)
+    from kidxlib.operations.maintenance.maintain import Upkeep, maintain_tables
+
+    upkeep = [each for each in Upkeep if each in (request.upkeep or _UPKEEP)]
+    maintained = maintain_tables(
+        backend.catalog.tables, backend.maintenance, request.expiry, upkeep, apply=request.apply
+    )
+    outcome = Outcome(counts={"tables": len(maintained)})
+    outcome.values.update(applied=request.apply, now=request.context.now.isoformat())
+    tell_tables(outcome, maintained, applied=request.apply)
+    return outcome
+
+
+def tell_tables(outcome: Outcome, tables: Sequence[MaintainedTable], *, applied: bool) -> None:
+    """Show a row per table; in JSON they are the value of `tables`."""
+    outcome.values["tables"] = [asdict(table) for table in tables]
+    measured = [
+        name for _, column in _MEASURED for name in ((f"{column} before", f"{column} after") if applied else (column,))
+    ]
+    outcome.table(
+        "tables" if applied else "tables; nothing was written: --apply does it",
+        ("table", *measured, *(name for _, name in _COUNTED)),
+        [
+            (table.table, *_measured(table, applied), *(getattr(table, name) for name, _ in _COUNTED))
+            for table in tables
+        ],
+        text_columns=1,
+    )
+
+
+def _measured(table: MaintainedTable, applied: bool) -> Iterator[int | str]:
+    for name, _ in _MEASURED:
+        for state in (table.before, table.after) if applied else (table.before,):
+            value = None if state is None else getattr(state, name)
+            yield "-" if value is None else int(value)
+
+
+tables = kidx_command("tables", TidyTables, run_tables, reports_as="compact_index")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from kidxlib.engine.protocol import Engine
 from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.tables.protocol import Maintenance, MaintenanceOf
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,11 +17,19 @@ class Backend:
 
     Attributes:
         versions: of what does the work, besides this project and Python: recorded in `builds`.
+        maintenance_of: who keeps tables; None where they go with the run.
     """
 
     engine: Engine
     catalog: TablesCatalog
     versions: Mapping[str, str]
+    maintenance_of: MaintenanceOf | None = None
+
+    @property
+    def maintenance(self) -> Maintenance:
+        """The upkeep of the catalog's tables."""
+        assert self.maintenance_of is not None  # who asks for it works on a catalog
+        return self.maintenance_of(self.catalog.tables)
 
 
 #: Opens the workers and the catalog of a run: by processes of this machine, or by Spark.

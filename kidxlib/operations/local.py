@@ -33,7 +33,8 @@ def open_local(context: RunContext, processes: int | None, *, must_exist: bool) 
     tables = existing_tables("--catalog", path) if must_exist else tables_at("--catalog", path)
     catalog = TablesCatalog(tables)
     with scratch_directory() as scratch, Workers(processes or os.cpu_count() or 1) as workers:
-        yield Backend(LocalEngine(workers, scratch), catalog, {"deltalake": metadata.version("deltalake")})
+        versions = {"deltalake": metadata.version("deltalake")}
+        yield Backend(LocalEngine(workers, scratch), catalog, versions, local_maintenance)
 
 
 def local_maintenance(tables: Tables) -> Maintenance:

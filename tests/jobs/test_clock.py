@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from kidxlib.commands.compact import Compact
 from kidxlib.errors import UsageError
-from kidxlib.operations.compaction.compact import CompactIndexOptions, compaction_request
 from kidxlib.operations.retention.retention_request import ApplyRequest, RetentionOptions, retention_request
 from kidxlib.run.known_topics import MetadataOptions
 from kidxlib.run.options import SETTINGS_FILE
@@ -34,7 +34,7 @@ def _given(options: type[Any], **values: Any) -> Any:
 def test_compaction_removes_by_the_clock_what_it_finds_by_the_time_given(catalog: str) -> None:
     before = to_ms(datetime.now(UTC))
     asked = {"catalog": catalog, "orphans": True, "apply": True}
-    files = compaction_request(_given(CompactIndexOptions, now="2099-01-01T00:00Z", **asked)).files
+    files = _given(Compact, now="2099-01-01T00:00Z", **asked).files
     assert files is not None and files.now_ms == to_ms(datetime(2099, 1, 1, tzinfo=UTC))
     assert before <= files.clock_ms <= to_ms(datetime.now(UTC))
 

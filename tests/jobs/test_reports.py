@@ -24,14 +24,14 @@ from kidxlib.audit.tiered.finding import (
     broken,
 )
 from kidxlib.audit.tiered.metadata import AsOf
+from kidxlib.commands.compact import tell_files
+from kidxlib.commands.tables import tell_tables
 from kidxlib.indexing.source import source_at
 from kidxlib.indexing.summary import Counts
 from kidxlib.log.remote.layout import LOCAL
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
-from kidxlib.operations.compaction import compact as compaction_report
 from kidxlib.operations.compaction.compact import CompactionReport, TopicSavings
 from kidxlib.operations.maintenance.maintain import MaintainedTable, TableState
-from kidxlib.operations.maintenance.report import print_tables
 from kidxlib.operations.retention import make_plan as retention_report
 from kidxlib.operations.retention import make_plan as retention_report_summary
 from kidxlib.operations.retention.make_plan import TopicSummary
@@ -45,6 +45,7 @@ from kidxlib.operations.tiered.repair import show as show_repair
 from kidxlib.operations.tiered.repair_request import RepairRequest
 from kidxlib.operations.tiered.repair_work import RemadeRow
 from kidxlib.operations.tiered.tiered_request import TieredRequest
+from kidxlib.run import result
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.audit import show_summary
@@ -92,13 +93,17 @@ def _plan() -> None:
 def _compaction() -> None:
     topics = [filled(TopicSavings, LARGE, topic=topic, action="coarsen") for topic in TOPICS]
     report = filled(CompactionReport, 0, topics=topics, changed=(0, []), kept=(0, []))
-    compaction_report.print_report(report, applied=False)
+    outcome = result.Outcome()
+    tell_files(outcome, report, applied=False)
+    outcome.show(as_json=False)
 
 
 def _tables() -> None:
     state = filled(TableState, LARGE)
     tables = [filled(MaintainedTable, LARGE, table=topic, before=state, after=state) for topic in TOPICS]
-    print_tables(tables, applied=True)
+    outcome = result.Outcome()
+    tell_tables(outcome, tables, applied=True)
+    outcome.show(as_json=False)
 
 
 def _tiered_request() -> TieredRequest:

@@ -17,7 +17,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS, TABLES
 from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
-from kidxlib.operations.forget import forget
+from kidxlib.operations import forget
 from tests.jobs.archive import assert_refused
 from tests.support.catalog import append_rows
 from tests.support.spark.jobs import Ended, run_here

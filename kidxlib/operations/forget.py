@@ -1,0 +1,72 @@
+"""Takes a source out of a catalog, with its rows in all tables, or counts what would go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import partial
+from typing import Final
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from kidxlib.catalog import updates
+from kidxlib.catalog.conditions import Among
+from kidxlib.catalog.rows import Table
+from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.tables import BUILDS, TABLES
+from kidxlib.tables.protocol import Tables
+
+#: A build's row names all of its sources; the others keep theirs.
+_SOURCES: Final = "sources"
+
+#: The segments first: a build that finds them in the catalog takes for granted what the other tables have of them. The
+#: builds last. Where this was stopped the source is still found in a later table, and all the rest goes then.
+_ORDER: Final = (SEGMENTS, *(table for table in TABLES if table not in (SEGMENTS, BUILDS)), BUILDS)
+
+#: Rows that one commit removes.
+_ROWS_AT_ONCE: Final = 200_000
+
+
+def rows_of_source(tables: Tables, source: str) -> dict[str, int]:
+    """How many rows each table has of a source, by the table's name; a build counts if it read it."""
+    return {table.name: _keys(tables, table, source).num_rows for table in _ORDER}
+
+
+def sources_of(tables: Tables) -> set[str]:
+    """The names of all sources that any table has."""
+    found: set[str] = set()
+    for table in _ORDER:
+        if table is BUILDS:
+            for row in tables.read(BUILDS, [_SOURCES]).to_pylist():
+                found.update(dict(row[_SOURCES]))
+        else:
+            found.update(map(str, pc.unique(tables.read(table, ["source"])["source"]).to_pylist()))
+    return found
+
+
+def forget(tables: Tables, source: str, rows: Mapping[str, int]) -> None:
+    """Remove the rows of a source. Run again after a stop it goes on.
+
+    Args:
+        rows: how many each table has, by name; others are not committed to.
+    """
+    for table in _ORDER:
+        if not rows[table.name]:
+            continue
+        keys = _keys(tables, table, source)
+        if table is BUILDS:
+            tables.change(BUILDS, {"key": keys}, partial(updates.forgotten, source=source), by=BUILDS.key)
+            continue
+        keys = keys.sort_by([(name, "ascending") for name in table.order])
+        for start in range(0, keys.num_rows, _ROWS_AT_ONCE):
+            found = {"key": keys.slice(start, _ROWS_AT_ONCE)}
+            tables.change(table, found, partial(updates.removed, table=table), by=table.key)
+
+
+def _keys(tables: Tables, table: Table, source: str) -> pa.Table:
+    """The keys of the rows of a source."""
+    if table is not BUILDS:
+        return tables.read(table, table.key, [Among("source", (source,))])
+    builds = tables.read(BUILDS, [*BUILDS.key, _SOURCES])
+    is_of_it = [source in dict(row[_SOURCES]) for row in builds.to_pylist()]
+    return builds.filter(pa.array(is_of_it, pa.bool_())).select(BUILDS.key)
