@@ -59,6 +59,22 @@ class PartitionStop:
         """The largest offset up to which the broker's checkpoints say that the log went; 0 where they say nothing."""
         return max(self.recovery_point, self.high_watermark)
 
+    def wrong_log_start(self, end: int) -> str | None:
+        """What to do where a log ends below its log start, and no other checkpoint knows of so large an offset; else
+        None. A log start is at most the high watermark (`UnifiedLog.maybeIncrementLogStartOffset`).
+
+        Args:
+            end: the log end offset.
+        """
+        if max(end, self.known_end) >= self.log_start_offset:
+            return None
+        return (
+            f"{checkpoint_files.LOG_START_OFFSET_CHECKPOINT} is wrong: by the other checkpoints the high watermark is "
+            f"{self.high_watermark}, and the recovery point {self.recovery_point}; remove the partition's line from it "
+            "and count it off in the second line, or remove the file: then nothing is deleted, and at most records "
+            "that DeleteRecords had deleted are served again"
+        )
+
     @property
     def why_empty(self) -> str:
         """What becomes of a partition's directory in which there is no segment."""
@@ -327,6 +343,8 @@ def below_checkpoints(next_offset: int, position: int | None, stop: PartitionSto
         ),
     ):
         if next_offset < offset:
+            if file == checkpoint_files.LOG_START_OFFSET_CHECKPOINT and (why := stop.wrong_log_start(next_offset)):
+                consequence = f"{consequence}; {why}"
             return Finding(
                 file=segment_files.LOG_SUFFIX,
                 verdict=Verdict.BROKEN,

@@ -339,6 +339,7 @@ def find_ends(state: LoadState) -> None:
     left = [segment for segment in state.found.segments if segment.action is not StartupAction.DELETE]
     end = _next_offset(state, left[-1]) if left else log_start_offset
     if end < log_start_offset:
+        state.found.ends_below_start = end
         for segment in left:
             state.delete(segment, f"the log ends at {end}, below the log start offset {log_start_offset}")
         left, end = [], log_start_offset

@@ -92,6 +92,7 @@ class StartupSimulation:
         log_end_offset: None where loading fails at a segment, or a segment is split.
         failures: why a broker does not start with it, besides segments. The segments are reported as if that were
             mended.
+        ends_below_start: where the log ends, if that is below its log start, so that all of it is deleted; else None.
         forgets_producers: there is no producer snapshot, and after a clean stop a broker takes that for no producers.
     """
 
@@ -101,6 +102,7 @@ class StartupSimulation:
     log_start_offset: int | None = None
     log_end_offset: int | None = None
     failures: list[str] = field(default_factory=list)
+    ends_below_start: int | None = None
     forgets_producers: bool = False
 
     @property

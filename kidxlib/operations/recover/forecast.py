@@ -374,6 +374,12 @@ class Forecast:
         return (self.simulation.log_end_offset or 0) < self.stop.known_end
 
     @property
+    def wrong_log_start(self) -> str | None:
+        """What to do about a log start above all that is known of the log, which lets a broker delete it; else None."""
+        end = self.alone.ends_below_start
+        return None if end is None else self.stop.wrong_log_start(end)
+
+    @property
     def whole_end(self) -> int:
         """Behind the last whole batch, as far as it was looked for."""
         return (self.without_marker or self.simulation).log_end_offset or 0

@@ -397,7 +397,7 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
     for each in plan.forecasts:
         yield from each.obstacles
         if not each.obstacles and (why := _of_partition(plan, each)) is not None:
-            yield Obstacle(why, recovers=not each.stop.clean_shutdown)
+            yield Obstacle(why, recovers=not each.stop.clean_shutdown and each.wrong_log_start is None)
         if each.forgotten is not None:
             yield Obstacle(f"{each.directory}: {each.forgotten}")
 
@@ -450,6 +450,8 @@ def _why_not_cut(each: Forecast) -> str | None:
 
 
 def _of_partition(plan: RecoveryPlan, each: Forecast) -> str | None:
+    if each.wrong_log_start is not None:  # accepted by nothing: the logs are whole
+        return f"{_what_is_lost(each)}: {each.wrong_log_start}; then run this again"
     if each.stop.clean_shutdown:
         return _after_clean_stop(plan, each)
     if plan.cuts and each.can_be_cut:
@@ -481,6 +483,9 @@ def _after_clean_stop(plan: RecoveryPlan, each: Forecast) -> str | None:
     accepted by nothing: without the marker the broker comes over it.
     """
     marker = each.directory.parent / CLEAN_SHUTDOWN_FILE
+    if each.alone.ends_below_start is not None:  # with a marker and without
+        what = "restore the partition from another replica, or --accept-loss goes on without it"
+        return None if plan.leaves_losses else f"{_what_is_lost(each)}: {what}"
     if not each.dropped and not each.hidden:
         if not each.ends_early or plan.accepts_loss:  # nothing is written then, at no level
             return None

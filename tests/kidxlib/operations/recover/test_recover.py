@@ -231,6 +231,29 @@ def test_a_torn_log_behind_a_marker(log_dir: Path) -> None:
     assert planned(log_dir, "--apply")[0] == ExitCode.PROBLEMS_FOUND
 
 
+@pytest.mark.parametrize("is_clean", [True, False])
+def test_a_log_start_above_all_that_is_known_of_the_log(log_dir: Path, is_clean: bool) -> None:
+    """The checkpoint is wrong, and not the marker: without that the broker deletes the same. Nothing accepts it. Where
+    the high watermark is above, too, the log has lost its end.
+    """
+    if is_clean:
+        (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7))
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint({PARTITION: 30_000}))
+    for options in ((), ("--accept-loss",)):
+        code, plan = planned(log_dir, *options)
+        [refused] = plan["refused"]
+        assert code == ExitCode.USAGE and f"{LOG_START_OFFSET_CHECKPOINT} is wrong" in refused, plan
+        assert "below the log start offset 30000" in refused and CLEAN_SHUTDOWN_FILE not in refused
+    assert (
+        f"begins an empty log at 30000; {LOG_START_OFFSET_CHECKPOINT} is wrong: by"
+        in run_kidx("verify", log_dir).output
+    )
+    (log_dir / HIGH_WATERMARK_CHECKPOINT).write_bytes(offset_checkpoint({**ENDS, PARTITION: 30_000}))
+    [refused] = planned(log_dir)[1]["refused"]
+    assert CLEAN_SHUTDOWN_FILE not in refused and LOG_START_OFFSET_CHECKPOINT not in refused
+    assert planned(log_dir, "--accept-loss")[0] == ExitCode.PROBLEMS_FOUND
+
+
 def test_all_reads_after_a_clean_stop_too(log_dir: Path) -> None:
     (log_dir / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(7))
     assert planned(log_dir)[0] == 0 and planned(log_dir, "--all")[0] == 0
