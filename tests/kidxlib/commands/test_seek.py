@@ -320,8 +320,9 @@ def test_a_partition_without_records_has_none(tmp_path: Path) -> None:
     """Whatever the time of its file is."""
     log = _partition(tmp_path / "logs" / "t-0", 0) / segment_file(0, LOG_SUFFIX)
     log.write_bytes(b"")
-    assert kidx_build_here("--source", f"s={tmp_path / 'logs'}", "--catalog", tmp_path / "catalog").code == 0
-    for place in ((tmp_path / "logs",), ("--catalog", tmp_path / "catalog")):
+    logs, catalog = tmp_path / "logs", tmp_path / "catalog"
+    assert kidx_build_here("--source", f"s={logs}", "--catalog", catalog, "--index-dir", tmp_path / "i").code == 0
+    for place in ((logs,), ("--catalog", catalog)):
         for time in ("1", "2030-01-01T00:00Z"):
             ended = run_here(seek, *place, "--topic", "t", "--timestamp", time)
             assert (ended.code, ended.out) == (0, "t-0  not found  (no records)\n")
@@ -357,7 +358,7 @@ def test_what_is_missing_of_a_log_is_told_with_every_answer_that_rests_on_it(tmp
     end = "the log ends at offset 50, below the high watermark 70 that replication-offset-checkpoint has: offsets 50"
     start = "offsets 0 to 9 were in logs that are missing: leader-epoch-checkpoint begins at 0"
     gap = "offsets 30 to 39 are in no log, and the topic is not compacted: a segment is missing"
-    assert kidx_build_here("--source", f"s={log_dir}", "--catalog", catalog).code == 3
+    assert kidx_build_here("--source", f"s={log_dir}", "--catalog", catalog, "--index-dir", tmp_path / "i").code == 3
     for place in ((log_dir,), ("--catalog", catalog)):
         for option, value, note, is_certain in (
             ("--timestamp", "-1", end, False),
