@@ -9,6 +9,7 @@ Source: `LogManager.isStrayReplica` (`isStrayKraftReplica` before 4.0), `LogMana
 from __future__ import annotations
 
 import base64
+import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,13 +18,15 @@ from typing import Final
 
 from kidxlib import java
 from kidxlib.audit.startup.obstacles import INT_BITS, Effect, KafkaThrows, Obstacle, Thrown, read_lines, split
-from kidxlib.format import topic_partition
+from kidxlib.errors import CheckpointError, CorruptIndexError, IndexSizeError, LogChangedError, MalformedRecordsError
+from kidxlib.format import checkpoint_files, topic_partition
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
+from kidxlib.log.segment import LogSegment
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
-from kidxlib.storage.small_files import small_file
+from kidxlib.storage.small_files import read_offset_checkpoint, small_file
 from kidxlib.text.words import quoted
 
 _FUTURE: Final = "-future"
@@ -135,7 +138,7 @@ def obstacles_by_metadata(
             futures.append(folder)
         else:
             current.setdefault(folder.named, folder)
-            yield from _of_another_topic(folder, said)
+            yield from _of_another_topic(folder, log_dirs, said)
     yield from _of_futures(futures, current, log_dirs, said, are_all=are_all)
     yield from _of_directory_ids(log_dirs, current, said)
 
@@ -267,23 +270,70 @@ def _stray(folder: _Folder, said: _Metadata, where: Location, found: str) -> Obs
     return Obstacle(where, found, Effect.HIDES, STRAY if takes_its_place else SET_ASIDE, remedy)
 
 
-def _of_another_topic(folder: _Folder, said: _Metadata) -> Iterator[Obstacle]:
+def _of_another_topic(folder: _Folder, log_dirs: Sequence[NodeLogDir], said: _Metadata) -> Iterator[Obstacle]:
     """A folder under one topic's name with another one's id. The id decides whether it is loaded, the name as what."""
     name = said.names[folder.topic_id or ""]
     if name == folder.named.topic:
         return
+    other = TopicPartition(name, folder.named.partition)
     if said.is_here(folder.named):
         does = (
             f"a broker that starts does not serve {folder.named.directory}, nor the partitions that it would take over "
             "after it (InconsistentTopicIdException)"
         )
-        remedy = f"move the directory away: it is a copy of {name}; the broker then begins an empty partition"
+        remedy = _whose_log(folder, other, log_dirs, said.topics[folder.named.topic])
     else:
         does = "a broker that starts loads it, and serves nothing of it"
-        remedy = f"move the directory away: it is a copy of {name}"
+        is_there = any(each.name == other.directory for log_dir in log_dirs for each in log_dir.directories)
+        remedy = (
+            f"move the directory away: it is a copy of {name}"
+            if is_there or not said.is_here(other)
+            else f"rename it to {other.directory}, of which no directory is there, if the log in it is {name}'s"
+        )
     yield Obstacle(
         folder.path / PARTITION_METADATA, f"topic id {folder.topic_id}, which is {name}'s", Effect.HIDES, does, remedy
     )
+
+
+def _whose_log(folder: _Folder, other: TopicPartition, log_dirs: Sequence[NodeLogDir], topic_id: str) -> str:
+    """What to do about a partition's folder with another topic's id: it may be a copy of that topic, or have the log of
+    the partition and a wrong file. Where its log ends, and what checkpoints say of both, tells.
+
+    Args:
+        topic_id: that of the topic of its name.
+    """
+    end, own = _log_end(folder.path), _known_end(folder.log_dir, folder.named)
+    of_other = {_known_end(log_dir, other) for log_dir in log_dirs}
+    write = f"write 'topic_id: {topic_id}' into the file in place of that"
+    begins = "the broker then begins an empty partition"
+    if end is not None and end == own and end not in of_other:
+        return f"the log in it is that of {folder.named.directory}: it ends at {end}, as the checkpoints say; {write}"
+    if end is not None and end != own and end in of_other:
+        return f"move the directory away: it is a copy of {other.directory}, which ends at {end}, too; {begins}"
+    return (
+        f"if the log in it is that of {folder.named.directory}, {write}; if it is a copy of {other.directory}, move "
+        f"the directory away: {begins}"
+    )
+
+
+def _known_end(log_dir: NodeLogDir, partition: TopicPartition) -> int | None:
+    """Where checkpoints of a log dir say that a log ends; None where they do not name it."""
+    known = []
+    for name in (checkpoint_files.RECOVERY_POINT_CHECKPOINT, checkpoint_files.HIGH_WATERMARK_CHECKPOINT):
+        with contextlib.suppress(CheckpointError, OSError):  # what cannot be read is said elsewhere
+            known.append((read_offset_checkpoint(log_dir.path / name) or {}).get(partition))
+    return max((offset for offset in known if offset is not None), default=None)
+
+
+def _log_end(directory: Location) -> int | None:
+    """The offset after the last one of a partition's logs; None where there is none, or it cannot be read."""
+    try:
+        last = max(
+            (base for name in files_in(directory) if (base := parse_segment_log(name)) is not None), default=None
+        )
+        return None if last is None else LogSegment.open(directory, last).next_offset()
+    except (CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError):
+        return None
 
 
 def _of_futures(

@@ -488,6 +488,27 @@ def test_meta_properties_that_is_missing_is_told_its_id(two: list[Path]) -> None
     assert code == ExitCode.USAGE and META_PROPERTIES in refused and plan["unknown"] == []
 
 
+@pytest.mark.parametrize("log", ["its own", "the other's", "nobody knows"])
+def test_another_topics_id(two: list[Path], log: str) -> None:
+    """Where the log ends, and what checkpoints say, tells whether the folder is a copy, or the file is wrong."""
+    other = two[1] / "append-time-0"
+    if log == "the other's":
+        shutil.rmtree(two[0] / NAME)
+        shutil.copytree(other, two[0] / NAME)
+    if log == "nobody knows":
+        for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+            (two[0] / name).write_bytes(offset_checkpoint({}))
+    topic_id = (two[0] / NAME / PARTITION_METADATA).read_text().split()[-1]
+    shutil.copy(other / PARTITION_METADATA, two[0] / NAME)
+    words = {
+        "its own": f"that of {NAME}: it ends at 20000, as the checkpoints say; write 'topic_id: {topic_id}' into",
+        "the other's": "move the directory away: it is a copy of append-time-0, which ends at 8000, too",
+        "nobody knows": f"if the log in it is that of {NAME}, write 'topic_id: {topic_id}'",
+    }
+    for each in words:
+        assert (words[each] in shown(*two)) == (each == log), shown(*two)
+
+
 def test_both_log_dirs_have_a_partition(two: list[Path]) -> None:
     """Whichever of them is mounted read-only meanwhile."""
     shutil.copytree(two[0] / NAME, two[1] / NAME)
