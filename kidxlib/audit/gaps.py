@@ -10,11 +10,13 @@ that was lost. Evidence is asked in this order, and the first that answers is na
 2. The topic's name: brokers make `__consumer_offsets` and `__transaction_state` with `compact`.
 3. Logs of the topic in the same source that lack records within: the cleaner was there. A gap between logs is no such
    evidence, and neither is what another source lacks.
-4. Files of the cleaner over the gap: `.swap`, `.cleaned`, `.deleted`.
+4. Files of the cleaner over the gap: `.swap` or `.cleaned`, or a log beside the `.deleted` one that it has replaced;
+   with these other `.deleted` files. Alone they are no evidence: retention, truncation and people rename logs so, too.
 5. The log before the gap is damaged: what of the gap it had cannot be told.
 
-What nobody explains is lost. Then it is asked who knows the offsets (`KnownBy`): other sources of the same topic, rows
-of logs that a catalog had, the partition's own producer snapshots.
+What nobody explains is lost. Then it is asked who knows the offsets (`KnownBy`): logs under other names and in other
+places of the same log dirs, other sources of the same topic, rows of logs that a catalog had, the partition's own
+producer snapshots.
 
 To use it: `gaps_in(rows of segments, …)`, then `FoundGaps.with_known(…)` where there are others to ask, and
 `finding_row` for a row as an audit has it. Whoever needs the bare ranges, as a read, takes `between_logs`. Whether logs
@@ -48,6 +50,7 @@ from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, PartitionKey
 from kidxlib.log.cluster_metadata.image import ConfigValue
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.location import Location, as_text, files_in
+from kidxlib.storage.logs_aside import LogAside, logs_aside, loose_logs, remedy_of
 from kidxlib.text.words import counted
 
 #: What findings on gaps have in place of a file's suffix, and what acceptances have for their reason.
@@ -109,6 +112,7 @@ class Gap:
         why: what says that they are lost, or that nothing explains it, in words.
         topic_id: None where it is not known.
         known_by: who knows some of them: other logs first, then files of the partition.
+        aside: logs that have some of them, and that no broker loads as the partition's.
     """
 
     source: str
@@ -120,6 +124,7 @@ class Gap:
     why: str
     topic_id: str | None = None
     known_by: tuple[KnownBy, ...] = ()
+    aside: tuple[LogAside, ...] = ()
 
     @property
     def partition_key(self) -> PartitionKey:
@@ -132,7 +137,7 @@ class Gap:
 
     @property
     def brief(self) -> str:
-        return self.name
+        return f"{self.name} (see {as_text(self.aside[0].path)})" if self.aside else self.name
 
     @property
     def offsets(self) -> int:
@@ -152,11 +157,10 @@ class Gap:
     @property
     def consequence(self) -> str:
         """What speaks for a loss, and what comes of it."""
-        known = "; ".join((self.why, *(each.in_words for each in self.known_by)))
-        return (
-            f"{known}. Consumers and followers pass over these offsets without a word: look for the log on other "
-            "replicas and copies"
-        )
+        named = {as_text(each.path) for each in self.aside}
+        known = "; ".join((self.why, *(each.in_words for each in self.known_by if each.who not in named)))
+        to_do = remedy_of(self.aside) or "look for the log on other replicas and copies"
+        return f"{known}. Consumers and followers pass over these offsets without a word: {to_do}"
 
     @property
     def finding(self) -> Finding:
@@ -253,8 +257,8 @@ class FoundGaps:
 
 @dataclass(frozen=True, slots=True)
 class Directories:
-    """Where partitions are, to be asked for files of the cleaner and for producer snapshots. One that cannot be listed
-    says nothing.
+    """Where partitions are, to be asked for files of the cleaner, logs under other names and producer snapshots. One
+    that cannot be listed says nothing.
     """
 
     places: Mapping[PartitionKey, Location] = field(default_factory=dict)
@@ -266,6 +270,29 @@ class Directories:
             return () if place is None else files_in(place)
         except OSError:
             return ()
+
+    def logs_aside(self, gap: Gap) -> Iterator[LogAside]:
+        """The logs that begin in a gap, and that no broker loads as the partition's: in its directory, and loose in the
+        log dirs.
+        """
+        if (directory := self.places.get(gap.partition_key)) is not None:
+            log_dirs = sorted({place.parent for place in self.places.values()}, key=str)
+            yield from logs_aside(directory, gap.first_offset, gap.last_offset + 1)
+            yield from loose_logs(log_dirs, directory, gap.first_offset, gap.last_offset + 1)
+
+    def among_others(self, gap: Gap, overlapping: Iterable[Mapping[str, Any]]) -> Iterator[LogAside]:
+        """The logs that fill a gap to the offset, and overlap those of another partition, in whose directory they are.
+
+        Args:
+            overlapping: `FACTS` of logs.
+        """
+        directory = self.places.get(gap.partition_key)
+        for row in overlapping:
+            place = self.places.get((row["source"], row["topic"], row["partition"]))
+            fits = (row["base_offset"], row["next_offset"]) == (gap.first_offset, gap.last_offset + 1)
+            if fits and place not in (None, directory) and directory is not None:
+                log = segment_files.segment_file(gap.first_offset, segment_files.LOG_SUFFIX)
+                yield LogAside(place / log, gap.first_offset, directory / log)
 
     def producers_at(self, key: PartitionKey, offset: int) -> NDArray[np.void] | None:
         """The entries of a producer snapshot; None where there is none that is whole."""
@@ -306,13 +333,16 @@ def gaps_in(
     is_explained = [said[topic].explains for topic in _topics_of_rows(between)]
     of_topics = between.filter(pa.array(is_explained, pa.bool_()))
     explained = list(_explained_topics(of_topics, said))
-    asked, lost = directories or Directories(), list[Gap]()
+    asked, lost, overlapping = directories or Directories(), list[Gap](), _overlapping(borders)
     for row in between.filter(pa.array([not each for each in is_explained], pa.bool_())).to_pylist():
         gap = _gap(row, said[row["source"], row["topic"]])
         names = asked.names(gap.partition_key)
         of_gap = _of_gap(gap, names, is_damaged=row["after_damage"])
         if of_gap is None:
-            lost.append(_known_by(gap, _by_files(gap, names, asked)))
+            aside = (*asked.logs_aside(gap), *asked.among_others(gap, overlapping))
+            by_logs = (KnownBy(who=as_text(each.path), says="begins among them") for each in aside)
+            known = (*by_logs, *_by_snapshots(gap, names, asked))
+            lost.append(_known_by(replace(gap, aside=aside), known))
         else:
             explained.append(_explained_gap(gap, of_gap))
     return replace(found, lost=tuple(lost), explained=tuple(_added_up(explained)))
@@ -393,6 +423,13 @@ def _borders(logs: pa.Table) -> _Borders:
     return _Borders(logs, ends, is_border, is_unknown, after_damage)
 
 
+def _overlapping(borders: _Borders) -> list[dict[str, Any]]:
+    """The logs that begin before the end of one before them."""
+    bases: NDArray[np.int64] = borders.logs["base_offset"].to_numpy().astype(np.int64)
+    places: Values = pa.array(np.flatnonzero(borders.is_border & (bases < borders.ends)))
+    return [] if not len(places) else borders.logs.take(places).to_pylist()
+
+
 def _runs(goes_on: Flags) -> Iterator[tuple[int, int]]:
     """Where the rows of each partition begin and end."""
     starts = np.flatnonzero(~goes_on)
@@ -452,8 +489,8 @@ def _of_gap(gap: Gap, names: Collection[str], *, is_damaged: bool) -> _Said | No
 
 
 def _covering(gap: Gap, names: Collection[str]) -> list[str]:
-    """The names of logs that the cleaner has made or replaced, if they cover a gap. Each covers the offsets up to the
-    next log, whatever its state.
+    """The names of logs that the cleaner has made, if they and those that it has replaced cover a gap. Each covers the
+    offsets up to the next log, whatever its state.
     """
     bases: dict[int, str] = {}
     for name in sorted(names):  # of a log and of one that the cleaner has made or replaced, the latter counts
@@ -466,7 +503,14 @@ def _covering(gap: Gap, names: Collection[str]) -> list[str]:
     ends = dict(zip(ordered, [*ordered[1:], segment_files.OFFSET_MAX], strict=False))
     inside = [base for base in ordered if base <= gap.last_offset and ends[base] > gap.first_offset]
     is_covered = bool(inside) and all(bases[base].endswith(_CLEANERS) for base in inside)
-    return [bases[base] for base in inside] if is_covered and inside[0] <= gap.first_offset else []
+    made = [log for base in inside if (log := _made_by_cleaner(bases[base], names)) is not None]
+    return made if is_covered and inside[0] <= gap.first_offset else []
+
+
+def _made_by_cleaner(name: str, names: Collection[str]) -> str | None:
+    """The name itself, or that of the log that has replaced one which is marked to be deleted; None for none."""
+    log = name.removesuffix(segment_files.DELETED_SUFFIX)
+    return log if log == name or log in names else None
 
 
 def _gap(row: Mapping[str, Any], said: _Said) -> Gap:
@@ -522,13 +566,8 @@ def _added_up(gaps: Sequence[ExplainedGaps]) -> Iterator[ExplainedGaps]:
     return iter(found[key] for key in sorted(found))
 
 
-def _by_files(gap: Gap, names: Collection[str], directories: Directories) -> Iterator[KnownBy]:
-    """What a partition's own files know of a gap: logs that are marked to be deleted, and producers."""
-    for name in sorted(names):
-        marked = segment_files.parse_segment_log(name.removesuffix(segment_files.DELETED_SUFFIX))
-        is_marked = marked is not None and name.endswith(segment_files.DELETED_SUFFIX)
-        if is_marked and gap.first_offset <= (marked or 0) <= gap.last_offset:
-            yield KnownBy(who=name, says="is still there")
+def _by_snapshots(gap: Gap, names: Collection[str], directories: Directories) -> Iterator[KnownBy]:
+    """What a partition's producer snapshots know of a gap."""
     snapshots = sorted(filter(None, map(segment_files.parse_snapshot, names)))
     for offset in snapshots:
         if gap.first_offset < offset <= gap.last_offset + 1:

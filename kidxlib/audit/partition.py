@@ -15,15 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import DAMAGE, Finding, SegmentFinding, Verdict
-from kidxlib.audit.index_files.leader_epochs import LogEpochs, are_of_broker, audit_epochs
+from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpochs, are_of_broker, audit_epochs
 from kidxlib.audit.index_files.reading import of_unreadable_file, read_index, read_snapshot_file, snapshot_files
 from kidxlib.audit.index_files.snapshot import CleanedLogs, audit_snapshot
 from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index, markers_in
 from kidxlib.audit.logs.log import AuditedLog
-from kidxlib.audit.logs.partition_logs import EpochsOfLogs, audit_logs
+from kidxlib.audit.logs.partition_logs import EpochsOfLogs, audit_logs, is_missing
 from kidxlib.audit.segment import SegmentForPartition
 from kidxlib.audit.startup import checkpoints
-from kidxlib.audit.startup.last_stop import PartitionStop
+from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINTS, PartitionStop, with_logs_aside
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.producer_snapshots import forgotten_producers
 from kidxlib.audit.startup.simulation import Recovery, StartupSimulation
@@ -38,6 +38,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, StateSource
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.logs_aside import logs_aside, remedy_of
 from kidxlib.storage.small_files import read_leader_epochs
 
 #: How often a partition is looked at whose files a broker changes meanwhile.
@@ -201,7 +202,7 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     in_file, harm = (of_epochs, remote) if in_place else (replace(of_epochs, first_offset=None), None)
     found.findings += audit_leader_epochs(read, epochs, in_file, in_place=in_place, remote=harm)
     own = () if in_place else _beside_logs(task, read, fold, cleaned, of_epochs, remote)
-    found.findings = _with_brokers_own(found.findings, own)
+    found.findings = _with_logs_aside(task, logs, epochs, _with_brokers_own(found.findings, own))
     if task.tiering:
         broken |= _broken(found.findings)
         known_epochs = None if isinstance(epochs, CheckpointError) else epochs
@@ -216,6 +217,29 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
             )
         )
     return found
+
+
+def _with_logs_aside(
+    task: PartitionAudit,
+    logs: Sequence[AuditedLog],
+    epochs: LeaderEpochs | CheckpointError | None,
+    findings: Sequence[SegmentFinding],
+) -> list[SegmentFinding]:
+    """The findings, those on logs that are missing with logs under other names that begin among their offsets."""
+    if not logs:
+        return list(findings)
+    first = None if epochs is None or isinstance(epochs, CheckpointError) else epochs.first
+    ends = [log.recovery.next_offset for log in logs if log.recovery is not None]
+    places = {
+        **dict.fromkeys(BELOW_CHECKPOINTS, (max(ends, default=0), segment_files.OFFSET_MAX)),
+        FIRST_LOGS_MISSING: (0 if first is None else first.start_offset, logs[0].base_offset),
+    }
+
+    def with_aside(base_offset: int, finding: Finding) -> Finding:
+        place = (base_offset, base_offset + 1) if is_missing(finding) else places.get(finding.reason or "")
+        return finding if place is None else with_logs_aside(finding, task.directory, *place)
+
+    return [replace(each, finding=with_aside(each.base_offset, each.finding)) for each in findings]
 
 
 def _beside_logs(
@@ -335,7 +359,10 @@ def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty
 
 def _simulate_empty(task: PartitionAudit) -> StartupSimulation:
     named = "" if task.known_to is None else f"; there is no such directory, and {task.known_to} names it"
-    mend = task.remedy or "restore it from a copy; where other replicas have the partition, the broker fetches it"
+    left = remedy_of(logs_aside(task.directory, 0, segment_files.OFFSET_MAX))
+    mend = (
+        left or task.remedy or "restore it from a copy; where other replicas have the partition, the broker fetches it"
+    )
     others = map(str, checkpoints.failures_in_directory(task.directory))
     failures = [f"{task.last_stop.why_empty}{named}; {mend}", *others]
     return StartupSimulation(failures=failures)

@@ -51,12 +51,15 @@ class OfLogDir:
         first_offset: gives where its leader epochs begin, if that is before its first segment, and none of its logs was
             deleted from the start; None where nobody knows.
         is_compacted: gives whether the cleaner may have taken offsets out; None where nobody knows.
+        what_is_aside: gives what to do about logs that no broker loads and that begin in a range of offsets, its end
+            exclusive; None where there are none.
     """
 
     high_watermark: int | None = None
     why_no_high_watermark: Callable[[], tuple[str, bool] | None] = _nobody_knows
     first_offset: Callable[[], int | None] = _nobody_knows
     is_compacted: Callable[[], bool | None] = _nobody_knows
+    what_is_aside: Callable[[int, int], str | None] = lambda first_offset, end_offset: None
 
 
 @dataclass(frozen=True, slots=True)

@@ -338,10 +338,13 @@ def remark_on_gap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
         before.release()
     if end < base_offset:
         which = f"offset {end} is" if end + 1 == base_offset else f"offsets {end} to {base_offset - 1} are"
-        if log.of_log_dir.is_compacted() is False:
-            answers.file_error(rows, f"{which} {LOST}")
+        is_lost = log.of_log_dir.is_compacted() is False
+        aside = log.of_log_dir.what_is_aside(end, base_offset)
+        text = "; ".join(filter(None, (f"{which} {LOST if is_lost else GAP}", aside)))
+        if is_lost:
+            answers.file_error(rows, text)
         else:
-            answers.note(rows, f"{which} {GAP}")
+            answers.note(rows, text)
 
 
 def remark_on_lost_start(log: Log, targets: Longs, answers: Answers) -> None:
@@ -352,10 +355,12 @@ def remark_on_lost_start(log: Log, targets: Longs, answers: Answers) -> None:
 def _remark_on_lost_start(log: Log, rows: Longs, answers: Answers) -> None:
     if not len(rows) or (first := log.of_log_dir.first_offset()) is None:
         return
+    aside = log.of_log_dir.what_is_aside(first, log.segments[0].base_offset)
     answers.file_error(
         rows,
         f"offsets {first} to {log.segments[0].base_offset - 1} were in logs that are missing: "
-        f"{LEADER_EPOCH_CHECKPOINT} begins at {first}, and a broker that deletes logs cuts it",
+        f"{LEADER_EPOCH_CHECKPOINT} begins at {first}, and a broker that deletes logs cuts it"
+        f"{'' if aside is None else f'; {aside}'}",
     )
 
 
@@ -395,9 +400,10 @@ def _why_end_is_early(log: Log) -> str | None:
     end, high_watermark = log.log_end_offset, log.of_log_dir.high_watermark
     if high_watermark is None or end >= high_watermark:
         return None
+    aside = log.of_log_dir.what_is_aside(end, high_watermark)
     return (
         f"the log ends at offset {end}, below the high watermark {high_watermark} that {HIGH_WATERMARK_CHECKPOINT} "
-        f"has: offsets {end} to {high_watermark - 1} are missing"
+        f"has: offsets {end} to {high_watermark - 1} are missing{'' if aside is None else f'; {aside}'}"
     )
 
 

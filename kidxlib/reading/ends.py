@@ -39,6 +39,7 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location
 from kidxlib.storage.lock import is_locked
 from kidxlib.storage.log_dir import read_topic_id
+from kidxlib.storage.logs_aside import what_is_aside
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.small_files import read_leader_epochs, read_offset_checkpoint
 
@@ -259,7 +260,7 @@ class ReadingEnds:
         found = _Found(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
         is_asked = found.first_base > seen.first_offset and wanted.first_ms == Wanted().first_ms
         lost_from = lost_first_offset(directory.path, partition, found.first_base) if is_asked else None
-        left_out = [*found.before_first_segment(wanted, lost_from), *found.below_start(lost_from)]
+        left_out = [*found.before_first_segment(wanted, lost_from, directory.path), *found.below_start(lost_from)]
         ends = PartitionEnds(seen=seen, high_watermark=high_watermark)
         if high_watermark is not None:
             ends, beyond = self._to_high_watermark(directory, logs, seen, high_watermark, index_of, found)
@@ -292,6 +293,7 @@ class ReadingEnds:
                 first_offset=tail.end_offset,
                 end_offset=high_watermark,
                 edge=high_watermark,
+                aside=what_is_aside(directory.path, tail.end_offset, high_watermark),
             )
             return replace(ends, is_short=True), [*left_out, missing]
         end = min(tail.end_offset, seen.last_offset + 1 if seen.last_offset < _OFFSET_MAX else _OFFSET_MAX)
@@ -375,16 +377,18 @@ class _Found:
     log_start: int
     first_base: int
 
-    def before_first_segment(self, wanted: Wanted, lost_from: int | None) -> Iterator[LeftOut]:
+    def before_first_segment(self, wanted: Wanted, lost_from: int | None, directory: Location) -> Iterator[LeftOut]:
         """Offsets that the log has by a checkpoint, or had by its leader epochs, and no segment here.
 
         Args:
             lost_from: see `lost_first_offset`.
+            directory: of the partition.
         """
         if lost_from is not None:
             first, end = max(lost_from, wanted.first_offset), min(self.first_base, wanted.last_offset + 1)
             if first < end:
-                yield self._left_out(Why.FIRST_LOGS_MISSING, first, end, self.first_base)
+                lost = self._left_out(Why.FIRST_LOGS_MISSING, first, end, self.first_base)
+                yield replace(lost, aside=what_is_aside(directory, first, end))
             return
         first, end = max(self.log_start, wanted.first_offset), min(self.first_base, wanted.last_offset + 1)
         if self.log_start > 0 and first < end:

@@ -25,6 +25,7 @@ from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.left_out import LeftOut, Why
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.storage.location import Location, location
+from kidxlib.storage.logs_aside import what_is_aside
 from kidxlib.storage.small_files import read_offset_checkpoint
 
 _POLICY: Final = "cleanup.policy"
@@ -86,12 +87,13 @@ def gaps_of(logs: Iterable[LogRead], reads: Iterable[SegmentRead]) -> list[LeftO
     Args:
         reads: that the logs were read for.
     """
-    found = list(logs)
+    found, reads = list(logs), list(reads)
     compacted = COMPACTED_BY_BROKERS | {log.topic for log in found if log.lacks_records}
     in_question = {log.topic for log in found if log.next_offset < log.end_offset} - compacted
     if in_question:
         log_dirs = {location(read.log_path).parent.parent for read in reads if read.topic in in_question}
         compacted |= _compacted(in_question, sorted(log_dirs, key=str))
+    directories = {(read.topic, read.partition): location(read.log_path).parent for read in reads}
     return [
         LeftOut(
             partition=TopicPartition(log.topic, log.partition),
@@ -99,6 +101,7 @@ def gaps_of(logs: Iterable[LogRead], reads: Iterable[SegmentRead]) -> list[LeftO
             first_offset=log.next_offset,
             end_offset=log.end_offset,
             edge=log.end_offset,
+            aside=what_is_aside(directories[log.topic, log.partition], log.next_offset, log.end_offset),
         )
         for log in found
         if log.next_offset < log.end_offset and log.topic not in compacted

@@ -20,6 +20,7 @@ from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
+from kidxlib.storage.logs_aside import logs_aside, remedy_of
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.text.words import counted
 
@@ -311,6 +312,16 @@ def _by_file(lacking: Iterable[tuple[Location, TopicPartition, Iterable[str]]]) 
             path,
             f"has no line for {number}, as {min(partitions).directory}" if path.exists() else f"missing ({number})",
         )
+
+
+def with_logs_aside(finding: Finding, directory: Location, first_offset: int, end_offset: int) -> Finding:
+    """A finding on offsets that are in no log, with the logs that begin among them and that no broker loads.
+
+    Args:
+        directory: of the partition.
+    """
+    remedy = remedy_of(logs_aside(directory, first_offset, end_offset))
+    return finding if remedy is None else replace(finding, consequence=f"{finding.consequence}; {remedy}")
 
 
 def below_checkpoints(next_offset: int, position: int | None, stop: PartitionStop) -> Finding | None:

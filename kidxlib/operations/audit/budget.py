@@ -21,7 +21,7 @@ from kidxlib.audit.index_files.sparse_indexes import rebuilt_from
 from kidxlib.audit.logs.partition_logs import MISSING, missing_at_end
 from kidxlib.audit.rows import LOSING, StartFailure, row_of_partition
 from kidxlib.audit.startup.checkpoints import failures_in_directory
-from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINTS, below_checkpoints
+from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINTS, below_checkpoints, with_logs_aside
 from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS, FileFinding
@@ -398,7 +398,8 @@ def _ends(facts: pa.Table, audits: Mapping[PartitionKey, PartitionAudit]) -> Ite
         found = list(missing_at_end(base_offset, end, offset_indexes(audit.index_directory)))
         if end is not None and audit.is_brokers:
             below = below_checkpoints(end, None, audit.last_stop)
-            found += [] if below is None else [(base_offset, below)]
+            if below is not None:
+                found.append((base_offset, with_logs_aside(below, audit.directory, end, segment_files.OFFSET_MAX)))
         # Checkpoints and indexes were looked at after the listing: a broker that runs may have written meanwhile.
         if found and _is_last(audit, base_offset, row["log_bytes_last"]):
             yield from (row_of_partition(key[0], audit, SegmentFinding(*each)) for each in found)

@@ -50,6 +50,7 @@ from kidxlib.operations.compare.place import (
 from kidxlib.operations.compare.replica import compare_pairs
 from kidxlib.operations.compare.replica_partition import ReplicaFindings
 from kidxlib.storage.log_dir import PARTITION_METADATA
+from kidxlib.storage.logs_aside import what_is_aside
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
@@ -304,12 +305,17 @@ class PartitionFindings:
         what = f"B has no {names}" if whole else f"in B {names} ends at byte {_Extent.of(rows[0]).other:,}"
         return self._finding(
             Kind.LACKS,
-            detail=f"{_offsets(first, end)}, {_amount(rows)}; {what}",
+            detail=f"{_offsets(first, end)}, {_amount(rows)}; {what}{self._aside(first, end)}",
             first_offset=first,
             last_offset=end - 1,
             records=_records(rows),
             bytes=_bytes(rows),
         )
+
+    def _aside(self, first: int, end: int) -> str:
+        """What B has of offsets under other names."""
+        remedy = what_is_aside(self._compared.other.path, first, end)
+        return "" if remedy is None else f"; {remedy}"
 
     def _is_behind(self) -> Finding:
         first, rows = self._behind[0], self._behind
@@ -324,7 +330,8 @@ class PartitionFindings:
                 torn += f"; B has zeros from byte {first.first_difference:,} on: preallocated, or lost"
         return self._finding(
             Kind.BEHIND,
-            detail=f"B ends at offset {at} of {until}: {counted(until - at, 'offset')}, {_amount(rows)}{torn}",
+            detail=f"B ends at offset {at} of {until}: {counted(until - at, 'offset')}, {_amount(rows)}{torn}"
+            f"{self._aside(at, until)}",
             first_offset=at,
             last_offset=until - 1,
             records=_records(rows),

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.index_files.leader_epochs import of_lost_logs
 from kidxlib.audit.startup.absent import AbsentPartition, absent_in
-from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, below_checkpoints
+from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, below_checkpoints, with_logs_aside
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.catalog.partitions import PARTITIONS
@@ -26,7 +26,7 @@ from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.errors import CheckpointError, ClusterMetadataError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
-from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_MAX, parse_segment_log
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import Source
@@ -520,8 +520,9 @@ def _ends(tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, Par
             continue
         path, position, version = files[*key, row["base_offset"]]
         found = below_checkpoints(row["next_offset"], position, stop)
-        if found is None or found.reason is None or found.detail is None or found.consequence is None:
+        if found is None or found.reason is None or found.detail is None:
             continue
+        aside = with_logs_aside(found, location(path).parent, row["next_offset"], OFFSET_MAX)
         end = LostEnd(
             source=key[0],
             topic=key[1],
@@ -532,7 +533,7 @@ def _ends(tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, Par
             known_end=_known_end(stop),
             reason=found.reason,
             detail=found.detail,
-            consequence=found.consequence,
+            consequence=aside.consequence or "",
         )
         ends.append((end, _as_finding(end, end.base_offset, LOG_SUFFIX, position, version)))
     yield from _with_accepted(tables, ends, LOG_SUFFIX)

@@ -15,7 +15,7 @@ from typing import Any, Final
 from rich.filesize import decimal
 
 from kidxlib.errors import LockHeldError, UntrustedError, UsageError
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_MAX, segment_file
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend, OpenBackend
 from kidxlib.operations.compare.place import Place
@@ -41,6 +41,7 @@ from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
 from kidxlib.run.result import RunResult
 from kidxlib.storage.lock import locked, locked_to_read
+from kidxlib.storage.logs_aside import logs_aside, remedy_of
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.audit import start_takes
 from kidxlib.terminal.console import first_of_each_kind, print_json, print_line, print_more, warn, warn_of_first
@@ -394,9 +395,13 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
         yield from (Obstacle(f"--apply: {why}", recovers=True) for why in plan.broker.reads_alone)
     yield from _of_log_dirs(plan)
     yield from _of_absent(plan)
+    yield from _of_gaps(plan)
     for each in plan.forecasts:
         yield from each.obstacles
-        if not each.obstacles and (why := _of_partition(plan, each)) is not None:
+        left = _of_lost_end(each)
+        yield from left
+        is_told = bool(left) and not (each.dropped or each.hidden)
+        if not each.obstacles and not is_told and (why := _of_partition(plan, each)) is not None:
             yield Obstacle(why, recovers=not each.stop.clean_shutdown and each.wrong_log_start is None)
         if each.forgotten is not None:
             yield Obstacle(f"{each.directory}: {each.forgotten}")
@@ -435,6 +440,20 @@ def _of_absent(plan: RecoveryPlan) -> Iterator[Obstacle]:
                 f"{absent.text}: look for the directory on other disks and copies, and put it back; else "
                 f"{_accepting(plan)} goes on without it{elsewhere}"
             )
+
+
+def _of_gaps(plan: RecoveryPlan) -> Iterator[Obstacle]:
+    """The logs of gaps that are there under other names or in other places: accepted by nothing, as in `_of_absent`."""
+    for gap in plan.gaps.lost:
+        if (remedy := remedy_of(gap.aside)) is not None:
+            yield Obstacle(f"{gap.aside[0].target.parent}: {gap.detail}; {remedy}")
+
+
+def _of_lost_end(each: Forecast) -> list[Obstacle]:
+    """The logs that are there of an end that is lost, or of a partition without any, as in `_of_gaps`."""
+    gone = range(OFFSET_MAX) if each.is_empty else each.gone
+    remedy = remedy_of(logs_aside(each.directory, gone.start, gone.stop)) if gone else None
+    return [] if remedy is None else [Obstacle(f"{_what_is_lost(each)}; {remedy}")]
 
 
 def _why_not_cut(each: Forecast) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -46,6 +47,12 @@ class _Case:
 
 _HOLE = (_log(0, 10), _log(25, 30))
 _THINNED = (_log(0, 10, records=4), _log(25, 30))
+
+
+def _write_log(path: Path) -> None:
+    """A file whose first batch has the offset of its name."""
+    offset = re.search("[0-9]{20}", path.name)
+    path.write_bytes(int(offset[0] if offset else 0).to_bytes(8, "big"))
 
 
 def _name(base: int, suffix: str) -> str:
@@ -93,6 +100,12 @@ _CASES = (
         files=(_name(0, ".log"), _name(12, ".log.deleted"), _name(25, ".log")),
     ),
     _Case(
+        "marked to be deleted, and nothing of the cleaner",
+        _HOLE,
+        (Evidence.KNOWN, 10, 24, True),
+        files=(_name(0, ".log"), _name(10, ".log.deleted"), _name(25, ".log")),
+    ),
+    _Case(
         "about to be swapped in",
         _HOLE,
         (Evidence.CLEANERS_FILES, 10, 24, False),
@@ -119,7 +132,7 @@ _CASES = (
 def test_each_gap_has_its_evidence(case: _Case, tmp_path: Path) -> None:
     """Of the first kind that says anything; only what nothing explains is lost."""
     for name in case.files:
-        (tmp_path / name).touch()
+        _write_log(tmp_path / name)
     logs = [{**log, "topic": case.topic if log["topic"] == "t" else log["topic"]} for log in case.logs]
     policy = None if case.policy is None else ConfigValue(case.policy, ConfigOrigin.TOPIC)
     found = gaps_in(_rows(*logs), lambda source, topic: policy, Directories({("a", case.topic, 0): tmp_path}))
@@ -166,3 +179,56 @@ def test_who_knows_the_offsets_is_named_with_what_it_has(elsewhere: list[dict[st
     [gap] = gaps.with_known(_rows(*elsewhere)).lost
     assert [each.in_words for each in gap.known_by] == said
     assert gap.evidence is (Evidence.KNOWN if said else Evidence.NONE)
+
+
+@dataclass(frozen=True)
+class _Aside:
+    """A log of the gap `t-0/10-24` that no broker loads as one of `t-0`.
+
+    Attributes:
+        path: in the log dir.
+        becomes: what a broker that starts does with it; None where it is none of the gap.
+    """
+
+    path: str
+    becomes: str | None
+    content: bytes = (10).to_bytes(8, "big")
+
+
+_ASIDES = (
+    _Aside(f"t-0/{_name(10, '.log.deleted')}", "removes it"),
+    _Aside(f"t-0/{_name(12, '.log.deleted')}", "removes it", (12).to_bytes(8, "big")),
+    _Aside(f"t-0/{_name(10, '.log.bak')}", "does not load it"),
+    _Aside(f"t-0/old-{_name(10, '.log')}", "does not load it"),
+    _Aside(_name(10, ".log"), "does not load it"),
+    _Aside(_name(10, ".log.deleted"), "removes it"),
+    _Aside(f"u-3/{_name(10, '.log')}", "loads it as a log of u-3"),
+    _Aside(f"t-0/{_name(10, '.log.deleted')}", None, b""),
+    _Aside(f"t-0/{_name(10, '.log.bak')}", None, (99).to_bytes(8, "big")),
+    _Aside(f"t-0/{_name(5, '.log.deleted')}", None, (5).to_bytes(8, "big")),
+    _Aside(f"t-0/{_name(25, '.log.deleted')}", None, (25).to_bytes(8, "big")),
+)
+
+
+@pytest.mark.parametrize("case", _ASIDES, ids=lambda case: f"{case.path}, {len(case.content)}")
+def test_a_log_of_a_gap_that_no_broker_loads_is_named(case: _Aside, tmp_path: Path) -> None:
+    """With where it belongs, and what the broker does with it as it starts: perhaps it is the only copy."""
+    for name in ("t-0", "u-3"):
+        (tmp_path / name).mkdir()
+    (tmp_path / case.path).write_bytes(case.content)
+    of_other = {"topic": "u", "partition": 3}
+    intruder = [_log(10, 25, **of_other)] if case.path.startswith("u-3") else []
+    rows = _rows(*_HOLE, _log(0, 20, **of_other), *intruder)
+    places = {("a", "t", 0): tmp_path / "t-0", ("a", "u", 3): tmp_path / "u-3"}
+    [gap] = gaps_in(rows, directories=Directories(places)).lost
+    if case.becomes is None:
+        assert not gap.aside and gap.consequence.endswith("look for the log on other replicas and copies")
+        return
+    [aside] = gap.aside
+    name = _name(aside.base_offset, ".log")
+    assert (aside.path, aside.target) == (tmp_path / case.path, tmp_path / "t-0" / name)
+    assert gap.evidence is Evidence.KNOWN
+    assert gap.consequence.endswith(
+        f"{aside.path} begins there: move it to {aside.target}, with the other files of that offset, before the broker "
+        f"starts, which {case.becomes}"
+    )

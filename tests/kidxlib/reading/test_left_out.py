@@ -116,6 +116,19 @@ def test_offsets_that_are_not_read(
     assert _told(_plan(_log_dir(tmp_path, **checkpoints), **options)) == told
 
 
+def test_a_log_under_another_name_is_named_where_its_offsets_are_missed(tmp_path: Path) -> None:
+    """Between two logs, and below the high watermark: it may be all that is left of them."""
+    log_dir = _log_dir(tmp_path / "logs", (0, 50, 100), replication=200)
+    for base_offset, first_word in ((50, "in no log: "), (100, "missing: ")):
+        log = log_dir / "t-0" / segment_file(base_offset, LOG_SUFFIX)
+        aside = log.rename(f"{log}.deleted")
+        ended = run_here(export, log_dir, "--output", tmp_path / f"{base_offset}.jsonl")
+        [line] = [each for each in ended.err.splitlines() if first_word in each]
+        assert f"{aside} begins there: move it to {log}, with the other files of that offset" in line
+        assert ended.code == 3
+        aside.rename(log)
+
+
 def test_what_lies_before_the_first_segment_is_elsewhere(tmp_path: Path) -> None:
     """As of a topic with tiered storage. Where leader epochs begin with the first segment, the broker has deleted what
     was before, and was killed before it wrote down the log start.

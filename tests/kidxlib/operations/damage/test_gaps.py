@@ -12,8 +12,16 @@ import pytest
 from kidxlib import audit_directory
 from kidxlib.audit.gaps import GAP
 from kidxlib.cli.main import kidx
+from kidxlib.format.checkpoint_files import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    RECOVERY_POINT_CHECKPOINT,
+    offset_checkpoint,
+)
 from kidxlib.format.segment_files import segment_file
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.storage.log_dir import META_PROPERTIES
 from tests.docs.log_dirs import put
 from tests.jobs.archive import assert_refused
 from tests.support.cluster_metadata import OTHER_ID, config, data, leader_change, topic, write_copy
@@ -101,6 +109,40 @@ def test_a_missing_log_is_found_wherever_it_is_looked_for(site: _Site) -> None:
     for sources in ("a", "ab"):
         built = site.build(sources=sources)
         assert (built.code, _found(built)) == (3, expected), "whether this run has found it or an earlier one"
+
+
+def test_a_log_under_another_name_is_named_wherever_its_offsets_are_missed(site: _Site) -> None:
+    """Between two logs and at the end: what a broker's start removes may be the only copy, and is refused."""
+    log_dir = site.log_dir("a")
+    (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    partition = {TopicPartition("orders", 0): 9}
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        (log_dir / name).write_bytes(offset_checkpoint(partition))
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint({}))
+    commands = {
+        "verify": ("verify", log_dir),
+        "recover": ("recover", log_dir),
+        "build": ("build", log_dir, "--index-dir", site.root / "other"),
+        "seek": ("seek", log_dir, "--topic", "orders", "--partition", "0", "--timestamp", "-1"),
+        "compare": ("compare", site.log_dir("b"), log_dir),
+    }
+    for base_offset, suffix, does in ((3, ".deleted", "removes it"), (6, ".bak", "does not load it")):
+        log = log_dir / "orders-0" / segment_file(base_offset, ".log")
+        aside = log.rename(f"{log}{suffix}")
+        for name, command in commands.items():
+            ended = _kidx(*command)
+            text = f"{ended.out}{ended.err}"
+            if name == "seek" and base_offset == 3:  # the end is there
+                continue
+            assert f"{aside} begins there: move it to {log}, with the other files of that offset" in text, name
+            assert f"before the broker starts, which {does}" in text, name
+            assert ended.code == (2 if name == "recover" else 3), (name, text)
+        for options in ((), ("--accept-loss",), ("--accept-loss", "--apply")):
+            ended = _kidx("recover", log_dir, *options)
+            refused = [line for line in ended.out.splitlines() if line.startswith(f"refused: {log.parent}: ")]
+            assert ended.code == 2 and any(f"{aside} begins there" in line for line in refused), options
+        aside.rename(log)
+    assert "begins there" not in _kidx("recover", log_dir).out
 
 
 def test_a_policy_of_the_metadata_decides(site: _Site) -> None:

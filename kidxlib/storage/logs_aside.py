@@ -1,0 +1,124 @@
+"""Logs that no broker loads as a partition's, by their names or places, and that begin with offsets which none of its
+logs has: perhaps all that is left of these.
+
+A broker that starts removes `.deleted` and `.cleaned`, and puts `.swap` in place
+(`LogLoader.removeTempFilesAndCollectSwapFiles`). Of other names it loads what ends with `.log`
+(`LogFileUtils.isLogFile`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kidxlib.format.layouts import BATCH_V2, field_position
+from kidxlib.format.segment_files import (
+    CLEANED_SUFFIX,
+    DELETED_SUFFIX,
+    LOG_SUFFIX,
+    SWAP_SUFFIX,
+    parse_segment_log,
+    segment_file,
+)
+from kidxlib.storage.location import Location, files_in
+from kidxlib.text.words import counted
+
+#: Bytes of a batch's, or an old message's, offset.
+_OFFSET_BYTES: Final = field_position(BATCH_V2, "batch_length")
+_LOG: Final = re.compile(rf"(?<![0-9])([0-9]{{20}}{re.escape(LOG_SUFFIX)})")
+
+
+@dataclass(frozen=True, slots=True)
+class LogAside:
+    """A log that no broker loads as one of a partition.
+
+    Attributes:
+        path: of the file.
+        base_offset: by its name.
+        target: where a broker would load it.
+    """
+
+    path: Location
+    base_offset: int
+    target: Location
+
+    @property
+    def becomes(self) -> str:
+        """What a broker that starts does with it."""
+        if self.path.name.endswith(DELETED_SUFFIX):
+            return "removes it"
+        is_of_partition = (
+            self.path.parent != self.target.parent and self.path.parent.parent == self.target.parent.parent
+        )
+        if parse_segment_log(self.path.name) is not None and is_of_partition:
+            return f"loads it as a log of {self.path.parent.name}"
+        return "does not load it"
+
+
+def logs_aside(directory: Location, first_offset: int, end_offset: int) -> tuple[LogAside, ...]:
+    """The logs under other names in a partition's directory that begin with offsets of a range, in their order. A
+    directory that cannot be listed has none, and an empty file is none.
+
+    Args:
+        directory: of the partition.
+        first_offset, end_offset: of the range; no log of the partition has these offsets.
+    """
+    return tuple(_asides(directory, directory, first_offset, end_offset))
+
+
+def loose_logs(
+    log_dirs: Iterable[Location], directory: Location, first_offset: int, end_offset: int
+) -> Iterator[LogAside]:
+    """The logs that lie in log dirs, in no partition's directory, as in `logs_aside`."""
+    for log_dir in log_dirs:
+        yield from _asides(log_dir, directory, first_offset, end_offset)
+
+
+def remedy_of(found: Sequence[LogAside]) -> str | None:
+    """What to do about them; None where there are none."""
+    if not found:
+        return None
+    first, *others = found
+    more = f", and {counted(len(others), 'more log')} likewise ({others[0].path.name} …)" if others else ""
+    return (
+        f"{first.path} begins there: move it to {first.target}, with the other files of that offset{more}, before the "
+        f"broker starts, which {first.becomes}"
+    )
+
+
+def what_is_aside(directory: Location, first_offset: int, end_offset: int) -> str | None:
+    """What to do about logs that begin in a range, in a partition's directory or loose in its log dir; None where there
+    are none.
+    """
+    found = [*logs_aside(directory, first_offset, end_offset)]
+    return remedy_of([*found, *loose_logs([directory.parent], directory, first_offset, end_offset)])
+
+
+def _asides(place: Location, directory: Location, first_offset: int, end_offset: int) -> Iterator[LogAside]:
+    try:
+        files = files_in(place)
+    except OSError:
+        return
+    named = ((match[1], path) for name, path in files.items() if (match := _LOG.search(name)) is not None)
+    for name, path in sorted(named, key=lambda each: (each[0], each[1].name)):
+        base_offset = parse_segment_log(name)
+        is_in_place = place == directory and path.name == name
+        if base_offset is None or is_in_place or path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)):
+            continue
+        if first_offset <= base_offset < end_offset and _begins_in(path, first_offset, end_offset):
+            yield LogAside(path, base_offset, directory / segment_file(base_offset, LOG_SUFFIX))
+
+
+def _begins_in(path: Location, first_offset: int, end_offset: int) -> bool:
+    """Whether a file has something, and what it begins with may be a batch of these offsets."""
+    with contextlib.suppress(OSError):
+        if not isinstance(path, Path):
+            return path.stat().st_size > 0
+        with path.open("rb") as file:
+            head = file.read(_OFFSET_BYTES)
+        return len(head) == _OFFSET_BYTES and first_offset <= int.from_bytes(head, "big", signed=True) < end_offset
+    return False
