@@ -1,23 +1,82 @@
-"""`kidx report`: a page of what a catalog knows, without Spark."""
+"""`kidx report`, `./spark-submit.sh report`: a page of what a catalog knows."""
 
 from __future__ import annotations
 
-from typing import Any
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from kidxlib.operations.report.options import report_options
-from kidxlib.run.result import RunResult
-from kidxlib.run.run_report import reports_run_of
-from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import shared as shared_options
+from kidxlib.commands.command import OnCatalog, kidx_command, option, parameter
+from kidxlib.errors import UsageError
+from kidxlib.run.known_topics import MetadataOptions, metadata_options
+from kidxlib.run.options import ensure_parent_exists
+from kidxlib.run.result import Outcome
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.options.numbers import IntegerRange
+
+if TYPE_CHECKING:
+    from kidxlib.operations.backend import Backend
+    from kidxlib.retention.policy import Policy
 
 
-@click.command(context_settings={"max_content_width": 110})
-@report_options
-@shared_options.processes
-@reports_run_of("report")
-def report(processes: int | None, as_json: bool, **options: Any) -> RunResult:
+@dataclass(frozen=True, kw_only=True)
+class ReportOn(OnCatalog):
+    """What to report.
+
+    Attributes:
+        output: the HTML file; None where only JSON is wanted.
+        sample: how many batches of each topic are read, for what other settings of producers would save; None for none.
+        metadata: where clusters say what topics are configured to.
+    """
+
+    output: Path | None = option(
+        "--output",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="The HTML file to write. One that is there is replaced.",
+    )
+    policy: Path | None = option(
+        "--policy",
+        type=click.Path(path_type=Path),
+        help="What kafka-configs --describe --all prints of topics, or a file with one policy (TOML).",
+    )
+    sample: int | None = option(
+        "--sample",
+        metavar="N",
+        type=IntegerRange(1, 10_000),
+        help="Read N batches of each topic, and say what larger batches and other codecs would save.",
+    )
+    metadata: MetadataOptions = parameter(metadata_options)
+    now: str | None = parameter(
+        click.option(
+            "--now", metavar="TIME", help="Report for this time: ISO 8601 with a zone, or ms since the epoch."
+        ),
+        last=True,
+    )
+
+    def __post_init__(self) -> None:
+        if self.output is None and not self.as_json:
+            raise UsageError("nothing to write: name the page with --output FILE.html, or ask for --json")
+        if self.output is not None:
+            ensure_parent_exists("--output", self.output)
+        _ = self.configured  # a wrong policy is told before anything is done
+
+    @cached_property
+    def configured(self) -> Policy:
+        """What topics are configured to, where nobody says it of them."""
+        from kidxlib.retention.policy import Policy
+        from kidxlib.retention.policy_file import read_policies
+
+        policies = (Policy(),) if self.policy is None else read_policies(self.policy)
+        if len(policies) > 1:
+            raise UsageError(f"--policy {self.policy}: it has {len(policies)} policies; expected one")
+        return policies[0]
+
+
+def run_report(request: ReportOn, backend: Backend) -> Outcome:
     """Write one HTML page of what a catalog knows: how much there is, what is not well, the segments of each partition,
     what retention would do with other limits, the shape of batches, growth, replicas and builds. The page needs no
     network. Nothing is recorded in the catalog. With --sample some batches of logs are read, too, and where replicas
@@ -26,7 +85,34 @@ def report(processes: int | None, as_json: bool, **options: Any) -> RunResult:
     Exit codes: 0 made; 3 made, and it says of offsets that they are missing, which nobody has accepted: a gap between
     logs, a log that is missing or ends early, what a replica lacks; 2 wrong options or inputs, nothing done; 1 failed.
     """
-    with needing_packages("kidx report"):
-        from kidxlib.commands.in_catalog.report import report_of_catalog
+    from kidxlib.operations.report.attention import Severity
+    from kidxlib.operations.report.document import make_report
+    from kidxlib.operations.report.page.write import write_page
+    from kidxlib.terminal.progress import begin_phase
 
-    return report_of_catalog(processes=processes, as_json=as_json, **options)
+    report = make_report(
+        backend, request.context.now, policy=request.configured, metadata=request.metadata, sample=request.sample or 0
+    )
+    overview, attention = report.sections["overview"], report.head["attention"]
+    missing = sum(row["is_missing"] for row in attention)
+    outcome = Outcome(
+        code=ExitCode.PROBLEMS_FOUND if missing else ExitCode.OK,
+        counts={
+            "segments": overview["segments"],
+            "missing": missing,
+            **{severity.value: sum(row["severity"] == severity for row in attention) for severity in Severity},
+        },
+        bytes=overview["log_bytes"],
+    )
+    if request.output is not None:
+        begin_phase("writing the page")
+        size = write_page(report, request.output)
+        outcome.line(f"report: {request.output} ({size:,} bytes): open it in a browser")
+    outcome.line(*(f"{row['severity']}: {row['title']}: {row['detail']}" for row in attention))
+    if not attention:
+        outcome.line("nothing to look at: no damage, no finding, and every source was audited")
+    outcome.values.update(report.as_json())
+    return outcome
+
+
+report = kidx_command("report", ReportOn, run_report, reports_as="report")

@@ -4,10 +4,11 @@ somebody asks for them.
 
 from __future__ import annotations
 
+import importlib.metadata
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from importlib import metadata
+from datetime import datetime
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,6 @@ from kidxlib.operations.damage.gaps import asked_of_recorded, gaps_between, know
 from kidxlib.operations.damage.lost import OfLogDirs
 from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.questions import FOUND, LAST_REMOTE_AUDITS, Answers, future
-from kidxlib.operations.report.report_request import ReportRequest
 from kidxlib.operations.report.savings.saving import TopicSavings
 from kidxlib.operations.report.sections import (
     builds_section,
@@ -47,8 +47,8 @@ from kidxlib.operations.report.timeline import (
 )
 from kidxlib.operations.report.what_if import WhatIf, try_ladder, what_if_partitions, what_if_section
 from kidxlib.recovery.outcome import Status
-from kidxlib.retention.policy import Cleanup, Origin, TopicConfig
-from kidxlib.run.known_topics import read_known_topics
+from kidxlib.retention.policy import Cleanup, Origin, Policy, TopicConfig
+from kidxlib.run.known_topics import MetadataOptions, read_known_topics
 from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.storage.location import as_text
 from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
@@ -146,18 +146,24 @@ def _is(column: Values, status: Status) -> Any:
     return found.fill_null(False).to_numpy().astype(np.bool_)
 
 
-def make_report(backend: Backend, request: ReportRequest) -> Report:
-    """Ask the catalog, decide with each limit, and put both together."""
+def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: MetadataOptions, sample: int) -> Report:
+    """Ask the catalog, decide with each limit, and put both together.
+
+    Args:
+        policy: what topics are configured to, where nobody says it of them.
+        metadata: where clusters say it.
+        sample: how many batches of each topic are read, for what other settings of producers would save; 0 for none.
+    """
     tables = backend.catalog.tables
     assert isinstance(tables, TablesToAsk)  # a run without a catalog makes no report
-    now_ms = to_ms(request.context.now)
+    now_ms = to_ms(now)
     begin_phase("asking the catalog")
     answers, paths = Answers.ask(tables, now_ms), source_paths(tables)
     begin_phase("trying limits of retention")
-    what_if = try_ladder(backend, request.policy, request.metadata, paths, now_ms)
+    what_if = try_ladder(backend, policy, metadata, paths, now_ms)
     begin_phase("putting the report together")
     sources, all_topics = as_sources(paths), re.compile(".*")
-    known = read_known_topics(request.metadata, sources)
+    known = read_known_topics(metadata, sources)
     policy_of, directories = asked_of_recorded(tables, list(paths), known)
     of_log_dirs = OfLogDirs.recorded(tables, sources, all_topics, known)
     logs = known_logs(tables, list(paths), all_topics)
@@ -172,7 +178,7 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
             "not_reached": [{"source": each.name, "path": as_text(each.path)} for each in of_log_dirs.not_reached],
         },
         "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
-        "shape": shape_section(answers, _savings(tables, request.sample)),
+        "shape": shape_section(answers, _savings(tables, sample)),
         "growth": growth_section(answers),
         "replicas": replicas_section(tables, answers, compacted),
         "builds": builds_section(answers, tables),
@@ -181,7 +187,7 @@ def make_report(backend: Backend, request: ReportRequest) -> Report:
     return Report(
         head={
             "report_version": REPORT_VERSION,
-            "kidx": metadata.version("kidx"),
+            "kidx": importlib.metadata.version("kidx"),
             "made_at_ms": now_ms,
             "catalog": tables.path,
             "attention": attention(sections, now_ms),
