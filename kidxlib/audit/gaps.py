@@ -292,7 +292,7 @@ class Directories:
             fits = (row["base_offset"], row["next_offset"]) == (gap.first_offset, gap.last_offset + 1)
             if fits and place not in (None, directory) and directory is not None:
                 log = segment_files.segment_file(gap.first_offset, segment_files.LOG_SUFFIX)
-                yield LogAside(place / log, gap.first_offset, directory / log)
+                yield LogAside(place / log, gap.first_offset, directory / log, place.name)
 
     def producers_at(self, key: PartitionKey, offset: int) -> NDArray[np.void] | None:
         """The entries of a producer snapshot; None where there is none that is whole."""

@@ -33,6 +33,7 @@ class NotASegment(enum.StrEnum):
     DIRECTORY_FUTURE = "partition that Kafka is moving here (-future)"
     DIRECTORY_STRAY = "partition that Kafka set aside (-stray)"
     WRONG_SEGMENT_NAME = "a .log whose name is not a 20-digit base offset"
+    LOOSE_LOG = "a log that is in no partition's directory, so that no broker loads it"
     # Keys of JSON and of a column, which keep their words until the catalog's next version.
     NO_PARTITION_NUMBER = "folder whose name is not <topic>-<partition>"
     UNLISTABLE_DIRECTORY = "folder that cannot be listed"
@@ -58,6 +59,11 @@ def why_not_a_segment(name: str) -> NotASegment:
     if name in CHECKPOINTS or name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
         return NotASegment.CHECKPOINT
     return NotASegment.BROKER_FILE if name in _BROKER_FILES else NotASegment.OTHER
+
+
+def why_not_in_a_log_dir(name: str) -> NotASegment:
+    """Why the file called `name` in a Kafka log dir, beside its partitions, is not read as a segment."""
+    return NotASegment.LOOSE_LOG if segment_files.parse_segment_log(name) is not None else why_not_a_segment(name)
 
 
 def why_not_a_partition(name: str) -> NotASegment:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from kidxlib.errors import UsageError
-from kidxlib.format.not_segments import NotASegment, why_not_a_partition, why_not_a_segment
+from kidxlib.format.not_segments import NotASegment, why_not_a_partition, why_not_a_segment, why_not_in_a_log_dir
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, parse_segment_file, parse_segment_log
 from kidxlib.format.topic_partition import is_moved, loaded_as, parse_partition_directory
 from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
@@ -42,7 +42,7 @@ def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory
     for entry in _entries(source.path):
         if not entry.is_directory:
             holds_segments = holds_segments or parse_segment_log(entry.name) is not None
-            passed_over.add(entry.path, why_not_a_segment(entry.name))
+            passed_over.add(entry.path, why_not_in_a_log_dir(entry.name))
         elif (partition := parse_partition_directory(entry.name)) is not None:
             partitions.append(PartitionDirectory(source, partition, location(entry.path)))
         else:

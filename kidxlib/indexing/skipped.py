@@ -13,7 +13,7 @@ from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.segment_files import INDEX_SUFFIXES
 
 #: What an operator did not expect to find in a log dir; each gets a line of its own.
-_UNEXPECTED: Final = (NotASegment.WRONG_SEGMENT_NAME, NotASegment.NO_PARTITION_NUMBER)
+_UNEXPECTED: Final = (NotASegment.WRONG_SEGMENT_NAME, NotASegment.LOOSE_LOG, NotASegment.NO_PARTITION_NUMBER)
 
 #: Of directories that cannot be listed so many are named, and all are counted: a disk that fails may have 100,000.
 _NAMED: Final = 100

@@ -94,6 +94,7 @@ def gaps_of(logs: Iterable[LogRead], reads: Iterable[SegmentRead]) -> list[LeftO
         log_dirs = {location(read.log_path).parent.parent for read in reads if read.topic in in_question}
         compacted |= _compacted(in_question, sorted(log_dirs, key=str))
     directories = {(read.topic, read.partition): location(read.log_path).parent for read in reads}
+    all_log_dirs = sorted({directory.parent for directory in directories.values()}, key=str)
     return [
         LeftOut(
             partition=TopicPartition(log.topic, log.partition),
@@ -101,7 +102,9 @@ def gaps_of(logs: Iterable[LogRead], reads: Iterable[SegmentRead]) -> list[LeftO
             first_offset=log.next_offset,
             end_offset=log.end_offset,
             edge=log.end_offset,
-            aside=what_is_aside(directories[log.topic, log.partition], log.next_offset, log.end_offset),
+            aside=what_is_aside(
+                directories[log.topic, log.partition], log.next_offset, log.end_offset, log_dirs=all_log_dirs
+            ),
         )
         for log in found
         if log.next_offset < log.end_offset and log.topic not in compacted

@@ -46,7 +46,7 @@ class OfLogDirs:
             partial(why_no_high_watermark, log_dir, partition),
             partial(lost_first_offset, directory, partition, first_base),
             partial(is_compacted, partition.topic, log_dir, brokers),
-            partial(what_is_aside, directory),
+            partial(what_is_aside, directory, log_dirs=brokers.log_dirs),
         )
 
 

@@ -180,6 +180,11 @@ class _SegmentWalk:
             return number, f"the batch's checksum is not {rows['crc'][number]:#010x}, which its header says"
         if is_new[number]:
             return number, f"a batch of magic {rows['magic'][number]}, expected {layouts.MAGIC_V2} at most"
+        if begins[number] > before[number] and (end := self._read.end_offset) is not None and last[number] >= end:
+            return number, (
+                f"offsets {begins[number]} to {last[number]}, and the partition's next log begins at {end}: the two "
+                "overlap, so that one of them may be from elsewhere: kidx verify tells more"
+            )
         return number, (
             f"offsets {begins[number]} to {last[number]}, expected them to increase from batch to batch, from "
             f"{before[number] + 1} to {self._most} at most"

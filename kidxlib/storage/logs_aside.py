@@ -40,22 +40,21 @@ class LogAside:
         path: of the file.
         base_offset: by its name.
         target: where a broker would load it.
+        loaded_as: the name of another partition's directory, in which it is and is loaded as a log of; None for none.
     """
 
     path: Location
     base_offset: int
     target: Location
+    loaded_as: str | None = None
 
     @property
     def becomes(self) -> str:
         """What a broker that starts does with it."""
         if self.path.name.endswith(DELETED_SUFFIX):
             return "removes it"
-        is_of_partition = (
-            self.path.parent != self.target.parent and self.path.parent.parent == self.target.parent.parent
-        )
-        if parse_segment_log(self.path.name) is not None and is_of_partition:
-            return f"loads it as a log of {self.path.parent.name}"
+        if self.loaded_as is not None:
+            return f"loads it as a log of {self.loaded_as}"
         return "does not load it"
 
 
@@ -90,12 +89,18 @@ def remedy_of(found: Sequence[LogAside]) -> str | None:
     )
 
 
-def what_is_aside(directory: Location, first_offset: int, end_offset: int) -> str | None:
-    """What to do about logs that begin in a range, in a partition's directory or loose in its log dir; None where there
+def what_is_aside(
+    directory: Location, first_offset: int, end_offset: int, log_dirs: Iterable[Location] = ()
+) -> str | None:
+    """What to do about logs that begin in a range, in a partition's directory or loose in a log dir; None where there
     are none.
+
+    Args:
+        log_dirs: all of the broker that are at hand, besides that of the partition.
     """
-    found = [*logs_aside(directory, first_offset, end_offset)]
-    return remedy_of([*found, *loose_logs([directory.parent], directory, first_offset, end_offset)])
+    places = dict.fromkeys([directory.parent, *log_dirs])
+    found = logs_aside(directory, first_offset, end_offset)
+    return remedy_of([*found, *loose_logs(places, directory, first_offset, end_offset)])
 
 
 def _asides(place: Location, directory: Location, first_offset: int, end_offset: int) -> Iterator[LogAside]:

@@ -202,7 +202,7 @@ _ASIDES = (
     _Aside(f"t-0/old-{_name(10, '.log')}", "does not load it"),
     _Aside(_name(10, ".log"), "does not load it"),
     _Aside(_name(10, ".log.deleted"), "removes it"),
-    _Aside(f"u-3/{_name(10, '.log')}", "loads it as a log of u-3"),
+    _Aside(f"other/u-3/{_name(10, '.log')}", "loads it as a log of u-3"),
     _Aside(f"t-0/{_name(10, '.log.deleted')}", None, b""),
     _Aside(f"t-0/{_name(10, '.log.bak')}", None, (99).to_bytes(8, "big")),
     _Aside(f"t-0/{_name(5, '.log.deleted')}", None, (5).to_bytes(8, "big")),
@@ -213,13 +213,13 @@ _ASIDES = (
 @pytest.mark.parametrize("case", _ASIDES, ids=lambda case: f"{case.path}, {len(case.content)}")
 def test_a_log_of_a_gap_that_no_broker_loads_is_named(case: _Aside, tmp_path: Path) -> None:
     """With where it belongs, and what the broker does with it as it starts: perhaps it is the only copy."""
-    for name in ("t-0", "u-3"):
-        (tmp_path / name).mkdir()
+    for name in ("t-0", "other/u-3"):
+        (tmp_path / name).mkdir(parents=True)
     (tmp_path / case.path).write_bytes(case.content)
     of_other = {"topic": "u", "partition": 3}
-    intruder = [_log(10, 25, **of_other)] if case.path.startswith("u-3") else []
+    intruder = [_log(10, 25, **of_other)] if "u-3" in case.path else []
     rows = _rows(*_HOLE, _log(0, 20, **of_other), *intruder)
-    places = {("a", "t", 0): tmp_path / "t-0", ("a", "u", 3): tmp_path / "u-3"}
+    places = {("a", "t", 0): tmp_path / "t-0", ("a", "u", 3): tmp_path / "other" / "u-3"}
     [gap] = gaps_in(rows, directories=Directories(places)).lost
     if case.becomes is None:
         assert not gap.aside and gap.consequence.endswith("look for the log on other replicas and copies")

@@ -117,8 +117,13 @@ def test_what_a_person_should_know_of_a_log_dir(tmp_path: Path) -> None:
     shutil.copytree(SAMPLES / "append-time-0", log_dir / "append-time-0")
     (log_dir / "append-time-0" / "5.log").touch()
     (log_dir / "empty-0").mkdir()
+    loose = log_dir / segment_file(7, ".log")
+    loose.touch()
     found = recover_directory(log_dir, tmp_path / "index")
-    assert found.notes == (f"{log_dir}/append-time-0/5.log: skipped: a .log whose name is not a 20-digit base offset",)
+    assert sorted(found.notes) == [
+        f"{loose}: skipped: a log that is in no partition's directory, so that no broker loads it",
+        f"{log_dir}/append-time-0/5.log: skipped: a .log whose name is not a 20-digit base offset",
+    ]
     assert [len(partition.segments) for partition in found.partitions] == [1, 0]
 
 

@@ -119,10 +119,15 @@ def test_offsets_that_are_not_read(
 def test_a_log_under_another_name_is_named_where_its_offsets_are_missed(tmp_path: Path) -> None:
     """Between two logs, and below the high watermark: it may be all that is left of them."""
     log_dir = _log_dir(tmp_path / "logs", (0, 50, 100), replication=200)
-    for base_offset, first_word in ((50, "in no log: "), (100, "missing: ")):
-        log = log_dir / "t-0" / segment_file(base_offset, LOG_SUFFIX)
-        aside = log.rename(f"{log}.deleted")
-        ended = run_here(export, log_dir, "--output", tmp_path / f"{base_offset}.jsonl")
+    partition = log_dir / "t-0"
+    for base_offset, place, suffix, first_word in (
+        (50, partition, ".deleted", "in no log: "),
+        (50, log_dir, "", "in no log: "),
+        (100, partition, ".deleted", "missing: "),
+    ):
+        log = partition / segment_file(base_offset, LOG_SUFFIX)
+        aside = log.rename(place / f"{log.name}{suffix}")
+        ended = run_here(export, log_dir, "--output", tmp_path / f"{base_offset}{place.name}.jsonl")
         [line] = [each for each in ended.err.splitlines() if first_word in each]
         assert f"{aside} begins there: move it to {log}, with the other files of that offset" in line
         assert ended.code == 3
