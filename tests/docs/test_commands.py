@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import re
+from typing import Final
 
 import pytest
 
 from tests.docs.conftest import Workspace
 from tests.docs.pages import PAGES, Block, runnable
+
+#: Pages that take minutes, and why another test says enough each time.
+_SLOW: Final = {"docs/clusters.md": "starts Spark 19 times; tests/jobs runs each of these jobs"}
+_BLOCKS: Final = [
+    pytest.param(block, id=block.name, marks=[pytest.mark.exhaustive(_SLOW[block.page])] if block.page in _SLOW else [])
+    for page in PAGES
+    for block in runnable(page)
+]
 
 
 def test_no_block_starts_the_tests() -> None:
@@ -15,7 +24,7 @@ def test_no_block_starts_the_tests() -> None:
     assert [block.name for page in PAGES for block in runnable(page) if "test.sh" in block.text] == []
 
 
-@pytest.mark.parametrize("block", [block for page in PAGES for block in runnable(page)], ids=lambda block: block.name)
+@pytest.mark.parametrize("block", _BLOCKS)
 def test_block_runs_as_it_stands(block: Block, workspace: Workspace) -> None:
     """The exit code that the page promises, and each line of output that it shows."""
     ended = workspace.run(block.page).get(block.name)
