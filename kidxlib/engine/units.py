@@ -31,9 +31,10 @@ class Unit:
     """A unit of work, and the file that it fills."""
 
     items: Sequence[Any]
-    do: Callable[[Iterable[Any], bool], Iterator[ItemRows]]
+    do: Callable[..., Iterator[ItemRows]]
     schema: pa.Schema
     path: str
+    maps: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +57,7 @@ def units_of(work: Work[Any], directory: Path) -> list[Unit]:
     with writing_in(directory.parent):
         directory.mkdir(parents=True)
     return [
-        Unit(items, work.do, work.schema, str(directory / f"{number:06}.parquet"))
+        Unit(items, work.do, work.schema, str(directory / f"{number:06}.parquet"), work.maps)
         for number, items in enumerate(work.units)
     ]
 
@@ -87,7 +88,8 @@ def do_unit(unit: Unit, use_mmap: bool, until_stopped: Callable[[Iterable[Any]],
 
     def rows() -> Iterator[dict[str, Any] | pa.RecordBatch]:
         nonlocal segments, log_bytes
-        for done in unit.do(until_stopped(unit.items), use_mmap):
+        items = until_stopped(unit.items)
+        for done in unit.do(items, use_mmap) if unit.maps else unit.do(items):
             yield from done.batches
             yield from done.rows
             segments += done.segments

@@ -19,7 +19,7 @@ from kidxlib.storage.scratch import temporary_place, writing_in
 Item = TypeVar("Item")
 
 #: A process takes a second to start; in that time one reads some hundred MB, or publishes the indexes of 100 segments.
-SMALL_BYTES: Final = 64 * 1024 * 1024
+_SMALL_BYTES: Final = 64 * 1024 * 1024
 _SMALL_ITEMS: Final = 100
 
 #: Rows of a group of a file: a worker holds as many.
@@ -50,25 +50,31 @@ class Work(Generic[Item]):
     Attributes:
         name: of the directory in which the rows are put.
         units: what is done first stands first.
-        do: with the items of a unit, and whether it may map files: a worker may have died of one. It is given to
-            processes by its name, so it is a function of a module. Done twice, it gives the same rows and files.
+        do: with the items of a unit. It is given to processes by its name, so it is a function of a module. Done
+            twice, it gives the same rows and files.
         schema: of the rows that it gives.
         directories: whose logs are read: a worker on another machine that sees none of one would find no file there.
-        bytes: that the units read, of logs or of rows, about; None where nobody counted.
+        is_small: it is done sooner than workers start.
+        maps: `do` maps files, and takes as well whether it may: a worker may have died of one.
     """
 
     name: str
     units: Sequence[Sequence[Item]]
-    do: Callable[[Iterable[Item], bool], Iterator[ItemRows]]
+    do: Callable[..., Iterator[ItemRows]]
     schema: pa.Schema
     directories: Sequence[Location] = ()
-    bytes: int | None = None
+    is_small: bool = False
+    maps: bool = False
 
-    @property
-    def is_small(self) -> bool:
-        """Whether it is done sooner than workers start."""
-        items = sum(map(len, self.units))
-        return self.bytes is not None and self.bytes <= SMALL_BYTES and items <= _SMALL_ITEMS
+
+def reads_little(read_bytes: int, items: int) -> bool:
+    """Whether work is done sooner than workers start.
+
+    Args:
+        read_bytes: of logs or of rows.
+        items: of all units: files are written for each, or a directory is listed.
+    """
+    return read_bytes <= _SMALL_BYTES and items <= _SMALL_ITEMS
 
 
 class SharedRows(Protocol):

@@ -213,7 +213,7 @@ def test_executors_compare_copies_as_the_command_does(
         key, content = f"jobs/copies/{log.relative_to(golden.SAMPLES)}", log.read_bytes()
         checksum_store.put_with(key, content[:-1] if number == 5 else content, "CRC32C")
     url = f"s3://{BUCKET}/jobs/copies"
-    monkeypatch.setattr(compare_copy, "_HEAD_BYTES", 2**30)
+    monkeypatch.setattr(compare_copy, "_FEW_SEGMENTS", 0)
     for options in ((), ("--require-checksums", "--topics", "plain-.*")):
         asked = ("--copy", url, "--catalog", catalog, "--json", *options)
         job, command = verify_here(*asked), run_here(kidx, "verify", *asked)

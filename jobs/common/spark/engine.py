@@ -440,13 +440,14 @@ class SparkEngine:
             self._stop_file.until_stopped,
         )
         # As bytes: what is imported with it then finds no pandas.
-        do_pickled, schema = pickle.dumps(work.do), work.schema
+        do_pickled, schema, maps = pickle.dumps(work.do), work.schema, work.maps
 
         def rows_of_units(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any] | pa.RecordBatch]:
-            do: Callable[[Iterable[Any], bool], Iterator[ItemRows]] = pickle.loads(do_pickled)
+            do: Callable[..., Iterator[ItemRows]] = pickle.loads(do_pickled)
             for items in _pickled(batches):
                 begin = time.time()
-                for done in do(until_stopped(items), _may_map()):
+                to_do = until_stopped(items)
+                for done in do(to_do, _may_map()) if maps else do(to_do):
                     yield from done.batches
                     yield from done.rows
                     counters.add(done.segments, done.log_bytes)

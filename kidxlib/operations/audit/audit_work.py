@@ -177,12 +177,8 @@ class PartitionsToAudit:
     audits: Mapping[PartitionKey, PartitionAudit]
 
 
-def audit_partitions(shares: Iterable[PartitionsToAudit], use_mmap: bool) -> Iterator[ItemRows]:
-    """Rows of `FOUND`. Nothing is written.
-
-    Args:
-        use_mmap: no log is mapped.
-    """
+def audit_partitions(shares: Iterable[PartitionsToAudit]) -> Iterator[ItemRows]:
+    """Rows of `FOUND`. Nothing is written."""
     for share in shares:
         left = dict(share.audits)
         for key, rows in groupby(with_events(share.rows.batches()), key=lambda row: _partition_key(row[0])):

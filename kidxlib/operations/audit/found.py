@@ -8,11 +8,8 @@ import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import groupby
-from operator import itemgetter
 from typing import Final, Self
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -21,20 +18,21 @@ from kidxlib.audit.rows import AuditRows, Kind
 from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.findings import FileFinding
-from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results import AUDITED, FOUND, TO_AUDIT, NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine, directories_of, ensure_logs_visible
+from kidxlib.engine.shares import keys_of, share_rows_of, shares, with_rows
 from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import Work
+from kidxlib.engine.work import Work, reads_little
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.bins import BINS_PER_CORE, pack
+from kidxlib.indexing.bins import pack
 from kidxlib.indexing.source import Source
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.operations.audit.audit_work import PartitionsToAudit, SegmentAudit, audit_partitions, audit_segments
 from kidxlib.operations.events import event_rows, segment_rows
-from kidxlib.tables.protocol import scope_of
+from kidxlib.tables.protocol import ROWS
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
@@ -57,7 +55,6 @@ ORDERS: Final[Mapping[Kind, Sequence[str]]] = {
 
 #: Rows of segments and events that are held at a time, where a partition has no more of them.
 _ROWS_MAX: Final = 2_000_000
-_ORDER: Final = [(name, "ascending") for name in (*SEGMENTS.key, "position")]
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,59 +119,24 @@ def partitions_to_audit(
         audits: what there is to audit of each partition, with or without segments.
         rows_max: of segments and events, to be held at a time.
     """
-    counts = _counts(staged)
-    shares = _shares(sorted(audits), counts, engine.cores, rows_max)
-    row_counts = [sum(counts.get(key, 0) for key in share) for share in shares]
-    # Shares that are read together: their rows are sought once.
-    together = (np.cumsum(row_counts) // rows_max).tolist()
-    for _, numbers in groupby(range(len(shares)), key=together.__getitem__):
-        at_once = list(numbers)
-        rows = _rows(staged, [key for number in at_once for key in shares[number]], is_all=len(set(together)) == 1)
-        order: Values = pc.sort_indices(rows, sort_keys=_ORDER)
-        begin = 0
-        for number in at_once:
-            # A copy: a slice would go to its worker with all that it is a slice of.
-            of_share = rows.take(order.slice(begin, row_counts[number]))
-            begin += row_counts[number]
-            of_partitions = {key: audits[key] for key in shares[number]}
-            yield PartitionsToAudit(engine.share(of_share), of_share.nbytes, of_partitions)
+
+    def read(scope: Sequence[Condition]) -> pa.Table:
+        segments = segment_rows(staged.rows("segment", where=scope), TO_AUDIT)
+        return pa.concat_tables([segments, event_rows(staged.rows("event", where=scope), TO_AUDIT)])
+
+    partitions = with_rows(list(audits), _counts(staged))
+    share_rows = share_rows_of(partitions, engine.cores, rows_max)
+    for of_share, rows in shares(read, partitions, share_rows, rows_max, ("base_offset", "position")):
+        of_partitions = {key: audits[key] for key in keys_of(of_share)}
+        yield PartitionsToAudit(engine.share(rows), rows.nbytes, of_partitions)
 
 
-def _counts(staged: Staged) -> dict[PartitionKey, int]:
+def _counts(staged: Staged) -> pa.Table:
     """How many rows of segments and events each partition has."""
     key = list(PARTITIONS.key)
     counted = staged.rows("segment", [*key, "events"]).group_by(key).aggregate([([], "count_all"), ("events", "sum")])
-    return {
-        (row["source"], row["topic"], row["partition"]): row["count_all"] + row["events_sum"]
-        for row in counted.to_pylist()
-    }
-
-
-def _shares(
-    keys: Sequence[PartitionKey], counts: Mapping[PartitionKey, int], cores: int, rows_max: int
-) -> list[list[PartitionKey]]:
-    """The partitions in some shares for each core, with about as many rows each."""
-    weights = np.cumsum([counts.get(key, 0) + 1 for key in keys])
-    wanted = max(cores * BINS_PER_CORE, int(weights[-1]) // rows_max + 1) if keys else 0
-    numbers = ((weights - 1) * wanted // weights[-1]).tolist() if keys else []
-    return [[key for _, key in share] for _, share in groupby(zip(numbers, keys, strict=True), key=itemgetter(0))]
-
-
-def _rows(staged: Staged, keys: Sequence[PartitionKey], *, is_all: bool) -> pa.Table:
-    """Rows of `TO_AUDIT` of some partitions, in any order.
-
-    Args:
-        is_all: there are no others.
-    """
-    wanted = pa.table([list(column) for column in zip(*keys, strict=True)], schema=PARTITIONS.schema(PARTITIONS.key))
-    scope = () if is_all else scope_of({"wanted": wanted}, PARTITIONS.key)
-    rows = pa.concat_tables(
-        [
-            segment_rows(staged.rows("segment", where=scope), TO_AUDIT),
-            event_rows(staged.rows("event", where=scope), TO_AUDIT),
-        ]
-    )
-    return rows if is_all else rows.filter(positions_in(rows, wanted, PARTITIONS.key) >= 0)
+    rows: Values = pc.add(counted["count_all"], counted["events_sum"])
+    return counted.select(key).append_column(ROWS, rows)
 
 
 def find(
@@ -208,16 +170,26 @@ def find(
         bins = pack([_segment_audit(task, audits) for task in tasks], engine.cores)
         do = partial(audit_segments, deep=deep)
         with engine.stopping():
-            of_segments = engine.run(Work(f"audit-{attempt}-segments", bins, do, AUDITED, directories, log_bytes))
+            of_segments = engine.run(
+                Work(
+                    f"audit-{attempt}-segments",
+                    bins,
+                    do,
+                    AUDITED,
+                    directories,
+                    is_small=reads_little(log_bytes, len(tasks)),
+                    maps=True,
+                )
+            )
         ensure_logs_visible(of_segments)
         begin_phase(_COMPARING)
-        shares = list(partitions_to_audit(of_segments, engine, audits))
+        units = [[share] for share in partitions_to_audit(of_segments, engine, audits)]
         # The logs may be read once more. Each partition's directory is listed, which is not counted in bytes.
-        read_bytes = log_bytes + sum(share.row_bytes for share in shares) if len(audits) <= _FEW else None
-        units = [[share] for share in shares]
+        read_bytes = log_bytes + sum(share.row_bytes for [share] in units)
+        is_small = len(audits) <= _FEW and reads_little(read_bytes, len(units))
         with engine.stopping():
             of_partitions = engine.run(
-                Work(f"audit-{attempt}-partitions", units, audit_partitions, FOUND, directories, read_bytes)
+                Work(f"audit-{attempt}-partitions", units, audit_partitions, FOUND, directories, is_small)
             )
     return Found(of_segments, of_partitions)
 

@@ -18,10 +18,10 @@ from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.results import FINISHED
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
+from kidxlib.engine.shares import cut
 from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import Work
+from kidxlib.engine.work import Work, reads_little
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.indexing.changes import PartitionChange, count_unknown
 from kidxlib.indexing.plan import ListedPartition
 from kidxlib.indexing.summary import PROBLEM_FREE, PROBLEMS_KEPT, Counts, SegmentProblem
@@ -222,12 +222,11 @@ def _finish(
     )
 
     engine, catalog = run.backend.engine, run.backend.catalog
-    shares = min(len(tasks), engine.cores * BINS_PER_CORE)
     with engine.stopping():
-        found = partitions_to_finish(catalog.tables, engine, tasks, to_finish, shares)
-        row_bytes = sum(share.row_bytes for share in found.shares)
+        found = partitions_to_finish(catalog.tables, engine, tasks, to_finish)
         units = [[share] for share in found.shares]
-        staged = engine.run(Work(name, units, finish_partitions, FINISHED, bytes=row_bytes))
+        is_small = reads_little(sum(share.row_bytes for share in found.shares), len(units))
+        staged = engine.run(Work(name, units, finish_partitions, FINISHED, is_small=is_small))
         interrupts.raise_if_requested()  # some partitions are missing: the next run finishes all of them
         count_finished(staged, found.unfolded, withdrawn(catalog, staged), counts)
         return record_finished(catalog, staged, run.build_id)
@@ -235,13 +234,6 @@ def _finish(
 
 def _groups(to_finish: Mapping[PartitionKey, PartitionChange]) -> Iterator[list[PartitionKey]]:
     """Partitions that are finished together, neighbours in the tables: of so many segments, but one at least."""
-    group: list[PartitionKey] = []
-    segments = 0
-    for key in sorted(to_finish, key=itemgetter(1, 2, 0)):  # as files are sorted
-        if group and segments + to_finish[key].segments > _SEGMENTS_AT_ONCE:
-            yield group
-            group, segments = [], 0
-        group.append(key)
-        segments += to_finish[key].segments
-    if group:
-        yield group
+    keys = sorted(to_finish, key=itemgetter(1, 2, 0))  # as files are sorted
+    for start, end in cut([to_finish[key].segments for key in keys], _SEGMENTS_AT_ONCE):
+        yield keys[start:end]

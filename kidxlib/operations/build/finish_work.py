@@ -36,6 +36,7 @@ from kidxlib.catalog.rows import SegmentKey
 from kidxlib.catalog.segment_views import SegmentToFinish
 from kidxlib.catalog.segments import SEGMENTS, EndFacts, FinishedFacts
 from kidxlib.engine.protocol import Engine
+from kidxlib.engine.shares import keys_of, share_rows_of, shares, with_rows
 from kidxlib.engine.work import ItemRows, SharedRows
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import parse_snapshot
@@ -53,7 +54,7 @@ from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.recovery.partition_fold import FoldState, ScannedSegment, StateSource
 from kidxlib.storage.location import as_text
 from kidxlib.storage.publisher import Published
-from kidxlib.tables.protocol import Tables, scope_of
+from kidxlib.tables.protocol import Tables, counts_of, scope_of
 
 #: The columns of a segment that say which log led to its events.
 OF_LOG_VERSION: Final = ("base_offset", "next_offset", "log_bytes", "log_mtime_ns")
@@ -108,12 +109,8 @@ class PartitionsToFinish:
     partitions: Mapping[PartitionKey, PartitionToFinish]
 
 
-def finish_partitions(shares: Iterable[PartitionsToFinish], use_mmap: bool) -> Iterator[ItemRows]:
-    """Rows of `FINISHED`. Done again, it gives the same files and the same rows, but for `published`.
-
-    Args:
-        use_mmap: no log is read.
-    """
+def finish_partitions(shares: Iterable[PartitionsToFinish]) -> Iterator[ItemRows]:
+    """Rows of `FINISHED`. Done again, it gives the same files and the same rows, but for `published`."""
     for share in shares:
         tasks = {key: partition.task for key, partition in share.partitions.items()}
         in_order_of_rows = [tasks[key].index_directory for key in sorted(tasks)]
@@ -370,9 +367,8 @@ def partitions_to_finish(
     engine: Engine,
     tasks: Mapping[PartitionKey, PartitionTask],
     changes: Mapping[PartitionKey, PartitionChange],
-    shares: int,
 ) -> ToFinish:
-    """The partitions in so many shares, each with the rows that it is finished from.
+    """The partitions in shares, each with the rows that it is finished from.
 
     Args:
         engine: shares the rows.
@@ -387,20 +383,15 @@ def partitions_to_finish(
     states = tables.read(PARTITION_STATES, None, scope)
     kept = KeptStates(keys, heads, numbers, _with_later_snapshots(keys, heads, numbers, tasks, changes), states)
     heads = kept.heads.filter(kept.is_folded)
-    of_segments, of_events = segment_rows(heads, TO_FINISH), _events(tables, heads)
-    for of_share in _in_parts(keys, shares):
-        rows = pa.concat_tables([_of(of_segments, of_share), _of(of_events, of_share)])
-        rows = rows.sort_by([(name, "ascending") for name in (*SEGMENTS.key, "position")])
-        partitions = [kept.partition_to_finish(key, tasks[key]) for key in of_share]
-        of_keys = {partition.task.key: partition for partition in partitions if partition is not None}
+    folded = pa.concat_tables([segment_rows(heads, TO_FINISH), _events(tables, heads)])
+    partitions = with_rows(keys, counts_of(folded, PARTITIONS.key))
+    held = folded.num_rows + len(keys)
+    share_rows = share_rows_of(partitions, engine.cores, held)
+    for of_share, rows in shares(lambda _: folded, partitions, share_rows, held, ("base_offset", "position")):
+        to_finish = [kept.partition_to_finish(key, tasks[key]) for key in keys_of(of_share)]
+        of_keys = {partition.task.key: partition for partition in to_finish if partition is not None}
         found.append(PartitionsToFinish(engine.share(rows), rows.nbytes, of_keys))
     return ToFinish(found, unfolded(kept.heads.filter(~kept.is_folded)))
-
-
-def _in_parts(keys: Sequence[PartitionKey], parts: int) -> list[Sequence[PartitionKey]]:
-    """The keys in some parts of about the same length, none of them empty."""
-    bounds = [len(keys) * number // parts for number in range(parts + 1)]
-    return [keys[start:end] for start, end in itertools.pairwise(bounds) if start < end]
 
 
 def _wanted(changes: Mapping[PartitionKey, PartitionChange]) -> pa.Table:
@@ -466,10 +457,3 @@ def _events(tables: Tables, heads: pa.Table) -> pa.Table:
     rows = tables.read(PRODUCER_EVENTS, None, scope_of({"heads": heads}, SEGMENTS.key))
     rows = rows.filter(pa.array(positions_in(rows, heads, SEGMENTS.key) >= 0))
     return event_rows(rows, TO_FINISH)
-
-
-def _of(rows: pa.Table, keys: Sequence[PartitionKey]) -> pa.Table:
-    """The rows of some partitions."""
-    columns = zip(*keys, strict=True)
-    wanted = pa.table([list(column) for column in columns], schema=PARTITIONS.schema(PARTITIONS.key))
-    return rows.filter(pa.array(positions_in(rows, wanted, PARTITIONS.key) >= 0))

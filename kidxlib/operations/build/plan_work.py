@@ -99,12 +99,8 @@ class PartitionsToPlan:
     rebuild: bool
 
 
-def plan_partitions(shares: Iterable[PartitionsToPlan], use_mmap: bool) -> Iterator[ItemRows]:
-    """Rows of `PLANNED_PARTITIONS`.
-
-    Args:
-        use_mmap: no log is read.
-    """
+def plan_partitions(shares: Iterable[PartitionsToPlan]) -> Iterator[ItemRows]:
+    """Rows of `PLANNED_PARTITIONS`."""
     for share in shares:
         for partition in share.partitions:
             sweep(partition.index_directory, share.swept_before_ns)

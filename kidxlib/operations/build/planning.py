@@ -25,6 +25,7 @@ from kidxlib.engine.work import Work, mapped
 from kidxlib.errors import UsageError
 from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.topic_partition import PartitionKey, parse_partition_directory
+from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.indexing.changes import RELISTED, Changes, PartitionChange, all_new, compare
 from kidxlib.indexing.discover import add_segments, find_partitions, find_segments, judge_listing
 from kidxlib.indexing.known_segments import KEYS
@@ -49,7 +50,6 @@ from kidxlib.text.words import counted
 
 #: Of so many a worker lists and compares the segments at a time: some tens of megabytes if each has a thousand.
 _PARTITIONS_AT_ONCE: Final = 200
-_UNITS_PER_CORE: Final = 4
 
 
 def listed_plan(request: BuildRequest) -> Plan:
@@ -158,7 +158,7 @@ def _shares(request: BuildRequest, plan: Plan, tables: TablesToRead | None, core
     age = datetime.now(UTC) - request.limits.longest_run
     version = None if tables is None else tables.version(SEGMENTS)
     unlisted = [] if tables is None else _unlisted(request, plan, tables)
-    size = min(_PARTITIONS_AT_ONCE, -(-len(plan.partitions) // (cores * _UNITS_PER_CORE)))
+    size = min(_PARTITIONS_AT_ONCE, -(-len(plan.partitions) // (cores * BINS_PER_CORE)))
 
     def share(first: int, partitions: list[ListedPartition], unlisted: list[PartitionKey]) -> PartitionsToPlan:
         return PartitionsToPlan(

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from kidxlib.catalog.results import SCANNED
 from kidxlib.engine.protocol import directories_of, ensure_logs_visible
-from kidxlib.engine.work import Work
+from kidxlib.engine.work import Work, reads_little
 from kidxlib.indexing.bins import pack
 from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.listed import numbers_in, partitions_of, sum_of_bytes
@@ -102,8 +102,15 @@ def _scan(run: BuildRun, rows: pa.Table, scanned: Scanned) -> float:
     read_bytes = sum_of_bytes(rows)
     scanned.waves += 1
     start = time.monotonic()
-    name, units = f"{run.build_id}-{scanned.waves}", pack(wave, engine.cores)
-    work = Work(name, units, scan_segments, SCANNED, directories_of(wave, request.sources), read_bytes)
+    work = Work(
+        f"{run.build_id}-{scanned.waves}",
+        pack(wave, engine.cores),
+        scan_segments,
+        SCANNED,
+        directories_of(wave, request.sources),
+        is_small=reads_little(read_bytes, len(wave)),
+        maps=True,
+    )
     with engine.stopping():
         found = engine.run(work)
         seconds = time.monotonic() - start

@@ -9,29 +9,26 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import PRESENT, Among, rows_where
-from kidxlib.catalog.matching import Flags, Values
+from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results import COMPACTED
 from kidxlib.catalog.segment_views import SegmentToCompact
 from kidxlib.catalog.segments import SEGMENTS, IndexFacts, LogVersion
 from kidxlib.compaction.task import NOT_OURS, ChangeAction, ChangeOutcome, CompactionOptions, Mode
 from kidxlib.engine.protocol import Engine
+from kidxlib.engine.shares import ROWS_AT_ONCE, keys_of, share_rows_of, shares
 from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import Work
+from kidxlib.engine.work import Work, reads_little
 from kidxlib.errors import UsageError
-from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.catalog import pieces
 from kidxlib.operations.compaction.compact_work import PartitionsToCompact, compact_partitions
 from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.sources import sources_in_catalog
@@ -74,46 +71,21 @@ def partitions_to_compact(
         engine: shares the rows.
         named: sources by name; empty for all.
     """
-    known = tables.read(SEGMENTS, PARTITIONS.key)
+    known = tables.counts(SEGMENTS, PARTITIONS.key)
     topics: dict[str, set[str]] = {}
-    for row in known.group_by(["source", "topic"]).aggregate([]).to_pylist():
-        topics.setdefault(row["source"], set()).add(row["topic"])
+    for source, topic, _ in keys_of(known):
+        topics.setdefault(source, set()).add(topic)
     sources = sources_in_catalog(named, topics)
     asked = {topic for source in sources for topic in topics[source] if pattern.fullmatch(topic)}
     if not asked:
         raise UsageError(f"{tables.path}: no segment of a topic that matches {pattern.pattern}; give another --topics")
-    of_sources = Among("source", sources)
-    wanted = rows_where(known, [of_sources, Among("topic", asked)])
-    shares = engine.cores * BINS_PER_CORE
-    for piece in pieces(wanted):
-        rows = tables.read(SEGMENTS, _NAMES, [of_sources, *piece])
+    wanted = rows_where(known, [Among("source", sources), Among("topic", asked)])
+    share_rows = share_rows_of(wanted, engine.cores, ROWS_AT_ONCE)
+    for _, rows in shares(partial(tables.read, SEGMENTS, _NAMES), wanted, share_rows, ROWS_AT_ONCE):
         if options.trim or options.orphans:
             _ensure_no_objects(rows)
-        rows = rows.sort_by([(name, "ascending") for name in SEGMENTS.key])
-        for share in _cut(rows, max(1, shares * rows.num_rows // wanted.num_rows)):
-            log_bytes = pc.sum(rows_where(share, [PRESENT])["log_bytes"]).as_py()
-            yield PartitionsToCompact(engine.share(share), int(log_bytes or 0))
-
-
-def _cut(rows: pa.Table, shares: int) -> Iterator[pa.Table]:
-    """About as many rows each, cut between partitions.
-
-    Args:
-        rows: in the order of their keys.
-    """
-    if not rows.num_rows:
-        return
-    begins: Flags = np.ones(rows.num_rows, np.bool_)
-    begins[1:] = False
-    for name in PARTITIONS.key:
-        column = rows[name]
-        differs: Values = pc.not_equal(column.slice(1), column.slice(0, rows.num_rows - 1))
-        begins[1:] |= differs.to_numpy()
-    partitions = np.append(np.flatnonzero(begins), rows.num_rows)
-    wanted = np.arange(shares + 1) * rows.num_rows // shares
-    cuts = np.unique(partitions[np.searchsorted(partitions, wanted)]).tolist()
-    for start, end in pairwise(cuts):
-        yield rows.slice(start, end - start)
+        log_bytes = pc.sum(rows_where(rows, [PRESENT])["log_bytes"]).as_py()
+        yield PartitionsToCompact(engine.share(rows), int(log_bytes or 0))
 
 
 def _ensure_no_objects(rows: pa.Table) -> None:
@@ -166,7 +138,8 @@ def _work(
         [[share] for share in shares],
         partial(compact_partitions, sources=sources, options=options, mode=mode),
         COMPACTED,
-        bytes=sum(share.log_bytes for share in shares),
+        is_small=reads_little(sum(share.log_bytes for share in shares), len(shares)),
+        maps=True,
     )
 
 
@@ -174,8 +147,9 @@ def _record(tables: Tables, changes: Staged) -> None:
     """Write into `segments` which indexes were replaced, so many at a time that their rows have room in memory."""
     names = [*SEGMENTS.key, "action", "outcome", *IndexFacts.names(), *LogVersion.names()]
     rows = rows_where(changes.rows("compacted", names), [_OF_INDEXES, _IN_PLACE])
-    for piece in pieces(rows.select(["topic", "partition"])):
-        tables.change(SEGMENTS, {"compacted": rows_where(rows, piece)}, updates.coarsened, by=SEGMENTS.key)
+    for start in range(0, rows.num_rows, ROWS_AT_ONCE):
+        part = rows.slice(start, ROWS_AT_ONCE)
+        tables.change(SEGMENTS, {"compacted": part}, updates.coarsened, by=SEGMENTS.key)
 
 
 def _lock(changes: Staged, engine: Engine, stack: contextlib.ExitStack) -> frozenset[str]:

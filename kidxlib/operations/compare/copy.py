@@ -14,7 +14,7 @@ from typing import Final
 from kidxlib.catalog.results import COMPARED_COPY, FilePairRow, LogPairRow
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import ItemRows, Work
+from kidxlib.engine.work import ItemRows, Work, reads_little
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
@@ -652,9 +652,8 @@ def _files_of(pair: DirectoryPair) -> FilePairs:
 def _work(items: Sequence[LogPair | FilePairs], engine: Engine) -> Staged:
     logs = [item for item in items if isinstance(item, LogPair)]
     log_bytes = sum(item.log_bytes for item in items)
-    work = Work(
-        f"compare-{uuid.uuid4().hex[:16]}", pack(items, engine.cores), compare_items, COMPARED_COPY, bytes=log_bytes
-    )
+    name, units = f"compare-{uuid.uuid4().hex[:16]}", pack(items, engine.cores)
+    work = Work(name, units, compare_items, COMPARED_COPY, is_small=reads_little(log_bytes, len(items)), maps=True)
     if not work.is_small:
         engine.start()
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from kidxlib.catalog.results import COMPARED_REPLICAS, BatchRangeRow, ReplicaRangeRow
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.work import ItemRows, Work
+from kidxlib.engine.work import ItemRows, Work, reads_little
 from kidxlib.errors import KidxError, LogChangedError, MalformedRecordsError, describe_error
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
@@ -478,7 +478,8 @@ def _work(
     """What came of ranges, by directory."""
     log_bytes = sum(each.log_bytes for each in ranges)
     name = f"compare-{uuid.uuid4().hex[:16]}"
-    work = Work(name, pack(ranges, engine.cores), compare_ranges, COMPARED_REPLICAS, bytes=log_bytes)
+    units, is_small = pack(ranges, engine.cores), reads_little(log_bytes, len(ranges))
+    work = Work(name, units, compare_ranges, COMPARED_REPLICAS, is_small=is_small)
     if not work.is_small:
         engine.start()
 
@@ -505,12 +506,8 @@ def _work(
     return rows, batches
 
 
-def compare_ranges(ranges: Iterable[ReplicaRange], use_mmap: bool) -> Iterator[ItemRows]:
-    """Rows of `COMPARED_REPLICAS`.
-
-    Args:
-        use_mmap: no log is mapped.
-    """
+def compare_ranges(ranges: Iterable[ReplicaRange]) -> Iterator[ItemRows]:
+    """Rows of `COMPARED_REPLICAS`."""
     for wanted in ranges:
         row, batches = compared_range(wanted)
         rows = [{"range": row.values()}, *({"batches": each.values()} for each in batches)]

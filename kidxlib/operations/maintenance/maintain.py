@@ -9,6 +9,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -25,7 +26,7 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS, TABLES
 from kidxlib.compaction.policy import Expiry
-from kidxlib.operations.catalog import pieces
+from kidxlib.engine.shares import ROWS_AT_ONCE, shares
 from kidxlib.recovery.outcome import ABSENT
 from kidxlib.tables.layout import FILE_BYTES, counted_bytes
 from kidxlib.tables.protocol import Maintenance, Tables, scope_of
@@ -242,9 +243,9 @@ def _segments(tables: Tables, before: datetime) -> pa.Table:
 def _of_no_segment(tables: Tables, table: Table, gone: pa.Table) -> Expired:
     """Rows of segments that are not in the catalog, or go from it now."""
     keys, rows = [gone.select(SEGMENTS.key).slice(0, 0)], 0
-    for piece in pieces(tables.read(table, ["topic", "partition"])):
-        found = tables.read(table, SEGMENTS.key, piece)
-        known = tables.read(SEGMENTS, SEGMENTS.key, piece)
+    read = partial(tables.read, table, SEGMENTS.key)
+    for partitions, found in shares(read, tables.counts(table, PARTITIONS.key), ROWS_AT_ONCE, ROWS_AT_ONCE):
+        known = tables.read(SEGMENTS, SEGMENTS.key, scope_of({"partition": partitions}, PARTITIONS.key))
         known = known.filter(positions_in(known, gone, SEGMENTS.key) < 0)
         found = found.filter(positions_in(found, known, SEGMENTS.key) < 0)
         rows += found.num_rows

@@ -20,7 +20,7 @@ from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.simulation import StartupSimulation
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.work import ItemRows, Work
+from kidxlib.engine.work import ItemRows, Work, reads_little
 from kidxlib.errors import KidxError, PublishError
 from kidxlib.format.checkpoint_files import (
     LEADER_EPOCH_CHECKPOINT,
@@ -244,18 +244,15 @@ def ensure_same_starts(forecasts: Sequence[Forecast], level: Level, engine: Engi
     """
     tasks = [_StartTask(each, level) for each in forecasts]
     with engine.stopping():
-        staged = engine.run(Work("starts", pack(tasks, engine.cores), look_at_starts, _STARTS, bytes=0))
+        units, is_small = pack(tasks, engine.cores), reads_little(0, len(tasks))
+        staged = engine.run(Work("starts", units, look_at_starts, _STARTS, is_small=is_small))
     read_bytes: int = pc.sum(staged.rows("start")["read_bytes"]).as_py() or 0
     staged.remove()
     return read_bytes
 
 
-def look_at_starts(tasks: Iterable[_StartTask], use_mmap: bool) -> Iterator[ItemRows]:
-    """In a worker: what the broker reads of some partitions.
-
-    Args:
-        use_mmap: no log is read.
-    """
+def look_at_starts(tasks: Iterable[_StartTask]) -> Iterator[ItemRows]:
+    """In a worker: what the broker reads of some partitions."""
     for task in tasks:
         yield ItemRows(rows=[{"start": {"read_bytes": ensure_same_start(task.forecast, task.level).read_bytes}}])
 

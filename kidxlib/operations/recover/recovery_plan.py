@@ -25,7 +25,7 @@ from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA, directory_ids_of
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.work import ItemRows, Work
+from kidxlib.engine.work import ItemRows, Work, reads_little
 from kidxlib.errors import CheckpointError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
 from kidxlib.indexing.bins import pack
@@ -394,7 +394,8 @@ def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "for
     """
     log_bytes = sum(task.log_bytes for task in tasks)
     with engine.stopping():
-        staged = engine.run(Work(name, pack(tasks, engine.cores), forecast_partitions, _FORECASTS, bytes=log_bytes))
+        units, is_small = pack(tasks, engine.cores), reads_little(log_bytes, len(tasks))
+        staged = engine.run(Work(name, units, forecast_partitions, _FORECASTS, is_small=is_small, maps=True))
     found: dict[int, Forecast] = {}
     for batch in staged.batches("forecast"):
         found.update({row["number"]: pickle.loads(row["pickled"]) for row in batch.to_pylist()})

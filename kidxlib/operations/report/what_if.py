@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.engine.work import Work
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.report.what_if_work import (
@@ -33,8 +34,12 @@ from kidxlib.retention.decide import NONE_STAYS
 from kidxlib.retention.policy import DECIDING_CONFIGS, REASONS, UNLIMITED, Origin, Policy, TopicConfig
 from kidxlib.run.known_topics import MetadataOptions
 from kidxlib.run.retention_configs import ConfiguredTopics
+from kidxlib.tables.protocol import counts_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn_of_first
+
+#: Segments whose limits are tried sooner than workers start.
+_FEW_SEGMENTS: Final = 16_000
 
 _CELLS: Final = len(LADDER.times_ms) * len(LADDER.sizes)
 _SUMMED: Final = ("deleted", "freed", "deleted_later", "freed_later")
@@ -79,9 +84,10 @@ def try_ladder(
     if not rows.num_rows:
         return WhatIf(_rows_of([]), configs, remedies)
     compacted = topics_that_look_compacted(rows, what_if=True)
-    units = [[share] for share in partitions_to_plan(segments, rows, backend.engine, both, compacted)]
+    partitions = counts_of(rows, PARTITIONS.key)
+    units = [[share] for share in partitions_to_plan(segments, partitions, backend.engine, both, compacted)]
     options = PlanOptions(now_ms=now_ms, from_files=False, include_internal=False, what_if=True)
-    work = Work("report", units, partial(try_limits, options=options), WHAT_IF, bytes=_bytes_of(rows.num_rows))
+    work = Work("report", units, partial(try_limits, options=options), WHAT_IF, is_small=rows.num_rows <= _FEW_SEGMENTS)
     if not work.is_small:
         backend.engine.start()
     with backend.engine.stopping():
@@ -120,11 +126,6 @@ def _without_limits(config: TopicConfig) -> TopicConfig:
     """What a topic is configured to, but for its limits, which count as options."""
     unlimited = replace(config.policy, retention_ms=UNLIMITED, retention_bytes=UNLIMITED)
     return TopicConfig(unlimited, {**config.origins, **_LIMITS})
-
-
-def _bytes_of(segments: int) -> int:
-    """What a log has that is read in the time that a segment's decisions take."""
-    return segments * 4096
 
 
 def _rows_of(found: list[pa.Table]) -> pa.Table:

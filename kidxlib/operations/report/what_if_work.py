@@ -59,12 +59,11 @@ class WhatIfRow(PartitionOfSource):
 WHAT_IF: Final = kinds_of(partition=WhatIfRow.columns())
 
 
-def try_limits(shares: Iterable[PartitionsToPlan], use_mmap: bool, *, options: PlanOptions) -> Iterator[ItemRows]:
+def try_limits(shares: Iterable[PartitionsToPlan], *, options: PlanOptions) -> Iterator[ItemRows]:
     """Rows of `WHAT_IF`: a row for each partition.
 
     Args:
         shares: with the two policies of `steps`.
-        use_mmap: no file is read.
     """
     for share in shares:
         rows = pa.Table.from_batches(share.rows.batches()).combine_chunks()

@@ -47,6 +47,7 @@ from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.result import RunResult
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.run.sources import sources_in_catalog
+from kidxlib.tables.protocol import counts_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.build import PROBLEMS_SHOWN, TOPICS_SHOWN
 from kidxlib.terminal.console import print_json, print_line, print_more, warn_of_first
@@ -58,6 +59,10 @@ from kidxlib.text.words import counted
 
 #: As many as somebody may want to scroll through.
 _SEGMENTS_SHOWN: Final = 10_000
+#: What is planned sooner than workers start: two logs of a partition are opened, which takes half a millisecond, and
+#: segments are decided on by columns, a million in a second.
+_FEW_PARTITIONS: Final = 2000
+_FEW_SEGMENTS: Final = 1_000_000
 _DEFAULT: Final = timedelta(milliseconds=RETENTION_MS_DEFAULT)
 #: A row of the JSON object's `segments`.
 JSON_COLUMNS: Final = (
@@ -593,16 +598,15 @@ def _staged(
         ensure_one_cluster(segments.read(["topic_id"]), request.policy_file)
     engine = backend.engine
     compacted = topics_that_look_compacted(rows, what_if=request.options.what_if)
-    shares = partitions_to_plan(segments, rows, engine, configs, compacted)
-    units = [[share] for share in shares]
+    partitions = counts_of(rows, PARTITIONS.key)
     # A cluster may have files at hand that the driver has not, and a time index is opened for each segment.
     is_little = engine.is_on_this_machine and not request.options.from_files
     work = Work(
         f"plan-{plan_id}",
-        units,
+        [[share] for share in partitions_to_plan(segments, partitions, engine, configs, compacted)],
         partial(plan_partitions, options=request.options),
         PLANNED,
-        bytes=sum(share.bytes for [share] in units) if is_little else None,
+        is_small=is_little and partitions.num_rows <= _FEW_PARTITIONS and rows.num_rows <= _FEW_SEGMENTS,
     )
     if not work.is_small:
         engine.start()

@@ -13,12 +13,8 @@ from kidxlib.operations.retention.planned import partitions_of, planned_rows
 from kidxlib.operations.retention.recorded import PartitionsToPlan
 
 
-def plan_partitions(shares: Iterable[PartitionsToPlan], use_mmap: bool, *, options: PlanOptions) -> Iterator[ItemRows]:
-    """Rows of `PLANNED`: a row for each segment and policy.
-
-    Args:
-        use_mmap: of logs and indexes a few bytes are read.
-    """
+def plan_partitions(shares: Iterable[PartitionsToPlan], *, options: PlanOptions) -> Iterator[ItemRows]:
+    """Rows of `PLANNED`: a row for each segment and policy."""
     for share in shares:
         rows = pa.Table.from_batches(share.rows.batches()).combine_chunks()
         partitions = partitions_of(rows)

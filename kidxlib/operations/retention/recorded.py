@@ -4,7 +4,6 @@ of topics as a whole: whether they look compacted, and of how many clusters they
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,11 +25,11 @@ from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.segment_views import SegmentToPlan
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
+from kidxlib.engine.shares import share_rows_of, shares
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import SharedRows
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.indexing.listed import numbers_in
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.operations.retention.plan_options import IS_ONLY_REPLICA, Configs
@@ -38,22 +37,17 @@ from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.ends import OnlyReplicas
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.recorded_sources import as_sources, source_paths
-from kidxlib.tables.protocol import Tables, scope_of
+from kidxlib.tables.protocol import ROWS, Tables
 from kidxlib.text.words import counted
 
 _KEY: Final = SEGMENTS.schema(SEGMENTS.key)
 
 #: Segments that a worker plans at a time; a partition that has more is planned in one piece.
 _SHARE_ROWS: Final = 65_536
-#: Reads of the catalog at most: tables whose files were not written in order are read as a whole each time.
+#: Reads of the catalog, about: tables whose files were not written in order are read as a whole each time.
 _READS_MAX: Final = 16
 
-#: A partition has two logs opened, which takes as long as reading this many bytes of a log: half a millisecond. Beside
-#: that its rows count for nothing, as they are decided on by columns, a million in a second.
-_PARTITION_BYTES: Final = 32_768
-
 _OFFSETS: Final = ("log_start_offset", "high_watermark")
-_COUNT: Final = "count_all"
 
 #: What is read of segments besides the keys of their partitions.
 FACTS_OF_OFFSETS: Final = ("base_offset", "next_offset", "status", "records")
@@ -136,18 +130,16 @@ class PartitionsToPlan:
             partition, and whether that is its only replica; each partition's in one piece and segments in order.
         configs: of their topics.
         compacted_topics: those of them that look so.
-        bytes: of logs that could be read in the time that they take.
     """
 
     rows: SharedRows
     configs: Configs
     compacted_topics: Collection[str]
-    bytes: int
 
 
 def partitions_to_plan(
     segments: PresentSegments,
-    keys: pa.Table,
+    partitions: pa.Table,
     engine: Engine,
     configs: Configs,
     compacted_topics: Collection[str],
@@ -156,41 +148,30 @@ def partitions_to_plan(
     all of them may be many.
 
     Args:
-        keys: of the partition of each segment; other columns are ignored.
+        partitions: as `shares` takes them.
         engine: shares the rows.
         compacted_topics: topics that look compacted.
     """
     offsets = segments.tables.read(PARTITIONS, [*PARTITIONS.key, *_OFFSETS], [Among("source", segments.sources)])
-    partitions = keys.group_by(list(PARTITIONS.key)).aggregate([([], _COUNT)])
-    partitions = partitions.sort_by([(name, "ascending") for name in PARTITIONS.key])
-    share_rows = min(_SHARE_ROWS, keys.num_rows // (engine.cores * BINS_PER_CORE) + 1)
+
+    def read(scope: Sequence[Condition]) -> pa.Table:
+        rows = segments.read(SegmentToPlan.names(), scope)
+        at = positions_in(rows, offsets, PARTITIONS.key)
+        places: Values = pa.array(at, mask=at < 0)
+        for name in _OFFSETS:
+            rows = rows.append_column(name, offsets[name].take(places))
+        return rows
+
+    rows_at_once = max(_SHARE_ROWS, int(pc.sum(partitions[ROWS.name]).as_py() or 0) // _READS_MAX)
     only_replicas = _OnlyReplicas(source_paths(segments.tables))
-    for of_read in _pieces(partitions, max(_SHARE_ROWS, keys.num_rows // _READS_MAX)):
-        rows = only_replicas.told_in(_read(segments, of_read, offsets))
-        start = 0
-        for of_share in _pieces(of_read, share_rows):
-            count = int(_counts(of_share).sum())
-            share = rows.slice(start, count)
-            start += count
-            topics = [str(topic) for topic in pc.unique(of_share["topic"]).to_pylist()]
-            yield PartitionsToPlan(
-                rows=engine.share(share),
-                configs={topic: configs[topic] for topic in topics},
-                compacted_topics=frozenset(topics).intersection(compacted_topics),
-                bytes=of_share.num_rows * _PARTITION_BYTES,
-            )
-
-
-def _read(segments: PresentSegments, partitions: pa.Table, offsets: pa.Table) -> pa.Table:
-    """The segments of some partitions in order, with the offsets of their partitions."""
-    rows = segments.read(SegmentToPlan.names(), scope_of({"wanted": partitions}, PARTITIONS.key))
-    rows = rows.filter(positions_in(rows, partitions, PARTITIONS.key) >= 0)
-    rows = rows.sort_by([(name, "ascending") for name in SEGMENTS.key])
-    at = positions_in(rows, offsets, PARTITIONS.key)
-    places: Values = pa.array(at, mask=at < 0)
-    for name in _OFFSETS:
-        rows = rows.append_column(name, offsets[name].take(places))
-    return rows
+    share_rows = share_rows_of(partitions, engine.cores, _SHARE_ROWS)
+    for of_share, rows in shares(read, partitions, share_rows, rows_at_once):
+        topics = [str(topic) for topic in pc.unique(of_share["topic"]).to_pylist()]
+        yield PartitionsToPlan(
+            rows=engine.share(only_replicas.told_in(rows)),
+            configs={topic: configs[topic] for topic in topics},
+            compacted_topics=frozenset(topics).intersection(compacted_topics),
+        )
 
 
 class _OnlyReplicas:
@@ -228,20 +209,6 @@ class _OnlyReplicas:
         if source is None:
             return False
         return self._asked.holds(PartitionDirectory(source, partition, source.path / partition.directory))
-
-
-def _pieces(partitions: pa.Table, rows: int) -> Iterator[pa.Table]:
-    """The partitions in pieces that begin at about each so many of their segments."""
-    counts = _counts(partitions)
-    piece_of = (np.cumsum(counts) - counts) // rows
-    starts = [0, *(np.flatnonzero(np.diff(piece_of)) + 1).tolist(), len(counts)]
-    for start, end in itertools.pairwise(starts):
-        yield partitions.slice(start, end - start)
-
-
-def _counts(partitions: pa.Table) -> NDArray[np.int64]:
-    counts: NDArray[np.int64] = partitions[_COUNT].to_numpy()
-    return counts
 
 
 def topics_that_look_compacted(rows: pa.Table, *, what_if: bool) -> dict[str, str]:

@@ -72,12 +72,9 @@ class QuestionsToAnswer:
     unknown: Unknown
 
 
-def answer_questions(ranges: Iterable[QuestionsToAnswer], use_mmap: bool) -> Iterator[ItemRows]:
+def answer_questions(ranges: Iterable[QuestionsToAnswer]) -> Iterator[ItemRows]:
     """Rows of `ANSWERED`, in the order of topic, partition, kind of question and target: one for each question and each
     source that holds the partition, or without a source where none does.
-
-    Args:
-        use_mmap: logs are read; indexes are mapped whatever this is.
     """
     for key_range in ranges:
         answerer = _Answerer(_partitions(key_range), key_range.unknown)

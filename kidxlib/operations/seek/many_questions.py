@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from kidxlib.catalog.matching import Values, numpy_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import SMALL_BYTES, Work
+from kidxlib.engine.work import Work
 from kidxlib.errors import KidxError, NotReadHereError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.lookup.answers import OFFSET
@@ -48,8 +48,8 @@ from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.terminal.seek import show_answers
 
-#: What a question reads of logs, about: where they are few, the command answers them itself.
-_BYTES_PER_QUESTION: Final = 12_000
+#: Questions that are answered sooner than workers start: each reads some 12 kB of logs.
+_FEW_QUESTIONS: Final = 5000
 _INTERRUPTED: Final = "no answers were written; run the same command again"
 
 #: What a run counts, besides bytes.
@@ -402,12 +402,12 @@ def _answer_many(
 def _answered(questions: pa.Table, held: pa.Table, unknown: Unknown, backend: Backend) -> Staged:
     """Rows of `ANSWERED`, in order."""
     engine = backend.engine
-    question_bytes = questions.num_rows * _BYTES_PER_QUESTION
-    if question_bytes > SMALL_BYTES:
+    is_small = questions.num_rows <= _FEW_QUESTIONS
+    if not is_small:
         engine.start()
     units = [[each] for each in _units(questions, held, unknown, backend)]
     # An interruption does not wait for answers: without all of them none is written.
-    return engine.run(Work("seek", units, answer_questions, ANSWERED, bytes=question_bytes))
+    return engine.run(Work("seek", units, answer_questions, ANSWERED, is_small=is_small))
 
 
 def _units(questions: pa.Table, held: pa.Table, unknown: Unknown, backend: Backend) -> Iterator[QuestionsToAnswer]:

@@ -26,12 +26,8 @@ class SegmentsToRead:
         return sum(each.log_bytes for each in self.segments) if self.level is Level.FULL else 0
 
 
-def audit_listings(partitions: Iterable[RemotePartition], use_mmap: bool) -> Iterator[ItemRows]:
-    """Rows of `REMOTE_FOUND`.
-
-    Args:
-        use_mmap: no file is mapped.
-    """
+def audit_listings(partitions: Iterable[RemotePartition]) -> Iterator[ItemRows]:
+    """Rows of `REMOTE_FOUND`."""
     for asked, listed in in_order(lambda each: (each, audit_listing(each)), partitions):
         yield ItemRows(
             segments=asked.segments.num_rows,

@@ -10,7 +10,7 @@ import uuid
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ from kidxlib.audit.tiered.listed_partition import RemotePartition
 from kidxlib.audit.tiered.metadata import AsOf
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.staged import Staged
-from kidxlib.engine.work import Work
+from kidxlib.engine.work import Work, reads_little
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX
@@ -40,9 +40,6 @@ from kidxlib.operations.tiered.what_to_audit import TieredPlan, TopicsOfTiered, 
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.progress import begin_phase
-
-#: Of a partition one could read so much of a log in the time that listing and comparing takes.
-_LISTING_BYTES: Final = 500_000
 
 
 def read_metadata(reader: MetadataReader, request: TieredRequest) -> RemoteMetadata:
@@ -156,24 +153,24 @@ class TieredAudit:
         return self._listed(self.plan.partitions(metadata, only))
 
     def _listed(self, partitions: Sequence[RemotePartition]) -> Staged:
-        return self.run(audit_listings, partitions, REMOTE_FOUND, len(partitions) * _LISTING_BYTES)
+        return self.run(audit_listings, partitions, REMOTE_FOUND, is_small=reads_little(0, len(partitions)))
 
     def _read(self, segments: Sequence[CopiedSegmentRow], metadata: RemoteMetadata) -> list[RemoteFindingRow]:
         begin_phase("reading", done=self.engine.done, segments=len(segments))
         level = self.plan.level
         shares = [SegmentsToRead(share, level) for share in self.plan.shares(segments, metadata.flag_since)]
-        bytes_ = sum(each.bytes for each in shares) + len(segments) * _LISTING_BYTES
-        staged = self.run(audit_bytes, shares, REMOTE_FOUND, bytes_)
+        is_small = reads_little(sum(each.bytes for each in shares), len(segments))
+        staged = self.run(audit_bytes, shares, REMOTE_FOUND, is_small=is_small, maps=True)
         return RemoteFindingRow.of_arrow(staged.rows("finding"))
 
-    def run(self, do: Any, items: Sequence[Any], schema: pa.Schema, bytes_: int) -> Staged:
+    def run(self, do: Any, items: Sequence[Any], schema: pa.Schema, *, is_small: bool, maps: bool = False) -> Staged:
         """Let workers do something with items, a unit of some for each.
 
         Args:
-            do, schema, bytes_: as `Work` has them.
+            do, schema, is_small, maps: as `Work` has them.
         """
         name, units = f"tiered-{uuid.uuid4().hex[:16]}", units_of(items, self.engine.cores)
-        work = Work(name, units, do, schema, [self.plan.bucket], bytes_)
+        work = Work(name, units, do, schema, [self.plan.bucket], is_small, maps)
         if not work.is_small:
             self.engine.start()
         with self.engine.stopping():

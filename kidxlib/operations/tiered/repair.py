@@ -29,6 +29,7 @@ from kidxlib.audit.tiered.finding import CopiedSegmentRow, RemoteFindingRow
 from kidxlib.audit.tiered.metadata import AsOf
 from kidxlib.audit.tiered.remedies import what_to_do
 from kidxlib.audit.tiered.remote_segment import SIDE_OBJECTS, RemoteSegmentToRead, SegmentsToRemake
+from kidxlib.engine.work import reads_little
 from kidxlib.errors import PublishError
 from kidxlib.format.checksums.crc import crc32c
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
@@ -506,7 +507,8 @@ def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteF
     ]
     number, bytes_ = sum(len(each.asked.segments) for each in shares), sum(each.asked.bytes for each in shares)
     begin_phase("reading logs", done=audit.engine.done, segments=number, log_bytes=bytes_)
-    return RemadeRow.of_arrow(audit.run(remake_objects, shares, REMADE, bytes_).rows("remade"))
+    staged = audit.run(remake_objects, shares, REMADE, is_small=reads_little(bytes_, number), maps=True)
+    return RemadeRow.of_arrow(staged.rows("remade"))
 
 
 def _epochs(metadata: RemoteMetadata, partitions: Iterable[TopicIdPartition]) -> dict[str, Any]:

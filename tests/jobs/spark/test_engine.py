@@ -59,7 +59,7 @@ def _numbers(items: Iterable[tuple[int, str]], use_mmap: bool) -> Iterator[ItemR
             raise OSError(f"{marker}: not yet; mapped: {use_mmap}")
 
 
-def _is_pandas_there(items: Iterable[int], use_mmap: bool) -> Iterator[ItemRows]:
+def _is_pandas_there(items: Iterable[int]) -> Iterator[ItemRows]:
     """Whether it was imported where Arrow has made an array of a list."""
     for _ in items:
         pa.array([0])
@@ -83,7 +83,7 @@ def test_an_attempt_that_fails_leaves_no_rows(shared: str | None, spark_session:
     units = [[(number * _ROWS, str(tmp_path / f"tried-{number}"))] for number in range(3)]
     with spark_engine(spark_session, staging, "run") as engine:
         engine.start()
-        staged = engine.run(Work("numbers", units, _numbers, _SCHEMA))
+        staged = engine.run(Work("numbers", units, _numbers, _SCHEMA, maps=True))
         assert (tmp_path / "staging" / "run" / HEARTBEAT).exists() == (shared is not None)
         expected = list(range(3 * _ROWS))
         assert staged.rows("number").sort_by("of")["of"].to_pylist() == expected

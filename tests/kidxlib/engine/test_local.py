@@ -24,7 +24,7 @@ _COLUMN: Final = Column("number", pa.int64(), "", nullable=False)
 SCHEMA: Final = kinds_of(one=[_COLUMN], many=[_COLUMN])
 
 
-def _count(items: Iterable[int], use_mmap: bool) -> Iterator[ItemRows]:
+def _count(items: Iterable[int]) -> Iterator[ItemRows]:
     """One row of one kind an item, and as many of the other as its number says."""
     for item in items:
         many = pa.StructArray.from_arrays(
@@ -38,10 +38,10 @@ def _die_of_a_mapped_file(items: Iterable[int], use_mmap: bool) -> Iterator[Item
     for item in items:
         if use_mmap and item == 3:
             os.kill(os.getpid(), signal.SIGBUS)
-        yield from _count([item], use_mmap)
+        yield from _count([item])
 
 
-def _is_pandas_there(items: Iterable[int], use_mmap: bool) -> Iterator[ItemRows]:
+def _is_pandas_there(items: Iterable[int]) -> Iterator[ItemRows]:
     """Whether it was imported where Arrow has made an array of a list."""
     for _ in items:
         pa.array([1, 2])
@@ -57,7 +57,7 @@ def workers() -> Iterator[Workers]:
 
 def _run(workers: Workers, directory: Path, do: Any) -> tuple[Engine, list[int], list[int]]:
     engine = LocalEngine(workers, directory)
-    staged = engine.run(Work("here", [[5, 1], [3], [], [0, 100_000]], do, SCHEMA))
+    staged = engine.run(Work("here", [[5, 1], [3], [], [0, 100_000]], do, SCHEMA, maps=do is _die_of_a_mapped_file))
     found = staged.found("one", "many")
     assert sum(batch.num_rows for batch in staged.batches("many")) == found["many"].num_rows
     one, many = (sorted(map(int, found[kind]["number"].to_numpy())) for kind in ("one", "many"))
@@ -85,30 +85,29 @@ def _where(items: Iterable[SharedRows], use_mmap: bool) -> Iterator[ItemRows]:
         yield ItemRows(rows=[*rows, *({"many": {"number": number}} for number in numbers)])
 
 
-@pytest.mark.parametrize("row_bytes", [None, 1000])
-def test_a_little_is_done_by_the_command_itself(row_bytes: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("here", [False, True])
+def test_a_little_is_done_by_the_command_itself(here: bool, tmp_path: Path) -> None:
     """It maps nothing there. What was shared with workers is what they read."""
     numbers = pa.table({"number": pa.array(range(70_000), pa.int64())})
     with Workers(1) as workers:
         engine = LocalEngine(workers, tmp_path)
         units: list[list[SharedRows]] = [[engine.share(numbers)], [RowsInItem(numbers)]]
-        staged = engine.run(Work("here", units, _where, SCHEMA, bytes=row_bytes))
+        staged = engine.run(Work("here", units, _where, SCHEMA, is_small=here, maps=True))
         found = staged.found("one", "many")
         staged.remove()
-    here = row_bytes is not None
     one = set(found["one"]["number"].to_pylist())
     assert (os.getpid() in one, 0 in one) == (here, here)
     assert sorted(map(int, found["many"]["number"].to_numpy())) == sorted(2 * list(range(70_000)))
     assert list((tmp_path / "here").iterdir()) == []
 
 
-@pytest.mark.parametrize("row_bytes", [None, 1000])
-def test_rows_come_in_the_order_of_their_units(row_bytes: int | None, tmp_path: Path) -> None:
+@pytest.mark.parametrize("here", [False, True])
+def test_rows_come_in_the_order_of_their_units(here: bool, tmp_path: Path) -> None:
     """Of more than ten, whose files have names with two digits; and of one kind each time."""
     with Workers(2) as workers:
         engine = LocalEngine(workers, tmp_path)
         units = [[number, number + 100] for number in range(12)]
-        staged = engine.run(Work("here", units, _count, SCHEMA, bytes=row_bytes))
+        staged = engine.run(Work("here", units, _count, SCHEMA, is_small=here))
         one, many = (
             [number for batch in staged.batches(kind) for number in batch["number"].to_pylist()]
             for kind in ("one", "many")

@@ -27,8 +27,8 @@ from kidxlib.terminal.progress import begin_phase
 from kidxlib.terminal.tables import print_table
 from kidxlib.text.words import counted
 
-#: Of a log one could read so much in the time that the processor takes for a HEAD.
-_HEAD_BYTES: Final = 65_536
+#: Segments whose copies are asked for sooner than workers start: the processor takes a millisecond for a HEAD.
+_FEW_SEGMENTS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,8 +156,8 @@ def _compared(request: CopyRequest, backend: Backend) -> Compared:
     except OSError as error:
         raise UsageError(f"--copy {request.copy}: {error}") from error
     units = [[share] for share in to_compare.shares(request.copy, engine.cores)]
-    bytes_ = to_compare.segments * _HEAD_BYTES
-    work = Work(f"{request.context.run_id()}-copies", units, compare_copies, COMPARED, bytes=bytes_)
+    name, is_small = f"{request.context.run_id()}-copies", to_compare.segments <= _FEW_SEGMENTS
+    work = Work(name, units, compare_copies, COMPARED, is_small=is_small)
     if not work.is_small:
         engine.start()
 

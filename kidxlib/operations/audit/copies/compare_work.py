@@ -13,16 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.audit.copies import PROBLEMS, CopyVerdict, KnownLog, judge_copy
-from kidxlib.catalog.conditions import PRESENT, Among, Condition
+from kidxlib.catalog.conditions import PRESENT, Among, Condition, rows_where
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.results import CopiesRow, CopyRow
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segment_views import SegmentToCompare
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.engine.shares import cut
 from kidxlib.engine.work import ItemRows
 from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.operations.audit.copies.copy_request import CopyRequest
 from kidxlib.run.sources import sources_in_catalog
@@ -43,7 +44,7 @@ class CopiesToCompare:
         tables: the catalog's.
         version: of `segments`.
         where: which rows of the source are to be compared.
-        partitions: whose they are.
+        partitions: keys of those whose they are.
         segments: how many these have.
         part, parts: which part of the segments, in their order, and of how many.
         copy: the prefix of the whole copy.
@@ -52,7 +53,7 @@ class CopiesToCompare:
     tables: TablesToRead
     version: int | None
     where: Sequence[Condition]
-    partitions: Sequence[PartitionKey]
+    partitions: pa.Table
     segments: int
     part: int
     parts: int
@@ -60,11 +61,9 @@ class CopiesToCompare:
 
     def read(self) -> list[SegmentToCompare]:
         """The segments, in their order."""
-        columns = zip(*self.partitions, strict=True)
-        keys = pa.table([list(column) for column in columns], schema=SEGMENTS.schema(PARTITION_KEY))
-        where = [*self.where, *scope_of({"wanted": keys}, PARTITION_KEY)]
+        where = [*self.where, *scope_of({"wanted": self.partitions}, PARTITION_KEY)]
         rows = self.tables.read(SEGMENTS, ["source", *SegmentToCompare.names()], where, self.version)
-        rows = rows.filter(pa.array(positions_in(rows, keys, PARTITION_KEY) >= 0))
+        rows = rows.filter(pa.array(positions_in(rows, self.partitions, PARTITION_KEY) >= 0))
         if rows.num_rows != self.segments:
             raise UsageError(
                 f"a worker finds {rows.num_rows:,} of {counted(self.segments, 'segment')} in the catalog; "
@@ -80,14 +79,14 @@ class ToCompare:
     """The segments of a source that are to have a copy.
 
     Attributes:
-        counts: partitions with the number of their segments, in order.
+        counts: keys of partitions with the number of their segments, in order.
     """
 
     source: str
     tables: TablesToRead
     version: int | None
     where: Sequence[Condition]
-    counts: Sequence[tuple[PartitionKey, int]]
+    counts: pa.Table
 
     @classmethod
     def of(cls, request: CopyRequest, tables: TablesToRead, path: str) -> ToCompare:
@@ -106,59 +105,45 @@ class ToCompare:
             raise UsageError(
                 f"no --source, and the catalog {path} has {', '.join(sources)}: name the one that was copied"
             )
-        rows = zip(*(counts[name].to_pylist() for name in (*PARTITION_KEY, ROWS.name)), strict=True)
-        wanted = sorted(
-            ((source, topic, partition), segments)
-            for source, topic, partition, segments in rows
-            if source in sources and request.topics.fullmatch(topic)
-        )
-        if not wanted:
+        topics = [
+            topic for topic in map(str, pc.unique(counts["topic"]).to_pylist()) if request.topics.fullmatch(topic)
+        ]
+        of_source = Among("source", sources)
+        wanted = rows_where(counts, [of_source, Among("topic", topics)])
+        if not wanted.num_rows:
             raise UsageError(
                 f"{path}: no segment of a topic that matches {request.topics.pattern}; give another --topics"
             )
-        return cls(sources[0], tables, version, [Among("source", sources), *present], wanted)
+        wanted = wanted.sort_by([(name, "ascending") for name in PARTITION_KEY])
+        return cls(sources[0], tables, version, [of_source, *present], wanted)
 
     @property
     def segments(self) -> int:
         """How many there are."""
-        return sum(segments for _, segments in self.counts)
+        return int(pc.sum(self.counts[ROWS.name]).as_py())
 
     def shares(self, copy: ObjectPath, cores: int) -> Iterator[CopiesToCompare]:
         """The segments in shares of about equal size, in order."""
         size = min(_SHARE_SEGMENTS, self.segments // (cores * BINS_PER_CORE) + 1)
-
-        def share(counts: Sequence[tuple[PartitionKey, int]], part: int = 0, parts: int = 1) -> CopiesToCompare:
-            return CopiesToCompare(
-                tables=self.tables,
-                version=self.version,
-                where=self.where,
-                partitions=[key for key, _ in counts],
-                segments=sum(segments for _, segments in counts),
-                part=part,
-                parts=parts,
-                copy=copy,
-            )
-
-        together: list[tuple[PartitionKey, int]] = []
-        for key, segments in self.counts:
-            if together and sum(count for _, count in together) + segments > size:
-                yield share(together)
-                together = []
-            together.append((key, segments))
-            if segments > size:
-                parts = -(-segments // size)
-                yield from (share(together, part, parts) for part in range(parts))
-                together = []
-        if together:
-            yield share(together)
+        counts = self.counts[ROWS.name].to_numpy()
+        for start, end in cut(counts, size):
+            segments = int(counts[start:end].sum())
+            parts = -(-segments // size)  # of a partition that has more
+            for part in range(parts):
+                yield CopiesToCompare(
+                    tables=self.tables,
+                    version=self.version,
+                    where=self.where,
+                    partitions=self.counts.select(PARTITION_KEY).take(pa.array(range(start, end), pa.int64())),
+                    segments=segments,
+                    part=part,
+                    parts=parts,
+                    copy=copy,
+                )
 
 
-def compare_copies(shares: Iterable[CopiesToCompare], use_mmap: bool) -> Iterator[ItemRows]:
-    """Rows of `COMPARED`.
-
-    Args:
-        use_mmap: no log is read.
-    """
+def compare_copies(shares: Iterable[CopiesToCompare]) -> Iterator[ItemRows]:
+    """Rows of `COMPARED`."""
     client = connect()  # before there are threads: it takes half a second, and one is enough for all
     with ThreadPoolExecutor(AT_ONCE) as threads:
         for share in shares:
@@ -192,7 +177,7 @@ def _compared(
         if verdict is CopyVerdict.AS_UPLOADED:
             continue
         row = CopyRow(
-            source=share.partitions[0][0],
+            source=share.partitions["source"][0].as_py(),
             topic=segment.topic,
             partition=segment.partition,
             base_offset=segment.base_offset,

@@ -26,6 +26,7 @@ from kidxlib.operations.retention.recorded import (
 )
 from kidxlib.retention.policy import Policy
 from kidxlib.tables.memory_tables import MemoryTables
+from kidxlib.tables.protocol import counts_of
 from tests.support.catalog import filled
 
 _NAMES: Final = ("source", "topic", "partition", "base_offset", "next_offset", "status", "records", "topic_id")
@@ -67,8 +68,8 @@ def test_partitions_come_in_shares_as_the_catalog_has_them(tmp_path: Path) -> No
     segments = PresentSegments(tables, tables.version(SEGMENTS), ("a", "b"), ["t", "u"])
     configs = {topic: {"it": Policy().of_topic(topic)} for topic in "tu"}
     with Workers(1) as workers:
-        keys = segments.read(["base_offset"])
-        shares = list(partitions_to_plan(segments, keys, LocalEngine(workers, tmp_path), configs, {"u"}))
+        partitions_present = counts_of(segments.read([]), PARTITIONS.key)
+        shares = list(partitions_to_plan(segments, partitions_present, LocalEngine(workers, tmp_path), configs, {"u"}))
         found = [pa.Table.from_batches(share.rows.batches()).to_pylist() for share in shares]
     names = (*SEGMENTS.key, "log_bytes")
     expected = [tuple(row[name] for name in names) for row in wanted]

@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from kidxlib.engine.work import SMALL_BYTES
 from kidxlib.errors import UsageError
 from kidxlib.lookup.answers import RESULT_COLUMNS
 from kidxlib.operations.seek import many_questions
@@ -86,7 +85,7 @@ def test_processes_answer_as_the_command_itself(
 ) -> None:
     """Few questions are answered without a worker; five times as many, by two."""
     few = some_questions(held, rng, 5)
-    monkeypatch.setattr(many_questions, "_BYTES_PER_QUESTION", SMALL_BYTES // len(few))
+    monkeypatch.setattr(many_questions, "_FEW_QUESTIONS", len(few))
     for name, questions in (("few", few), ("many", [*few, *some_questions(held, rng, 20)])):
         write_questions(questions, tmp_path / f"{name}.parquet", rng)
         ended = held.ask(
