@@ -15,7 +15,11 @@ from numpy.typing import NDArray
 from kidxlib.catalog.matching import flags_array, numbers_array, strings_array
 from kidxlib.errors import KidxError, describe_error
 from kidxlib.format import layouts, segment_files
-from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.checkpoint_files import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+)
 from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
@@ -370,10 +374,12 @@ def remark_on_start(log: Log, rows: Longs, answers: Answers) -> None:
     first = log.segments[0]
     try:
         _ = first.size
+        why = _why_start_is_late(log) if len(rows) else None
     except FILE_ERRORS as error:
-        answers.unsure(rows, describe_error(error))
+        why = describe_error(error)
     finally:
         first.release()
+    answers.unsure(rows, why)
 
 
 def remark_on_end(log: Log, rows: Longs, answers: Answers) -> None:
@@ -389,11 +395,20 @@ def remark_on_end(log: Log, rows: Longs, answers: Answers) -> None:
     except FILE_ERRORS as error:
         missing = describe_error(error)
     else:
-        missing = "; ".join(filter(None, (missing, _why_end_is_early(log)))) or None
+        missing = "; ".join(filter(None, (missing, _why_end_is_early(log), _why_start_is_late(log)))) or None
         _remark_on_unknown_end(log, rows, answers)
     finally:
         active.release()
     answers.unsure(rows, missing)
+
+
+def _why_start_is_late(log: Log) -> str | None:
+    if log.log_start_offset <= log.segments[-1].base_offset or log.log_start_offset <= log.log_end_offset:
+        return None
+    return (
+        f"the log ends at offset {log.log_end_offset}, below the log start {log.log_start_offset} that "
+        f"{LOG_START_OFFSET_CHECKPOINT} has: kidx verify says what is wrong"
+    )
 
 
 def _why_end_is_early(log: Log) -> str | None:

@@ -261,6 +261,10 @@ class ReadingEnds:
         is_asked = found.first_base > seen.first_offset and wanted.first_ms == Wanted().first_ms
         lost_from = lost_first_offset(directory.path, partition, found.first_base) if is_asked else None
         left_out = [*found.before_first_segment(wanted, lost_from, directory.path), *found.below_start(lost_from)]
+        if not left_out and log_start > found.first_base and not has_times(wanted):
+            is_last = log_start > logs[-1].base_offset
+            tail = _tail(logs, index_of, replace(wanted, first_offset=_OFFSET_MAX)) if is_last else None
+            left_out += found.hidden(wanted, tail)
         ends = PartitionEnds(seen=seen, high_watermark=high_watermark)
         if high_watermark is not None:
             ends, beyond = self._to_high_watermark(directory, logs, seen, high_watermark, index_of, found)
@@ -406,6 +410,20 @@ class _Found:
         if start is not None and start < log_start and (end is None or start < end):
             below = log_start if end is None else min(end, log_start)
             yield self._left_out(Why.BELOW_LOG_START, start, below, log_start)
+
+    def hidden(self, wanted: Wanted, tail: Tail | None) -> Iterator[LeftOut]:
+        """Offsets that the logs may have, below the log start. `DeleteRecords` leaves them; a log start above the log
+        end is wrong, or the end is lost.
+
+        Args:
+            tail: the end of the last log; None where the log start is below that.
+        """
+        is_above = tail is not None and tail.is_whole and self.log_start > tail.end_offset
+        end = min(tail.end_offset if is_above and tail is not None else self.log_start, wanted.last_offset + 1)
+        first = max(self.first_base, wanted.first_offset)
+        if first < end:
+            why = Why.LOG_START_ABOVE_END if is_above else Why.HIDDEN_BELOW_LOG_START
+            yield replace(self._left_out(why, first, end, self.log_start), is_problem=is_above)
 
     def beyond_end(self, tail: Tail) -> Iterator[LeftOut]:
         """Offsets that are asked for and that no record has yet."""

@@ -11,7 +11,11 @@ from dataclasses import dataclass
 from typing import Final, Literal, NoReturn, TypeAlias
 
 from kidxlib.errors import DamagedLogError
-from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.checkpoint_files import (
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+)
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.text.words import counted
 
@@ -29,6 +33,8 @@ class Why(enum.StrEnum):
     BEYOND_HIGH_WATERMARK = "beyond-high-watermark"
     BEYOND_LAST_STABLE_OFFSET = "beyond-last-stable-offset"
     BELOW_LOG_START = "below-log-start"
+    HIDDEN_BELOW_LOG_START = "hidden-below-log-start"
+    LOG_START_ABOVE_END = "log-start-above-end"
     BEYOND_LOG_END = "beyond-log-end"
     ENDS_BELOW_HIGH_WATERMARK = "log-ends-below-high-watermark"
     BEFORE_FIRST_SEGMENT = "before-first-segment"
@@ -104,6 +110,16 @@ _OF_OFFSETS: Final = {
         "; isolation read_uncommitted reads them",
     ),
     Why.BELOW_LOG_START: ("asked for and not there: offsets below the log start", "the log starts at", ""),
+    Why.HIDDEN_BELOW_LOG_START: (
+        f"not read: {{}} below the log start that {LOG_START_OFFSET_CHECKPOINT} has",
+        "the log start is",
+        "",
+    ),
+    Why.LOG_START_ABOVE_END: (
+        f"not read: {{}}, as the log start that {LOG_START_OFFSET_CHECKPOINT} has is above the log end",
+        "the log start is",
+        "; kidx verify says what is wrong",
+    ),
     Why.BEYOND_LOG_END: ("asked for and not there: offsets beyond the log end", "the log ends at", ""),
     Why.ENDS_BELOW_HIGH_WATERMARK: (
         "missing: {} below the high watermark, before which the log ends",

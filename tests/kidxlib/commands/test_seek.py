@@ -385,6 +385,16 @@ def test_what_is_missing_of_a_log_is_told_with_every_answer_that_rests_on_it(tmp
     assert ended.code == 0 and "unless the topic is compacted" in ended.out
 
 
+def test_a_log_start_above_the_log_end(tmp_path: Path) -> None:
+    """No answer that rests on where the log starts or ends is certain."""
+    log_dir = log_dir_of_t(tmp_path / "logs")
+    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\nt 0 9000\n")
+    for target in ("-1", "-2"):
+        ended = run_here(seek, log_dir, "--topic", "t", "--partition", "0", "--timestamp", target, "--json")
+        [answer] = ended.json["answers"]
+        assert (ended.code, answer["answered"]) == (3, False) and "below the log start 9000 that" in answer["note"]
+
+
 @pytest.mark.parametrize(
     ("content", "code", "said"),
     [

@@ -107,7 +107,11 @@ def _told(plan: ReadPlan) -> list[tuple[str, int, int | None, int | None, bool]]
         ({}, {"offsets": {"t-0": (0, 5), "u-3": (0, None)}}, [(Why.NOT_ANYWHERE, 0, None, None, True)]),
         ({"log_start": 20}, {"offsets": (5, 15)}, [(Why.BELOW_LOG_START, 5, 15, None, True)]),
         ({"log_start": 20}, {"offsets": (5, 30)}, [(Why.BELOW_LOG_START, 5, 20, None, True)]),
-        ({"log_start": 20}, {}, []),
+        ({"log_start": 20}, {}, [(Why.HIDDEN_BELOW_LOG_START, 0, 20, None, False)]),
+        ({"log_start": 120}, {"offsets": (None, 50)}, [(Why.HIDDEN_BELOW_LOG_START, 0, 50, None, False)]),
+        ({"log_start": 20}, {"offsets": (20, None)}, []),
+        ({"log_start": 20}, {"times": (0, 140_000)}, []),
+        ({"log_start": 300}, {}, [(Why.LOG_START_ABOVE_END, 0, 200, None, True)]),
     ],
 )
 def test_offsets_that_are_not_read(
