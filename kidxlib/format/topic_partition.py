@@ -81,6 +81,16 @@ def loaded_as(name: str) -> TopicPartition | None:
     return TopicPartition(topic, partition) if topic and partition is not None else None
 
 
+def looks_like(name: str, partition: TopicPartition) -> bool:
+    """Whether a directory called `name` may be a partition's that somebody has renamed, as `t-2.bak`, `t-02` or `.t-2`
+    of `t-2`: no command takes it for that partition. Not what Kafka moves or deletes.
+    """
+    if is_moved(name) or (parse_partition_directory(name) is not None and not name.startswith(".")):
+        return False
+    like = rf"\.*{re.escape(partition.topic)}-0*{partition.partition}(?![0-9]).*"
+    return name != partition.directory and re.fullmatch(like, name, re.DOTALL) is not None
+
+
 def is_name(text: str) -> bool:
     """Whether a path may be made of a name, which is then one directory of that path and no other: as a topic's
     (`Topic.validate`).

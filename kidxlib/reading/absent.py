@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from kidxlib.audit.startup.absent import by_node
@@ -14,7 +14,7 @@ from kidxlib.audit.startup.log_dir_entries import directories_in
 from kidxlib.audit.startup.markers import of_another_time, stopped_apart
 from kidxlib.audit.startup.node import was_formatted
 from kidxlib.errors import CheckpointError, KidxError
-from kidxlib.format.topic_partition import TopicPartition, is_moved, loaded_as
+from kidxlib.format.topic_partition import TopicPartition, is_moved, loaded_as, looks_like, parse_partition_directory
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.reading.left_out import LeftOut, Why
@@ -143,9 +143,9 @@ def absent_partitions(
     if log_dirs_without_metadata(log_dirs, brokers):
         for partition in filter(means, numbered_below(there)):
             found.setdefault(partition, _absent_one(partition, Why.NOT_IN_LOG_DIRS, None, is_problem=by_name))
-    moved = _moved_folders(log_dirs)
+    folders = _other_folders(log_dirs) if found else []
     return [
-        replace(each, aside=_aside(moved.get(partition, ()), topic_ids.get(partition.topic)))
+        replace(each, aside=_aside(folders, partition, topic_ids.get(partition.topic)))
         for partition, each in sorted(found.items())
         if partition not in there
     ]
@@ -157,20 +157,27 @@ def not_anywhere(partitions: Iterable[TopicPartition]) -> Iterator[LeftOut]:
         yield _absent_one(partition, Why.NOT_ANYWHERE, None, is_problem=True)
 
 
-def _moved_folders(log_dirs: Iterable[Location]) -> Mapping[TopicPartition, Sequence[Location]]:
-    """The folders of partitions that brokers move, delete or have set aside."""
-    found: defaultdict[TopicPartition, list[Location]] = defaultdict(list)
+def _other_folders(log_dirs: Iterable[Location]) -> list[Location]:
+    """The folders whose names are no partition's, or begin with a dot."""
+    found: list[Location] = []
     for log_dir in log_dirs:
         with contextlib.suppress(OSError):
-            for folder in directories_in(log_dir):
-                if is_moved(folder.name) and (partition := loaded_as(folder.name)) is not None:
-                    found[partition].append(folder)
+            found += [
+                folder
+                for folder in directories_in(log_dir)
+                if folder.name.startswith(".") or parse_partition_directory(folder.name) is None
+            ]
     return found
 
 
-def _aside(folders: Iterable[Location], topic_id: str | None) -> str | None:
-    """The first folder that is not of a topic of that name that was deleted before."""
+def _aside(folders: Iterable[Location], partition: TopicPartition, topic_id: str | None) -> str | None:
+    """The first folder of a partition that brokers move, delete or have set aside, or that somebody has renamed; not of
+    a topic of that name that was deleted before.
+    """
     for folder in folders:
+        is_of_it = is_moved(folder.name) and loaded_as(folder.name) == partition
+        if not is_of_it and not looks_like(folder.name, partition):
+            continue
         with contextlib.suppress(OSError, CheckpointError):
             if topic_id is None or read_topic_id(folder) in (topic_id, None):
                 return str(folder)

@@ -60,8 +60,8 @@ class LeftOut:
         directory_id: of a partition without a directory, the `directory.id` of the log dir that has it by the metadata;
             None where that does not say it.
         aside: of a partition without a directory, a folder with its records that the broker moves, deletes or has set
-            aside; of missing offsets, what to do about logs that begin among them and that no broker loads; None for
-            none.
+            aside, or that somebody has renamed; of missing offsets, what to do about logs that begin among them and
+            that no broker loads; None for none.
         told_by: of a partition in an older log dir, what tells that.
         is_problem: who asked gets less than there is, or not what was asked for. Else it is good to know.
     """

@@ -6,13 +6,14 @@ import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.format.topic_partition import TopicPartition, looks_like
 from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
 from kidxlib.indexing.skipped import Skipped
 from kidxlib.indexing.source import PartitionDirectory
@@ -190,6 +191,12 @@ def _notes_on_sources(
         if count := skipped.counts[reason]:
             directories_of_it = counted(count, "directory", "directories")
             yield f"{request.place}: not read: {directories_of_it} ({reason.in_words}); {COPY_IT}"
+    names = [*(Path(path).name for path, reason in skipped.unexpected), *(each.path.name for each in directories)]
+    meant = [each.topic_partition for each in directories if request.means(each.topic_partition)]
+    if renamed := sorted({name for name in names if any(looks_like(name, each) for each in meant)}):
+        them = counted(len(renamed), "directory", "directories")
+        few = ", ".join(renamed[:3])
+        yield f"{request.place}: not read: {them} with a partition's name and more ({few}); {COPY_IT}"
     for source in request.sources:
         if source.remote is not None and source.remote.visible is None:
             yield (

@@ -12,7 +12,7 @@ from kidxlib.audit.startup.last_stop import LastStop
 from kidxlib.audit.startup.obstacles import KafkaThrows
 from kidxlib.errors import CheckpointError
 from kidxlib.format import checkpoint_files
-from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, is_moved, loaded_as
+from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, is_moved, loaded_as, looks_like
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.storage.location import Location, entries_in, files_in
 from kidxlib.storage.log_dir import PARTITION_METADATA, MetaProperties, read_meta_properties
@@ -52,7 +52,8 @@ class AbsentPartition:
     Attributes:
         log_dir: which had it.
         known_to: what names it.
-        aside: folders of it that the broker moves, deletes or has set aside, those with most bytes of logs first.
+        aside: folders of it that the broker moves, deletes or has set aside, or that somebody has renamed, those with
+            most bytes of logs first.
         is_only_replica: by the cluster's metadata no other node has one.
     """
 
@@ -78,7 +79,7 @@ class AbsentPartition:
         more = f", and {counted(len(others), 'more folder')} of it" if others else ""
         return (
             f"it is there as {folder}{more}: rename that to {folder.parent / self.partition.directory} before the "
-            f"broker starts, which {_BECOMES[folder.name.rpartition('-')[2]]}; or move it out of the log dir, where "
+            f"broker starts, which {_becomes(folder.name)}; or move it out of the log dir, where "
             "another replica has the partition"
         )
 
@@ -89,6 +90,12 @@ _BECOMES: Final = {
     "stray": "serves nothing of it",
     "future": "cuts it to the end of an empty partition, if that is in another log dir",
 }
+
+
+def _becomes(name: str) -> str:
+    if is_moved(name):
+        return _BECOMES[name.rpartition("-")[2]]
+    return "does not start beside it" if loaded_as(name) is None else "takes it for another partition"
 
 
 def absent_partitions(
@@ -195,7 +202,8 @@ def _aside(
         each.path / name
         for each in log_dirs
         for name in each.names
-        if is_moved(name) and loaded_as(name) == partition and (not ids or _topic_id(each.path / name) in {*ids, None})
+        if (looks_like(name, partition) or (is_moved(name) and loaded_as(name) == partition))
+        and (not ids or _topic_id(each.path / name) in {*ids, None})
     ]
     return tuple(sorted(found, key=lambda folder: (-log_bytes(folder), str(folder))))
 

@@ -125,7 +125,8 @@ def obstacles_in_log_dir(log_dir: Location) -> Iterator[Obstacle]:
                 "a directory whose name is not <topic>-<partition>",
                 Effect.ENDS,
                 "a broker does not start beside it, with any of its log dirs",
-                "move it out of the log dir; where that is a mount point, let log.dirs name a directory below it",
+                "move it out of the log dir, or give it its name again; where that is a mount point, "
+                "let log.dirs name a directory below it",
             )
             continue
         if partition.topic == topic_partition.METADATA_TOPIC:

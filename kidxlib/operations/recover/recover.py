@@ -16,6 +16,7 @@ from rich.filesize import decimal
 
 from kidxlib.errors import LockHeldError, UntrustedError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_MAX, segment_file
+from kidxlib.format.topic_partition import is_moved
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend, OpenBackend
 from kidxlib.operations.compare.place import Place
@@ -431,8 +432,9 @@ def _of_absent(plan: RecoveryPlan) -> Iterator[Obstacle]:
     """
     for absent in plan.absent:
         if absent.aside:
-            folder = f"{absent.aside[0]}: "
-            if not any(each.text.startswith(folder) for each in plan.obstacles):  # a copy on its way is told there
+            folder = absent.aside[0]
+            told = [each for each in plan.obstacles if each.text.startswith(f"{folder}: ")]
+            if not (told and is_moved(folder.name)):  # a copy on its way is told there
                 yield Obstacle(f"{absent.text}; {absent.remedy}")
         elif absent.is_lost and not plan.leaves_losses:
             elsewhere = "" if absent.is_only_copy else ", and a leader elsewhere has the records"

@@ -6,7 +6,13 @@ import pytest
 
 from kidxlib.format.not_segments import NotASegment, why_not_a_partition, why_not_a_segment
 from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
-from kidxlib.format.topic_partition import PARTITION_MAX, TOPIC_LENGTH_MAX, parse_partition_directory
+from kidxlib.format.topic_partition import (
+    PARTITION_MAX,
+    TOPIC_LENGTH_MAX,
+    TopicPartition,
+    looks_like,
+    parse_partition_directory,
+)
 from tests.kidxlib.format.test_topic_partition import UUID
 
 
@@ -71,3 +77,12 @@ def test_other_files(name: str, reason: NotASegment) -> None:
     """A log whose name is not a 20-digit offset is worth a line; what stands beside logs is not."""
     assert parse_segment_log(name) is None
     assert why_not_a_segment(name) is reason
+
+
+@pytest.mark.parametrize("name", ["t-2.bak", "t-2~", "t-2_old", "t-02", ".t-2", "t-2-copy"])
+def test_a_partitions_directory_that_somebody_has_renamed(name: str) -> None:
+    """Not what is another partition's, or what Kafka has renamed."""
+    assert looks_like(name, TopicPartition("t", 2))
+    moved = f"t-2.{'0' * 32}-stray"
+    for other in ("t-2", "t-20", "t-20.bak", "t-2-3", "at-2.bak", "t-3.bak", moved):
+        assert not looks_like(other, TopicPartition("t", 2)), other

@@ -454,12 +454,15 @@ def test_directories_that_are_set_aside_are_told(tmp_path: Path) -> None:
     log_dir = _log_dir(tmp_path / "logs")
     for name, aside in (("t-1", "delete"), ("t-2", "stray"), ("t-3", "stray"), ("t-4", "future")):
         shutil.copytree(log_dir / "t-0", log_dir / f"{name}.{'0' * 32}-{aside}")
+    for name in ("t-0.bak", "t-00", "u-0.bak", "t-1.bak"):
+        (log_dir / name).mkdir()
     assert [note for note in _plan(log_dir).notes if "not read" in note] == [
         f"{log_dir}: not read: {which}; to read one, copy it to a directory called <topic>-<partition>, and name that"
         for which in (
             "2 directories (partition that Kafka set aside (-stray))",
             "1 directory (partition that Kafka is deleting (-delete))",
             "1 directory (partition that Kafka is moving here (-future))",
+            "2 directories with a partition's name and more (t-0.bak, t-00)",
         )
     ]
     copy = tmp_path / "t-2"

@@ -449,6 +449,22 @@ def test_a_folder_under_another_name_may_be_the_only_copy(two: list[Path], kind:
     assert f"it is there as {aside}" not in shown(*two)
 
 
+@pytest.mark.parametrize(
+    ("renamed", "becomes"), [("{}.bak", "does not start beside it"), (".{}", "takes it for another")]
+)
+def test_a_folder_that_somebody_has_renamed_may_be_the_only_copy(two: list[Path], renamed: str, becomes: str) -> None:
+    """As one that a broker has set aside: it is joined with the partition that is missing, and nothing accepts it."""
+    place = two[1] / "append-time-0"
+    aside = place.rename(two[0] / renamed.format(place.name))
+    code, plan = planned(*two, "--accept-loss")
+    [refused] = [each for each in plan["refused"] if each.startswith(f"{place}: ")]
+    assert code == ExitCode.USAGE
+    assert (
+        f"it is there as {aside}: rename that to {two[0] / place.name} before the broker starts, which {becomes}"
+        in refused
+    )
+
+
 @pytest.mark.parametrize("stop", ["of no broker", "killed", "stopped"])
 def test_what_no_checkpoint_tells_is_said(log_dir: Path, stop: str) -> None:
     """A file that is gone, or a line of it, would have told of an end that is missing. A broker makes the files as it
