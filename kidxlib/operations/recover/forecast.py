@@ -109,7 +109,8 @@ class SeenLog:
     """What a plan has seen of a log.
 
     Attributes:
-        status, next_offset: as `Recovery` has them; of a log of which the end was not found `UNREADABLE` and None.
+        status, next_offset: as `Recovery` has them; of a log of which the end was not found `UNREADABLE` and None. One
+            that has lost its end alone is `OK`: what it has is known.
         records: None where they were not counted.
         epochs: of the batches that were looked at, as they begin.
         is_read: all headers were.
@@ -194,7 +195,7 @@ def _seen(directory: Path, segment: SimulatedSegment, reader: LogReader) -> Seen
     return SeenLog(
         base_offset=base_offset,
         log_bytes=segment.log_bytes,
-        status=Status.OK if ends else Status.UNREADABLE,
+        status=Status.OK if ends or segment.log_bytes == 0 else Status.UNREADABLE,
         next_offset=ends[-1].last_offset + 1 if ends else base_offset if segment.log_bytes == 0 else None,
         records=None,
         epochs=tuple(EpochEntry(each.partition_leader_epoch, each.offset_field) for each in ends if each.is_v2),
@@ -236,12 +237,24 @@ def _with_headers(
             continue
         yield replace(
             log,
-            status=recovery.end.status,
+            status=Status.OK if _lacks_its_end(directory, log.base_offset, recovery) else recovery.end.status,
             next_offset=recovery.next_offset,
             records=recovery.records,
             epochs=of_log.epochs.get(log.base_offset, ()),
             is_read=True,
         )
+
+
+def _lacks_its_end(directory: Path, base_offset: int, recovery: Recovery) -> bool:
+    """Whether a log was cut off: its `.index` leads behind its last batch, and no whole batch stands there. Then all up
+    to the next log is missing; else a damaged log may have some of it.
+    """
+    try:
+        entry = OffsetIndex.open(directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX), base_offset).last_entry
+    except _NOT_READ:
+        return False
+    is_behind = entry.offset >= recovery.next_offset and entry.position >= recovery.end.position
+    return is_behind and recovery.past.batches == 0
 
 
 def _lost_epochs(

@@ -170,9 +170,10 @@ def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool,
         how = "" if plan.everything else f", {_how_far(plan.broker)}; --all reads all of them"
         yield f"the broker drops nothing of what is there: {looked_at}{how}"
         if plan.lacks:
-            yield "it starts without what is missing, which is named above"
-        else:
-            yield f"run kidx verify, too: it finds what is missing within logs{_but_not(plan)}"
+            yield "it starts without what is missing, of which this plan has seen what is named above"
+    if plan.lacks or (not refusals and not plan.drops):
+        what_else = "what else" if plan.lacks else "what"
+        yield f"run kidx verify, too: it finds {what_else} is missing within logs{_but_not(plan)}"
     if refusals and all(each.recovers for each in refusals):
         yield f"{what}: the broker recovers by itself as it starts"
     elif refusals:

@@ -141,10 +141,16 @@ def _shorten(directory: Path) -> None:
         os.truncate(path, list(itertools.islice(batches(opened.log(use_mmap=False)), 10))[-1].next_position)
 
 
+def _empty(directory: Path) -> None:
+    """A log of no bytes beside an index of many."""
+    os.truncate(directory / f"{84:020}.log", 0)
+
+
 #: What a partition has lost that keeps no broker from starting, by its topic, and the reason that says so after a kill.
 _LOSSES: Final[Mapping[str, tuple[Callable[[Path], object], str | None]]] = {
     "segment": (_lose("*5797.*"), "gap"),
     "end-of-log": (_shorten, "gap"),
+    "empty-log": (_empty, "gap"),
     "first-segment": (_lose(f"{0:020}.*"), "first-logs-missing"),
     "epochs": (_lose(LEADER_EPOCH_CHECKPOINT), "missing-epoch"),
     "foreign-epochs": (_write(LEADER_EPOCH_CHECKPOINT, b"0\n1\n57 100\n"), "missing-epoch"),
@@ -197,7 +203,19 @@ def test_what_is_missing_is_named_as_verify_names_it(
     broken = [] if is_clean else broken
     for each in broken:
         assert f"{each['reason']}: {each['detail']}" in text and f"  {each['consequence']}\n" in text
-    assert is_clean or "it starts without what is missing" in text, text
+    assert is_clean or ("it starts without what is missing" in text and "finds what else is missing" in text), text
+
+
+def test_a_log_that_was_cut_amid_a_batch(lossy: Path, tmp_path: Path) -> None:
+    """Below the recovery point, where the broker does not look. Its index knows of more, and nothing stands behind."""
+    log_dir = Path(shutil.copytree(lossy, tmp_path / "logs"))
+    for topic in _LOSSES:
+        if topic != "epochs":
+            shutil.rmtree(log_dir / f"{topic}-0")
+    log = log_dir / "epochs-0" / f"{84:020}.log"
+    os.truncate(log, 3_000)
+    [gap] = planned(log_dir)[1]["gaps"]
+    assert 84 < gap["first_offset"] < gap["last_offset"] == 5_796
 
 
 def test_folders_that_are_set_aside_are_noted(log_dir: Path) -> None:
