@@ -14,9 +14,9 @@ from kidxlib.audit.rows import ActionCounts, AuditRows, AuditSummary, FileKind, 
 from kidxlib.audit.startup.simulation import HOLDS_FOR, Removal, StartupAction
 from kidxlib.catalog.findings import JudgedFile
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
-from kidxlib.terminal.console import first_of_each_kind, note, print_json, print_line, print_more, rate
+from kidxlib.terminal.console import first_of_each_kind, note, print_json, print_line, print_lines, print_more, rate
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.gaps import print_gaps
+from kidxlib.terminal.gaps import gap_lines
 from kidxlib.terminal.tables import print_table
 from kidxlib.text.words import counted
 
@@ -108,7 +108,7 @@ def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) ->
     print_table("", ("file", *(verdict.value for verdict in _OF_INDEX_FILES)), rows, text_columns=1)
     for failure in first_of_each_kind(summary.failures, SHOWN, "; --json has them all"):
         print_line(f"{StartupAction.FAIL}: {failure}")
-    print_gaps(summary.gaps, many_sources=summary.many_sources)
+    print_lines(gap_lines(summary.gaps, many_sources=summary.many_sources))
     _print_compacted(summary.gaps)
     safe = [kind for kind in summary.together if kind.first.verdict == Verdict.SAFE]
     _print_kinds(summary, [kind for kind in summary.together if kind not in safe])

@@ -102,6 +102,12 @@ def print_line(line: str) -> None:
     results().print(_styled(printable(line)), soft_wrap=True)
 
 
+def print_lines(lines: Iterable[str]) -> None:
+    """Print a line each."""
+    for line in lines:
+        print_line(line)
+
+
 def more(left_out: int, what: str = "") -> Iterator[str]:
     """The line that says how many more there are than were printed, where there are more.
 
@@ -114,8 +120,7 @@ def more(left_out: int, what: str = "") -> Iterator[str]:
 
 def print_more(left_out: int, what: str = "") -> None:
     """Print that line."""
-    for line in more(left_out, what):
-        print_line(line)
+    print_lines(more(left_out, what))
 
 
 def print_detail(line: str) -> None:

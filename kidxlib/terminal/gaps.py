@@ -5,12 +5,12 @@ need none.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Protocol
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.gaps import Evidence, FoundGaps
-from kidxlib.terminal.console import print_line, print_more
+from kidxlib.terminal.console import more
 from kidxlib.text.words import counted
 
 #: Topics that are named on screen, and so many more of what is lost of each.
@@ -37,8 +37,8 @@ class Lost(Protocol):
     def brief(self) -> str: ...
 
 
-def print_lost(lost: Iterable[Lost], what: str, *, many_sources: bool) -> None:
-    """Print what is lost, a line for each topic and reason.
+def lost_lines(lost: Iterable[Lost], what: str, *, many_sources: bool) -> Iterator[str]:
+    """What is lost, a line for each topic and reason.
 
     Args:
         what: each of them is, in one word.
@@ -49,26 +49,26 @@ def print_lost(lost: Iterable[Lost], what: str, *, many_sources: bool) -> None:
         topics[each.source, each.topic, each.reason].append(each)
     for (source, topic, reason), (first, *others) in list(topics.items())[:SHOWN]:
         name = f"{f'{source}: ' if many_sources else ''}{topic}-{first.partition}"
-        more = f"; {counted(len(others), f'more {what}')} of the topic: {_few(others)}" if others else ""
-        print_line(f"{Verdict.BROKEN}: {name}: {reason}: {first.detail}{more}")
-        print_line(f"  {first.consequence}")
-    print_more(len(topics) - SHOWN, "; --json has them all")
+        others_named = f"; {counted(len(others), f'more {what}')} of the topic: {_few(others)}" if others else ""
+        yield f"{Verdict.BROKEN}: {name}: {reason}: {first.detail}{others_named}"
+        yield f"  {first.consequence}"
+    yield from more(len(topics) - SHOWN, "; --json has them all")
 
 
 def _few(others: Sequence[Lost]) -> str:
-    more = [f"and {len(others) - _NAMED:,} more"] if len(others) > _NAMED else []
-    return ", ".join([*(each.brief for each in others[:_NAMED]), *more])
+    left_out = [f"and {len(others) - _NAMED:,} more"] if len(others) > _NAMED else []
+    return ", ".join([*(each.brief for each in others[:_NAMED]), *left_out])
 
 
-def print_gaps(gaps: FoundGaps, *, many_sources: bool) -> None:
-    """Print gaps between logs that are lost, a line for each topic and reason; and of how many places nothing can be
+def gap_lines(gaps: FoundGaps, *, many_sources: bool) -> Iterator[str]:
+    """Gaps between logs that are lost, a line for each topic and reason; and of how many places nothing can be
     said.
 
     Args:
         many_sources: they are named with their sources.
     """
-    print_lost(gaps.lost, "gap", many_sources=many_sources)
+    yield from lost_lines(gaps.lost, "gap", many_sources=many_sources)
     damaged = sum(each.gaps for each in gaps.explained if each.evidence is Evidence.DAMAGED_LOG)
     if unknown := damaged + gaps.unknown_borders:
         logs = counted(unknown, "log that is damaged or was not read", "logs that are damaged or were not read")
-        print_line(f"not known: whether logs are missing behind {logs}")
+        yield f"not known: whether logs are missing behind {logs}"

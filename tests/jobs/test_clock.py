@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from kidxlib.commands.compact import Compact
+from kidxlib.commands.retention import Retention
 from kidxlib.errors import UsageError
-from kidxlib.operations.retention.retention_request import ApplyRequest, RetentionOptions, retention_request
+from kidxlib.operations.retention.plan_options import ApplyRequest
 from kidxlib.run.known_topics import MetadataOptions
 from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.text.times import to_ms
@@ -41,14 +42,14 @@ def test_compaction_removes_by_the_clock_what_it_finds_by_the_time_given(catalog
 
 def test_retention_applies_by_the_clock_alone(catalog: str) -> None:
     before = datetime.now(UTC)
-    request = retention_request(_given(RetentionOptions, catalog=catalog, apply=True, plan_id="x"))
+    request = _given(Retention, catalog=catalog, apply=True, plan_id="x").asked
     assert isinstance(request, ApplyRequest) and before <= request.context.now <= datetime.now(UTC)
     with pytest.raises(UsageError, match="--now: --apply goes by this machine's clock, and takes no such option"):
-        retention_request(_given(RetentionOptions, catalog=catalog, apply=True, plan_id="x", now="2026-01-01T00:00Z"))
+        _given(Retention, catalog=catalog, apply=True, plan_id="x", now="2026-01-01T00:00Z")
 
 
 @pytest.mark.parametrize("asked", [{"now": "2026-01-01T00:00Z"}, {"what_if": True}], ids=lambda asked: min(asked))
 def test_a_time_or_a_guess_makes_a_what_if(asked: dict[str, Any], catalog: str) -> None:
     """Which nothing is deleted by, here or by Kafka."""
-    request = retention_request(_given(RetentionOptions, catalog=catalog, **asked))
+    request = _given(Retention, catalog=catalog, **asked).asked
     assert not isinstance(request, ApplyRequest) and request.options.what_if

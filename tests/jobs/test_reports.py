@@ -87,7 +87,9 @@ def _plan() -> None:
     some = filled(
         retention_report_summary.RetentionReport, 0, topics=topics, problems=(0, []), disagreements=(0, []), **none
     )
-    retention_report.print_report("plan", some, what_if=True)
+    outcome = result.Outcome()
+    retention_report.tell_plan(outcome, "plan", some, what_if=True)
+    outcome.show(as_json=False)
 
 
 def _compaction() -> None:

@@ -10,9 +10,9 @@ from kidxlib.operations.build.without_catalog import BuiltOnce
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.run.result import RunResult
 from kidxlib.terminal.build import print_counts, print_rate, print_requests, print_skipped
-from kidxlib.terminal.console import print_json, print_line
+from kidxlib.terminal.console import print_json, print_line, print_lines
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.gaps import print_gaps
+from kidxlib.terminal.gaps import gap_lines
 
 
 def show_json(request: BuildRequest, built: BuiltOnce) -> None:
@@ -37,8 +37,8 @@ def show_json(request: BuildRequest, built: BuiltOnce) -> None:
 def show_summary(request: BuildRequest, built: BuiltOnce) -> None:
     """Print what was read and written, and how fast."""
     print_counts(str(request.sources[0].path), built.scanned.counts)
-    built.lost.show(many_sources=False)
-    print_gaps(built.gaps, many_sources=False)
+    print_lines(built.lost.lines(many_sources=False))
+    print_lines(gap_lines(built.gaps, many_sources=False))
     print_skipped((reason.value, count) for reason, count in built.plan.skipped.counts.items())
     print_rate(built.scanned.counts.log_bytes, built.scanned.read_seconds, built.seconds)
     print_requests(built.requests)

@@ -65,7 +65,7 @@ from kidxlib.storage.small_files import NO_CHECKPOINTS, Checkpoints
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath, is_object
 from kidxlib.tables.protocol import MaintenanceOf, Tables
-from kidxlib.terminal.console import note, print_json, print_line, rate
+from kidxlib.terminal.console import note, print_json, print_line, print_lines, rate
 from kidxlib.terminal.options.directories import ensure_no_overlap
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
@@ -223,7 +223,7 @@ def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) 
     print_line(f"would read {counted(to_read, 'segment')}, {decimal(log_bytes)}")
     print_line(f"unchanged: {counted(changes.unchanged, 'segment')}, {decimal(changes.unchanged_bytes)}")
     print_line(f"missing:   {counted(changes.gone.num_rows, 'segment')} of the catalog")
-    damage.show(many_sources=len(request.sources) > 1)
+    print_lines(damage.lines(many_sources=len(request.sources) > 1))
     if cost:
         print_line(f"requests:  {cost}")
     if not to_read:

@@ -23,7 +23,7 @@ from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.run.result import RunResult
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.build import PROBLEMS_SHOWN, print_counts, print_rate, print_requests, print_skipped
-from kidxlib.terminal.console import print_detail, print_line, warn
+from kidxlib.terminal.console import print_detail, print_line, print_lines, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import as_line
 from kidxlib.text.words import counted
@@ -142,7 +142,7 @@ def print_report(request: BuildRequest, built: Built) -> None:
     if row.unchanged or row.gone:
         print_line(f"not read: {counted(row.unchanged, 'unchanged segment')}; missing from the source: {row.gone:,}")
     named = {segment.log_path for segment in built.scanned.counts.problems[:PROBLEMS_SHOWN]}
-    built.damage.show(many_sources=len(request.sources) > 1, named=named)
+    print_lines(built.damage.lines(many_sources=len(request.sources) > 1, named=named))
     print_skipped(row.skipped.items())
     for text in built.notes:
         print_line(f"note: {text}")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -21,8 +21,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.location import location
 from kidxlib.tables.protocol import TablesToRead
-from kidxlib.terminal.console import print_line
-from kidxlib.terminal.gaps import print_gaps
+from kidxlib.terminal.gaps import gap_lines
 
 #: What is read of all segments; of topics with gaps, the others of `FACTS`, too.
 _FIRST: Final = tuple(name for name in FACTS if name not in ("topic_id", "log_bytes"))
@@ -72,12 +71,12 @@ class KnownGaps:
             ],
         }
 
-    def show(self, *, many_sources: bool) -> None:
-        """Print those that are lost by topic, how many are explained, and the first that is accepted."""
-        print_gaps(self.found, many_sources=many_sources)
+    def lines(self, *, many_sources: bool) -> Iterator[str]:
+        """Gaps that are lost by topic, how many are explained, and the first that is accepted."""
+        yield from gap_lines(self.found, many_sources=many_sources)
         if self.accepted:
             more = f"; {len(self.accepted) - 1:,} more" if len(self.accepted) > 1 else ""
-            print_line(f"accepted: {self.accepted[0].line}{more}")
+            yield f"accepted: {self.accepted[0].line}{more}"
 
 
 def known_gaps(

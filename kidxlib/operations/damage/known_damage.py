@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
@@ -11,7 +11,6 @@ from kidxlib.indexing.summary import SegmentProblem
 from kidxlib.operations.damage.gaps import KnownGaps
 from kidxlib.operations.damage.lost import Lost
 from kidxlib.recovery.outcome import ABSENT, Status
-from kidxlib.terminal.console import print_line
 
 #: Beside the statuses, what the figures call segments that are damaged and accepted as they are.
 ACCEPTED_STATUS: Final = "accepted"
@@ -83,26 +82,26 @@ class KnownDamage:
         """Whether there is damage, or something is not there, that nobody has accepted."""
         return bool(self.damaged or self.gaps.found.lost or self.lost.is_loss)
 
-    def show(self, *, many_sources: bool, named: Collection[str] = ()) -> None:
-        """Print how many there are, the first by name, and how to see the others; nothing where there is none.
+    def lines(self, *, many_sources: bool, named: Collection[str] = ()) -> Iterator[str]:
+        """How many there are, the first by name, and how to see the others; nothing where there is none.
 
         Args:
             named: logs that the run has named already.
         """
-        self.lost.show(many_sources=many_sources)
-        self.gaps.show(many_sources=many_sources)
+        yield from self.lost.lines(many_sources=many_sources)
+        yield from self.gaps.lines(many_sources=many_sources)
         if self.damaged:
             more = f", and {self.accepted:,} accepted" if self.accepted else ""
             first = self.listed[0]
             which = "the first is named above" if first.log_path in named else f"the first is {first.line}"
-            print_line(f"damaged: {_segments(self.damaged)} of the catalog{more}; {which}")
-            print_line(
+            yield f"damaged: {_segments(self.damaged)} of the catalog{more}; {which}"
+            yield (
                 "  all of them: --json, or in the catalog SELECT * FROM segments WHERE status NOT IN "
                 "('ok', 'gone', 'deleted'); kidx accept records that one may stay as it is"
             )
         elif self.accepted:
             first = self.listed[0]
-            print_line(
+            yield (
                 f"accepted: {_segments(self.accepted)} of the catalog, damaged; the first is {first.line} "
                 f"(by {first.accepted_by}: {first.accepted_reason})"
             )

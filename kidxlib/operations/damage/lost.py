@@ -37,8 +37,7 @@ from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.location import Location, as_text, entries_in, files_in, location, version_at
 from kidxlib.storage.small_files import Checkpoints, before_first_log, usable_checkpoints
 from kidxlib.tables.protocol import TablesToRead
-from kidxlib.terminal.console import print_line
-from kidxlib.terminal.gaps import print_lost
+from kidxlib.terminal.gaps import lost_lines
 
 #: The reason of a partition that is not there.
 PARTITION_MISSING: Final = "partition-missing"
@@ -196,9 +195,9 @@ class Lost:
             "ends_below_accepted": [each.as_json() for each in self.accepted],
         }
 
-    def show(self, *, many_sources: bool) -> None:
-        """Print what nobody has accepted, a line for each topic and reason, and the first that is accepted."""
-        print_lost([*self.partitions, *self.lost_starts, *self.ends], "partition", many_sources=many_sources)
+    def lines(self, *, many_sources: bool) -> Iterator[str]:
+        """What nobody has accepted, a line for each topic and reason, and the first that is accepted."""
+        yield from lost_lines([*self.partitions, *self.lost_starts, *self.ends], "partition", many_sources=many_sources)
         accepted: list[LostStart | LostEnd] = [
             *(each for each in self.starts if each.accepted_by is not None),
             *self.accepted,
@@ -206,7 +205,7 @@ class Lost:
         if accepted:
             first_end = accepted[0]
             more = f"; {len(accepted) - 1:,} more" if len(accepted) > 1 else ""
-            print_line(
+            yield (
                 f"accepted: {first_end.topic}-{first_end.partition}: {first_end.detail} (by {first_end.accepted_by}: "
                 f"{first_end.accepted_reason}){more}"
             )

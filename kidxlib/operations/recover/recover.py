@@ -45,9 +45,17 @@ from kidxlib.storage.lock import locked, locked_to_read
 from kidxlib.storage.logs_aside import logs_aside, remedy_of
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.audit import start_takes
-from kidxlib.terminal.console import first_of_each_kind, print_json, print_line, print_more, warn, warn_of_first
+from kidxlib.terminal.console import (
+    first_of_each_kind,
+    print_json,
+    print_line,
+    print_lines,
+    print_more,
+    warn,
+    warn_of_first,
+)
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.gaps import print_gaps
+from kidxlib.terminal.gaps import gap_lines
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.terminal.tables import print_table
 from kidxlib.text.words import counted
@@ -123,7 +131,7 @@ def show_plan(
         kept = "; not cut, but a copy goes to --keep" if plan.cuts and plan.is_left(each) else ""
         print_line(f"{who}: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}{kept}")
     print_more(len(dropped) - _SHOWN, "; --json has them all")
-    print_gaps(plan.gaps, many_sources=False)
+    print_lines(gap_lines(plan.gaps, many_sources=False))
     for each, of_epochs in plan.lost_epochs[:_SHOWN]:
         print_line(f"broken: {each.directory.name} {of_epochs.file}: {of_epochs.reason}: {of_epochs.detail}")
         print_line(f"  {of_epochs.consequence}")

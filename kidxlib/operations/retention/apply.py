@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -24,9 +24,9 @@ from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.source import index_directory, segments_directory
 from kidxlib.indexing.summary import PROBLEMS_KEPT
 from kidxlib.operations.backend import Backend
+from kidxlib.operations.retention.plan_options import ApplyRequest
 from kidxlib.operations.retention.recorded import mark_deleted
 from kidxlib.operations.retention.recorded_plan import RecordedPlan, current_configs, plan_to_apply
-from kidxlib.operations.retention.retention_request import ApplyRequest
 from kidxlib.recovery.outcome import ABSENT, USABLE, Status
 from kidxlib.retention.apply import SegmentResult, apply_deletions
 from kidxlib.retention.plan import (
@@ -41,14 +41,14 @@ from kidxlib.retention.plan import (
 from kidxlib.retention.policy import Decision, Reason
 from kidxlib.retention.reconsider import reconsidered
 from kidxlib.run.recorded_sources import source_paths
-from kidxlib.run.result import RunResult
+from kidxlib.run.result import Outcome
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.remover import Remover
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import Tables, scope_of
 from kidxlib.terminal.build import PROBLEMS_SHOWN
-from kidxlib.terminal.console import note, print_json, print_line, print_more
+from kidxlib.terminal.console import more, note
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
@@ -114,26 +114,27 @@ class AppliedPlan:
             ],
         }
 
-    def show(self) -> None:
+    def lines(self) -> Iterator[str]:
+        """What is told of it on screen."""
         again = [found for found in self.results if self._is_again(found)]
         others = [found for found in self.results if not self._is_again(found)]
         for outcome, what in _WHAT.items():
-            _print_outcome([found for found in others if found.outcome is outcome], what)
-        _print_outcome(again, "deleted before, by this plan or another")
+            yield from _outcome_lines([found for found in others if found.outcome is outcome], what)
+        yield from _outcome_lines(again, "deleted before, by this plan or another")
         if not self.results:
-            print_line("the plan names no segment to delete")
+            yield "the plan names no segment to delete"
         reported = [found for found in self.results if found.outcome in PROBLEMS and found.detail is not None]
         for found in reported[:PROBLEMS_SHOWN]:
-            print_line(f"{found.outcome.value}: {found.detail}")
-        print_more(len(reported) - PROBLEMS_SHOWN)
+            yield f"{found.outcome.value}: {found.detail}"
+        yield from more(len(reported) - PROBLEMS_SHOWN)
         for line in self.other_log_dirs:
-            print_line(f"problem: {line}")
+            yield f"problem: {line}"
 
 
-def _print_outcome(results: Sequence[SegmentResult], what: str) -> None:
+def _outcome_lines(results: Sequence[SegmentResult], what: str) -> Iterator[str]:
     if results:
         log_bytes = sum(found.segment.log_bytes for found in results)
-        print_line(f"{counted(len(results), 'segment')}, {log_bytes:,} bytes: {what}")
+        yield f"{counted(len(results), 'segment')}, {log_bytes:,} bytes: {what}"
 
 
 def _bytes(results: Iterable[SegmentResult], outcome: DeletionOutcome) -> int:
@@ -274,8 +275,8 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> AppliedPlan:
     )
 
 
-def run_apply(backend: Backend, request: ApplyRequest, as_json: bool) -> RunResult:
-    """Apply a plan, and show what it came to."""
+def apply_plan(backend: Backend, request: ApplyRequest) -> Outcome:
+    """Apply a plan, and say what it came to."""
     if not backend.engine.is_on_this_machine:
         raise UsageError(
             "--apply: only with a local master, so that the log dir's lock covers every writer; give -- --master "
@@ -283,13 +284,12 @@ def run_apply(backend: Backend, request: ApplyRequest, as_json: bool) -> RunResu
         )
     begin_phase("deleting what the plan names")
     applied = _apply_plan(backend.catalog.tables, request)
-    if as_json:
-        print_json(applied.as_json())
-    else:
-        applied.show()
-    return RunResult(
+    outcome = Outcome(
         code=ExitCode.OK if applied.is_problem_free else ExitCode.PROBLEMS_FOUND,
         run_id=applied.plan_id,
         counts=applied.by_outcome,
         bytes=applied.deleted_bytes,
     )
+    outcome.line(*applied.lines())
+    outcome.values.update(applied.as_json())
+    return outcome

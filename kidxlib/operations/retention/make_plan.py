@@ -27,7 +27,7 @@ from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, PartitionKey
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.retention.missing import Missing
-from kidxlib.operations.retention.plan_options import Configs
+from kidxlib.operations.retention.plan_options import Configs, PlanRequest
 from kidxlib.operations.retention.plan_work import plan_partitions
 from kidxlib.operations.retention.recorded import (
     FACTS_OF_OFFSETS,
@@ -40,20 +40,18 @@ from kidxlib.operations.retention.recorded import (
     topics_that_look_compacted,
 )
 from kidxlib.operations.retention.recorded_plan import CurrentConfigs
-from kidxlib.operations.retention.retention_request import PlanRequest
 from kidxlib.retention.plan import Written
 from kidxlib.retention.policy import DECIDING_CONFIGS, RETENTION_MS_DEFAULT, Decision, Origin, PlanWarning, Reason
 from kidxlib.run.recorded_sources import source_paths
-from kidxlib.run.result import RunResult
+from kidxlib.run.result import Outcome
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.run.sources import sources_in_catalog
 from kidxlib.tables.protocol import counts_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.build import PROBLEMS_SHOWN, TOPICS_SHOWN
-from kidxlib.terminal.console import print_json, print_line, print_more, warn_of_first
+from kidxlib.terminal.console import warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.terminal.tables import print_table
 from kidxlib.text.times import NS_PER_MS, YEAR_2000_MS, show_time
 from kidxlib.text.words import counted
 
@@ -334,10 +332,10 @@ def _first_rows(rows: pa.Table) -> list[dict[str, Any]]:
     return rows.sort_by([(name, "ascending") for name in _NAMED]).slice(0, PROBLEMS_SHOWN).to_pylist()
 
 
-def print_report(plan_id: str, found: RetentionReport, *, what_if: bool) -> None:
+def tell_plan(outcome: Outcome, plan_id: str, found: RetentionReport, *, what_if: bool) -> None:
     """Show a row per topic, and what a person should know."""
     shown = found.topics[:TOPICS_SHOWN]
-    print_table(
+    outcome.table(
         f"plan {plan_id}",
         ("policy", "topic", "oldest record left", "segments", "bytes", "delete", "bytes freed", "left", "bytes left"),
         [
@@ -356,23 +354,22 @@ def print_report(plan_id: str, found: RetentionReport, *, what_if: bool) -> None
         ],
         text_columns=3,
     )
-    print_more(len(found.topics) - len(shown), " topics")
+    outcome.more(len(found.topics) - len(shown), " topics")
     if what_if:
-        print_line("what if: this plan says what would be; --apply refuses it")
+        outcome.line("what if: this plan says what would be; --apply refuses it")
     if found.unknown:
-        print_line(_not_decided(found))
+        outcome.line(_not_decided(found))
     if found.assumed:
-        print_line(_assumed(found.assumed))
+        outcome.line(_assumed(found.assumed))
     if found.compacted:
-        print_line(_compacted(found.compacted))
+        outcome.line(_compacted(found.compacted))
     for finding in found.findings:
-        print_line(f"warning: policy {finding.policy}: {finding.sentence}")
+        outcome.line(f"warning: policy {finding.policy}: {finding.sentence}")
     for what, (count, lines) in (("disagreement", found.disagreements), ("problem", found.problems)):
-        for line in lines:
-            print_line(f"{what}: {line}")
-        print_more(count - len(lines))
+        outcome.line(*(f"{what}: {line}" for line in lines))
+        outcome.more(count - len(lines))
     for policy in sorted({topic.policy for topic in found.topics}):
-        print_line(_sum(policy, [topic for topic in found.topics if topic.policy == policy]))
+        outcome.line(_sum(policy, [topic for topic in found.topics if topic.policy == policy]))
 
 
 def _sum(policy: str, topics: Sequence[TopicSummary]) -> str:
@@ -431,7 +428,7 @@ def segments_as_json(staged: Staged) -> list[dict[str, Any]]:
     return rows
 
 
-def print_segments(staged: Staged) -> None:
+def _tell_segments(outcome: Outcome, staged: Staged) -> None:
     """Show a row for each segment of a plan: what becomes of it, why, and when it goes.
 
     Args:
@@ -439,7 +436,7 @@ def print_segments(staged: Staged) -> None:
     """
     rows = _in_order(staged, ["policy", *SEGMENTS.key, "decision", "reason", "due_ms", "bytes"])
     shown = rows.slice(0, _SEGMENTS_SHOWN).to_pylist()
-    print_table(
+    outcome.table(
         "segments",
         ("policy", "source", "topic", "decision", "reason", "goes", "partition", "base offset", "bytes"),
         [
@@ -452,7 +449,7 @@ def print_segments(staged: Staged) -> None:
         ],
         text_columns=6,
     )
-    print_more(rows.num_rows - len(shown), " segments: --json has all of them")
+    outcome.more(rows.num_rows - len(shown), " segments: --json has all of them")
 
 
 def _in_order(staged: Staged, names: Sequence[str]) -> pa.Table:
@@ -509,8 +506,8 @@ def write_delete_records(staged: Staged, path: Path) -> int:
     return len(partitions)
 
 
-def run_plan(backend: Backend, request: PlanRequest, as_json: bool) -> RunResult:
-    """Decide on the segments that are present, record each decision, and show what it comes to."""
+def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
+    """Decide on the segments that are present, record each decision, and say what it comes to."""
     tables = backend.catalog.tables
     known = present_topics(tables)
     sources = sources_in_catalog(request.sources, known)
@@ -541,23 +538,21 @@ def run_plan(backend: Backend, request: PlanRequest, as_json: bool) -> RunResult
     if request.delete_records_json is not None:
         write_delete_records(staged, request.delete_records_json)
     doubts = [] if request.options.what_if else configured.doubts(own, described)
-    if as_json:
-        of_metadata = {
-            "cluster_metadata": configured.as_json(own),
-            "other_log_dirs": list(configured.other_log_dirs),
-            "doubts": doubts,
-        }
-        of_plan = {**_as_json(plan_id, request, found), **of_metadata, **missing.as_json()}
-        print_json({**of_plan, "segments": segments_as_json(staged)})
-    else:
-        print_report(plan_id, found, what_if=request.options.what_if)
-        for line in [*configured.lines(own), *doubts]:
-            print_line(line)
-        missing.show(many_sources=len(sources) > 1)
-        if request.shows_segments:
-            print_segments(staged)
-        print_line(f"catalog: {tables.path}, table {RETENTION_PLANS.name}")
-    return _result(plan_id, request, found, missing)
+    outcome = _outcome(plan_id, request, found, missing)
+    outcome.values.update(
+        **_as_json(plan_id, request, found),
+        cluster_metadata=configured.as_json(own),
+        other_log_dirs=list(configured.other_log_dirs),
+        doubts=doubts,
+        **missing.as_json(),
+        segments=lambda: segments_as_json(staged),
+    )
+    tell_plan(outcome, plan_id, found, what_if=request.options.what_if)
+    outcome.line(*configured.lines(own), *doubts, *missing.lines(many_sources=len(sources) > 1))
+    if request.shows_segments:
+        _tell_segments(outcome, staged)
+    outcome.line(f"catalog: {tables.path}, table {RETENTION_PLANS.name}")
+    return outcome
 
 
 def _configured(request: PlanRequest, segments: PresentSegments) -> ConfiguredTopics:
@@ -635,10 +630,10 @@ def _as_json(plan_id: str, request: PlanRequest, found: RetentionReport) -> dict
     }
 
 
-def _result(plan_id: str, request: PlanRequest, found: RetentionReport, missing: Missing) -> RunResult:
+def _outcome(plan_id: str, request: PlanRequest, found: RetentionReport, missing: Missing) -> Outcome:
     problems, disagreements = found.problems[0], found.disagreements[0]
     not_answered = request.names_topics and found.unknown
-    return RunResult(
+    return Outcome(
         code=ExitCode.PROBLEMS_FOUND if problems or disagreements or not_answered or missing.is_loss else ExitCode.OK,
         run_id=plan_id,
         counts={

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -47,7 +47,7 @@ class Missing:
     def as_json(self) -> dict[str, Any]:
         return {**self.gaps.as_json(), **self.lost.as_json()}
 
-    def show(self, *, many_sources: bool) -> None:
-        """Print what is missing, a line for each topic and reason."""
-        self.gaps.show(many_sources=many_sources)
-        self.lost.show(many_sources=many_sources)
+    def lines(self, *, many_sources: bool) -> Iterator[str]:
+        """What is missing, a line for each topic and reason."""
+        yield from self.gaps.lines(many_sources=many_sources)
+        yield from self.lost.lines(many_sources=many_sources)

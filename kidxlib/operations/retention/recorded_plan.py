@@ -15,8 +15,8 @@ from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.retention_plans import RETENTION_PLANS, PolicyInPlan
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.operations.retention.plan_options import ApplyRequest
 from kidxlib.operations.retention.planned import policy_in_plan
-from kidxlib.operations.retention.retention_request import ApplyRequest
 from kidxlib.retention.plan import Written
 from kidxlib.retention.policy import Policy, TopicConfig
 from kidxlib.retention.policy_file import read_policies

@@ -17,13 +17,13 @@ from typing import Any, Final
 import pyarrow
 import pytest
 
+from kidxlib.commands.retention import Retention
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import TIME_INDEX_SUFFIX, segment_file
 from kidxlib.log.log import Log
 from kidxlib.operations.retention.make_plan import RetentionFinding
-from kidxlib.operations.retention.plan_options import PlanOptions
+from kidxlib.operations.retention.plan_options import PlanOptions, PlanRequest
 from kidxlib.operations.retention.planned import partitions_of, planned_rows
-from kidxlib.operations.retention.retention_request import PlanRequest, RetentionOptions, retention_request
 from kidxlib.records.reader import Record
 from kidxlib.retention.policy import PlanWarning, Policy, TopicPolicy
 from kidxlib.text.times import show_time
@@ -491,7 +491,7 @@ def test_a_plan_records_the_path_of_its_policy_as_it_was_given(tmp_path: Path, m
     (tmp_path / "2026.toml").write_text("retention.ms = 1\n")
     (tmp_path / "policy.toml").symlink_to("2026.toml")
     monkeypatch.chdir(tmp_path)
-    request = retention_request(_given(RetentionOptions, catalog=str(tmp_path), policy=Path("policy.toml")))
+    request = _given(Retention, catalog=str(tmp_path), policy=Path("policy.toml")).asked
     assert isinstance(request, PlanRequest) and request.policy_file == tmp_path / "policy.toml"
 
 
