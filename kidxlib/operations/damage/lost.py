@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.index_files.leader_epochs import of_lost_logs
-from kidxlib.audit.startup.absent import AbsentPartition, absent_in
+from kidxlib.audit.startup.absent import AbsentPartition, absent_in, by_node
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, below_checkpoints, with_logs_aside
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED
@@ -27,7 +27,7 @@ from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.errors import CheckpointError, ClusterMetadataError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_MAX, parse_segment_log
-from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import Source
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
@@ -85,6 +85,44 @@ class LostPartition:
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "reason": self.reason, "consequence": self.consequence}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionTwice:
+    """A partition that two log dirs of one broker have.
+
+    Attributes:
+        source, directory: of the second one.
+        other: the directory of the first.
+    """
+
+    source: str
+    topic: str
+    partition: int
+    directory: str
+    other: str
+
+    @property
+    def reason(self) -> str:
+        return "in-two-log-dirs"
+
+    @property
+    def detail(self) -> str:
+        return f"{self.directory} is there, and {self.other}, in log dirs of one broker"
+
+    @property
+    def consequence(self) -> str:
+        return (
+            "a broker does not start with both, and what is counted or planned here counts both: look which of them is "
+            "whole, and move the other one away"
+        )
+
+    @property
+    def brief(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "reason": self.reason, "detail": self.detail, "consequence": self.consequence}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,19 +192,21 @@ _OfFile = TypeVar("_OfFile", LostStart, LostEnd)
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What is not there.
+    """What is not there, or is there twice.
 
     Attributes:
         partitions: by source, topic and partition.
         starts: the same, accepted or not.
         ends: those that nobody has accepted.
         accepted: the others.
+        twice: by topic and partition.
     """
 
     partitions: tuple[LostPartition, ...] = ()
     ends: tuple[LostEnd, ...] = ()
     accepted: tuple[LostEnd, ...] = ()
     starts: tuple[LostStart, ...] = ()
+    twice: tuple[PartitionTwice, ...] = ()
 
     @property
     def lost_starts(self) -> list[LostStart]:
@@ -176,7 +216,7 @@ class Lost:
     @property
     def is_loss(self) -> bool:
         """Whether there is something that nobody has accepted."""
-        return bool(self.partitions or self.ends or self.lost_starts)
+        return bool(self.partitions or self.ends or self.lost_starts or self.twice)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -190,6 +230,7 @@ class Lost:
     def as_json(self) -> dict[str, Any]:
         return {
             "partitions_missing": [each.as_json() for each in self.partitions],
+            "partitions_twice": [each.as_json() for each in self.twice],
             "first_logs_missing": [each.as_json() for each in self.starts],
             "ends_below": [each.as_json() for each in self.ends],
             "ends_below_accepted": [each.as_json() for each in self.accepted],
@@ -197,7 +238,9 @@ class Lost:
 
     def lines(self, *, many_sources: bool) -> Iterator[str]:
         """What nobody has accepted, a line for each topic and reason, and the first that is accepted."""
-        yield from lost_lines([*self.partitions, *self.lost_starts, *self.ends], "partition", many_sources=many_sources)
+        lost: list[PartitionTwice | LostPartition | LostStart | LostEnd]
+        lost = [*self.twice, *self.partitions, *self.lost_starts, *self.ends]
+        yield from lost_lines(lost, "partition", many_sources=many_sources)
         accepted: list[LostStart | LostEnd] = [
             *(each for each in self.starts if each.accepted_by is not None),
             *self.accepted,
@@ -219,6 +262,7 @@ class OfLogDirs:
         log_dirs: where each listed partition is.
         stops: what checkpoints said before the listing, by log dir.
         partitions: those that no log dir has.
+        twice: those that two log dirs of one broker have.
         not_reached: of recorded ones, the sources that cannot be listed here.
         is_recorded: nothing was listed. A log that is not as the catalog has it says nothing then: it may have grown.
     """
@@ -226,6 +270,7 @@ class OfLogDirs:
     log_dirs: Mapping[PartitionKey, Location] = field(default_factory=dict)
     stops: Mapping[Location, LastStop] = field(default_factory=dict)
     partitions: tuple[LostPartition, ...] = ()
+    twice: tuple[PartitionTwice, ...] = ()
     not_reached: tuple[Source, ...] = ()
     is_recorded: bool = False
 
@@ -252,7 +297,8 @@ class OfLogDirs:
             source.path: source.name for source in sources if source.name in plan.log_dirs and source.path in stops
         }
         found = _lost_partitions(whole, stops, metadata)
-        return cls(log_dirs, stops, tuple(each for each in found if topics.fullmatch(each.topic)))
+        lost = tuple(each for each in found if topics.fullmatch(each.topic))
+        return cls(log_dirs, stops, lost, _twice(log_dirs, metadata))
 
     @classmethod
     def recorded(
@@ -280,7 +326,7 @@ class OfLogDirs:
         not_reached = tuple(source for source in sources if source not in reached)
         absent = _lost_partitions(whole, stops, known.by_source)
         wanted = tuple(each for each in absent if topics.fullmatch(each.topic))
-        return cls(log_dirs, stops, wanted, not_reached, is_recorded=True)
+        return cls(log_dirs, stops, wanted, _twice(log_dirs, known.by_source), not_reached, is_recorded=True)
 
     def lost(self, tables: TablesToRead, logs: pa.Table, not_known: Collection[PartitionKey] = ()) -> Lost:
         """What is not there, now that the logs were read.
@@ -311,6 +357,7 @@ class OfLogDirs:
             ends=tuple(each for each in found if each.accepted_by is None),
             accepted=tuple(each for each in found if each.accepted_by is not None),
             starts=tuple(_with_accepted(tables, list(self._starts(begin_of, not_known)), LEADER_EPOCH_CHECKPOINT)),
+            twice=self.twice,
         )
 
     def _starts(
@@ -432,6 +479,30 @@ def _lost_partitions(
     absent = _absent({log_dir: stops[log_dir] for log_dir in whole}, known)
     found = [_lost(whole[each.log_dir], each, stops[each.log_dir]) for each in absent]
     return tuple(sorted(found, key=lambda each: each.partition_key))
+
+
+def _twice(
+    log_dirs: Mapping[PartitionKey, Location], metadata: Mapping[str, ClusterMetadata]
+) -> tuple[PartitionTwice, ...]:
+    """The partitions that two log dirs of one broker have. It has each once, but for the metadata's log, which is none
+    of its partitions.
+
+    Args:
+        log_dirs: where each partition is.
+    """
+    groups = by_node(
+        sorted(set(log_dirs.values()), key=str), list({id(each): each for each in metadata.values()}.values())
+    )
+    node_of = {log_dir: number for number, of_node in enumerate(groups) for log_dir in of_node}
+    first: dict[tuple[int, TopicPartition], Location] = {}
+    found = []
+    for (source, topic, number), log_dir in sorted(log_dirs.items(), key=lambda item: (item[0][1:], str(item[1]))):
+        partition = TopicPartition(topic, number)
+        other = first.setdefault((node_of[log_dir], partition), log_dir)
+        if other != log_dir and topic != METADATA_TOPIC:
+            one, two = (as_text(each / partition.directory) for each in (other, log_dir))
+            found.append(PartitionTwice(source=source, topic=topic, partition=number, directory=two, other=one))
+    return tuple(found)
 
 
 def _can_be_listed(directory: Location) -> bool:

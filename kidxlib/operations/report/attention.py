@@ -33,7 +33,8 @@ class Attention:
         place: what says more: a page of the report, or a page and a table on it.
         title: what it is, in one line.
         detail: which, the first of them, and what follows from it.
-        is_missing: offsets are not there that a log had, and nobody has accepted that.
+        is_missing: offsets are not there that a log had, and nobody has accepted that; or two log dirs of a broker have
+            a partition.
     """
 
     severity: Severity
@@ -108,6 +109,11 @@ def _of_lost(health: dict[str, Any]) -> list[Attention]:
         details = [f"{_names(list(map(_with_end, rows)))}: {rows[0]['detail']}" for rows in kinds if rows]
         detail = f"{'; '.join(details)}. {_sentence(EMPTY_LOG)}"
         title = f"{counted(len(missing), 'partition')} missing"
+        found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
+    if twice := health["partitions_twice"]:
+        row = twice[0]
+        detail = f"{row['topic']}-{row['partition']}: {row['detail']}. {_sentence(row['consequence'])}"
+        title = f"{counted(len(twice), 'partition')} in two log dirs of a broker"
         found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
     audited = {(row["path"], row["reason"]) for row in health["files"]}
     starts = [row for row in health["first_logs_missing"] if row["accepted_by"] is None]

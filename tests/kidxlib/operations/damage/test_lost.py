@@ -195,6 +195,27 @@ def test_first_logs_that_leader_epochs_know(log_dir: Path, why: str) -> None:
     assert _kidx("report", "--catalog", catalog, "--json").code == 0
 
 
+def test_a_partition_in_two_log_dirs_is_named_by_build_report_and_retention(log_dir: Path) -> None:
+    """The broker does not start with both, and what is counted counts both. A copy of the log dir is no second one."""
+    other = log_dir.parent / "other"
+    put(other / "orders-1", 0, [Batch(), Batch()])
+    sources, catalog = ("--source", f"a={log_dir}", "--source", f"b={other}"), log_dir.parent / "catalog"
+    commands: list[tuple[str | Path, ...]] = [
+        ("build", *sources, "--index-dir", log_dir.parent / "index", "--catalog", catalog),
+        ("report", "--catalog", catalog),
+        ("retention", "--catalog", catalog, "--retention-ms", "1"),
+    ]
+    for directory_id, is_second in ((_HERE, False), (OTHER_ID, True)):
+        (other / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n")
+        for name, *options in commands:
+            shown = _kidx(str(name), *options, "--json").json
+            found = shown.get("damage", shown.get("health", shown))["partitions_twice"]
+            assert [row["directory"] for row in found] == [str(other / "orders-1")][:is_second], name
+    ended = _kidx(*map(str, commands[0]))
+    assert f"broken: b: orders-1: in-two-log-dirs: {other}/orders-1 is there, and {log_dir}/orders-1" in ended.out
+    assert ended.code == 3 and _missing(catalog) == [(3, "1 partition in two log dirs of a broker")]
+
+
 def test_the_report_looks_for_what_is_missing(log_dir: Path) -> None:
     """As of now, by checkpoints and directories: a log that has grown since its build says nothing. A log dir that is
     not mounted is named.
