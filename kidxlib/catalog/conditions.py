@@ -40,16 +40,16 @@ class Among:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A column of numbers is not below one bound, not above another, and not null."""
+    """A column of numbers or of text, by its bytes, is not below one bound, not above another, and not null."""
 
     column: str
-    least: int
-    most: int
+    least: int | str
+    most: int | str
 
     @property
     def sql(self) -> str:
         """The condition as DataFusion reads it."""
-        return f"{self.column} BETWEEN {self.least} AND {self.most}"
+        return f"{self.column} BETWEEN {literal(self.least)} AND {literal(self.most)}"
 
     def mask(self, rows: pa.Table) -> Values:
         """Whether it is true, for each row."""

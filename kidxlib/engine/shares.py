@@ -9,10 +9,9 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import ArrayLike, NDArray
 
-from kidxlib.catalog.conditions import Among, Condition
+from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.matching import Values, positions_in, runs
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.format.topic_partition import PartitionKey
@@ -42,8 +41,7 @@ def shares(
         order: of a partition's rows: columns of whole numbers.
     """
     for some in _read_together(partitions, rows_at_once):
-        topics: Values = pc.unique(some["topic"])
-        rows = read([Among("topic", topics.to_pylist()), *scope_of({"partition": some}, ("source", "partition"))])
+        rows = read(scope_of({"partition": some}, PARTITIONS.key))
         at = positions_in(rows, some, PARTITIONS.key)  # −1 where the scope has other partitions, too
         in_order = np.lexsort([*(rows[name].to_numpy() for name in reversed(order)), at])
         bounds = np.searchsorted(at, np.arange(some.num_rows + 1), sorter=in_order)

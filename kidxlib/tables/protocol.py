@@ -240,8 +240,8 @@ def scope_of(found: Found, by: Sequence[str]) -> list[Condition]:
         )
         if len(values) <= _VALUES_MAX:
             conditions.append(Among(name, values.to_pylist()))
-        elif pa.types.is_integer(values.type):
-            bounds: dict[str, int] = pc.min_max(values).as_py()  # type: ignore[assignment]
+        else:
+            bounds: dict[str, Any] = pc.min_max(values).as_py()  # type: ignore[assignment]
             conditions.append(Between(name, bounds["min"], bounds["max"]))
     return conditions
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from kidxlib.catalog.results import COMPARED_REPLICAS, BatchRangeRow, ReplicaRangeRow
 from kidxlib.engine.protocol import Engine
+from kidxlib.engine.shares import cut
 from kidxlib.engine.work import ItemRows, Work, reads_little
 from kidxlib.errors import KidxError, LogChangedError, MalformedRecordsError, describe_error
 from kidxlib.format import layouts
@@ -448,12 +449,9 @@ def _logs(directory: ListedDirectory) -> Iterator[ReplicaLog]:
 def _ranges(pair: DirectoryPair, cleaned_to: int) -> Iterator[ReplicaRange]:
     """The offsets of a partition in ranges, each from a segment of A to one of A."""
     one, other = list(_logs(pair.one)), list(_logs(pair.other))
-    firsts, size = [0], 0
-    for log in one or other:
-        if size >= _RANGE_BYTES:
-            firsts.append(log.base_offset)
-            size = 0
-        size += log.size
+    logs = one or other
+    starts = [start for start, _ in cut([log.size for log in logs], _RANGE_BYTES)]
+    firsts = [0, *(logs[start].base_offset for start in starts[1:])]
     for first, following in zip(firsts, [*firsts[1:], None], strict=True):
         last = OFFSET_MAX if following is None else following - 1
         sides = [_within(logs, first, last) for logs in (one, other)]

@@ -20,6 +20,7 @@ from kidxlib.audit.tiered.listed_partition import RemotePartition
 from kidxlib.audit.tiered.metadata import AsOf, Copying
 from kidxlib.audit.tiered.remote_segment import RemoteSegmentToRead
 from kidxlib.catalog.matching import Values
+from kidxlib.engine.shares import cut
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import BINS_PER_CORE
@@ -35,7 +36,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.storage.location import Location
 
-#: Of a share, about: a second or so of work.
+#: Of a share, at most: a second or so of work.
 _SHARE_SEGMENTS: Final = 64
 _SHARE_BYTES: Final = 1024**3
 _T = TypeVar("_T")
@@ -265,14 +266,9 @@ def units_of(items: Sequence[_T], cores: int) -> list[Sequence[_T]]:
 
 
 def _in_shares(segments: Sequence[RemoteSegmentToRead]) -> Iterator[Sequence[RemoteSegmentToRead]]:
-    share: list[RemoteSegmentToRead] = []
-    for segment in segments:
-        share.append(segment)
-        if len(share) == _SHARE_SEGMENTS or sum(each.log_bytes for each in share) >= _SHARE_BYTES:
-            yield tuple(share)
-            share = []
-    if share:
-        yield tuple(share)
+    weights = [max(each.log_bytes, _SHARE_BYTES // _SHARE_SEGMENTS) for each in segments]
+    for start, end in cut(weights, _SHARE_BYTES):
+        yield tuple(segments[start:end])
 
 
 def _after(segment: RemoteSegmentToRead, before: Mapping[int, RemoteSegmentToRead]) -> RemoteSegmentToRead:

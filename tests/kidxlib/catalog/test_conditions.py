@@ -25,6 +25,7 @@ _NUMBERS = [number for number in NUMBERS if number is not None]
 CONDITIONS = st.one_of(
     st.builds(Among, st.just("text"), st.lists(st.sampled_from(TEXTS[:-1])), st.booleans()),
     st.builds(Among, st.just("number"), st.lists(st.sampled_from(_NUMBERS)), st.booleans()),
+    st.builds(Between, st.just("text"), st.sampled_from(TEXTS[:-1]), st.sampled_from(TEXTS[:-1])),
     st.builds(Between, st.just("number"), st.sampled_from(_NUMBERS), st.sampled_from(_NUMBERS)),
 )
 

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 
+from kidxlib.catalog.conditions import rows_where
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.memory_tables import MemoryTables
+from kidxlib.tables.protocol import scope_of
 from tests.conftest import one_in
 from tests.support.grouped import SEGMENTS_OF_GROUPS, Segments, assert_grouped, rows_of
 
@@ -44,3 +47,15 @@ def test_of_delta_tables(
 
 def test_a_table_that_is_not_there(tmp_path: Path) -> None:
     assert_grouped(DeltaTables(str(tmp_path / "catalog")), rows_of({}))
+
+
+def test_many_values_are_asked_for_by_their_bounds(tmp_path: Path) -> None:
+    """delta-rs crashes where tens of thousands of topics are named."""
+    count = 40_000
+    one = rows_of({("t", 0, 0): (1, "ok")}).take([0] * count)
+    names = pa.array([f"t-{number:05}" for number in range(count)])
+    rows = one.set_column(one.column_names.index("topic"), one.schema.field("topic"), names)
+    tables = DeltaTables(str(tmp_path / "catalog"))
+    tables.append(SEGMENTS, rows)
+    scope = scope_of({"some": rows.slice(100, count - 200)}, ["source", "topic"])
+    assert tables.counts(SEGMENTS, ["topic"], scope).num_rows == rows_where(rows, scope).num_rows == count - 200

@@ -22,6 +22,7 @@ from kidxlib.catalog.matching import Values, positions_in, runs
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.rows import Int32, Row, view_of
 from kidxlib.catalog.segments import SEGMENTS, SegmentRow
+from kidxlib.engine.shares import cut
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.operations.compare.replicas.compare_kernel import COMPARED, PAIR, compare_pairs
 from kidxlib.operations.compare.replicas.verdict import (
@@ -105,16 +106,12 @@ class Copies:
         where = [*scope_of({"copies": self.rows}, ("source", "topic")), PRESENT]
         counts = tables.counts(SEGMENTS, ("topic",), where)
         segments: dict[str, int] = {row["topic"]: row[ROWS.name] for row in counts.to_pylist()}
-        topics: list[Any] = self.rows["topic"].to_pylist()
-        first, held, names = 0, 0, 0
-        for number, (start, _) in enumerate(self.groups):
-            if number and topics[start] == topics[self.groups[number - 1][0]]:
-                continue
-            held, names = held + segments.get(topics[start], 0), names + 1
-            if number > first and (held > SEGMENTS_AT_ONCE or names > _TOPICS_AT_ONCE):
-                yield self._part(first, number)
-                first, held, names = number, segments.get(topics[start], 0), 1
-        yield self._part(first, len(self.groups))
+        of_rows = self.rows["topic"].to_pylist()
+        topics = [str(of_rows[start]) for start, _ in self.groups]
+        begins = [number for number, topic in enumerate(topics) if not number or topic != topics[number - 1]]
+        weights = [max(segments.get(topics[begin], 0), SEGMENTS_AT_ONCE // _TOPICS_AT_ONCE) for begin in begins]
+        for start, end in cut(weights, SEGMENTS_AT_ONCE):
+            yield self._part(begins[start], [*begins, len(topics)][end])
 
     def _part(self, first: int, end: int) -> Copies:
         """Some of the partitions."""
