@@ -648,8 +648,12 @@ def without_metadata_log(
         known: what the clusters say: a log dir that the node's own metadata has as its own is one of its own, whatever
             its file says.
     """
-    having = {_node(found) for log_dir, found in _of_kraft(at_hand) if _is_directory(log_dir / METADATA_DIRECTORY)}
-    having_ids = set() if known is None else {each for metadata in known.read() for each in _of_its_node(metadata)}
+    # A copy of a log dir at hand may have it, where that has none itself: that is not the node's.
+    of_kraft = list(_of_kraft(at_hand))
+    lost = {found.directory_id for log_dir, found in of_kraft if not _is_directory(log_dir / METADATA_DIRECTORY)}
+    having = {_node(found) for log_dir, found in of_kraft if _is_directory(log_dir / METADATA_DIRECTORY)}
+    read = [] if known is None else known.read()
+    having_ids = {each for metadata in read for each in _of_its_node(metadata, lost)}
     lacking: defaultdict[tuple[str | None, int | None], list[Location]] = defaultdict(list)
     for log_dir, found in _of_kraft(sources):
         if _node(found) not in having and found.directory_id not in having_ids:
@@ -657,10 +661,16 @@ def without_metadata_log(
     return [(node_id, log_dirs) for (_, node_id), log_dirs in lacking.items()]
 
 
-def _of_its_node(metadata: ClusterMetadata) -> Collection[str]:
-    """The ids of the log dirs of the node whose copy of the metadata it is."""
+def _of_its_node(metadata: ClusterMetadata, lost: Collection[str | None]) -> Collection[str]:
+    """The ids of the log dirs of the node whose copy of the metadata it is.
+
+    Args:
+        lost: ids of log dirs that have none.
+    """
     with contextlib.suppress(CheckpointError, OSError):
         own = read_meta_properties(metadata.directory.parent).directory_id
+        if own in lost:
+            return ()
         return next((ids for ids in metadata.to_end.log_dirs.values() if own in ids), ())
     return ()
 

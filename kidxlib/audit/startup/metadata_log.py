@@ -54,6 +54,16 @@ def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
     return Obstacle(path, found, Effect.HIDES, without_it(metadata), RESTORE)
 
 
+def is_cut_short(metadata: ClusterMetadata) -> bool:
+    """Whether a file beside the log knows of offsets that the log does not have, and did once.
+
+    Args:
+        metadata: as for `lost_metadata`.
+    """
+    files = files_in(metadata.directory)
+    return _torn_bytes(metadata, files)[1] is not None and _known_end(metadata, files)[0] > metadata.end_offset
+
+
 def without_it(metadata: ClusterMetadata) -> str:
     """What becomes of a node that has no more than this."""
     loses = (

@@ -22,6 +22,7 @@ from kidxlib.audit.rows import AuditSummary, Kind, StartFailure
 from kidxlib.audit.startup.absent import by_node
 from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
+from kidxlib.audit.startup.metadata_log import is_cut_short, lost_metadata
 from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA
 from kidxlib.audit.tasks import PartitionAudit, partition_audits
 from kidxlib.catalog import updates
@@ -83,6 +84,7 @@ class _Planned:
         audits: what there is to audit of each partition.
         gone: how many partitions are known that have no directory.
         aside: folders that Kafka moves, deletes or has set aside.
+        cut_metadata: what a quorum's only voter has lost of the cluster's metadata.
         not_audited: partitions that are left out; `unread`, what there would be to audit of them.
         unchanged: how many logs are as they were when an audit last read them in full; None where there is no catalog.
     """
@@ -92,6 +94,7 @@ class _Planned:
     audits: Mapping[PartitionKey, PartitionAudit]
     gone: int
     aside: Sequence[Aside]
+    cut_metadata: Sequence[str] = ()
     not_audited: NotAudited = field(default_factory=NotAudited)
     unread: Mapping[PartitionKey, PartitionAudit] = field(default_factory=dict)
     unchanged: int | None = None
@@ -405,7 +408,7 @@ def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool
         accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
         summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys, list_safe=request.how.list_safe)
         summary.many_sources = len(request.sources) > 1
-        of_nodes = [*_not_named(request, plan, catalog), *_lost_metadata(request, plan, catalog)]
+        of_nodes = [*_not_named(request, plan, catalog), *_lost_metadata(request, plan, catalog), *planned.cut_metadata]
         summary.failures |= dict.fromkeys([*of_nodes, *planned.lost_checkpoints])
         failures = unread.all_failures(accepted.partitions)
         summary.add_failures(failures)
@@ -589,6 +592,14 @@ def _lost_metadata(request: AuditRequest, plan: Plan, catalog: TablesCatalog | N
     return found
 
 
+def _cut_metadata(request: AuditRequest, plan: Plan, notes: Collection[str]) -> list[str]:
+    """Which of the notes say that a quorum's only voter has lost the end of its metadata: nobody else has that."""
+    log_dirs = {str(source.path) for source in request.sources if source.name in plan.log_dirs}
+    own = [each.to_end for each in request.known_topics.read() if str(each.directory.parent) in log_dirs]
+    told = [str(lost_metadata(each)) for each in own if each.only_voter is not None and is_cut_short(each)]
+    return [each for each in told if each in notes]
+
+
 def _log_dirs(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> tuple[list[Source], list[Source]]:
     """The sources that are log dirs; and all sources, with those of the catalog."""
     recorded = {} if catalog is None else source_paths(catalog.tables)
@@ -628,11 +639,12 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
         metadata=request.known_topics.by_source,
     )
     with_remote, not_compared = _with_remote_segments(request, plan, audits)
-    warn_of_first([*notes, *not_compared])
+    cut = _cut_metadata(request, plan, notes)
+    warn_of_first([*(each for each in notes if each not in cut), *not_compared])
     gone = without_directory(plan, request.sources, request.topics, request.target, in_catalog)
     warn_of_first(gone.values())
     aside = folders_aside(source.path for source in request.sources if source.name in plan.log_dirs)
-    planned = _Planned(plan, plan.scan_tasks() if tasks is None else tasks, with_remote, len(gone), aside)
+    planned = _Planned(plan, plan.scan_tasks() if tasks is None else tasks, with_remote, len(gone), aside, cut)
     return planned if catalog is None else _within_budget(planned, request, catalog.tables)
 
 

@@ -532,7 +532,7 @@ def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics, *, is_on
     return [
         f"node {node_id} has {METADATA_DIRECTORY} in none of these log dirs; it has to be in metadata.log.dir, or in "
         f"the first of log.dirs, when the node starts: {_IS_ONLY_VOTER if is_only_voter else STARTS_WITHOUT_METADATA}"
-        for node_id, _ in without_metadata_log(sources, sources)
+        for node_id, _ in without_metadata_log(sources, sources, known)
     ]
 
 

@@ -372,6 +372,12 @@ _OF_METADATA: Final[Mapping[str, tuple[Callable[[Path], object], str, int, int]]
         2,
         3,
     ),
+    "an older copy": (
+        lambda log: log.with_name(f"{9:020}.snapshot").write_bytes(b""),
+        f"ends at offset 6, and {9:020}.snapshot knows offset 8; as it starts, node 1, the quorum's only voter",
+        3,
+        3,
+    ),
     "torn": (
         lambda log: log.write_bytes(log.read_bytes() + bytes(30)),
         "ends at offset 6, and 30 bytes behind that are no whole batch, perhaps of an append that was broken off",
@@ -412,6 +418,11 @@ def test_an_only_voter_whose_metadata_is_at_hand_elsewhere(two: list[Path], tmp_
     given = ("--cluster-metadata", elsewhere)
     assert planned(*two, *given)[0] == ExitCode.PROBLEMS_FOUND
     assert "warning: node 1 has __cluster_metadata-0 in none of these log dirs; " in shown(*two, *given)
+    copied = Path(shutil.copytree(two[0], tmp_path / "copied"))  # a copy of a log dir at hand, and with the metadata
+    shutil.copytree(elsewhere / METADATA_DIRECTORY, copied / METADATA_DIRECTORY)
+    for place in (elsewhere, copied / METADATA_DIRECTORY):
+        verified = run_kidx("verify", *two, "--cluster-metadata", place)
+        assert verified.return_value == 0 and "node 1 has __cluster_metadata-0 in none" in verified.output, place
     (elsewhere / META_PROPERTIES).write_text(
         f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={cluster_metadata.topic_id('z')}\n"
     )
