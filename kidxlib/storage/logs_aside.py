@@ -108,6 +108,8 @@ def _asides(place: Location, directory: Location, first_offset: int, end_offset:
         files = files_in(place)
     except OSError:
         return
+    if any(name.endswith(f"{LOG_SUFFIX}{SWAP_SUFFIX}") for name in files):
+        return  # what is marked to be deleted was replaced: a broker that starts puts that in place
     named = ((match[1], path) for name, path in files.items() if (match := _LOG.search(name)) is not None)
     for name, path in sorted(named, key=lambda each: (each[0], each[1].name)):
         base_offset = parse_segment_log(name)
