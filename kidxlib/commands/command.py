@@ -20,7 +20,6 @@ from kidxlib.run.result import Outcome
 from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as of_kidx
-from kidxlib.terminal.options.sources import parse_topics
 
 if TYPE_CHECKING:
     import re
@@ -92,6 +91,8 @@ class OnSources(OnCatalog):
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
+        from kidxlib.terminal.options.sources import parse_topics
+
         return parse_topics(self.topics or ".*")
 
 

@@ -10,7 +10,6 @@ import click
 from kidxlib.commands.command import OnCatalog, kidx_command, option, parameter
 from kidxlib.errors import UsageError
 from kidxlib.run.result import Outcome
-from kidxlib.storage.location import as_text
 
 if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
@@ -31,6 +30,8 @@ class ForgetSource(OnCatalog):
     processes: int = 1
 
     def __post_init__(self) -> None:
+        from kidxlib.storage.location import as_text
+
         if (name := as_text(self.source)) != self.source:
             raise UsageError(
                 f"{name}: found bytes that are not UTF-8, which the name of no source has; name one of the catalog"

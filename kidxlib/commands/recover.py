@@ -13,7 +13,7 @@ from kidxlib.operations.local_once import open_local_once
 from kidxlib.operations.recover.fleet_options import DRY_RUN, RATES, Rates, ensure_dry_run, rate_options
 from kidxlib.operations.recover.options import Level, recover_options
 from kidxlib.run import options as shared_options
-from kidxlib.run.known_topics import MetadataOptions
+from kidxlib.run.options import MetadataOptions
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.extras import needing_packages

@@ -11,8 +11,7 @@ import click
 
 from kidxlib.commands.command import OnCatalog, kidx_command, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.run.known_topics import MetadataOptions, metadata_options
-from kidxlib.run.options import ensure_parent_exists
+from kidxlib.run.options import MetadataOptions, ensure_parent_exists, metadata_options
 from kidxlib.run.result import Outcome
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.numbers import IntegerRange

@@ -13,8 +13,7 @@ import click
 
 from kidxlib.commands.command import OnSources, kidx_command, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.run.known_topics import MetadataOptions, metadata_options
-from kidxlib.run.options import DELETE_DELAY, ensure_parent_exists, parse_option
+from kidxlib.run.options import DELETE_DELAY, MetadataOptions, ensure_parent_exists, metadata_options, parse_option
 from kidxlib.run.result import Outcome
 from kidxlib.terminal.options.numbers import IntegerRange, Milliseconds
 from kidxlib.text.times import parse_duration, to_ms

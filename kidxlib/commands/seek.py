@@ -31,6 +31,7 @@ from kidxlib.run.run_report import reports_run_of
 from kidxlib.storage.small_files import read_offset_checkpoint
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
+from kidxlib.terminal.options import sources as source_options
 from kidxlib.terminal.options.given import first_given
 from kidxlib.terminal.seek import show_answers
 
@@ -49,8 +50,8 @@ _OF_CATALOGS: Final = {
 @click.command(context_settings={"max_content_width": 110})
 @click.argument("directories", metavar="[DIR…]", nargs=-1)
 @click.option("--index-dir", metavar="DIR", help="The directory of the index files of DIR. [default: beside the logs]")
-@shared_options.layout
-@shared_options.tiered_metadata
+@source_options.layout
+@source_options.tiered_metadata
 @seek_options
 @shared_options.processes
 @reports_run_of("seek")

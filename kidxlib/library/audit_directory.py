@@ -29,7 +29,8 @@ from kidxlib.library.recover_directory import ensure_listable
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
-from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
+from kidxlib.run.known_topics import KnownTopics, read_known_topics
+from kidxlib.run.options import MetadataOptions
 from kidxlib.terminal.options.directories import existing_index_dir
 from kidxlib.terminal.options.sources import parse_topics
 

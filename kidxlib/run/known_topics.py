@@ -9,11 +9,8 @@ import re
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import reduce, wraps
 from pathlib import Path
-from typing import Any, Final, TypeVar
-
-import click
+from typing import Any, Final
 
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, UsageError, describe_error
 from kidxlib.indexing.source import Source
@@ -26,14 +23,12 @@ from kidxlib.log.cluster_metadata.image import (
     topic_config,
 )
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, Endpoint
+from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.location import Location, given_location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, ensure_no_copies, node_id_of, read_meta_properties
 from kidxlib.storage.small_files import listed, parse_properties, small_file
-from kidxlib.terminal.options.numbers import IntegerRange
 from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import counted
-
-_Result = TypeVar("_Result")
 
 _ROLES: Final = "process.roles"
 _VOTERS: Final = "controller.quorum.voters"
@@ -49,59 +44,6 @@ _ADDRESS: Final = re.compile(r"(?:\d+@)?\[?(?P<host>[0-9A-Za-z\-%._:]*?)\]?:(?P<
 _OWN_HOST: Final = re.compile(r"|localhost|127\..*|::1|0\.0\.0\.0|::", re.IGNORECASE)
 #: Ids of log dirs below this number are none.
 _RESERVED_IDS: Final = 100
-
-_OPTIONS: Final = (
-    click.option(
-        "--cluster-metadata",
-        metavar="DIR",
-        help="A node's __cluster_metadata-0, for what topics are configured to. [default: each source's own, where it "
-        "has one]",
-    ),
-    click.option(
-        "--server-properties",
-        metavar="FILE",
-        type=click.Path(path_type=Path),
-        help="The properties file that the source's broker is started with: its configs hold where a topic has none of "
-        "its own.",
-    ),
-    click.option(
-        "--metadata-high-watermark",
-        metavar="OFFSET",
-        type=IntegerRange(0, 2**63 - 1),
-        help="The metadata quorum's, as kafka-metadata-quorum describe --status prints it. [default: the end of the "
-        "latest snapshot; with one voter that of the log]",
-    ),
-)
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class MetadataOptions:
-    """The options as they were given; None where they were not."""
-
-    cluster_metadata: str | None = None
-    server_properties: Path | None = None
-    metadata_high_watermark: int | None = None
-
-
-def metadata_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
-    """The options of `MetadataOptions`, which the command gets as its parameter `metadata`."""
-
-    @wraps(command)
-    def with_metadata(
-        *arguments: Any,
-        cluster_metadata: str | None,
-        server_properties: Path | None,
-        metadata_high_watermark: int | None,
-        **options: Any,
-    ) -> _Result:
-        metadata = MetadataOptions(
-            cluster_metadata=cluster_metadata,
-            server_properties=server_properties,
-            metadata_high_watermark=metadata_high_watermark,
-        )
-        return command(*arguments, metadata=metadata, **options)
-
-    return reduce(lambda decorated, option: option(decorated), reversed(_OPTIONS), with_metadata)
 
 
 @dataclass(frozen=True, slots=True)

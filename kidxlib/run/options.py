@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from functools import reduce, wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -10,8 +12,9 @@ import click
 
 from kidxlib.errors import UsageError
 from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.options.numbers import IntegerRange
 
-_Command = TypeVar("_Command", bound=Callable[..., Any])
+_Result = TypeVar("_Result")
 _Value = TypeVar("_Value")
 
 #: The sources to read, each a directory.
@@ -45,17 +48,6 @@ database: Final = click.option(
 PROJECT: Final = next(path for path in Path(__file__).resolve().parents[2:] if path.is_dir())
 SETTINGS_FILE: Final = PROJECT / "conf" / "kidx.toml"
 
-
-def in_catalog(command: _Command) -> _Command:
-    """Which catalog in a directory, and what of it."""
-    return catalog(cataloged_sources(cataloged_topics(command)))
-
-
-def of_catalog(command: _Command) -> _Command:
-    """Which catalog, and what of it."""
-    return catalog(database(cataloged_sources(cataloged_topics(command))))
-
-
 settings_file: Final = click.option(
     "--settings",
     "settings_file",
@@ -70,6 +62,60 @@ accept_truncated: Final = of_kidx.accept_truncated
 as_json: Final = of_kidx.as_json
 
 apply_changes: Final = click.option("--apply", is_flag=True, help="Apply the changes. [default: dry run]")
+
+_METADATA: Final = (
+    click.option(
+        "--cluster-metadata",
+        metavar="DIR",
+        help="A node's __cluster_metadata-0, for what topics are configured to. [default: each source's own, where it "
+        "has one]",
+    ),
+    click.option(
+        "--server-properties",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="The properties file that the source's broker is started with: its configs hold where a topic has none of "
+        "its own.",
+    ),
+    click.option(
+        "--metadata-high-watermark",
+        metavar="OFFSET",
+        type=IntegerRange(0, 2**63 - 1),
+        help="The metadata quorum's, as kafka-metadata-quorum describe --status prints it. [default: the end of the "
+        "latest snapshot; with one voter that of the log]",
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MetadataOptions:
+    """The options as they were given; None where they were not."""
+
+    cluster_metadata: str | None = None
+    server_properties: Path | None = None
+    metadata_high_watermark: int | None = None
+
+
+def metadata_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
+    """The options of `MetadataOptions`, which the command gets as its parameter `metadata`."""
+
+    @wraps(command)
+    def with_metadata(
+        *arguments: Any,
+        cluster_metadata: str | None,
+        server_properties: Path | None,
+        metadata_high_watermark: int | None,
+        **options: Any,
+    ) -> _Result:
+        metadata = MetadataOptions(
+            cluster_metadata=cluster_metadata,
+            server_properties=server_properties,
+            metadata_high_watermark=metadata_high_watermark,
+        )
+        return command(*arguments, metadata=metadata, **options)
+
+    return reduce(lambda decorated, option: option(decorated), reversed(_METADATA), with_metadata)
+
 
 #: From renaming a file until it is removed (`file.delete.delay.ms`).
 DELETE_DELAY: Final = "60s"

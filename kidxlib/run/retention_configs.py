@@ -20,7 +20,6 @@ from kidxlib.retention.policy import DECIDING_CONFIGS, NOTHING_KNOWN, Origin, To
 from kidxlib.retention.policy_file import config_of_described
 from kidxlib.run.known_topics import (
     KnownTopics,
-    MetadataOptions,
     counted_by_origin,
     ensure_proven,
     log_dirs_not_at_hand,
@@ -28,6 +27,7 @@ from kidxlib.run.known_topics import (
     newest_ms,
     read_known_topics,
 )
+from kidxlib.run.options import MetadataOptions
 from kidxlib.run.recorded_sources import as_sources
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted

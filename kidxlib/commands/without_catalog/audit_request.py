@@ -12,7 +12,8 @@ from kidxlib.indexing.source import Target, source_at
 from kidxlib.operations.audit.audit_request import AuditRequest, HowToAudit
 from kidxlib.run.context import RunContext
 from kidxlib.run.index_options import options_of_topic
-from kidxlib.run.known_topics import MetadataOptions, ensure_distinct, read_known_topics
+from kidxlib.run.known_topics import ensure_distinct, read_known_topics
+from kidxlib.run.options import MetadataOptions
 from kidxlib.terminal.options.directories import existing_index_dir
 from kidxlib.terminal.options.sources import parse_topics
 

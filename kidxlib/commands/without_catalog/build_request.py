@@ -11,7 +11,8 @@ from kidxlib.indexing.source import Target, source_at
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.run.context import RunContext
 from kidxlib.run.index_options import options_of_topic
-from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.known_topics import read_known_topics
+from kidxlib.run.options import MetadataOptions
 from kidxlib.terminal.options.directories import ensure_no_overlap, index_dir_to_write
 from kidxlib.terminal.options.sources import parse_topics
 

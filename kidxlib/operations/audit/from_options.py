@@ -11,7 +11,8 @@ from kidxlib.indexing.remote_logs import RemoteOptions
 from kidxlib.indexing.source import Target
 from kidxlib.operations.audit.audit_request import AuditRequest, HowToAudit
 from kidxlib.run.context import RunContext
-from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.known_topics import read_known_topics
+from kidxlib.run.options import MetadataOptions
 from kidxlib.run.recorded_sources import ensure_directories, sources_known_to
 from kidxlib.run.settings import read_settings
 from kidxlib.run.sources import chosen_sources

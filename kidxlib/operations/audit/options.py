@@ -12,7 +12,7 @@ from kidxlib.audit.finding import Verdict
 from kidxlib.operations.audit.copies.options import copy_options
 from kidxlib.operations.tiered.options import tiered_options
 from kidxlib.run import options as shared_options
-from kidxlib.run.known_topics import metadata_options
+from kidxlib.run.options import metadata_options
 from kidxlib.terminal.options.given import renamed_option
 from kidxlib.terminal.options.numbers import ByteSize, IntegerRange
 

@@ -16,7 +16,8 @@ from kidxlib.operations.maintenance.after_build import OptimizeLimits
 from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.run.catalog_place import ensure_usable
 from kidxlib.run.context import RunContext
-from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.known_topics import read_known_topics
+from kidxlib.run.options import MetadataOptions
 from kidxlib.run.recorded_sources import ensure_directories, sources_known_to
 from kidxlib.run.settings import BuildSettings, TablesSettings, read_settings
 from kidxlib.run.sources import chosen_sources, ensure_sample_alone

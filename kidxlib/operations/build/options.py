@@ -10,7 +10,7 @@ import click
 
 from kidxlib.operations.tiered.repair_options import tiered_options
 from kidxlib.run import options as shared_options
-from kidxlib.run.known_topics import metadata_options
+from kidxlib.run.options import metadata_options
 from kidxlib.terminal.options.numbers import ByteSize, IntegerRange
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

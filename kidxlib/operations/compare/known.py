@@ -21,7 +21,8 @@ from kidxlib.log.cluster_metadata.image import ConfigValue
 from kidxlib.operations.compare.finding import Finding, Kind, PartitionResult
 from kidxlib.operations.compare.place import ListedDirectory, Place
 from kidxlib.recovery.outcome import Status
-from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
+from kidxlib.run.known_topics import KnownTopics, read_known_topics
+from kidxlib.run.options import MetadataOptions
 from kidxlib.terminal.console import warn_of_first
 from kidxlib.text.words import counted
 

@@ -29,7 +29,8 @@ from kidxlib.operations.damage.acceptance_rule import (
 )
 from kidxlib.operations.damage.damaged_segments import DAMAGED, last_findings
 from kidxlib.operations.damage.gaps import asked_of_recorded, known_gaps
-from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.known_topics import read_known_topics
+from kidxlib.run.options import MetadataOptions
 from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.storage.location import location, version_at
 from kidxlib.tables.protocol import Tables

@@ -10,7 +10,7 @@ from typing import Any, Final, TypeVar
 
 import click
 
-from kidxlib.run.known_topics import metadata_options
+from kidxlib.run.options import metadata_options
 from kidxlib.terminal.options import shared as shared_options
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])

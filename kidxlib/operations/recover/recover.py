@@ -39,7 +39,8 @@ from kidxlib.operations.recover.publish import (
 from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.tiered.local_partitions import refusals_on_epochs
 from kidxlib.run.heartbeat import scratch_directory
-from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
+from kidxlib.run.known_topics import KnownTopics, read_known_topics
+from kidxlib.run.options import MetadataOptions
 from kidxlib.run.result import RunResult
 from kidxlib.storage.lock import locked, locked_to_read
 from kidxlib.storage.logs_aside import logs_aside, remedy_of

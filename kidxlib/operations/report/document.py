@@ -48,7 +48,8 @@ from kidxlib.operations.report.timeline import (
 from kidxlib.operations.report.what_if import WhatIf, try_ladder, what_if_partitions, what_if_section
 from kidxlib.recovery.outcome import Status
 from kidxlib.retention.policy import Cleanup, Origin, Policy, TopicConfig
-from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.known_topics import read_known_topics
+from kidxlib.run.options import MetadataOptions
 from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.storage.location import as_text
 from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of

@@ -32,7 +32,7 @@ from kidxlib.operations.retention.recorded import (
 )
 from kidxlib.retention.decide import NONE_STAYS
 from kidxlib.retention.policy import DECIDING_CONFIGS, REASONS, UNLIMITED, Origin, Policy, TopicConfig
-from kidxlib.run.known_topics import MetadataOptions
+from kidxlib.run.options import MetadataOptions
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.tables.protocol import counts_of
 from kidxlib.terminal import interrupts

@@ -11,7 +11,7 @@ from typing import Final
 
 from kidxlib.retention.policy import Policy, TopicConfig
 from kidxlib.run.context import RunContext
-from kidxlib.run.known_topics import MetadataOptions
+from kidxlib.run.options import MetadataOptions
 
 #: By topic, what its configuration says by each policy's name; every topic has all policies.
 Configs = Mapping[str, Mapping[str, TopicConfig]]

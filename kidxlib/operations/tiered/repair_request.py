@@ -10,7 +10,7 @@ from kidxlib.errors import UsageError
 from kidxlib.indexing.source import Source, source_at
 from kidxlib.log.remote.layout import LOCAL
 from kidxlib.operations.tiered.tiered_request import TieredOptions, TieredRequest, tiered_request
-from kidxlib.run.known_topics import MetadataOptions
+from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.location import Location, is_inside
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal.extras import needing_packages

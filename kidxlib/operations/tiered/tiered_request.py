@@ -23,8 +23,8 @@ from kidxlib.java import parse_integer
 from kidxlib.log.remote.layout import LOCAL, Layout, find_bucket
 from kidxlib.log.remote.metadata_topic import EXPORT_SUFFIX
 from kidxlib.run.context import RunContext
-from kidxlib.run.known_topics import KnownTopics, MetadataOptions, read_known_topics
-from kidxlib.run.options import parse_option
+from kidxlib.run.known_topics import KnownTopics, read_known_topics
+from kidxlib.run.options import MetadataOptions, parse_option
 from kidxlib.storage.location import Location, as_text, given_location
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.storage.store.s3 import ObjectPath

@@ -6,8 +6,6 @@ from typing import Final
 
 import click
 
-from kidxlib.indexing.remote_logs import LAYOUTS
-from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT
 from kidxlib.terminal.console import show_details
 from kidxlib.terminal.options.numbers import IntegerRange
@@ -21,19 +19,6 @@ interval_bytes: Final = click.option(
     default=INTERVAL_BYTES_DEFAULT,
     show_default=True,
     help="Kafka's index.interval.bytes.",
-)
-layout: Final = click.option(
-    "--layout",
-    type=click.Choice(tuple(LAYOUTS)),
-    help="DIR is a bucket of tiered storage, whose objects are named as by this plugin: Kafka's LocalTieredStorage or "
-    f"Aiven's. [default: local, where {STORAGE_DIRECTORY} is its name, or that of a directory in it]",
-)
-tiered_metadata: Final = click.option(
-    "--tiered-metadata",
-    multiple=True,
-    metavar="PLACE",
-    help="Of a bucket take the segments that brokers read, by the __remote_log_metadata in this log dir or export; "
-    "several times where no one has all of it.",
 )
 accept_truncated: Final = click.option(
     "--accept-truncated", is_flag=True, help="With --in-place: also write the index of a corrupt log's valid prefix."

@@ -15,3 +15,12 @@ print([item.value for item in kidx.shell_complete(click.Context(kidx), "re")])
 print([name for name in sys.modules if name.startswith("kidxlib.commands")])
 """
     assert started(code).splitlines() == ["['recover', 'report', 'retention']", "[]"]
+
+
+def test_the_help_of_a_command_on_a_catalog_imports_nothing_that_works_on_it() -> None:
+    code = """
+import sys
+from kidxlib.commands import accept, compact, forget_source, report, retention, tables
+print(sorted({"deltalake", "numba", "pyarrow"} & sys.modules.keys()))
+"""
+    assert started(code) == "[]"

@@ -11,7 +11,7 @@ import pytest
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.retention.policy import NOTHING_KNOWN, Cleanup, Origin, Policy, TopicConfig
 from kidxlib.retention.policy_file import read_policies
-from kidxlib.run.known_topics import MetadataOptions
+from kidxlib.run.options import MetadataOptions
 from kidxlib.run.retention_configs import ConfiguredTopics
 from tests.support.cluster_metadata import (
     ID_OF_T,

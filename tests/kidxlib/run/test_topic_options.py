@@ -9,7 +9,8 @@ import pytest
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import PartitionDirectory, Source
 from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT, RecoverOptions
-from kidxlib.run.known_topics import MetadataOptions, read_known_topics
+from kidxlib.run.known_topics import read_known_topics
+from kidxlib.run.options import MetadataOptions
 from kidxlib.run.settings import BuildSettings, Settings, TopicSettings
 from kidxlib.run.topic_options import recover_options
 from tests.support.cluster_metadata import ID_OF_T, log_dir_of_t

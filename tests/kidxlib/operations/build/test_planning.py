@@ -27,8 +27,7 @@ from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.from_options import BuildOptions, build_request
 from kidxlib.operations.build.planning import find_changes, listed_plan
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.run.known_topics import MetadataOptions
-from kidxlib.run.options import SETTINGS_FILE
+from kidxlib.run.options import SETTINGS_FILE, MetadataOptions
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.conftest import Say
 from tests.support.logs.changing_disks import CHANGES
