@@ -4,8 +4,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final, TypedDict
+from collections.abc import Collection, Sequence
+from typing import Any, Final, TypedDict
 
 import pyarrow as pa
 
@@ -24,6 +24,7 @@ from kidxlib.catalog.rows import (
     row,
     view_of,
 )
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.recovery.scan.scan_state import EventKind
 
 #: What the column `kind` says of each `EventKind`, by its number.
@@ -54,6 +55,18 @@ PARTITIONS: Final = Table(
     key=PARTITION_KEY,
     sort_by=("topic", "partition"),
 )
+
+
+def partition_keys(rows: pa.Table) -> list[PartitionKey]:
+    """The keys of the partitions that rows are of, in their order."""
+    columns: Any = [rows[name].to_pylist() for name in PARTITIONS.key]
+    return list(zip(*columns, strict=True))
+
+
+def rows_of_keys(keys: Collection[PartitionKey]) -> pa.Table:
+    """The keys of partitions as rows, in their order."""
+    columns = zip(*keys, strict=True) if keys else ((), (), ())
+    return pa.table([list(column) for column in columns], schema=PARTITIONS.schema(PARTITIONS.key))
 
 
 @view_of(PartitionRow)

@@ -4,7 +4,7 @@ partitions may not fit into memory, so they are read for some partitions at a ti
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Final
 
 import numpy as np
@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kidxlib.catalog.conditions import Condition
 from kidxlib.catalog.matching import Values, positions_in, runs
-from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.partitions import PARTITIONS, rows_of_keys
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.tables.protocol import ROWS, scope_of
@@ -97,21 +97,14 @@ def cut(weights: ArrayLike, most: int) -> Iterator[tuple[int, int]]:
         start = end
 
 
-def with_rows(keys: Sequence[PartitionKey], counts: pa.Table) -> pa.Table:
+def with_rows(keys: Collection[PartitionKey], counts: pa.Table) -> pa.Table:
     """Partitions as `shares` takes them.
 
     Args:
         counts: some columns of the key and `rows`, of some of the partitions and perhaps of others.
     """
-    columns = list(zip(*keys, strict=True)) if keys else [()] * len(PARTITIONS.key)
-    partitions = pa.table([list(column) for column in columns], schema=PARTITIONS.schema(PARTITIONS.key))
+    partitions = rows_of_keys(keys)
     at = positions_in(partitions, counts, PARTITIONS.key)
     places: Values = pa.array(at, mask=at < 0)
     counted: Values = counts[ROWS.name].take(places)
     return partitions.append_column(ROWS, counted.fill_null(0))
-
-
-def keys_of(partitions: pa.Table) -> list[PartitionKey]:
-    """The keys of partitions, in their order."""
-    columns = (partitions[name].to_pylist() for name in PARTITIONS.key)
-    return list(zip(*columns, strict=True))

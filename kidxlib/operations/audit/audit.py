@@ -29,6 +29,7 @@ from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import FINDINGS
 from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.partitions import partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.engine.protocol import Engine
@@ -353,8 +354,7 @@ def record_audit(
     """
     findings = found.rows(Kind.FILE)
     if unread:
-        keys = pa.table([list(column) for column in zip(*unread, strict=True)], schema=SEGMENTS.schema(PARTITION_KEY))
-        findings = findings.filter(pa.array(positions_in(findings, keys, PARTITION_KEY) < 0))
+        findings = findings.filter(pa.array(positions_in(findings, rows_of_keys(unread), PARTITION_KEY) < 0))
     findings = _with_versions(findings, plan)
     for name, value in {"audit_id": audit_id, "audited_at": now}.items():
         values = pa.repeat(pa.scalar(value, FINDINGS.schema().field(name).type), findings.num_rows)
@@ -501,8 +501,7 @@ def _facts(found: Found, plan: Plan) -> pa.Table:
     parts = {name: recovery.field(name) for name in ("next_offset", "records", "log_bytes")}
     ids = {partition.key: partition.topic_id for partition in plan.partitions}
     columns: dict[str, Any] = {name: rows[name] for name in SEGMENT_KEY}
-    keys = zip(*(rows[name].to_pylist() for name in SEGMENT_KEY[:-1]), strict=True)
-    columns["topic_id"] = pa.array([ids.get(key) for key in keys], pa.string())
+    columns["topic_id"] = pa.array([ids.get(key) for key in partition_keys(rows)], pa.string())
     columns["status"] = pc.if_else(recovery.is_valid(), rows["status"], Status.UNREADABLE.value)
     # What `field` gives is null where the struct is not always.
     columns |= {name: pc.if_else(recovery.is_valid(), part, None) for name, part in parts.items()}

@@ -26,6 +26,7 @@ from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS, FileFinding
 from kidxlib.catalog.matching import Flags, Positions, Values, positions_in
+from kidxlib.catalog.partitions import partition_keys, rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format import segment_files
@@ -85,16 +86,11 @@ class LastAudits:
         unchanged, changed = _compared(plan, logs)
         times: Any = last["audited_at_last"].to_pylist()
         return cls(
-            dict(zip(_keys(last), times, strict=True)),
-            frozenset(_keys(audits.filter(is_own))),
+            dict(zip(partition_keys(last), times, strict=True)),
+            frozenset(partition_keys(audits.filter(is_own))),
             unchanged,
             changed,
         )
-
-
-def _keys(rows: pa.Table) -> list[PartitionKey]:
-    columns: Any = [rows[name].to_pylist() for name in PARTITION_KEY]
-    return list(zip(*columns, strict=True))
 
 
 def _compared(plan: Plan, logs: pa.Table) -> tuple[Mapping[PartitionKey, int], Collection[PartitionKey]]:
@@ -434,7 +430,7 @@ def _earlier(
     """What the last audits found of files that are as they were then, and what they say that a broker would lose."""
     severity = min(fail_on.severity, *(verdict.severity for verdict in DAMAGE))
     verdicts = tuple(verdict.value for verdict in Verdict if verdict.severity >= severity)
-    wanted = pa.table([list(column) for column in zip(*audits, strict=True)], schema=SEGMENTS.schema(PARTITION_KEY))
+    wanted = rows_of_keys(audits)
 
     def still(where: Among) -> list[FileFinding]:
         found = last_findings(tables, sources, where, _FOUND.names)

@@ -19,11 +19,11 @@ from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Values
-from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.partitions import PARTITIONS, partition_keys
 from kidxlib.catalog.results import AUDITED, FOUND, TO_AUDIT, NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine, directories_of, ensure_logs_visible
-from kidxlib.engine.shares import keys_of, share_rows_of, shares, with_rows
+from kidxlib.engine.shares import share_rows_of, shares, with_rows
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work, reads_little
 from kidxlib.format.topic_partition import PartitionKey
@@ -124,10 +124,10 @@ def partitions_to_audit(
         segments = segment_rows(staged.rows("segment", where=scope), TO_AUDIT)
         return pa.concat_tables([segments, event_rows(staged.rows("event", where=scope), TO_AUDIT)])
 
-    partitions = with_rows(list(audits), _counts(staged))
+    partitions = with_rows(audits, _counts(staged))
     share_rows = share_rows_of(partitions, engine.cores, rows_max)
     for of_share, rows in shares(read, partitions, share_rows, rows_max, ("base_offset", "position")):
-        of_partitions = {key: audits[key] for key in keys_of(of_share)}
+        of_partitions = {key: audits[key] for key in partition_keys(of_share)}
         yield PartitionsToAudit(engine.share(rows), rows.nbytes, of_partitions)
 
 

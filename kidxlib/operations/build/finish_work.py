@@ -30,13 +30,14 @@ from kidxlib.catalog.partitions import (
     AbortedTransactionRow,
     FoldedLogs,
     PartitionStateRow,
+    partition_keys,
 )
 from kidxlib.catalog.results import TO_FINISH, FoldedPartition, KeptFile, Publishing
 from kidxlib.catalog.rows import SegmentKey
 from kidxlib.catalog.segment_views import SegmentToFinish
 from kidxlib.catalog.segments import SEGMENTS, EndFacts, FinishedFacts
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.shares import keys_of, share_rows_of, shares, with_rows
+from kidxlib.engine.shares import share_rows_of, shares, with_rows
 from kidxlib.engine.work import ItemRows, SharedRows
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.segment_files import parse_snapshot
@@ -388,7 +389,7 @@ def partitions_to_finish(
     held = folded.num_rows + len(keys)
     share_rows = share_rows_of(partitions, engine.cores, held)
     for of_share, rows in shares(lambda _: folded, partitions, share_rows, held, ("base_offset", "position")):
-        to_finish = [kept.partition_to_finish(key, tasks[key]) for key in keys_of(of_share)]
+        to_finish = [kept.partition_to_finish(key, tasks[key]) for key in partition_keys(of_share)]
         of_keys = {partition.task.key: partition for partition in to_finish if partition is not None}
         found.append(PartitionsToFinish(engine.share(rows), rows.nbytes, of_keys))
     return ToFinish(found, unfolded(kept.heads.filter(~kept.is_folded)))

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.catalog.matching import positions_in
+from kidxlib.catalog.partitions import rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
 from kidxlib.engine.work import ItemRows
@@ -111,7 +112,7 @@ def plan_partitions(shares: Iterable[PartitionsToPlan]) -> Iterator[ItemRows]:
 
 
 def _compared(share: PartitionsToPlan, tables: TablesToRead, plan: Plan) -> Changes:
-    keys = _keys([*(partition.key for partition in share.partitions), *share.unlisted])
+    keys = rows_of_keys([*(partition.key for partition in share.partitions), *share.unlisted])
     known = tables.read(SEGMENTS, KNOWN.names, scope_of({"asked": keys}, PARTITION_KEY), share.version)
     return compare(
         plan,
@@ -121,11 +122,6 @@ def _compared(share: PartitionsToPlan, tables: TablesToRead, plan: Plan) -> Chan
         explicit_interval=share.explicit_interval,
         rebuild=share.rebuild,
     )
-
-
-def _keys(keys: Sequence[PartitionKey]) -> pa.Table:
-    columns = zip(*keys, strict=True) if keys else ([], [], [])
-    return pa.table([list(column) for column in columns], schema=SEGMENTS.schema(PARTITION_KEY))
 
 
 def rows_of(kind: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:

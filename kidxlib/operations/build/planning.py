@@ -17,6 +17,7 @@ from rich.filesize import decimal
 
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.matching import Flags, Values
+from kidxlib.catalog.partitions import partition_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts
 from kidxlib.engine.protocol import Engine
@@ -186,8 +187,7 @@ def _unlisted(request: BuildRequest, plan: Plan, tables: TablesToRead) -> list[P
     sources = tuple(source.name for source in request.sources)
     known = tables.counts(SEGMENTS, PARTITION_KEY, [Among("source", sources)])
     listed = {partition.key for partition in plan.partitions}
-    keys = zip(*(known[name].to_pylist() for name in PARTITION_KEY), strict=True)
-    wanted = (key for key in keys if key not in listed and request.topics.fullmatch(key[1]))
+    wanted = (key for key in partition_keys(known) if key not in listed and request.topics.fullmatch(key[1]))
     return sorted(wanted, key=itemgetter(1, 2, 0))  # as files are sorted
 
 

@@ -18,13 +18,13 @@ import pyarrow.compute as pc
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import PRESENT, Among, rows_where
 from kidxlib.catalog.matching import Values
-from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.partitions import PARTITIONS, partition_keys
 from kidxlib.catalog.results import COMPACTED
 from kidxlib.catalog.segment_views import SegmentToCompact
 from kidxlib.catalog.segments import SEGMENTS, IndexFacts, LogVersion
 from kidxlib.compaction.task import NOT_OURS, ChangeAction, ChangeOutcome, CompactionOptions, Mode
 from kidxlib.engine.protocol import Engine
-from kidxlib.engine.shares import ROWS_AT_ONCE, keys_of, share_rows_of, shares
+from kidxlib.engine.shares import ROWS_AT_ONCE, share_rows_of, shares
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work, reads_little
 from kidxlib.errors import UsageError
@@ -73,7 +73,7 @@ def partitions_to_compact(
     """
     known = tables.counts(SEGMENTS, PARTITIONS.key)
     topics: dict[str, set[str]] = {}
-    for source, topic, _ in keys_of(known):
+    for source, topic, _ in partition_keys(known):
         topics.setdefault(source, set()).add(topic)
     sources = sources_in_catalog(named, topics)
     asked = {topic for source in sources for topic in topics[source] if pattern.fullmatch(topic)}

@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
-import pyarrow as pa
-
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.matching import positions_in
-from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.partitions import PARTITIONS, rows_of_keys
 from kidxlib.catalog.retention_plans import SegmentInPlan, SegmentToDelete
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import UsageError
@@ -193,7 +191,7 @@ def partitions_then(plan: RecordedPlan, keys: Collection[PartitionKey]) -> dict[
     """
     if not keys:
         return {}
-    wanted = pa.table([list(column) for column in zip(*keys, strict=True)], schema=PARTITIONS.schema(PARTITIONS.key))
+    wanted = rows_of_keys(keys)
     scope = scope_of({"wanted": wanted}, PARTITIONS.key)
     planned = plan.read(SegmentInPlan.names(), scope)
     planned = planned.filter(positions_in(planned, wanted, PARTITIONS.key) >= 0)

@@ -23,6 +23,7 @@ from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work
 from kidxlib.errors import KidxError, NotReadHereError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.lookup.answers import OFFSET
 from kidxlib.operations.backend import Backend, OpenBackend
 from kidxlib.operations.seek.answer_work import (
@@ -68,7 +69,6 @@ ASKED: Final = pa.schema(
 
 #: Questions that are worth a unit of work of their own.
 _QUERIES_PER_RANGE: Final = 50_000
-_RANGES_PER_CORE: Final = 4
 #: A worker holds the questions of a range for some seconds, not minutes.
 _QUERIES_PER_RANGE_MAX: Final = 1_000_000
 
@@ -127,7 +127,7 @@ def key_ranges(questions: pa.Table, cores: int) -> Iterator[KeyRange]:
         cores: that answer.
     """
     count = questions.num_rows
-    ranges = min(-(-count // _QUERIES_PER_RANGE), cores * _RANGES_PER_CORE)
+    ranges = min(-(-count // _QUERIES_PER_RANGE), cores * BINS_PER_CORE)
     ranges = max(ranges, -(-count // _QUERIES_PER_RANGE_MAX))
     for number in range(ranges):
         start, end = count * number // ranges, count * (number + 1) // ranges

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.catalog.conditions import Condition, rows_where
-from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.partitions import PARTITIONS, partition_keys
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.engine.shares import cut, keys_of, share_rows_of, shares, with_rows
+from kidxlib.engine.shares import cut, share_rows_of, shares, with_rows
 from kidxlib.tables.protocol import counts_of
 
 _SCHEMA: Final = SEGMENTS.schema(SEGMENTS.key)
@@ -44,16 +44,16 @@ def test_each_row_is_in_one_share(
     read: list[set[tuple[str, str, int]]] = []
 
     def read_some(scope: Sequence[Condition]) -> pa.Table:
-        read.append(set(keys_of(rows_where(rows, scope))) & counts.keys())
+        read.append(set(partition_keys(rows_where(rows, scope))) & counts.keys())
         return rows_where(rows, scope)
 
-    partitions = with_rows(list(counts), counts_of(rows, PARTITIONS.key))
+    partitions = with_rows(counts, counts_of(rows, PARTITIONS.key))
     found = list(shares(read_some, partitions, share_rows, rows_at_once))
-    assert sorted(key for of_share, _ in found for key in keys_of(of_share)) == sorted(counts)
+    assert sorted(key for of_share, _ in found for key in partition_keys(of_share)) == sorted(counts)
     in_shares = [list(zip(*of_share.to_pydict().values(), strict=True)) for _, of_share in found]
     assert sorted(row for share in in_shares for row in share) == sorted(wanted)
     for (of_share, _), share in zip(found, in_shares, strict=True):
-        assert share == sorted(share) and {row[:3] for row in share} <= set(keys_of(of_share))
+        assert share == sorted(share) and {row[:3] for row in share} <= set(partition_keys(of_share))
         assert len(share) <= share_rows or of_share.num_rows == 1
     for keys in read:
         of_one_topic = len({topic for _, topic, _ in keys}) == 1

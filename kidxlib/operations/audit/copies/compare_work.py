@@ -19,12 +19,11 @@ from kidxlib.catalog.results import CopiesRow, CopyRow
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segment_views import SegmentToCompare
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.engine.shares import cut
+from kidxlib.engine.shares import cut, share_rows_of
 from kidxlib.engine.work import ItemRows
 from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.operations.audit.copies.copy_request import CopyRequest
 from kidxlib.run.sources import sources_in_catalog
 from kidxlib.storage.store.client import AT_ONCE, Asked, ask_for_head, connect
@@ -124,7 +123,7 @@ class ToCompare:
 
     def shares(self, copy: ObjectPath, cores: int) -> Iterator[CopiesToCompare]:
         """The segments in shares of about equal size, in order."""
-        size = min(_SHARE_SEGMENTS, self.segments // (cores * BINS_PER_CORE) + 1)
+        size = share_rows_of(self.counts, cores, _SHARE_SEGMENTS)
         counts = self.counts[ROWS.name].to_numpy()
         for start, end in cut(counts, size):
             segments = int(counts[start:end].sum())

@@ -58,8 +58,6 @@ _OFFSET_MAX: Final = 2**63 - 1
 
 #: Segments whose facts are in memory at the same time, 2 KB each; one topic may have more.
 SEGMENTS_AT_ONCE: Final = 200_000
-#: As many can be asked for by their names.
-_TOPICS_AT_ONCE: Final = 1_000
 #: What two copies agree in if they are replicas.
 _PARTITION: Final = ("topic", "partition", "topic_id")
 _COPY_COLUMNS: Final = (
@@ -109,7 +107,7 @@ class Copies:
         of_rows = self.rows["topic"].to_pylist()
         topics = [str(of_rows[start]) for start, _ in self.groups]
         begins = [number for number, topic in enumerate(topics) if not number or topic != topics[number - 1]]
-        weights = [max(segments.get(topics[begin], 0), SEGMENTS_AT_ONCE // _TOPICS_AT_ONCE) for begin in begins]
+        weights = [segments.get(topics[begin], 0) for begin in begins]
         for start, end in cut(weights, SEGMENTS_AT_ONCE):
             yield self._part(begins[start], [*begins, len(topics)][end])
 

@@ -414,11 +414,10 @@ def test_only_partitions_of_one_topic_id_are_replicas() -> None:
     assert compare_replicas(tables, sources=["a", "c"]) == []
 
 
-@pytest.mark.parametrize(("segments", "topics"), [(1, 1_000), (9, 1_000), (10**6, 2), (10**6, 1_000)])
-def test_partitions_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch, segments: int, topics: int) -> None:
+@pytest.mark.parametrize("segments", [1, 9, 10**6])
+def test_partitions_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch, segments: int) -> None:
     """However many segments are read at a time: of each partition its own replicas are compared."""
     monkeypatch.setattr(copies_module, "SEGMENTS_AT_ONCE", segments)
-    monkeypatch.setattr(copies_module, "_TOPICS_AT_ONCE", topics)
     places = [(topic, partition) for topic in "stuv" for partition in range(3)]
     copies = [
         _copy(
