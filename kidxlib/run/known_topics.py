@@ -549,9 +549,15 @@ def log_dirs_not_at_hand(known: KnownTopics, sources: Iterable[Source], at_hand:
     Args:
         at_hand: all log dirs that somebody has named, the sources among them.
     """
+    at_hand = list(at_hand)
+    away = [each for each in at_hand if isinstance(each.path, Path) and not (each.log_dir / META_PROPERTIES).exists()]
+    names = ", ".join(f"{each.name} ({each.path})" for each in away)
+    none = "no source of the catalog: nothing is planned or deleted there"
+    which = (
+        f"no source that says so; source {names} has no {META_PROPERTIES} here: is the disk mounted?" if away else none
+    )
     return [
-        f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), no source of "
-        "the catalog: nothing is planned or deleted there"
+        f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), {which}"
         for node_id, others in unnamed_log_dirs(known, sources, at_hand)
     ]
 

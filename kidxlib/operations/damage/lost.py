@@ -35,6 +35,7 @@ from kidxlib.operations.damage.acceptance_rule import COLUMNS, VERSION_NAMES, fi
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.location import Location, as_text, entries_in, files_in, location, version_at
+from kidxlib.storage.log_dir import looks_unmounted
 from kidxlib.storage.small_files import Checkpoints, before_first_log, usable_checkpoints
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.gaps import lost_lines
@@ -264,6 +265,7 @@ class OfLogDirs:
         partitions: those that no log dir has.
         twice: those that two log dirs of one broker have.
         not_reached: of recorded ones, the sources that cannot be listed here.
+        empty: of recorded ones, those in which nothing is, though the catalog has partitions there.
         is_recorded: nothing was listed. A log that is not as the catalog has it says nothing then: it may have grown.
     """
 
@@ -272,6 +274,7 @@ class OfLogDirs:
     partitions: tuple[LostPartition, ...] = ()
     twice: tuple[PartitionTwice, ...] = ()
     not_reached: tuple[Source, ...] = ()
+    empty: tuple[Source, ...] = ()
     is_recorded: bool = False
 
     @classmethod
@@ -324,9 +327,11 @@ class OfLogDirs:
             and location(row["directory"]).parent == of_source[row["source"]]
         }
         not_reached = tuple(source for source in sources if source not in reached)
+        having = {name for name, _, _ in log_dirs}
+        empty = tuple(each for each in reached if each.name in having and looks_unmounted(each.path))
         absent = _lost_partitions(whole, stops, known.by_source)
         wanted = tuple(each for each in absent if topics.fullmatch(each.topic))
-        return cls(log_dirs, stops, wanted, _twice(log_dirs, known.by_source), not_reached, is_recorded=True)
+        return cls(log_dirs, stops, wanted, _twice(log_dirs, known.by_source), not_reached, empty, is_recorded=True)
 
     def lost(self, tables: TablesToRead, logs: pa.Table, not_known: Collection[PartitionKey] = ()) -> Lost:
         """What is not there, now that the logs were read.

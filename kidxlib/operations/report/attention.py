@@ -130,7 +130,12 @@ def _of_lost(health: dict[str, Any]) -> list[Attention]:
         )
         title = f"{counted(len(ends), 'log')} ending below a checkpoint"
         found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
-    if not_reached := health["not_reached"]:
+    if empty := [row for row in health["not_reached"] if row["is_empty"]]:
+        names = [f"{row['source']} ({row['path']})" for row in empty]
+        detail = f"{_names(names)}: nothing is in it, and the catalog has partitions there: is the disk mounted?"
+        title = f"{counted(len(empty), 'source')} empty"
+        found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
+    if not_reached := [row for row in health["not_reached"] if not row["is_empty"]]:
         names = [f"{row['source']} ({row['path']})" for row in not_reached]
         detail = (
             f"{_names(names)}: cannot be listed here, so nobody has looked for partitions and ends of logs that are "

@@ -176,7 +176,10 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
         "health": {
             **health_section(answers, paths, tables.path, gaps),
             **lost.as_json(),
-            "not_reached": [{"source": each.name, "path": as_text(each.path)} for each in of_log_dirs.not_reached],
+            "not_reached": [
+                {"source": each.name, "path": as_text(each.path), "is_empty": each in of_log_dirs.empty}
+                for each in (*of_log_dirs.empty, *of_log_dirs.not_reached)
+            ],
         },
         "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
         "shape": shape_section(answers, _savings(tables, sample)),

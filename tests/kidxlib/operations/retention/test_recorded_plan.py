@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from datetime import timedelta
 from pathlib import Path
 
@@ -106,6 +107,29 @@ def test_a_log_dir_of_the_broker_that_the_catalog_does_not_have_is_told(tmp_path
     assert_refused(by_other, f"are 1, and by {log_dir / METADATA_DIRECTORY} broker 1 has 2")
     applied = kidx_retention_here(*apply, *by_file)
     assert "1 segment, " in applied.out and f"problem: {line}" in applied.out and applied.code == 3, applied
+
+
+def test_a_source_that_has_gone_is_told(tmp_path: Path) -> None:
+    """The plan is by the catalog then. It may be mounted elsewhere, unless a log dir of this broker is missing."""
+    log_dir, ids = log_dir_of_t(tmp_path / "a"), [topic_id(letter) for letter in "xy"]
+    other, catalog = tmp_path / "b", tmp_path / "catalog"
+    with (log_dir / "meta.properties").open("a") as properties:
+        properties.write(f"directory.id={ids[0]}\n")
+    put(other / "t-1", 20, [Batch(timestamp=1)])
+    sources = ("--source", f"a={log_dir}", "--source", f"b={other}")
+    assert kidx_build_here(*sources, "--index-dir", tmp_path / "i", "--catalog", catalog).code == 0
+    what_if = ("--catalog", catalog, "--what-if", "--retention-ms", "1")
+    assert kidx_retention_here(*what_if).code == 0
+    shutil.rmtree(other)
+    ended = kidx_retention_here(*what_if)
+    assert ended.code == 0 and f"source b ({other}): cannot be listed here; what is planned" in ended.out, ended
+    metadata = log_dir / METADATA_DIRECTORY / segment_file(0, ".log")
+    metadata.write_bytes(metadata.read_bytes() + data(6, [of_broker("RegisterBrokerRecord", 1, ids)]))
+    ended = kidx_retention_here(*what_if)
+    assert ended.code == 3 and f"source b ({other}) has no meta.properties here: is the disk mounted?" in ended.out
+    other.mkdir()
+    ended = kidx_retention_here(*what_if)
+    assert ended.code == 3 and f"broken: source b ({other}): nothing is in it" in ended.out, ended
 
 
 def test_a_listing_of_before_the_log_was_written_is_refused(tmp_path: Path) -> None:
