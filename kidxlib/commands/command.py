@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import click
 
@@ -32,6 +32,8 @@ KIDX: Final = "kidx"
 SPARK: Final = "./spark-submit.sh"
 
 _Given = TypeVar("_Given", bound="OnCatalog")
+_Run: TypeAlias = "Callable[[_Given, Backend], Outcome]"
+_OpenBackend: TypeAlias = "Callable[[_Given], AbstractContextManager[Backend]]"
 
 
 def option(*declarations: str, **attributes: Any) -> Any:
@@ -96,9 +98,7 @@ class OnSources(OnCatalog):
         return parse_topics(self.topics or ".*")
 
 
-def kidx_command(
-    name: str, given: type[_Given], run: Callable[[_Given, Backend], Outcome], *, reports_as: str
-) -> click.Command:
+def kidx_command(name: str, given: type[_Given], run: _Run[_Given], *, reports_as: str) -> click.Command:
     """`kidx X`: processes of this machine do the work. Its help is the docstring of `run`.
 
     Args:
@@ -114,26 +114,22 @@ def kidx_command(
 
 
 def spark_job(
-    name: str,
-    given: type[_Given],
-    run: Callable[[_Given, Backend], Outcome],
-    open_backend: Callable[[_Given], AbstractContextManager[Backend]],
-    text: str | None,
+    name: str, given: type[_Given], run: _Run[_Given], open_backend: _OpenBackend[_Given], text: str | None
 ) -> click.Command:
     """The job X of ./spark-submit.sh.
 
     Args:
         text: its module's docstring: the first line is for the list of jobs, the rest is its help.
     """
-    _, _, text = str(text).partition("\n\n")
-    return _command(name, given, run, open_backend, entry=SPARK, reports_as=name, text=text)
+    _, _, explained = (text or "").partition("\n\n")
+    return _command(name, given, run, open_backend, entry=SPARK, reports_as=name, text=explained)
 
 
 def _command(
     name: str,
     given: type[_Given],
-    run: Callable[[_Given, Backend], Outcome],
-    open_backend: Callable[[_Given], AbstractContextManager[Backend]],
+    run: _Run[_Given],
+    open_backend: _OpenBackend[_Given],
     *,
     entry: str,
     reports_as: str,
@@ -155,4 +151,4 @@ def _command(
     for each in reversed(parameters):
         if each.name not in of_other:
             command = each.metadata["decorator"](command)
-    return click.command(name, help=cleandoc(str(text)), context_settings={"max_content_width": 110})(command)
+    return click.command(name, help=cleandoc(text or ""), context_settings={"max_content_width": 110})(command)
