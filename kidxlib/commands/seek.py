@@ -12,6 +12,7 @@ from click.core import ParameterSource
 
 from kidxlib.errors import CheckpointError, NoSegmentsError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
+from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.listing import list_distinct_partitions
 from kidxlib.indexing.remote_logs import RemoteOptions
@@ -28,6 +29,7 @@ from kidxlib.reading.of_log_dir import OfLogDirs
 from kidxlib.run.known_topics import ensure_distinct
 from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
+from kidxlib.storage.logs_aside import logs_aside, remedy_of
 from kidxlib.storage.small_files import read_offset_checkpoint
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
@@ -153,9 +155,11 @@ def _answer_in(
             says = of_log_dirs.of_log(found.path, wanted, None, high_watermark)
             seeker = Seeker.of_directory(found.path, index_directory, log_start_offset=log_start, of_log_dir=says)
     except (OSError, NoSegmentsError) as error:  # its directory may not be listed, or has no log
+        aside = remedy_of(logs_aside(found.path, 0, OFFSET_MAX)) if isinstance(error, NoSegmentsError) else None
+        why = "; ".join(filter(None, (describe_error(error), aside)))
         if not is_wide:
-            raise UsageError(f"{describe_error(error)}; nothing was answered") from error
-        seeker = describe_error(error)
+            raise UsageError(f"{why}; nothing was answered") from error
+        seeker = why
     return answer_of(seeker, question, found.source.name, high_watermark)
 
 

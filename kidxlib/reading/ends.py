@@ -39,7 +39,7 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location
 from kidxlib.storage.lock import is_locked
 from kidxlib.storage.log_dir import read_topic_id
-from kidxlib.storage.logs_aside import what_is_aside
+from kidxlib.storage.logs_aside import logs_aside, remedy_of, what_is_aside
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.small_files import read_leader_epochs, read_offset_checkpoint
 
@@ -255,7 +255,8 @@ class ReadingEnds:
         log_start = _moved_start(directory.path, known.log_starts.get(partition, 0), logs)
         seen = replace(wanted, first_offset=max(wanted.first_offset, log_start))
         if not logs:
-            nothing = LeftOut(partition=partition, why=Why.NO_LOG, first_offset=0, end_offset=None, edge=0)
+            aside = remedy_of(logs_aside(directory.path, 0, _OFFSET_MAX))
+            nothing = LeftOut(partition=partition, why=Why.NO_LOG, first_offset=0, end_offset=None, edge=0, aside=aside)
             return PartitionEnds(seen=seen, high_watermark=high_watermark, left_out=[nothing])
         found = _Found(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
         is_asked = found.first_base > seen.first_offset and wanted.first_ms == Wanted().first_ms

@@ -60,8 +60,8 @@ class LeftOut:
         directory_id: of a partition without a directory, the `directory.id` of the log dir that has it by the metadata;
             None where that does not say it.
         aside: of a partition without a directory, a folder with its records that the broker moves, deletes or has set
-            aside, or that somebody has renamed; of missing offsets, what to do about logs that begin among them and
-            that no broker loads; None for none.
+            aside, or that somebody has renamed; of missing offsets or logs, what to do about logs that begin among
+            them and that no broker loads; None for none.
         told_by: of a partition in an older log dir, what tells that.
         is_problem: who asked gets less than there is, or not what was asked for. Else it is good to know.
     """
@@ -170,6 +170,8 @@ def _line(why: Why, found: list[LeftOut]) -> str:
         names = _few([each.partition.directory for each in found])
         aside = [each.aside for each in found if each.aside is not None]
         folders = f"; perhaps all that is left is {_few(aside)}: {COPY_IT}" if aside else ""
+        if why is Why.NO_LOG and aside:
+            folders = f"; {_few(aside)}"
         return f"{what.format(counted(len(found), 'partition'))}: {names}; {to_do}{folders}"
     what, edge, to_do = _OF_OFFSETS[why]
     names = _few([f"{each.offsets} ({edge} {each.edge})" for each in found])

@@ -36,6 +36,7 @@ from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.location import Location, as_text, entries_in, files_in, location, version_at
 from kidxlib.storage.log_dir import looks_unmounted
+from kidxlib.storage.logs_aside import logs_aside, remedy_of
 from kidxlib.storage.small_files import Checkpoints, before_first_log, usable_checkpoints
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.gaps import lost_lines
@@ -460,6 +461,7 @@ class OfLogDirs:
         self, key: PartitionKey, known_by: str = "the log dir's checkpoints say that it had some"
     ) -> LostPartition:
         stop, directory = self._stop_of(key), self.log_dirs[key] / TopicPartition(key[1], key[2]).directory
+        aside = remedy_of(logs_aside(directory, 0, OFFSET_MAX))
         return LostPartition(
             source=key[0],
             topic=key[1],
@@ -467,7 +469,7 @@ class OfLogDirs:
             directory=as_text(directory),
             known_end=_known_end(stop),
             has_directory=True,
-            detail=f"no segment is in its directory, and {known_by}",
+            detail="; ".join(filter(None, (f"no segment is in its directory, and {known_by}", aside))),
         )
 
 

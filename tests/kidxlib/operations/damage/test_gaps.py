@@ -143,6 +143,13 @@ def test_a_log_under_another_name_is_named_wherever_its_offsets_are_missed(site:
             assert ended.code == 2 and any(f"{aside} begins there" in line for line in refused), options
         aside.rename(log)
     assert "begins there" not in _kidx("recover", log_dir).out
+    put(log_dir / "others-0", 0, [Batch()])
+    for log in sorted((log_dir / "orders-0").glob("*.log")):  # nothing is left
+        log.rename(f"{log}.deleted")
+    for name in ("verify", "recover", "build", "seek"):
+        ended = _kidx(*commands[name])
+        first = log_dir / "orders-0" / segment_file(0, ".log.deleted")
+        assert f"{first} begins there: move it to" in f"{ended.out}{ended.err}", name
 
 
 def test_a_policy_of_the_metadata_decides(site: _Site) -> None:
