@@ -119,18 +119,18 @@ def test_a_log_under_another_name_is_named_wherever_its_offsets_are_missed(site:
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         (log_dir / name).write_bytes(offset_checkpoint(partition))
     (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint({}))
-    commands = {
-        "verify": ("verify", log_dir),
-        "recover": ("recover", log_dir),
-        "build": ("build", log_dir, "--index-dir", site.root / "other"),
-        "seek": ("seek", log_dir, "--topic", "orders", "--partition", "0", "--timestamp", "-1"),
-        "compare": ("compare", site.log_dir("b"), log_dir),
+    commands: dict[str, tuple[str | Path, ...]] = {
+        "verify": (log_dir,),
+        "recover": (log_dir,),
+        "build": (log_dir, "--index-dir", site.root / "other"),
+        "seek": (log_dir, "--topic", "orders", "--partition", "0", "--timestamp", "-1"),
+        "compare": (site.log_dir("b"), log_dir),
     }
     for base_offset, suffix, does in ((3, ".deleted", "removes it"), (6, ".bak", "does not load it")):
         log = log_dir / "orders-0" / segment_file(base_offset, ".log")
         aside = log.rename(f"{log}{suffix}")
-        for name, command in commands.items():
-            ended = _kidx(*command)
+        for name, options in commands.items():
+            ended = _kidx(name, *options)
             text = f"{ended.out}{ended.err}"
             if name == "seek" and base_offset == 3:  # the end is there
                 continue
