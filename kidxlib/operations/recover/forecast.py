@@ -671,7 +671,7 @@ def _is_torn(directory: Path, segment: SimulatedSegment, log_end_offset: int | N
 
 
 def _obstacles(directory: Path, alone: StartupSimulation) -> Iterator[Obstacle]:
-    if directory.is_symlink():
+    if directory.is_symlink() and directory.exists():  # else there is nothing to start with
         yield Obstacle(
             f"{directory}: a symbolic link, through which nothing is written: let the broker start by itself",
             recovers=True,

@@ -447,7 +447,7 @@ def _of_absent(plan: RecoveryPlan) -> Iterator[Obstacle]:
             if not (told and is_moved(folder.name)):  # a copy on its way is told there
                 yield Obstacle(f"{absent.text}; {absent.remedy}")
         elif absent.is_lost and not plan.leaves_losses:
-            elsewhere = "" if absent.is_only_copy else ", and a leader elsewhere has the records"
+            elsewhere = "" if absent.is_only_replica else ", and a leader elsewhere has the records"
             yield Obstacle(
                 f"{absent.text}: look for the directory on other disks and copies, and put it back; else "
                 f"{_accepting(plan)} goes on without it{elsewhere}"

@@ -83,7 +83,8 @@ class AbsentPartition:
         stop: what the log dir's checkpoints say of it.
         known_to: what names it.
         aside, remedy: as in `audit.startup.absent`.
-        is_only_copy: no other node has a replica, and no checkpoint says that it was empty.
+        is_only_replica: no other node has one.
+        is_only_copy: nor does a checkpoint say that it was empty.
     """
 
     directory: Path
@@ -91,6 +92,7 @@ class AbsentPartition:
     known_to: str
     aside: tuple[Location, ...]
     remedy: str
+    is_only_replica: bool
     is_only_copy: bool
 
     @property
@@ -563,8 +565,15 @@ def _absent(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartiti
     stops = {str(each.path): each.stop for each in broker.log_dirs}
     for found in absent_partitions(log_dirs, known.read()):
         stop = stops[str(found.log_dir)].of(found.partition)
-        is_only = found.is_only_replica and found.partition not in stops[str(found.log_dir)].high_watermarks
-        yield AbsentPartition(Path(str(found.directory)), stop, found.known_to, found.aside, found.remedy, is_only)
+        yield AbsentPartition(
+            Path(str(found.directory)),
+            stop,
+            found.known_to,
+            found.aside,
+            found.remedy,
+            found.is_only_replica,
+            found.is_only_replica and found.partition not in stops[str(found.log_dir)].high_watermarks,
+        )
 
 
 def listed_partitions(log_dir: LogDir, known: KnownTopics) -> Plan:

@@ -218,6 +218,17 @@ def test_a_log_that_was_cut_amid_a_batch(lossy: Path, tmp_path: Path) -> None:
     assert 84 < gap["first_offset"] < gap["last_offset"] == 5_796
 
 
+def test_a_symbolic_link_to_nowhere(log_dir: Path) -> None:
+    """No start helps: its disk is not there."""
+    (log_dir / NAME).rename(log_dir.parent / "elsewhere")
+    (log_dir / NAME).symlink_to(log_dir.parent / "elsewhere")
+    assert any("a symbolic link" in each for each in planned(log_dir)[1]["refused"])
+    (log_dir.parent / "elsewhere").rename(log_dir.parent / "gone")
+    code, plan = planned(log_dir)
+    assert code == ExitCode.USAGE and not plan["recovers_by_itself"]
+    assert not any("let the broker start by itself" in each for each in plan["refused"]), plan["refused"]
+
+
 def test_folders_that_are_set_aside_are_noted(log_dir: Path) -> None:
     """Nobody looks at their logs: that the broker drops nothing is not said of them."""
     for number in range(2):
