@@ -23,7 +23,6 @@ from kidxlib.format import checkpoint_files, topic_partition
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
-from kidxlib.log.segment import LogSegment
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.small_files import read_offset_checkpoint, small_file
@@ -327,6 +326,9 @@ def _known_end(log_dir: NodeLogDir, partition: TopicPartition) -> int | None:
 
 def _log_end(directory: Location) -> int | None:
     """The offset after the last one of a partition's logs; None where there is none, or it cannot be read."""
+    # It imports numba, which takes a second; a build that finds nothing new does without.
+    from kidxlib.log.segment import LogSegment
+
     try:
         last = max(
             (base for name in files_in(directory) if (base := parse_segment_log(name)) is not None), default=None

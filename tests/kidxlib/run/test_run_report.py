@@ -63,6 +63,7 @@ def test_a_build_logs_a_line_and_writes_metrics(tmp_path: Path) -> None:
         "gaps": 0,
         "gaps_accepted": 0,
         "partitions_missing": 0,
+        "first_logs_missing": 0,
         "ends_below": 0,
         "ends_below_accepted": 0,
     }
