@@ -147,7 +147,7 @@ def test_a_log_under_another_name_is_named_wherever_its_offsets_are_missed(site:
     for log in sorted((log_dir / "orders-0").glob("*.log")):  # nothing is left
         log.rename(f"{log}.deleted")
     for name in ("verify", "recover", "build", "seek"):
-        ended = _kidx(*commands[name])
+        ended = _kidx(name, *commands[name])
         first = log_dir / "orders-0" / segment_file(0, ".log.deleted")
         assert f"{first} begins there: move it to" in f"{ended.out}{ended.err}", name
 
