@@ -78,15 +78,33 @@ def loose_logs(
 
 
 def remedy_of(found: Sequence[LogAside]) -> str | None:
-    """What to do about them; None where there are none."""
+    """What to do about them; None where there are none. None is told to take the place of a file that is there, of
+    another one of the same offset, or of a partition that its place does not tell, without a look at its records.
+    """
     if not found:
         return None
-    first, *others = found
-    more = f", and {counted(len(others), 'more log')} likewise ({others[0].path.name} …)" if others else ""
-    return (
-        f"{first.path} begins there: move it to {first.target}, with the other files of that offset{more}, before the "
-        f"broker starts, which {first.becomes}"
-    )
+    first = found[0]
+    same = [each for each in found if each.target == first.target]
+    others = {each.target: each for each in found if each.target != first.target}
+    with_others = "with the other files of that offset"
+    if others:
+        [another, *_] = others.values()
+        with_others += f", and {counted(len(others), 'more log')} likewise ({another.path} …)"
+    if len(same) > 1:
+        told = (
+            f"{' and '.join(str(each.path) for each in same)} begin there: see by kidx dump which one has all records, "
+            f"and move that one to {first.target}, {with_others}"
+        )
+    elif first.path.parent != first.target.parent:
+        told = (
+            f"{first.path} begins there: see by kidx dump --print-data-log whether its records are those of "
+            f"{first.target.parent.name}; then move it to {first.target}, {with_others}"
+        )
+    else:
+        told = f"{first.path} begins there: move it to {first.target}, {with_others}"
+    if first.target.exists():
+        told += f", in the place of the file there, of which keep a copy ({first.target.stat().st_size:,} bytes)"
+    return f"{told}, before the broker starts, which {first.becomes}"
 
 
 def what_is_aside(

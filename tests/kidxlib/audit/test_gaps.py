@@ -14,7 +14,7 @@ from kidxlib.audit.gaps import FACTS, Directories, Evidence, FoundGaps, between_
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import segment_files
 from kidxlib.log.cluster_metadata.image import ConfigOrigin, ConfigValue
-from kidxlib.storage.logs_aside import logs_aside
+from kidxlib.storage.logs_aside import logs_aside, what_is_aside
 
 
 def _log(base: int, end: int | None, **other: Any) -> dict[str, Any]:
@@ -232,7 +232,24 @@ def test_a_log_of_a_gap_that_no_broker_loads_is_named(case: _Aside, tmp_path: Pa
     name = _name(aside.base_offset, ".log")
     assert (aside.path, aside.target) == (tmp_path / case.path, tmp_path / "t-0" / name)
     assert gap.evidence is Evidence.KNOWN
+    look = ": see by kidx dump --print-data-log whether its records are those of t-0; then"
     assert gap.consequence.endswith(
-        f"{aside.path} begins there: move it to {aside.target}, with the other files of that offset, before the broker "
-        f"starts, which {case.becomes}"
+        f"{aside.path} begins there{':' if aside.path.parent.name == 't-0' else look} move it to {aside.target}, with "
+        f"the other files of that offset, before the broker starts, which {case.becomes}"
     )
+
+
+def test_no_log_is_told_to_take_the_place_of_another_one(tmp_path: Path) -> None:
+    """Two logs of one offset: the one that has all records is to be found first. A file that is there is kept."""
+    partition, log = tmp_path / "t-0", tmp_path / "t-0" / _name(10, ".log")
+    partition.mkdir()
+    deleted, loose = partition / _name(10, ".log.deleted"), tmp_path / _name(10, ".log")
+    for path in (deleted, loose):
+        _write_log(path)
+    told = what_is_aside(partition, 10, 25)
+    assert told is not None
+    assert told.startswith(f"{deleted} and {loose} begin there: see by kidx dump which one has all records, and move")
+    loose.unlink()
+    log.touch()
+    told = what_is_aside(partition, 10, 25)
+    assert told is not None and f"move it to {log}, with the other files of that offset, in the place of the" in told

@@ -133,7 +133,7 @@ def test_a_log_under_another_name_is_named_where_its_offsets_are_missed(tmp_path
         aside = log.rename(place / f"{log.name}{suffix}")
         ended = run_here(export, log_dir, "--output", tmp_path / f"{base_offset}{place.name}.jsonl")
         [line] = [each for each in ended.err.splitlines() if first_word in each]
-        assert f"{aside} begins there: move it to {log}, with the other files of that offset" in line
+        assert f"{aside} begins there: " in line and f"move it to {log}, with the other files of that offset" in line
         assert ended.code == 3
         aside.rename(log)
 
