@@ -40,6 +40,7 @@ _REFUSED: Final = {
     "swap": ("about to put it in the place",),
     "no producers": ("no producer snapshot",),
     "left": ("leaves it to the broker",),
+    "wrong log start": ("log-start-offset-checkpoint is wrong",),
 }
 
 

@@ -481,7 +481,7 @@ def _why_not_cut(each: Forecast) -> str | None:
 
 
 def _of_partition(plan: RecoveryPlan, each: Forecast) -> str | None:
-    if each.wrong_log_start is not None:  # accepted by nothing: the logs are whole
+    if each.dropped and each.wrong_log_start is not None:  # accepted by nothing: the logs are whole
         return f"{_what_is_lost(each)}: {each.wrong_log_start}; then run this again"
     if each.stop.clean_shutdown:
         return _after_clean_stop(plan, each)
@@ -514,7 +514,7 @@ def _after_clean_stop(plan: RecoveryPlan, each: Forecast) -> str | None:
     accepted by nothing: without the marker the broker comes over it.
     """
     marker = each.directory.parent / CLEAN_SHUTDOWN_FILE
-    if each.alone.ends_below_start is not None:  # with a marker and without
+    if each.dropped and each.alone.ends_below_start is not None:  # with a marker and without
         what = "restore the partition from another replica, or --accept-loss goes on without it"
         return None if plan.leaves_losses else f"{_what_is_lost(each)}: {what}"
     if not each.dropped and not each.hidden:
