@@ -90,7 +90,8 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
     sources = ("--source", f"broker={broker}", "--source", f"volume={volume}", "--index-dir", directory / "index")
     audited = run_here(kidx, "verify", *sources, "--catalog", catalog)
     assert audited.code == 3, audited.err
-    planned = kidx_retention_here("--catalog", catalog, "--what-if")
+    # By a clock that stands: some segments of the sample, which is of 21 November 2026, are to go and some to stay.
+    planned = kidx_retention_here("--catalog", catalog, "--what-if", "--now", "2026-11-27T00:00:00Z")
     assert planned.code == 3, planned.err
     looked_at = ("--topics", ACCEPTED, "--reason", "copies", "--by", "ann", "--apply")
     remote_answers.audit(directory / "bucket", catalog)
