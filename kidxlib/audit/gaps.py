@@ -503,8 +503,15 @@ def _covering(gap: Gap, names: Collection[str]) -> list[str]:
     ends = dict(zip(ordered, [*ordered[1:], segment_files.OFFSET_MAX], strict=False))
     inside = [base for base in ordered if base <= gap.last_offset and ends[base] > gap.first_offset]
     is_covered = bool(inside) and all(bases[base].endswith(_CLEANERS) for base in inside)
+    # A log of the gap's own offsets that is in its place has none of them: nothing has replaced it.
+    names = [name for name in names if not _is_within(name, gap)]
     made = [log for base in inside if (log := _made_by_cleaner(bases[base], names)) is not None]
     return made if is_covered and inside[0] <= gap.first_offset else []
+
+
+def _is_within(name: str, gap: Gap) -> bool:
+    base = segment_files.parse_segment_log(name)
+    return base is not None and gap.first_offset <= base <= gap.last_offset
 
 
 def _made_by_cleaner(name: str, names: Collection[str]) -> str | None:

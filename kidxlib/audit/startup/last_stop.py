@@ -20,7 +20,7 @@ from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
-from kidxlib.storage.logs_aside import logs_aside, remedy_of
+from kidxlib.storage.logs_aside import what_is_aside
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.text.words import counted
 
@@ -320,7 +320,7 @@ def with_logs_aside(finding: Finding, directory: Location, first_offset: int, en
     Args:
         directory: of the partition.
     """
-    remedy = remedy_of(logs_aside(directory, first_offset, end_offset))
+    remedy = what_is_aside(directory, first_offset, end_offset)
     return finding if remedy is None else replace(finding, consequence=f"{finding.consequence}; {remedy}")
 
 

@@ -43,7 +43,7 @@ from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
 from kidxlib.run.result import RunResult
 from kidxlib.storage.lock import locked, locked_to_read
-from kidxlib.storage.logs_aside import logs_aside, remedy_of
+from kidxlib.storage.logs_aside import logs_aside, remedy_of, what_is_aside
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.audit import start_takes
 from kidxlib.terminal.console import (
@@ -407,9 +407,10 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
     yield from _of_log_dirs(plan)
     yield from _of_absent(plan)
     yield from _of_gaps(plan)
+    places = {each.directory.parent for each in plan.forecasts}
     for each in plan.forecasts:
         yield from each.obstacles
-        left = _of_lost_end(each)
+        left = _of_lost_end(each, places)
         yield from left
         is_told = bool(left) and not (each.dropped or each.hidden)
         if not each.obstacles and not is_told and (why := _of_partition(plan, each)) is not None:
@@ -461,10 +462,13 @@ def _of_gaps(plan: RecoveryPlan) -> Iterator[Obstacle]:
             yield Obstacle(f"{gap.aside[0].target.parent}: {gap.detail}; {remedy}")
 
 
-def _of_lost_end(each: Forecast) -> list[Obstacle]:
+def _of_lost_end(each: Forecast, log_dirs: set[Path]) -> list[Obstacle]:
     """The logs that are there of an end that is lost, or of a partition without any, as in `_of_gaps`."""
-    gone = range(OFFSET_MAX) if each.is_empty else each.gone
-    remedy = remedy_of(logs_aside(each.directory, gone.start, gone.stop)) if gone else None
+    gone = each.gone
+    if each.is_empty:  # any loose log might be one of its logs
+        remedy = remedy_of(logs_aside(each.directory, 0, OFFSET_MAX))
+    else:
+        remedy = what_is_aside(each.directory, gone.start, gone.stop, sorted(log_dirs)) if gone else None
     return [] if remedy is None else [Obstacle(f"{_what_is_lost(each)}; {remedy}")]
 
 

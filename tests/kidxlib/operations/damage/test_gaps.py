@@ -142,6 +142,11 @@ def test_a_log_under_another_name_is_named_wherever_its_offsets_are_missed(site:
             refused = [line for line in ended.out.splitlines() if line.startswith(f"refused: {log.parent}: ")]
             assert ended.code == 2 and any(f"{aside} begins there" in line for line in refused), options
         aside.rename(log)
+    loose = log.rename(log_dir / log.name)  # the end of the partition, beside its directory
+    for name in ("verify", "recover", "seek"):
+        ended = _kidx(name, *commands[name])
+        assert f"{loose} begins there: see by kidx dump" in f"{ended.out}{ended.err}", name
+    loose.rename(log)
     assert "begins there" not in _kidx("recover", log_dir).out
     put(log_dir / "others-0", 0, [Batch()])
     for log in sorted((log_dir / "orders-0").glob("*.log")):  # nothing is left
