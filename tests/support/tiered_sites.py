@@ -195,7 +195,7 @@ def damages(plain: str, transactions: str) -> dict[str, Damage]:
         **_of_missing(middle),
         **_of_listing(aborted, middle),
         **_of_metadata(middle, last),
-        **_of_indexes(aborted, middle, last),
+        **_of_indexes(aborted, middle),
         **_of_logs(aborted, middle, last),
     }
 
@@ -298,7 +298,7 @@ def _of_metadata(middle: _Choose, last: _Choose) -> dict[str, Damage]:
     }
 
 
-def _of_indexes(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, Damage]:
+def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
     def of_another(site: Site) -> None:
         others = [
             each for each in site.segments(aborted(site).partition.topic) if not each.row["transaction_index_empty"]
@@ -320,11 +320,12 @@ def _of_indexes(aborted: _Choose, middle: _Choose, last: _Choose) -> dict[str, D
     def outside(entries: NDArray[Any]) -> None:
         entries["position"] += 1_000_000
 
+    # The two that differ most: of segments of about a size, one's index may be right for the other.
     def shorter(site: Site) -> RemoteSegment:
-        return min(middle(site), last(site), key=_log_bytes)
+        return min(site.segments(middle(site).partition.topic), key=_log_bytes)
 
     def longer(site: Site) -> RemoteSegment:
-        return max(middle(site), last(site), key=_log_bytes)
+        return max(site.segments(middle(site).partition.topic), key=_log_bytes)
 
     return {
         "offset index of a longer segment": Damage(
