@@ -81,11 +81,19 @@ def loaded_as(name: str) -> TopicPartition | None:
     return TopicPartition(topic, partition) if topic and partition is not None else None
 
 
+def is_other_name(name: str) -> bool:
+    """Whether no command takes a directory called `name` for a partition's: it may be one that Kafka moves or deletes,
+    or that somebody has renamed.
+    """
+    return name.startswith(".") or parse_partition_directory(name) is None
+
+
 def looks_like(name: str, partition: TopicPartition) -> bool:
     """Whether a directory called `name` may be a partition's that somebody has renamed, as `t-2.bak`, `t-02` or `.t-2`
     of `t-2`: no command takes it for that partition. Not what Kafka moves or deletes.
     """
-    if is_moved(name) or (parse_partition_directory(name) is not None and not name.startswith(".")):
+    # Most names and partitions have nothing to do with each other, and there may be many of both.
+    if f"{partition.topic}-" not in name or is_moved(name) or not is_other_name(name):
         return False
     like = rf"\.*{re.escape(partition.topic)}-0*{partition.partition}(?![0-9]).*"
     return name != partition.directory and re.fullmatch(like, name, re.DOTALL) is not None

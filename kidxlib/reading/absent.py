@@ -14,7 +14,7 @@ from kidxlib.audit.startup.log_dir_entries import directories_in
 from kidxlib.audit.startup.markers import of_another_time, stopped_apart
 from kidxlib.audit.startup.node import was_formatted
 from kidxlib.errors import CheckpointError, KidxError
-from kidxlib.format.topic_partition import TopicPartition, is_moved, loaded_as, looks_like, parse_partition_directory
+from kidxlib.format.topic_partition import TopicPartition, is_moved, is_other_name, loaded_as, looks_like
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.reading.left_out import LeftOut, Why
@@ -162,11 +162,7 @@ def _other_folders(log_dirs: Iterable[Location]) -> list[Location]:
     found: list[Location] = []
     for log_dir in log_dirs:
         with contextlib.suppress(OSError):
-            found += [
-                folder
-                for folder in directories_in(log_dir)
-                if folder.name.startswith(".") or parse_partition_directory(folder.name) is None
-            ]
+            found += [folder for folder in directories_in(log_dir) if is_other_name(folder.name)]
     return found
 
 

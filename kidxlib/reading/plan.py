@@ -13,7 +13,7 @@ from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.format.topic_partition import TopicPartition, looks_like
+from kidxlib.format.topic_partition import TopicPartition, is_other_name, looks_like
 from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
 from kidxlib.indexing.skipped import Skipped
 from kidxlib.indexing.source import PartitionDirectory
@@ -191,7 +191,8 @@ def _notes_on_sources(
         if count := skipped.counts[reason]:
             directories_of_it = counted(count, "directory", "directories")
             yield f"{request.place}: not read: {directories_of_it} ({reason.in_words}); {COPY_IT}"
-    names = [*(Path(path).name for path, reason in skipped.unexpected), *(each.path.name for each in directories)]
+    listed = [*(Path(path).name for path, _ in skipped.unexpected), *(each.path.name for each in directories)]
+    names = list(filter(is_other_name, listed))
     meant = [each.topic_partition for each in directories if request.means(each.topic_partition)]
     if renamed := sorted({name for name in names if any(looks_like(name, each) for each in meant)}):
         them = counted(len(renamed), "directory", "directories")

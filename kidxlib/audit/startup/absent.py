@@ -12,7 +12,14 @@ from kidxlib.audit.startup.last_stop import LastStop
 from kidxlib.audit.startup.obstacles import KafkaThrows
 from kidxlib.errors import CheckpointError
 from kidxlib.format import checkpoint_files
-from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, is_moved, loaded_as, looks_like
+from kidxlib.format.topic_partition import (
+    METADATA_TOPIC,
+    TopicPartition,
+    is_moved,
+    is_other_name,
+    loaded_as,
+    looks_like,
+)
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.storage.location import Location, entries_in, files_in
 from kidxlib.storage.log_dir import PARTITION_METADATA, MetaProperties, read_meta_properties
@@ -113,6 +120,7 @@ def absent_partitions(
     """
     metadata = [each.to_end for each in metadata]
     there = {loaded_as(name) for each in log_dirs for name in each.names if _serves(each, name, metadata)}
+    others = [each.path / name for each in log_dirs for name in each.names if is_other_name(name)]
     for log_dir in log_dirs:
         for partition, known_to in sorted(_named(log_dir, metadata).items()):
             if partition in there or partition.topic == METADATA_TOPIC:
@@ -120,7 +128,7 @@ def absent_partitions(
             there.add(partition)
             assigned = [each.assignments[partition].replicas for each in metadata if partition in each.assignments]
             is_only = bool(assigned) and all(set(nodes) == {log_dir.meta.node_id} for nodes in assigned)
-            yield AbsentPartition(log_dir.path, partition, known_to, _aside(log_dirs, partition, metadata), is_only)
+            yield AbsentPartition(log_dir.path, partition, known_to, _aside(others, partition, metadata), is_only)
 
 
 def absent_in(
@@ -192,18 +200,20 @@ def _serves(log_dir: LogDirAtHand, name: str, metadata: Sequence[ClusterMetadata
 
 
 def _aside(
-    log_dirs: Sequence[LogDirAtHand], partition: TopicPartition, metadata: Sequence[ClusterMetadata]
+    folders: Iterable[Location], partition: TopicPartition, metadata: Sequence[ClusterMetadata]
 ) -> tuple[Location, ...]:
     """The folders that are of a partition under other names, as in `AbsentPartition`: not those of a topic of that name
     that was deleted before.
+
+    Args:
+        folders: whose names are no partition's.
     """
     ids = {each.topics.get(partition.topic) for each in metadata}
     found = [
-        each.path / name
-        for each in log_dirs
-        for name in each.names
-        if (looks_like(name, partition) or (is_moved(name) and loaded_as(name) == partition))
-        and (not ids or _topic_id(each.path / name) in {*ids, None})
+        folder
+        for folder in folders
+        if (looks_like(folder.name, partition) or (is_moved(folder.name) and loaded_as(folder.name) == partition))
+        and (not ids or _topic_id(folder) in {*ids, None})
     ]
     return tuple(sorted(found, key=lambda folder: (-log_bytes(folder), str(folder))))
 

@@ -180,6 +180,8 @@ def of_another_time(
             older[partition] = newest, assignment.led_epoch
         elif newest > assignment.leader_epoch:
             newer[partition] = newest, assignment.leader_epoch
+        if len(older) < led and len(newer) < compared:
+            return None  # it takes all of them: of most log dirs two or three files are read
     if older and len(older) == led:
         which = f"{log_dir}: it may be an older copy than the cluster's metadata"
     elif newer and len(newer) == compared:

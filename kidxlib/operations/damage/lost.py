@@ -381,7 +381,7 @@ class OfLogDirs:
                 continue
             directory = log_dir / TopicPartition(key[1], key[2]).directory
             try:
-                lost = before_first_log(directory)
+                lost = before_first_log(directory, None if self.is_recorded else begin)  # a build has just listed it
             except (CheckpointError, OSError):
                 continue  # a finding of its own
             if lost is None or (found := of_lost_logs(*lost)) is None:
