@@ -93,6 +93,9 @@ def gaps_of(logs: Iterable[LogRead], reads: Iterable[SegmentRead]) -> list[LeftO
     if in_question:
         log_dirs = {location(read.log_path).parent.parent for read in reads if read.topic in in_question}
         compacted |= _compacted(in_question, sorted(log_dirs, key=str))
+    lost = [log for log in found if log.next_offset < log.end_offset and log.topic not in compacted]
+    if not lost:
+        return []
     directories = {(read.topic, read.partition): location(read.log_path).parent for read in reads}
     all_log_dirs = sorted({directory.parent for directory in directories.values()}, key=str)
     return [
@@ -106,8 +109,7 @@ def gaps_of(logs: Iterable[LogRead], reads: Iterable[SegmentRead]) -> list[LeftO
                 directories[log.topic, log.partition], log.next_offset, log.end_offset, log_dirs=all_log_dirs
             ),
         )
-        for log in found
-        if log.next_offset < log.end_offset and log.topic not in compacted
+        for log in lost
     ]
 
 

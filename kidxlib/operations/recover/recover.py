@@ -407,10 +407,9 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
     yield from _of_log_dirs(plan)
     yield from _of_absent(plan)
     yield from _of_gaps(plan)
-    places = {each.directory.parent for each in plan.forecasts}
     for each in plan.forecasts:
         yield from each.obstacles
-        left = _of_lost_end(each, places)
+        left = _of_lost_end(each, log_dirs)
         yield from left
         is_told = bool(left) and not (each.dropped or each.hidden)
         if not each.obstacles and not is_told and (why := _of_partition(plan, each)) is not None:
@@ -462,13 +461,13 @@ def _of_gaps(plan: RecoveryPlan) -> Iterator[Obstacle]:
             yield Obstacle(f"{gap.aside[0].target.parent}: {gap.detail}; {remedy}")
 
 
-def _of_lost_end(each: Forecast, log_dirs: set[Path]) -> list[Obstacle]:
+def _of_lost_end(each: Forecast, log_dirs: Sequence[Path]) -> list[Obstacle]:
     """The logs that are there of an end that is lost, or of a partition without any, as in `_of_gaps`."""
     gone = each.gone
     if each.is_empty:  # any loose log might be one of its logs
         remedy = remedy_of(logs_aside(each.directory, 0, OFFSET_MAX))
     else:
-        remedy = what_is_aside(each.directory, gone.start, gone.stop, sorted(log_dirs)) if gone else None
+        remedy = what_is_aside(each.directory, gone.start, gone.stop, log_dirs) if gone else None
     return [] if remedy is None else [Obstacle(f"{_what_is_lost(each)}; {remedy}")]
 
 
