@@ -320,12 +320,11 @@ def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
     def outside(entries: NDArray[Any]) -> None:
         entries["position"] += 1_000_000
 
-    # The two that differ most: of segments of about a size, one's index may be right for the other.
-    def shorter(site: Site) -> RemoteSegment:
-        return min(site.segments(middle(site).partition.topic), key=_log_bytes)
+    def by_size(site: Site) -> list[RemoteSegment]:
+        return sorted(site.segments(middle(site).partition.topic), key=_log_bytes)
 
-    def longer(site: Site) -> RemoteSegment:
-        return max(site.segments(middle(site).partition.topic), key=_log_bytes)
+    # The two that differ most: of segments of about a size, one's index may be right for the other.
+    shorter, longer = lambda site: by_size(site)[0], lambda site: by_size(site)[-1]
 
     return {
         "offset index of a longer segment": Damage(
