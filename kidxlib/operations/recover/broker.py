@@ -13,6 +13,7 @@ from kidxlib.audit.startup.last_stop import LastStop, last_stops
 from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.simulation import HOLDS_FOR
 from kidxlib.errors import CheckpointError, UsageError
+from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
@@ -111,11 +112,17 @@ def stopped_broker(paths: Iterable[str], cluster_metadata: str | None = None) ->
     listed: dict[Path, list[str]] = {}
     for path in _named(paths):
         try:
-            listed[path] = sorted(os.listdir(path))
+            names = sorted(os.listdir(path))
         except (FileNotFoundError, NotADirectoryError):
             obstacles.append(Obstacle(f"{path}: no such directory; expected a broker's log dir, as log.dirs names it"))
         except OSError as error:
             obstacles.append(Obstacle(f"{path}: cannot be listed: {error.strerror}; what a broker does is not known"))
+        else:
+            if _is_partition(path, names):
+                text = f"{path}: the directory of one partition; expected a broker's log dir: name {path.parent}"
+                obstacles.append(Obstacle(text))
+            else:
+                listed[path] = names
     if not listed:
         raise UsageError("; ".join(each.text for each in obstacles))
     stops = last_stops(list(listed), None, _metadata(listed, cluster_metadata))
@@ -128,6 +135,12 @@ def stopped_broker(paths: Iterable[str], cluster_metadata: str | None = None) ->
             obstacles.append(_without_properties(log_dir.path))
     node_id = next((each.meta.node_id for each in log_dirs if each.meta.node_id is not None), None)
     return StoppedBroker(node_id, tuple(log_dirs), tuple(obstacles), tuple(map(_of_zookeeper, _zookeepers(log_dirs))))
+
+
+def _is_partition(path: Path, names: Iterable[str]) -> bool:
+    """Whether it is no log dir: a log dir may be called `kafka-0`, and has no segments of its own."""
+    has_segments = any(parse_segment_log(name) is not None for name in names)
+    return has_segments and parse_partition_directory(path.name) is not None
 
 
 def _without_properties(log_dir: Path) -> Obstacle:

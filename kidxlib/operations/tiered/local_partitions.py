@@ -79,7 +79,9 @@ def tiered_partitions(
         topics: those that are wanted.
     """
     of_clusters: defaultdict[str, list[LocalPartition]] = defaultdict(list)
-    places = _by_cluster(log_dirs)
+    # A partition's directory that is named in place of its log dir lies in the directory above.
+    partitions = list(partitions)
+    places = _by_cluster(dict.fromkeys([*log_dirs, *(each.log_dir for each in partitions)]))
     clusters = {log_dir: cluster for cluster, of_cluster in places.items() for log_dir in of_cluster}
     for each in partitions:
         of_clusters[clusters[each.log_dir]].append(each)

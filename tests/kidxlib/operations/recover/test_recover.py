@@ -35,6 +35,7 @@ from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.pages import PROJECT
 from tests.faults.disks import mounted, remount
+from tests.faults.processes import kidx
 from tests.kidxlib.operations.recover.plans import ENDS, LAST, NAME, PARTITION, planned, run_kidx, shown
 from tests.support import cluster_metadata
 from tests.support.cluster_metadata import change
@@ -563,6 +564,17 @@ def test_another_topics_id(two: list[Path], log: str) -> None:
     }
     for each in words:
         assert (words[each] in shown(*two)) == (each == log), shown(*two)
+
+
+def test_the_directory_of_one_partition_is_no_log_dir(log_dir: Path) -> None:
+    """Also beside a log dir. A log dir whose own name ends in a number is one."""
+    [partition, other] = [log_dir / each.directory for each in ENDS]
+    assert f"name {log_dir}" in kidx("recover", partition).err
+    code, plan = planned(log_dir, partition)
+    assert code == ExitCode.USAGE and str(partition) in plan["refused"][0]
+    numbered = log_dir.rename(log_dir.with_name("kafka-0"))
+    assert planned(numbered)[0] == 0
+    assert kidx("recover", numbered / other.name).code == ExitCode.USAGE
 
 
 def test_both_log_dirs_have_a_partition(two: list[Path]) -> None:
