@@ -54,7 +54,7 @@ class TableChange:
         """The rows that it leaves as they are, of some that a table has; by now it may have those that are inserted,
         too, as another writer has found the same.
         """
-        return without(table, known, self.keys(table))
+        return _without(table, known, self.keys(table))
 
     def keys(self, table: Table) -> pa.Table:
         """The keys of all rows that it writes or removes."""
@@ -65,9 +65,9 @@ class TableChange:
         over = pa.concat_tables([second.updates.select(table.key), second.deletes])
         of_new = positions_in(second.updates, self.inserts, table.key) >= 0
         is_back = positions_in(second.inserts, self.deletes, table.key) >= 0
-        inserts = [without(table, self.inserts, over), second.updates.filter(of_new), second.inserts.filter(~is_back)]
-        updates = [without(table, self.updates, over), second.updates.filter(~of_new), second.inserts.filter(is_back)]
-        deletes = [without(table, self.deletes, second.inserts), without(table, second.deletes, self.inserts)]
+        inserts = [_without(table, self.inserts, over), second.updates.filter(of_new), second.inserts.filter(~is_back)]
+        updates = [_without(table, self.updates, over), second.updates.filter(~of_new), second.inserts.filter(is_back)]
+        deletes = [_without(table, self.deletes, second.inserts), _without(table, second.deletes, self.inserts)]
         return TableChange(
             inserts=pa.concat_tables(inserts),
             updates=pa.concat_tables(updates),
@@ -81,7 +81,7 @@ class TableChange:
         return not (self.inserts.num_rows or self.updates.num_rows or self.deletes.num_rows)
 
 
-def without(table: Table, rows: pa.Table, others: pa.Table) -> pa.Table:
+def _without(table: Table, rows: pa.Table, others: pa.Table) -> pa.Table:
     """The rows of which `others` has no row with the same key."""
     return rows.filter(positions_in(rows, others, table.key) < 0)
 

@@ -26,7 +26,7 @@ _FILE_OFFSET: Final = (
 
 
 @row
-class FindingRow(Row):
+class _FindingRow(Row):
     """What each audit found (`kidx verify`, `verify_index`): a row for each log, index file and auxiliary file that it
     checked, and for each gap between logs that no compaction explains.
     """
@@ -62,14 +62,14 @@ class FindingRow(Row):
 
 FINDINGS: Final = Table(
     name="findings",
-    row=FindingRow,
+    row=_FindingRow,
     key=("audit_id", *SEGMENT_KEY, "file"),
     sort_by=("audit_id",),
     asked_by=("audited_at", "verdict"),
 )
 
 
-@view_of(FindingRow)
+@view_of(_FindingRow)
 class FileFinding(SegmentKey):
     """A finding as an audit makes it: it is of a run once that is recorded."""
 
@@ -90,7 +90,7 @@ class FileFinding(SegmentKey):
     file_inode: int | None
 
 
-@view_of(FindingRow)
+@view_of(_FindingRow)
 class JudgedFile(SegmentKey):
     """What a repair goes by."""
 
@@ -102,7 +102,7 @@ class JudgedFile(SegmentKey):
 
 
 @row
-class AcceptedRow(PartitionOfSource):
+class _AcceptedRow(PartitionOfSource):
     """Damage that somebody has looked at and accepted: a row for each finding. It holds until the file, or what is
     found in it, is another.
     """
@@ -125,7 +125,7 @@ class AcceptedRow(PartitionOfSource):
 
 ACCEPTED: Final = Table(
     name="accepted",
-    row=AcceptedRow,
+    row=_AcceptedRow,
     key=(*SEGMENT_KEY, "file", "reason"),
     sort_by=(),
 )

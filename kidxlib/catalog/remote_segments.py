@@ -50,7 +50,7 @@ class RemoteRepair(TypedDict):
 
 
 @row
-class RemoteSegmentRow(Row):
+class _RemoteSegmentRow(Row):
     """One row per remote segment in each audit or repair of tiered storage: what its metadata says, which objects it
     has, and what is wrong with it.
     """
@@ -90,7 +90,7 @@ class RemoteSegmentRow(Row):
     audited_at: datetime = column("when the run started (its --now)")
 
 
-@view_of(RemoteSegmentRow)
+@view_of(_RemoteSegmentRow)
 class ListedSegmentRow(Row):
     """A remote segment as a listing and the metadata show it: it is of a run once that is recorded."""
 
@@ -114,7 +114,7 @@ class ListedSegmentRow(Row):
 
 REMOTE_SEGMENTS: Final = Table(
     name="remote_segments",
-    row=RemoteSegmentRow,
+    row=_RemoteSegmentRow,
     key=("audit_id", "topic", "partition", "topic_id", "start_offset", "segment_id"),
     sort_by=("audit_id",),
     asked_by=("source", "state", "audited_at"),

@@ -42,7 +42,7 @@ class Publishing(Row):
 
 
 @row
-class SegmentToFold(Row):
+class _SegmentToFold(Row):
     """What follows from a segment's row."""
 
     problem_free: bool = column("it could be read to the end of its log, and has no problems")
@@ -87,7 +87,7 @@ class CompactedFile(PartitionOfSource):
 SCANNED: Final = kinds_of(segment=PublishedSegmentRow.columns(), event=PRODUCER_EVENTS.columns)
 
 #: What partitions are finished from.
-TO_FINISH: Final = segments_with_events((*SegmentToFinish.columns(), *SegmentToFold.columns()))
+TO_FINISH: Final = segments_with_events((*SegmentToFinish.columns(), *_SegmentToFold.columns()))
 
 #: Of partitions that were finished. The status and its reason are null where they stay.
 FINISHED: Final = kinds_of(
@@ -99,11 +99,11 @@ FINISHED: Final = kinds_of(
 )
 
 #: Of a plan, what all of its rows say alike.
-OF_THE_PLAN: Final = ("plan_id", "planned_at", "policy_file", "what_if")
+_OF_THE_PLAN: Final = ("plan_id", "planned_at", "policy_file", "what_if")
 
 #: Of partitions whose retention was planned: rows of `retention_plans`, as yet of no plan.
 PLANNED: Final = kinds_of(
-    segment=[column_ for column_ in RETENTION_PLANS.columns if column_.name not in OF_THE_PLAN],
+    segment=[column_ for column_ in RETENTION_PLANS.columns if column_.name not in _OF_THE_PLAN],
 )
 
 #: Of files that were compacted; what is new of a segment is null of a file that is none of its indexes.

@@ -24,7 +24,7 @@ from kidxlib.catalog.rows import (
 
 
 @row
-class RetentionPlanRow(Row):
+class _RetentionPlanRow(Row):
     """What each run of retention decided: a row for each segment and policy."""
 
     plan_id: str = column("id of the run")
@@ -80,14 +80,14 @@ class RetentionPlanRow(Row):
 
 RETENTION_PLANS: Final = Table(
     name="retention_plans",
-    row=RetentionPlanRow,
+    row=_RetentionPlanRow,
     key=("plan_id", "policy", *SEGMENT_KEY),
     sort_by=("plan_id",),
     asked_by=("planned_at",),
 )
 
 
-@view_of(RetentionPlanRow)
+@view_of(_RetentionPlanRow)
 class PolicyInPlan(Row):
     """What the segments of a partition are decided by."""
 
@@ -99,7 +99,7 @@ class PolicyInPlan(Row):
     policy_origins: Mapping[str, str] | None
 
 
-@view_of(RetentionPlanRow)
+@view_of(_RetentionPlanRow)
 class SegmentToDelete(SegmentKey):
     """A segment that a plan deletes, and where its files are."""
 
@@ -110,7 +110,7 @@ class SegmentToDelete(SegmentKey):
     log_inode: int | None
 
 
-@view_of(RetentionPlanRow)
+@view_of(_RetentionPlanRow)
 class SegmentInPlan(SegmentKey):
     """A segment of a planned partition, and what it was decided by."""
 

@@ -89,7 +89,7 @@ class Column:
         return pa.field(self.name, self.arrow_type, self.nullable)
 
 
-def declared_columns(cls: type[Any]) -> tuple[Column, ...]:
+def _declared_columns(cls: type[Any]) -> tuple[Column, ...]:
     """The fields of a dataclass as columns, in order."""
     hints = get_type_hints(cls, include_extras=True)
     found = []
@@ -274,7 +274,7 @@ def _as_column(values: Any, kind: pa.DataType) -> Any:
 
 def _made(cls: type[_R]) -> type[_R]:
     made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
-    made._columns = declared_columns(made)
+    made._columns = _declared_columns(made)
     made._words = tuple((column.name, column.words) for column in made._columns if column.words is not None)
     return made
 

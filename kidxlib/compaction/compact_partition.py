@@ -133,7 +133,7 @@ class FilesToCompact:
         return self.task.segments_directory is not None and str(directory) == str(self.task.segments_directory)
 
 
-def why_not_read(error: OSError | LogChangedError) -> str:
+def _why_not_read(error: OSError | LogChangedError) -> str:
     """Why a log was not read, as a reason of a change."""
     return LOG_CHANGED if isinstance(error, LogChangedError) else UNREADABLE
 
@@ -166,7 +166,7 @@ def _settled(waiting: list[Change], publisher: Publisher, remover: Remover) -> I
     waiting.clear()
 
 
-def coarsen_segment(files: FilesToCompact, segment: SegmentToCompact) -> Change | None:
+def _coarsen_segment(files: FilesToCompact, segment: SegmentToCompact) -> Change | None:
     """Give a segment's indexes the interval of the policy; None if they have it, or there are none."""
     if segment.version is None or segment.offset_index_crc32c is None or segment.valid_bytes is None:
         return None  # nothing was published of it
@@ -200,7 +200,7 @@ def coarsen_segment(files: FilesToCompact, segment: SegmentToCompact) -> Change 
         with files.opened(segment, Access.NORMAL if denser is None else Access.RANDOM) as (log, owner):
             indexes = _indexes(log, segment, interval, denser)
     except (OSError, LogChangedError) as error:
-        return replace(change, outcome=ChangeOutcome.KEPT, reason=why_not_read(error))
+        return replace(change, outcome=ChangeOutcome.KEPT, reason=_why_not_read(error))
     if isinstance(indexes, str):
         return replace(change, outcome=ChangeOutcome.KEPT, reason=indexes)
     outcome = ChangeOutcome.UNCHANGED if indexes == present else ChangeOutcome.PLANNED
@@ -248,7 +248,7 @@ def _as_recorded(files: FilesToCompact, segment: SegmentToCompact) -> Indexes | 
     return Indexes(*contents)
 
 
-def remove_orphan(files: FilesToCompact, directory: Directory, orphan: Orphan) -> Change:
+def _remove_orphan(files: FilesToCompact, directory: Directory, orphan: Orphan) -> Change:
     """Remove a file that nothing needs."""
     place = files.place(directory, orphan.name)
     parsed = parse_segment_file(orphan.name)
@@ -296,13 +296,13 @@ class Trimmed:
     reason: str | None = None
 
 
-def ends_in_zeros(content: bytes, suffix: str) -> bool:
+def _ends_in_zeros(content: bytes, suffix: str) -> bool:
     """Whether an index file ends in at least one entry of zeros only."""
     entry_bytes = _ENTRY_BYTES[suffix]
     return len(content) >= entry_bytes and not any(content[-entry_bytes:])
 
 
-def trim_offset_index(log: LogBytes, recovered: RecoveredSegment, base_offset: int, content: bytes) -> Trimmed:
+def _trim_offset_index(log: LogBytes, recovered: RecoveredSegment, base_offset: int, content: bytes) -> Trimmed:
     """The entries of an `.index` that ends in zeros. No entry is all zeros, because the batch at byte 0 is never
     indexed.
 
@@ -315,14 +315,14 @@ def trim_offset_index(log: LogBytes, recovered: RecoveredSegment, base_offset: i
     return _unless_wrong(finding, len(content) % OffsetIndex.entry_bytes, trimmed)
 
 
-def trim_time_index(log: LogBytes, recovered: RecoveredSegment, offset_index: OffsetIndex, content: bytes) -> Trimmed:
+def _trim_time_index(log: LogBytes, recovered: RecoveredSegment, offset_index: OffsetIndex, content: bytes) -> Trimmed:
     """The entries of a `.timeindex` that ends in zeros, and the one that closing the segment adds.
 
     An entry may be all zeros: the first of a segment that begins at 1970-01-01T00:00:00Z. If it is uncertain whether
     there was one, the file stays.
 
     Args:
-        log, recovered: as in `trim_offset_index`.
+        log, recovered: as in `_trim_offset_index`.
         offset_index: the segment's, one that is right.
     """
     facts, base_offset = recovered.facts, offset_index.base_offset
@@ -354,7 +354,7 @@ def _unless_wrong(finding: Finding, bytes_over: int, trimmed: bytes) -> Trimmed:
     return Trimmed(finding.file, trimmed)
 
 
-def trim_segment(
+def _trim_segment(
     files: FilesToCompact, segment: SegmentToCompact, directories: Sequence[Directory]
 ) -> Iterator[Change]:
     """Truncate the zeros at the ends of a segment's index files in some directories."""
@@ -363,7 +363,7 @@ def trim_segment(
             suffix: name
             for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
             if (name := segment_file(segment.base_offset, suffix)) in files.listed[directory]
-            and ends_in_zeros(read_end(directory, name, TimeIndex.entry_bytes) or b"", suffix)
+            and _ends_in_zeros(read_end(directory, name, TimeIndex.entry_bytes) or b"", suffix)
         }
         if not padded:
             continue
@@ -372,7 +372,7 @@ def trim_segment(
             with files.opened(segment) as (log, owner):
                 trimmed = list(_trimmed(segment, log, directory, padded))
         except (OSError, LogChangedError) as error:
-            trimmed = [Trimmed(suffix, None, why_not_read(error)) for suffix in padded]
+            trimmed = [Trimmed(suffix, None, _why_not_read(error)) for suffix in padded]
         for each in trimmed:
             name = padded[each.suffix]
             place = files.place(directory, name)
@@ -410,12 +410,12 @@ def _trimmed(
     }
     right = contents[OFFSET_INDEX_SUFFIX]
     if OFFSET_INDEX_SUFFIX in padded and right is not None:
-        trimmed = trim_offset_index(log, recovered, base_offset, right)
+        trimmed = _trim_offset_index(log, recovered, base_offset, right)
         right = trimmed.content
         yield trimmed
     if TIME_INDEX_SUFFIX in padded and (content := contents[TIME_INDEX_SUFFIX]) is not None:
         offset_index = OffsetIndex.from_bytes(recovered.offset_index if right is None else right, base_offset)
-        yield trim_time_index(log, recovered, offset_index, content)
+        yield _trim_time_index(log, recovered, offset_index, content)
 
 
 def _changes(files: FilesToCompact) -> Iterator[Change]:
@@ -427,14 +427,14 @@ def _changes(files: FilesToCompact) -> Iterator[Change]:
     for segment in files.task.segments:
         if segment.status in ABSENT or segment.active or segment.base_offset >= last:
             continue
-        coarsened = coarsen_segment(files, segment)
+        coarsened = _coarsen_segment(files, segment)
         if coarsened is not None:
             yield coarsened
         if files.options.trim and segment.status is Status.OK:
             is_replaced = coarsened is not None and coarsened.outcome is not ChangeOutcome.KEPT
-            yield from trim_segment(files, segment, files.task.directories[: -1 if is_replaced else None])
+            yield from _trim_segment(files, segment, files.task.directories[: -1 if is_replaced else None])
     if files.options.orphans:
         clock_ns, delays = files.options.clock_ms * NS_PER_MS, files.options.delays
         for directory in files.task.directories:
             for orphan in find_orphans(files.listed[directory], present | logs, clock_ns, delays):
-                yield remove_orphan(files, directory, orphan)
+                yield _remove_orphan(files, directory, orphan)

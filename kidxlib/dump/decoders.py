@@ -83,17 +83,17 @@ _OF_MEMBERS: Final = {"subscription": "ConsumerProtocolSubscription", "assignmen
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-def decode_cluster_metadata(record: Record) -> Decoded:
+def _decode_cluster_metadata(record: Record) -> Decoded:
     """A record of `__cluster_metadata` (`--cluster-metadata-decoder`)."""
     try:
         framed = read_framed(record.value, CLUSTER_METADATA)
     except UnreadableMessageError as error:
         text = f"Error at {record.offset}, skipping. {error.message or 'null'}"
         return Decoded(None, Part(text, text), is_whole=False)
-    return Decoded(None, Part(framed_fields(framed)))
+    return Decoded(None, Part(_framed_fields(framed)))
 
 
-def framed_fields(framed: FramedMessage) -> dict[str, Any]:
+def _framed_fields(framed: FramedMessage) -> dict[str, Any]:
     """A message of a topic of metadata, as JSON."""
     return {
         "type": _WORD_START.sub("_", framed.message.name).upper(),
@@ -102,14 +102,14 @@ def framed_fields(framed: FramedMessage) -> dict[str, Any]:
     }
 
 
-def decode_remote_log_metadata(record: Record) -> Decoded:
+def _decode_remote_log_metadata(record: Record) -> Decoded:
     """A record of `__remote_log_metadata` (`--remote-log-metadata-decoder`)."""
     try:
         framed, metadata = read_remote_log_metadata(record.value)
     except UnreadableMessageError as error:
         text = f"Error at offset {record.offset}, skipping. {error.message or 'null'}"
         return Decoded(None, Part(text, text), is_whole=False)
-    return Decoded(None, Part(framed_fields(framed), _text(metadata)))
+    return Decoded(None, Part(_framed_fields(framed), _text(metadata)))
 
 
 def _text(metadata: RemoteLogMetadata) -> str:
@@ -165,17 +165,17 @@ def _boolean(value: bool) -> str:
     return "true" if value else "false"
 
 
-def decode_consumer_offsets(record: Record) -> Decoded:
+def _decode_consumer_offsets(record: Record) -> Decoded:
     """A record of `__consumer_offsets` (`--offsets-decoder`)."""
     return _decode(record, CONSUMER_OFFSETS)
 
 
-def decode_transaction_state(record: Record) -> Decoded:
+def _decode_transaction_state(record: Record) -> Decoded:
     """A record of `__transaction_state` (`--transaction-log-decoder`)."""
     return _decode(record, TRANSACTION_STATE)
 
 
-def decode_share_group_state(record: Record) -> Decoded:
+def _decode_share_group_state(record: Record) -> Decoded:
     """A record of `__share_group_state` (`--share-group-state-decoder`)."""
     return _decode(record, SHARE_GROUP_STATE)
 
@@ -219,9 +219,9 @@ def _consumer_protocol(message_name: str, data: bytes) -> dict[str, Any] | None:
 
 #: By option: the topic, and what reads its records.
 DECODERS: Final[Mapping[str, tuple[str, Decoder]]] = {
-    "--offsets-decoder": ("__consumer_offsets", decode_consumer_offsets),
-    "--transaction-log-decoder": ("__transaction_state", decode_transaction_state),
-    "--cluster-metadata-decoder": ("__cluster_metadata and its snapshots", decode_cluster_metadata),
-    "--remote-log-metadata-decoder": ("__remote_log_metadata", decode_remote_log_metadata),
-    "--share-group-state-decoder": ("__share_group_state", decode_share_group_state),
+    "--offsets-decoder": ("__consumer_offsets", _decode_consumer_offsets),
+    "--transaction-log-decoder": ("__transaction_state", _decode_transaction_state),
+    "--cluster-metadata-decoder": ("__cluster_metadata and its snapshots", _decode_cluster_metadata),
+    "--remote-log-metadata-decoder": ("__remote_log_metadata", _decode_remote_log_metadata),
+    "--share-group-state-decoder": ("__share_group_state", _decode_share_group_state),
 }

@@ -240,7 +240,7 @@ DumpItem: TypeAlias = (
 )
 
 
-def has_problem(item: DumpItem) -> bool:
+def _has_problem(item: DumpItem) -> bool:
     """Whether an item tells of something that should be otherwise. Gaps between offsets are no problem."""
     match item:
         case DumpedBatch():
@@ -276,7 +276,7 @@ class Findings:
         """Take the next item into account."""
         kind: type = type(item)
         self._seen[kind] += 1
-        if not has_problem(item):
+        if not _has_problem(item):
             return
         if isinstance(item, DumpedRecord) and item.crc_valid is not False:
             kind = Decoded

@@ -106,7 +106,7 @@ def _number_in(data: bytes, value_format: ValueFormat) -> int | None:
     return int.from_bytes(data[:size], signed=True) if len(data) >= size else None
 
 
-def batch_line(dumped: DumpedBatch) -> str:
+def _batch_line(dumped: DumpedBatch) -> str:
     """A batch."""
     batch = dumped.batch
     if batch.is_v2:
@@ -116,7 +116,7 @@ def batch_line(dumped: DumpedBatch) -> str:
             f"producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch} "
             f"partitionLeaderEpoch: {batch.partition_leader_epoch} "
             f"isTransactional: {_boolean(batch.is_transactional)} isControl: {_boolean(batch.is_control)} "
-            f"deleteHorizonMs: {optional(batch.delete_horizon_ms)}"
+            f"deleteHorizonMs: {_optional(batch.delete_horizon_ms)}"
         )
     else:
         line = f"offset: {batch.last_offset}"
@@ -129,7 +129,7 @@ def batch_line(dumped: DumpedBatch) -> str:
     )
 
 
-def record_line(record: DumpedRecord, record_format: RecordFormat) -> str:
+def _record_line(record: DumpedRecord, record_format: RecordFormat) -> str:
     """A record; nothing where nothing of it is wanted."""
     parts = []
     if record_format.metadata:
@@ -191,7 +191,7 @@ def _boolean(value: bool) -> str:
     return "true" if value else "false"
 
 
-def optional(value: int | None) -> str:
+def _optional(value: int | None) -> str:
     """A number or none, as Java shows an `OptionalLong`."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
@@ -211,9 +211,9 @@ def as_line(item: DumpItem, file: str, record_format: RecordFormat) -> str:
     """
     match item:
         case DumpedRecord():
-            return record_line(item, record_format)
+            return _record_line(item, record_format)
         case DumpedBatch():
-            return batch_line(item)
+            return _batch_line(item)
         case ProducerEntry():
             return _producer_line(item)
         case KRaftSnapshotStart(None):
@@ -250,7 +250,7 @@ def _producer_line(entry: ProducerEntry) -> str:
     line = (
         f"producerId: {entry.producer_id} producerEpoch: {entry.producer_epoch} "
         f"coordinatorEpoch: {entry.coordinator_epoch} "
-        f"currentTxnFirstOffset: {optional(entry.current_transaction_first_offset)} "
+        f"currentTxnFirstOffset: {_optional(entry.current_transaction_first_offset)} "
         f"lastTimestamp: {entry.last_timestamp_ms}"
     )
     if entry.last_offset is None:

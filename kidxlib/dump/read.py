@@ -65,7 +65,7 @@ _NO_ENTRY: Final = -1
 
 
 @contextlib.contextmanager
-def opened_log(path: Path) -> Iterator[LogFile]:
+def _opened_log(path: Path) -> Iterator[LogFile]:
     """A log, closed at the end."""
     with contextlib.closing(LogFile(str(path))) as log:
         if log.size > layouts.SEGMENT_BYTES_MAX:
@@ -73,20 +73,20 @@ def opened_log(path: Path) -> Iterator[LogFile]:
         yield log
 
 
-def content(path: PathLike[str]) -> bytes:
+def _content(path: PathLike[str]) -> bytes:
     """A small file as it is now: mapped, it would kill the process when a broker that uses it truncates it."""
     with open_log(str(path)) as (descriptor, _version), open(descriptor, "rb", closefd=False) as file:
         return file.read()
 
 
-def dump_log(path: Path, options: DumpOptions) -> Iterator[DumpItem]:
+def _dump_log(path: Path, options: DumpOptions) -> Iterator[DumpItem]:
     """The items of a log, or of a snapshot of KRaft's, which is laid out as one."""
     if path.name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
         found = snapshot_id(path)
         yield KRaftSnapshotStart(None, None) if found is None else KRaftSnapshotStart(found.end_offset, found.epoch)
     else:
         yield LogStart(base_offset(path))
-    with opened_log(path) as log:
+    with _opened_log(path) as log:
         if options.max_bytes is not None:
             log.keep_valid(options.max_bytes)
         end = 0
@@ -202,7 +202,7 @@ def _size(data: bytes | None) -> int:
     return -1 if data is None else len(data)
 
 
-def used_entries(index: AbstractIndex[_Entry]) -> Iterator[tuple[int, _Entry]]:
+def _used_entries(index: AbstractIndex[_Entry]) -> Iterator[tuple[int, _Entry]]:
     """The entries, each after its number, up to room that was not used, as of an index that is written to: Kafka takes
     zeros for that.
     """
@@ -213,9 +213,9 @@ def used_entries(index: AbstractIndex[_Entry]) -> Iterator[tuple[int, _Entry]]:
         yield number, entry
 
 
-def offset_entries(index: OffsetIndex, log: LogBytes, max_message_size: int) -> Iterator[DumpItem]:
+def _offset_entries(index: OffsetIndex, log: LogBytes, max_message_size: int) -> Iterator[DumpItem]:
     """The entries of an `.index`, each after what is wrong with it."""
-    for number, entry in used_entries(index):
+    for number, entry in _used_entries(index):
         batch = _batch_at(log, index, number, entry.position, max_message_size)
         if batch.last_offset != entry.offset:
             yield OffsetMismatch(entry.offset, batch.last_offset)
@@ -223,11 +223,11 @@ def offset_entries(index: OffsetIndex, log: LogBytes, max_message_size: int) -> 
 
 
 def _batch_at(log: LogBytes, index: OffsetIndex, number: int, position: int, max_bytes: int) -> Batch:
-    leads = where_it_leads(index, number, position)
+    leads = _where_it_leads(index, number, position)
     try:
         batch = next(headers(log, position), None) if position >= 0 else None
     except MalformedRecordsError as error:
-        raise at_fault(log, position, leads, error) from error
+        raise _at_fault(log, position, leads, error) from error
     if batch is None:
         raise DumpError(f"{leads}, expected a batch there; the log has {log.size} bytes")
     if batch.size > max_bytes:
@@ -238,7 +238,7 @@ def _batch_at(log: LogBytes, index: OffsetIndex, number: int, position: int, max
     return batch
 
 
-def where_it_leads(index: OffsetIndex, number: int, position: int) -> str:
+def _where_it_leads(index: OffsetIndex, number: int, position: int) -> str:
     """Which entry it is that leads to a byte of the log."""
     if number == _NO_ENTRY:
         return f"before the first entry, which leads to byte {position} of the log"
@@ -247,7 +247,7 @@ def where_it_leads(index: OffsetIndex, number: int, position: int) -> str:
     )
 
 
-def at_fault(log: LogBytes, position: int, leads: str, error: MalformedRecordsError) -> DumpError:
+def _at_fault(log: LogBytes, position: int, leads: str, error: MalformedRecordsError) -> DumpError:
     """What is malformed where an entry leads: the index, if no batch starts there, else the log."""
     try:
         start = next((start for start, _size, _head in spans(log) if start >= position), log.size)
@@ -258,11 +258,11 @@ def at_fault(log: LogBytes, position: int, leads: str, error: MalformedRecordsEr
     return DumpError(f"its log is malformed: {error}; {leads}")
 
 
-def time_entries(index: TimeIndex, offsets: OffsetIndex, log: LogBytes) -> Iterator[DumpItem]:
+def _time_entries(index: TimeIndex, offsets: OffsetIndex, log: LogBytes) -> Iterator[DumpItem]:
     """The entries of a `.timeindex`, each after what is wrong with it."""
     readable = _Readable(log)
     previous_timestamp = layouts.NO_TIMESTAMP
-    for _number, entry in used_entries(index):
+    for _number, entry in _used_entries(index):
         position = offsets.lookup(entry.offset).position
         try:
             if not 0 <= position <= log.size:
@@ -270,7 +270,7 @@ def time_entries(index: TimeIndex, offsets: OffsetIndex, log: LogBytes) -> Itera
             readable.check(position)
             batch = next((batch for batch in headers(log, position) if batch.last_offset >= entry.offset), None)
         except MalformedRecordsError as error:
-            raise at_fault(log, position, _looked_up(offsets, entry.offset), error) from error
+            raise _at_fault(log, position, _looked_up(offsets, entry.offset), error) from error
         if batch is None or batch.last_offset != entry.offset:
             yield OffsetNotFound(entry.offset, None if batch is None else batch.last_offset)
         else:
@@ -285,7 +285,7 @@ def time_entries(index: TimeIndex, offsets: OffsetIndex, log: LogBytes) -> Itera
 
 def _looked_up(offsets: OffsetIndex, offset: int) -> str:
     slot = offsets.trace(offset).slot
-    return f"{offsets.name}: {where_it_leads(offsets, slot, offsets.lookup(offset).position)}"
+    return f"{offsets.name}: {_where_it_leads(offsets, slot, offsets.lookup(offset).position)}"
 
 
 class _Readable:
@@ -330,17 +330,17 @@ def _timestamps(log: LogBytes, batch: Batch) -> Iterator[int]:
         yield message.timestamp
 
 
-def dump_index(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
+def _dump_index(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
     """The items of an offset or time index. Where its log is not there, they are not compared, which an item says."""
     path = source.path
     index: OffsetIndex | TimeIndex
     if source.kind is FileKind.OFFSET_INDEX:
-        index = OffsetIndex.from_bytes(content(path), base_offset(path), name=str(path))
+        index = OffsetIndex.from_bytes(_content(path), base_offset(path), name=str(path))
         if not len(index):
             yield Empty()
             return
     else:
-        index = TimeIndex.from_bytes(content(path), base_offset(path), name=str(path))
+        index = TimeIndex.from_bytes(_content(path), base_offset(path), name=str(path))
     if options.sanity_only:
         index.sanity_check()
         yield Sane()
@@ -349,7 +349,7 @@ def dump_index(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
         yield NotCompared(str(source.missing))
         yield from _as_they_stand(index)
         return
-    with opened_log(source.log) as log:
+    with _opened_log(source.log) as log:
         for item in _compared(index, source, log, options):
             if not options.verify_only or not isinstance(item, OffsetEntry | TimeEntry):
                 yield item
@@ -357,17 +357,17 @@ def dump_index(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
 
 def _as_they_stand(index: OffsetIndex | TimeIndex) -> Iterator[DumpItem]:
     if isinstance(index, OffsetIndex):
-        return (OffsetEntry(entry.offset, entry.position) for _, entry in used_entries(index))
-    return (TimeEntry(entry.timestamp, entry.offset) for _, entry in used_entries(index))
+        return (OffsetEntry(entry.offset, entry.position) for _, entry in _used_entries(index))
+    return (TimeEntry(entry.timestamp, entry.offset) for _, entry in _used_entries(index))
 
 
 def _compared(
     index: OffsetIndex | TimeIndex, source: DumpSource, log: LogBytes, options: DumpOptions
 ) -> Iterator[DumpItem]:
     if isinstance(index, OffsetIndex):
-        return offset_entries(index, log, options.max_message_size)
+        return _offset_entries(index, log, options.max_message_size)
     path = beside(source.path, FileKind.OFFSET_INDEX)
-    return time_entries(index, OffsetIndex.from_bytes(content(path), index.base_offset, name=str(path)), log)
+    return _time_entries(index, OffsetIndex.from_bytes(_content(path), index.base_offset, name=str(path)), log)
 
 
 def dump_file(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
@@ -375,9 +375,9 @@ def dump_file(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
     path = source.path
     match source.kind:
         case FileKind.LOG | FileKind.KRAFT_SNAPSHOT:
-            yield from dump_log(path, options)
+            yield from _dump_log(path, options)
         case FileKind.OFFSET_INDEX | FileKind.TIME_INDEX:
-            yield from dump_index(source, options)
+            yield from _dump_index(source, options)
         case FileKind.TRANSACTION_INDEX:
             yield from _dump_transaction_index(path)
         case FileKind.SNAPSHOT:
@@ -388,7 +388,7 @@ def dump_file(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
 
 
 def _dump_transaction_index(path: Path) -> Iterator[DumpItem]:
-    entries = content(path)
+    entries = _content(path)
     TransactionIndex.from_bytes(entries, base_offset(path), name=str(path)).all()  # raises of a version that is newer
     size = layouts.ABORTED_TRANSACTION.itemsize
     for entry in np.frombuffer(entries, layouts.ABORTED_TRANSACTION, len(entries) // size).tolist():
@@ -397,7 +397,7 @@ def _dump_transaction_index(path: Path) -> Iterator[DumpItem]:
 
 
 def _dump_snapshot(path: Path) -> Iterator[DumpItem]:
-    for entry in read_snapshot(content(path)).tolist():
+    for entry in read_snapshot(_content(path)).tolist():
         producer_id, epoch, last_sequence, last_offset, delta, timestamp, coordinator_epoch, transaction = entry
         has_batch = last_offset >= 0
         yield ProducerEntry(

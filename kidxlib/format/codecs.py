@@ -75,7 +75,7 @@ def chunks_of(compressed: ByteStream) -> Iterator[bytes]:
         yield chunk
 
 
-def ungzip(compressed: ByteStream) -> Iterator[bytes]:
+def _ungzip(compressed: ByteStream) -> Iterator[bytes]:
     """One gzip member after the other; what follows them and is none is left alone, as Java does."""
     member = _new_member()
     data = _without_reserved_flags(compressed.take(CHUNK_BYTES))
@@ -116,7 +116,7 @@ def _new_member() -> zlib._Decompress:
     return zlib.decompressobj(16 + zlib.MAX_WBITS)
 
 
-def unsnappy(compressed: ByteStream) -> Iterator[bytes]:
+def _unsnappy(compressed: ByteStream) -> Iterator[bytes]:
     """Snappy-java's frame (`SnappyInputStream`): a header, then blocks, each after its size; without one, a block."""
     head = compressed.take(XERIAL_HEAD_BYTES)
     if len(head) < XERIAL_HEAD_BYTES or not head.startswith(XERIAL_MAGIC):
@@ -171,7 +171,7 @@ def _snappy_block(block: bytes) -> bytes:
     return content
 
 
-def plain_frame(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
+def _plain_frame(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
     """The frame with a right header checksum, and without what Kafka ignores: content size, content checksum, and
     whatever follows the end mark. What Kafka refuses is refused here.
     """
@@ -245,11 +245,11 @@ def _rotated(value: int, bits: int) -> int:
     return (value << bits | value >> 32 - bits) & _UINT32_MAX
 
 
-def unlz4(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
+def _unlz4(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
     """What an lz4 frame holds, of those that Kafka reads."""
     import pyarrow as pa
 
-    frame = ByteStream(plain_frame(compressed, verify_header=verify_header))
+    frame = ByteStream(_plain_frame(compressed, verify_header=verify_header))
     try:
         # pyarrow-stubs wants a real file here; one that can be read and closed is enough.
         stream = pa.CompressedInputStream(pa.PythonFile(frame, mode="r"), "lz4")  # type: ignore[arg-type]
@@ -265,7 +265,7 @@ def unlz4(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
 _ZSTD_READ_BYTES: Final = 128 * 1024 + 3
 
 
-def unzstd(compressed: ByteStream) -> Iterator[bytes]:
+def _unzstd(compressed: ByteStream) -> Iterator[bytes]:
     """One zstd frame after the other. Data that ends within a frame is refused, unless another frame has ended in what
     was read last: then zstd-jni takes it for the end.
     """
@@ -300,13 +300,13 @@ def decompress(codec: int, compressed: ByteStream, magic: int) -> ByteStream:
         case "none":
             chunks = chunks_of(compressed)
         case "gzip":
-            chunks = ungzip(compressed)
+            chunks = _ungzip(compressed)
         case "snappy":
-            chunks = unsnappy(compressed)
+            chunks = _unsnappy(compressed)
         case "lz4":
-            chunks = unlz4(compressed, verify_header=magic > 0)
+            chunks = _unlz4(compressed, verify_header=magic > 0)
         case "zstd":
-            chunks = unzstd(compressed)
+            chunks = _unzstd(compressed)
         case _:
             raise MalformedError(f"codec {codec}", "0 to 4")
     return ByteStream(chunks)

@@ -12,7 +12,7 @@ from kidxlib.jit.compiler import njit
 
 #: Bytes at the end of an index that are searched first (`AbstractIndex.warmEntries`).
 WARM_BYTES: Final = 8192
-SLOTS: Final = types.Array(types.int64, 1, "C")
+_SLOTS: Final = types.Array(types.int64, 1, "C")
 
 
 @njit(forceinline=True)
@@ -60,7 +60,7 @@ def warm_cold_search(data, entries, column, base_offset, target, upper, touched)
 
 _ONE: Final = types.int64(BYTES, types.int64, types.int64, types.int64, types.int64, types.boolean)
 _TRACED: Final = types.UniTuple(types.int64, 2)(  # type: ignore[no-untyped-call]
-    BYTES, types.int64, types.int64, types.int64, types.int64, types.boolean, SLOTS
+    BYTES, types.int64, types.int64, types.int64, types.int64, types.boolean, _SLOTS
 )
 
 

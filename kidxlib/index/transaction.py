@@ -53,7 +53,7 @@ class AbortedInRange:
     complete: bool
 
 
-def transactions_of(entries: NDArray[Any]) -> tuple[AbortedTransaction, ...]:
+def _transactions_of(entries: NDArray[Any]) -> tuple[AbortedTransaction, ...]:
     return tuple(AbortedTransaction(*fields) for _version, *fields in entries.tolist())
 
 
@@ -115,7 +115,7 @@ class TransactionIndex:
             raise NoSuchEntryError(f"{self.name}: no entry {number}, expected 0 to below {len(self)}, its entries")
         entries = self._entries()
         self._check_versions(entries[number : number + 1], number)
-        return transactions_of(entries[number : number + 1])[0]
+        return _transactions_of(entries[number : number + 1])[0]
 
     @property
     def last_entry(self) -> AbortedTransaction | None:
@@ -130,7 +130,7 @@ class TransactionIndex:
         """
         entries = self._entries()
         self._check_versions(entries)
-        return transactions_of(entries)
+        return _transactions_of(entries)
 
     def collect_aborted(self, fetch_offset: int, upper_bound: int) -> AbortedInRange:
         """The aborted transactions that have offsets from `fetch_offset` to below `upper_bound`.
@@ -148,7 +148,7 @@ class TransactionIndex:
             entries = entries[: int(not_below.argmax()) + 1]
         self._check_versions(entries)
         meets = (entries["last_offset"] >= fetch_offset) & (entries["first_offset"] < upper_bound)
-        return AbortedInRange(transactions_of(entries[meets]), complete)
+        return AbortedInRange(_transactions_of(entries[meets]), complete)
 
     def sanity_check(self) -> None:
         """What a broker asks of it before it is used (`TransactionIndex.sanityCheck`).

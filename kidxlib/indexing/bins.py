@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final, Protocol, Self, TypeVar
 
 
-class Packed(Protocol):
+class _Packed(Protocol):
     """What is read by one worker: a segment, or a partition."""
 
     @property
@@ -17,7 +17,7 @@ class Packed(Protocol):
         """A copy that so many threads may work on at the same time."""
 
 
-_T = TypeVar("_T", bound=Packed)
+_T = TypeVar("_T", bound=_Packed)
 
 #: A bin is full at this many bytes of logs or this many segments: a second or so of work from memory, so that progress
 #: is seen.

@@ -55,7 +55,7 @@ RELISTED: Final = SEGMENTS.schema({*SEGMENT_KEY, "active", "log_path"})
 _PATHS_AT_ONCE: Final = 65_536
 
 #: In the place of the size of a file that cannot be looked at.
-NOT_SEEN: Final = -1
+_NOT_SEEN: Final = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,12 +118,12 @@ class IndexSizes:
         self._listed: dict[Directory, dict[str, int]] = {}
 
     def of(self, rows: pa.Table, suffixes: Sequence[str]) -> list[Longs]:
-        """For each suffix, the sizes of these files, a row each; `NOT_SEEN` where one cannot be looked at.
+        """For each suffix, the sizes of these files, a row each; `_NOT_SEEN` where one cannot be looked at.
 
         Args:
             rows: of `LISTED`, in order.
         """
-        sizes = np.full((rows.num_rows, len(suffixes)), NOT_SEEN, np.int64)
+        sizes = np.full((rows.num_rows, len(suffixes)), _NOT_SEEN, np.int64)
         self._list(self._plan.partitions[number].index_directory for number in np.unique(partitions_of(rows)).tolist())
         start = 0
         for number, of_partition in runs_of_partitions(rows):
@@ -144,11 +144,11 @@ class IndexSizes:
         names = [beginning + suffix for beginning in beginnings for suffix in suffixes]
         if is_object(directory.root):
             listed = self._listed[directory]
-            return [listed.get(name, NOT_SEEN) for name in names]
+            return [listed.get(name, _NOT_SEEN) for name in names]
         try:
             descriptor = os.open(str(directory), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
-            return [NOT_SEEN] * len(names)
+            return [_NOT_SEEN] * len(names)
         try:
             return [_size_of(name, descriptor) for name in names]
         finally:
@@ -159,10 +159,10 @@ def _size_of(name: str, directory: int) -> int:
     try:
         return os.stat(name, dir_fd=directory, follow_symlinks=False).st_size
     except OSError:
-        return NOT_SEEN
+        return _NOT_SEEN
 
 
-def with_kept_intervals(plan: Plan, both: Matched) -> pa.Table:
+def _with_kept_intervals(plan: Plan, both: Matched) -> pa.Table:
     """All listed segments as rows of `TO_READ`. What compaction chose stays. So does what the metadata of the topic's
     cluster once said, where now nobody says anything, as when that cannot be read. What is repaired shall be like the
     files that are not.
@@ -205,7 +205,7 @@ def unchanged(plan: Plan, both: Matched, to_read: pa.Table, sizes: IndexSizes, *
     return same
 
 
-def to_be_finished(plan: Plan, stay: Matched, sizes: IndexSizes) -> Flags:
+def _to_be_finished(plan: Plan, stay: Matched, sizes: IndexSizes) -> Flags:
     """Which unchanged segments lack what finishing their partition adds: facts, or the transaction index.
 
     Args:
@@ -219,7 +219,7 @@ def to_be_finished(plan: Plan, stay: Matched, sizes: IndexSizes) -> Flags:
     return unfinished
 
 
-def recorded_otherwise(plan: Plan, stay: Matched) -> Flags:
+def _recorded_otherwise(plan: Plan, stay: Matched) -> Flags:
     """Flags of the unchanged segments of which the catalog has another path, or says otherwise whether they are active.
 
     Args:
@@ -310,7 +310,7 @@ def _is_any_of(column: Values, words: Sequence[str]) -> Flags:
     return flags_of(pc.is_in(texts(column), value_set=pa.array(words, pa.string())))
 
 
-def segments_to_fill(plan: Plan, stay: Matched, fill_bytes: int | None) -> Flags:
+def _segments_to_fill(plan: Plan, stay: Matched, fill_bytes: int | None) -> Flags:
     """Flags of the listed segments that are read for all facts.
 
     Args:
@@ -360,22 +360,22 @@ def compare(
     """
     matched, sizes = match(plan, known), IndexSizes(plan)
     both = matched.where(matched.listed != NOWHERE)
-    to_read = plan.to_read() if explicit_interval or rebuild else with_kept_intervals(plan, both)
+    to_read = plan.to_read() if explicit_interval or rebuild else _with_kept_intervals(plan, both)
     same = np.zeros(len(both.listed), np.bool_)
     if not rebuild:
         same = unchanged(plan, both, to_read, sizes, publish_truncated=publish_truncated)
-    fill = segments_to_fill(plan, both.where(same), fill_bytes)
+    fill = _segments_to_fill(plan, both.where(same), fill_bytes)
     stay = both.where(same & ~fill[both.listed])
     is_read = np.ones(to_read.num_rows, np.bool_)
     is_read[stay.listed] = False
     to_fold = is_read.copy()
-    to_fold[stay.listed[to_be_finished(plan, stay, sizes)]] = True
+    to_fold[stay.listed[_to_be_finished(plan, stay, sizes)]] = True
     lacking = missing(plan, matched)
     return Changes(
         to_read=_for_all_facts(to_read, fill).filter(pa.array(is_read)),
         unchanged=len(stay.listed),
         unchanged_bytes=sum_of_bytes(plan.segments.filter(pa.array(~is_read))),
-        relisted=_relisted(plan, np.sort(stay.listed[recorded_otherwise(plan, stay)])),
+        relisted=_relisted(plan, np.sort(stay.listed[_recorded_otherwise(plan, stay)])),
         gone=lacking.gone,
         emptied=lacking.emptied,
         missing_at_end=lacking.missing_at_end,
@@ -386,7 +386,7 @@ def compare(
 
 def all_new(plan: Plan, fill_bytes: int | None = None) -> Changes:
     """The changes if no catalog exists: everything is new."""
-    fill = segments_to_fill(plan, match(plan, KNOWN.empty_table()), fill_bytes)
+    fill = _segments_to_fill(plan, match(plan, KNOWN.empty_table()), fill_bytes)
     every, none = np.ones(len(plan.partitions), np.bool_), np.zeros(plan.segments.num_rows, np.bool_)
     return Changes(to_read=_for_all_facts(plan.to_read(), fill), to_finish=_to_finish(plan, every, none))
 

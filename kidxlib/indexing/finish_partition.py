@@ -84,7 +84,7 @@ def _with_last(segments: Iterable[SegmentTask]) -> Iterator[tuple[SegmentTask, b
         held = following
 
 
-class BrokerSnapshots:
+class _BrokerSnapshots:
     """The broker's snapshots beside the logs of a partition."""
 
     def __init__(self, task: PartitionTask) -> None:
@@ -102,7 +102,7 @@ class BrokerSnapshots:
         return read_file(self._task.segments_directory, segment_file(offset, SNAPSHOT_SUFFIX), SNAPSHOT_BYTES_MAX)
 
 
-def publish_snapshot(files: PartitionFiles, offset: int, content: bytes, source: StateSource) -> None:
+def _publish_snapshot(files: PartitionFiles, offset: int, content: bytes, source: StateSource) -> None:
     """Stage a snapshot, unless one with the same producers exists, or in place the state is not certain.
 
     Where there is none that can be read, a broker that recovers takes one of what it has read, certain or not. Without
@@ -122,7 +122,7 @@ def publish_snapshot(files: PartitionFiles, offset: int, content: bytes, source:
     files.stage_or_keep(name, content, certain=is_taken or source is not StateSource.UNKNOWN)
 
 
-def drop_other_snapshots(files: PartitionFiles, wanted: Collection[int]) -> None:
+def _drop_other_snapshots(files: PartitionFiles, wanted: Collection[int]) -> None:
     """Remove the snapshots in an index directory that are at none of some offsets. Snapshots beside the logs are the
     broker's.
     """
@@ -133,7 +133,7 @@ def drop_other_snapshots(files: PartitionFiles, wanted: Collection[int]) -> None
     files.superfluous += filter(files.task.may_write, others)
 
 
-def publish_transaction_index(
+def _publish_transaction_index(
     files: PartitionFiles, folded: FoldedSegment
 ) -> tuple[Callable[[], Published], bytes | None]:
     """Stage the transaction index of a segment.
@@ -161,7 +161,7 @@ class _Finisher:
     def __init__(self, task: PartitionTask, publisher: Publisher, listings: Listings) -> None:
         self._task = task
         self._files = PartitionFiles(task, publisher, listings)
-        self._fold = PartitionFold(BrokerSnapshots(task).at, task.start, task.recovered)
+        self._fold = PartitionFold(_BrokerSnapshots(task).at, task.start, task.recovered)
         self._base_offsets = list(task.earlier)
         self._states: list[FoldState] = []
         # With what is done with its transaction index, once it is committed.
@@ -186,12 +186,12 @@ class _Finisher:
         base_offset = folded.base_offset
         self._files.take_owner_of(base_offset)
         if self._task.snapshots and self._base_offsets:  # none at the start of the log, as in Kafka
-            publish_snapshot(self._files, base_offset, folded.snapshot, folded.state_source)
+            _publish_snapshot(self._files, base_offset, folded.snapshot, folded.state_source)
         self._base_offsets.append(base_offset)
         if folded.failure is not None:
             _withdraw(self._files, base_offset)
         if segment.published and folded.failure is None:
-            outcome, content = publish_transaction_index(self._files, folded)
+            outcome, content = _publish_transaction_index(self._files, folded)
             if self._task.in_place:
                 release_held(self._files, base_offset)
         else:
@@ -215,8 +215,8 @@ class _Finisher:
         if self._task.snapshots:
             end = self._fold.map_end_offset
             if end not in self._base_offsets:  # else it is there already, or is the start of the log
-                publish_snapshot(self._files, end, self._fold.end_snapshot, self._fold.end_source)
-            drop_other_snapshots(self._files, {*self._base_offsets[1:], end})
+                _publish_snapshot(self._files, end, self._fold.end_snapshot, self._fold.end_source)
+            _drop_other_snapshots(self._files, {*self._base_offsets[1:], end})
         if self._task.epochs and self._task.may_write(LEADER_EPOCH_CHECKPOINT):
             content = self._fold.leader_epochs.checkpoint()
             self._files.stage_or_keep(LEADER_EPOCH_CHECKPOINT, content, certain=self._fold.epochs_are_known)

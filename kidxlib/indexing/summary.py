@@ -36,7 +36,7 @@ class SegmentProblem:
     log_path: str
 
 
-def count_problems(by_status: Counter[str]) -> int:
+def _count_problems(by_status: Counter[str]) -> int:
     return sum(count for status, count in by_status.items() if status not in PROBLEM_FREE)
 
 
@@ -65,7 +65,7 @@ class TopicCounts:
 
     @property
     def problems(self) -> int:
-        return count_problems(self.by_status)
+        return _count_problems(self.by_status)
 
     def add(self, *, segments: int, log_bytes: int, batches: int, entries: int, status: str, published: str) -> None:
         """Count segments that ended in one status, and with which publishing did one thing."""
@@ -135,7 +135,7 @@ class Counts:
 
     @property
     def problem_count(self) -> int:
-        return count_problems(self.by_status)
+        return _count_problems(self.by_status)
 
     def largest_topics(self) -> list[TopicCounts]:
         return sorted(self.topics.values(), key=lambda topic: (-topic.log_bytes, topic.topic))

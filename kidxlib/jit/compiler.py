@@ -64,7 +64,7 @@ DIRECTORY: Final = "kidx-compiled"
 
 
 @functools.cache
-def own_directory() -> Path | None:
+def _own_directory() -> Path | None:
     """This user's directory among the temporary ones: numba runs what it finds there, so nobody else may write to it.
 
     Where somebody else has made one of that name, it is one that is new, for this process and those that it starts.
@@ -118,7 +118,7 @@ def _remove(directory: str, made_by: int) -> None:
 
 
 @functools.cache
-def stamp_of(source: Path) -> str:
+def _stamp_of(source: Path) -> str:
     """A hash of the sources of a module of ours and of all of ours that it imports, directly or not."""
     to_read, hashes = [source], dict[Path, bytes]()
     while to_read:
@@ -192,7 +192,7 @@ class _OfOurs(_SourceFileBackedLocatorMixin):
 
     def get_source_stamp(self) -> str:
         """What the code was compiled from."""
-        return stamp_of(Path(self._py_file))
+        return _stamp_of(Path(self._py_file))
 
     @classmethod
     def from_function(cls, py_func: FunctionType, py_file: str) -> _CacheLocator | None:
@@ -203,15 +203,15 @@ class _OfOurs(_SourceFileBackedLocatorMixin):
         return found
 
 
-class ProvidedLocator(_OfOurs, UserProvidedCacheLocator):
+class _ProvidedLocator(_OfOurs, UserProvidedCacheLocator):
     """Compiled code in the directory that NUMBA_CACHE_DIR names."""
 
 
-class TreeLocator(_OfOurs, InTreeCacheLocator):
+class _TreeLocator(_OfOurs, InTreeCacheLocator):
     """Compiled code in `__pycache__`, beside the module."""
 
 
-class HomeLocator(_OfOurs, UserWideCacheLocator):
+class _HomeLocator(_OfOurs, UserWideCacheLocator):
     """Compiled code in the user's cache directory."""
 
 
@@ -219,7 +219,7 @@ class TemporaryLocator(_OfOurs, _CacheLocator):
     """Compiled code in a directory of this user's among the temporary ones, if no other place can be written."""
 
     def __init__(self, function: FunctionType, file: str) -> None:
-        directory = own_directory()
+        directory = _own_directory()
         if directory is None:
             raise FileNotFoundError
         # The mixin's own names.
@@ -243,22 +243,22 @@ def _directories() -> Iterator[Path]:
     if _config.CACHE_DIR:
         yield Path(_config.CACHE_DIR)
     yield Path(sys.prefix) / DIRECTORY
-    own = own_directory()
+    own = _own_directory()
     if own is not None:
         yield own
 
 
-def register() -> None:
+def _register() -> None:
     """Let numba ask these before its own, unless its setting names others."""
     if not _config.CACHE_LOCATOR_CLASSES:
         # Ours first. What is not ours goes where it always goes: numba's own locators, in their order.
-        in_directories = (ProvidedLocator, TreeLocator, HomeLocator, TemporaryLocator)
+        in_directories = (_ProvidedLocator, _TreeLocator, _HomeLocator, TemporaryLocator)
         ours = [f"{__name__}.{locator.__name__}" for locator in ([ZipLocator] if _ZIP is not None else in_directories)]
         numbas = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
         _config.CACHE_LOCATOR_CLASSES = ",".join([*ours, numbas])
 
 
-register()
+_register()
 
 
 class _Teller(event.Listener):

@@ -53,7 +53,7 @@ def prefetch(_context, address):
 
 
 @intrinsic
-def byte_at(_context, address):
+def _byte_at(_context, address):
     """The byte at an address."""
 
     def generate(context, builder, _signature, arguments):
@@ -67,7 +67,7 @@ def varint_at(address):
     """A zig-zag varint that is known to be one, and the address after it."""
     value, shift = np.uint32(0), np.uint32(0)
     while True:
-        byte = np.uint32(byte_at(address))  # type: ignore[call-arg]
+        byte = np.uint32(_byte_at(address))  # type: ignore[call-arg]
         address += 1
         value |= (byte & np.uint32(127)) << shift
         shift += np.uint32(7)
@@ -80,5 +80,5 @@ def varint_at(address):
 def int16_at(address):
     value = np.int64(0)
     for number in range(2):
-        value = value << 8 | byte_at(address + number)  # type: ignore[call-arg]
+        value = value << 8 | _byte_at(address + number)  # type: ignore[call-arg]
     return np.int16(value)

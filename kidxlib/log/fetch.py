@@ -15,7 +15,7 @@ from kidxlib.log.segment import BatchPosition, LogOffset, LogSegment
 
 
 @dataclass(frozen=True, slots=True)
-class FetchedBytes:
+class _FetchedBytes:
     """What a fetch gets of a segment's log (`FetchDataInfo`).
 
     Attributes:
@@ -36,7 +36,7 @@ class Fetched:
     Attributes:
         start: where its bytes lie.
         size: how many they are; the last batch in them may be incomplete.
-        first_batch_incomplete: as in `FetchedBytes`.
+        first_batch_incomplete: as in `_FetchedBytes`.
         aborted: the aborted transactions in them, and perhaps a few after them; None where nobody asked.
     """
 
@@ -53,7 +53,7 @@ def _read_segment(
     max_position: int | None = None,
     *,
     min_one_message: bool = False,
-) -> FetchedBytes | None:
+) -> _FetchedBytes | None:
     """Which bytes a fetch from an offset gets of a segment (`LogSegment.read`).
 
     Args:
@@ -75,12 +75,12 @@ def _read_segment(
         return None
     wanted = max(max_bytes, batch.size) if min_one_message else max_bytes
     if wanted == 0:
-        return FetchedBytes(batch, 0, False)
+        return _FetchedBytes(batch, 0, False)
     end = segment.size if max_position is None else max_position
     if end < batch.position:
         raise InvalidFetchError(f"a fetch up to byte {end}, expected {batch.position}, where it starts, or more")
     size = min(end - batch.position, wanted, segment.size - batch.position)
-    return FetchedBytes(batch, size, wanted < batch.size)
+    return _FetchedBytes(batch, size, wanted < batch.size)
 
 
 def read_log(
@@ -144,17 +144,17 @@ def _place(log: Log, offset: int) -> LogOffset:
 
 def _read_up_to(
     limit: LogOffset, segment: LogSegment, start_offset: int, max_bytes: int, min_one_message: bool
-) -> FetchedBytes | None:
+) -> _FetchedBytes | None:
     if segment.base_offset == limit.segment_base_offset:
         return _read_segment(segment, start_offset, max_bytes, limit.position, min_one_message=min_one_message)
     fetched = _read_segment(segment, start_offset, max_bytes, min_one_message=min_one_message)
     if fetched is not None and segment.base_offset > limit.segment_base_offset:
-        return FetchedBytes(fetched.batch, 0, False)
+        return _FetchedBytes(fetched.batch, 0, False)
     return fetched
 
 
 def _aborted_in(
-    log: Log, start_offset: int, segment: LogSegment, fetched: FetchedBytes
+    log: Log, start_offset: int, segment: LogSegment, fetched: _FetchedBytes
 ) -> tuple[AbortedTransaction, ...]:
     """`LocalLog.addAbortedTransactions`."""
     start = OffsetPosition(fetched.batch.base_offset, fetched.batch.position)

@@ -69,7 +69,7 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("file_error", pa.bool_(), nullable=False),  # the note is about a file that is not as it should be
 ]
 ANSWER: Final = pa.schema(_FIELDS)
-NUMBERS: Final = {field.name: field.type for field in _FIELDS if pa.types.is_integer(field.type)}
+_NUMBERS: Final = {field.name: field.type for field in _FIELDS if pa.types.is_integer(field.type)}
 
 Longs: TypeAlias = NDArray[np.int64]
 
@@ -86,7 +86,7 @@ class Answers:
 
     def __init__(self, rows: int) -> None:
         self.found = np.zeros(rows, np.bool_)
-        self._columns = {name: np.zeros(rows, np.int64) for name in NUMBERS}
+        self._columns = {name: np.zeros(rows, np.int64) for name in _NUMBERS}
         self._filled = {name: np.zeros(rows, np.bool_) for name in self._columns}
         self._filled["bytes_read"][:] = True
         self._notes = np.zeros(rows, np.int32)
@@ -171,7 +171,7 @@ class Answers:
             "file_error": flags_array(self._file_error),
             "note": pa.DictionaryArray.from_arrays(codes, strings_array(self._texts)).cast(pa.string()),
         }
-        for name, kind in NUMBERS.items():
+        for name, kind in _NUMBERS.items():
             columns[name] = numbers_array(pa.int64(), self._columns[name], self._filled[name]).cast(kind)
         return pa.RecordBatch.from_arrays([columns[name] for name in ANSWER.names], schema=ANSWER)
 
@@ -222,7 +222,7 @@ _BETWEEN: Final = (
 )
 _READS_ON: Final = "kidx export --times TIME/ reads on"
 GAP: Final = "in no log: unless the topic is compacted, a segment is missing"
-LOST: Final = "in no log, and the topic is not compacted: a segment is missing; kidx verify looks for who has it"
+_LOST: Final = "in no log, and the topic is not compacted: a segment is missing; kidx verify looks for who has it"
 _HOUR_MS: Final = 3_600_000
 #: In which a distance of times is told: what one is called, and its ms.
 _UNITS: Final = (("year", 365 * 24 * _HOUR_MS), ("day", 24 * _HOUR_MS), ("hour", _HOUR_MS))
@@ -344,7 +344,7 @@ def remark_on_gap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
         which = f"offset {end} is" if end + 1 == base_offset else f"offsets {end} to {base_offset - 1} are"
         is_lost = log.of_log_dir.is_compacted() is False
         aside = log.of_log_dir.what_is_aside(end, base_offset)
-        text = "; ".join(filter(None, (f"{which} {LOST if is_lost else GAP}", aside)))
+        text = "; ".join(filter(None, (f"{which} {_LOST if is_lost else GAP}", aside)))
         if is_lost:
             answers.file_error(rows, text)
         else:

@@ -94,7 +94,7 @@ class IndexesOfLog:
         return recovered
 
 
-class CheckedIndexReader:
+class _CheckedIndexReader:
     """Reads an offset or time index and checks that it can be right."""
 
     def __init__(
@@ -175,8 +175,8 @@ class CheckedSegment(LogSegment):
             log.keep_valid(expected.valid_bytes)
         of_log = IndexesOfLog(log, base_offset, broken=expected.broken, truncation=expected.truncation)
         offset_path, time_path = path(segment_files.OFFSET_INDEX_SUFFIX), path(segment_files.TIME_INDEX_SUFFIX)
-        offsets = CheckedIndexReader(OffsetIndex, offset_path, base_offset, expected.offset_index_bytes, of_log)
-        times = CheckedIndexReader(TimeIndex, time_path, base_offset, expected.time_index_bytes, of_log)
+        offsets = _CheckedIndexReader(OffsetIndex, offset_path, base_offset, expected.offset_index_bytes, of_log)
+        times = _CheckedIndexReader(TimeIndex, time_path, base_offset, expected.time_index_bytes, of_log)
         super().__init__(
             log,
             base_offset,

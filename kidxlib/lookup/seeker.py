@@ -92,7 +92,7 @@ def _answer_latest_timestamp(log: Log, rows: Longs, answers: Answers) -> None:
     remark_on_end(log, rows, answers)
 
 
-def answer_offsets(log: Log, base_offsets: Longs, targets: Longs, answers: Answers) -> None:
+def _answer_offsets(log: Log, base_offsets: Longs, targets: Longs, answers: Answers) -> None:
     """Answer for each target in which batch a fetch from there starts, or why there is none.
 
     Args:
@@ -212,7 +212,7 @@ class LargestTimestamps:
             self.known.append(largest)
 
 
-def answer_timestamps(log: Log, largest: LargestTimestamps, rows: Longs, targets: Longs, answers: Answers) -> None:
+def _answer_timestamps(log: Log, largest: LargestTimestamps, rows: Longs, targets: Longs, answers: Answers) -> None:
     """Answer for each target which record is the first with this timestamp or a later one, or why there is none.
 
     Args:
@@ -381,7 +381,7 @@ class Seeker:
         """
         wanted = _whole_numbers(targets)
         answers = Answers(len(wanted))
-        answer_offsets(self.log, self._base_offsets, wanted, answers)
+        _answer_offsets(self.log, self._base_offsets, wanted, answers)
         return answers.to_arrow()
 
     def timestamps(self, targets: ArrayLike) -> pa.RecordBatch:
@@ -404,7 +404,7 @@ class Seeker:
         special, rest = np.flatnonzero(is_special), np.flatnonzero(~is_special)
         for target, rows in groups(wanted[special], special):
             answer_special(self.log, target, rows, answers)
-        answer_timestamps(self.log, self._largest, rest, wanted, answers)
+        _answer_timestamps(self.log, self._largest, rest, wanted, answers)
         remark_on_times(self.log, rest, wanted, answers)
         return answers.to_arrow()
 

@@ -33,7 +33,7 @@ class Versions:
         return Versions(max(self.lowest, other.lowest), min(self.highest, other.highest))
 
 
-NO_VERSIONS: Final = Versions(0, -1)
+_NO_VERSIONS: Final = Versions(0, -1)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -152,7 +152,7 @@ def _field(given: Mapping[str, Any]) -> Field:
 def _versions(text: str | None) -> Versions:
     """`none`, `3`, `1-4` or `2+`."""
     if text is None or text == "none":
-        return NO_VERSIONS
+        return _NO_VERSIONS
     if text.endswith("+"):
         return Versions(int(text[:-1]), _VERSION_MAX)
     lowest, _, highest = text.partition("-")

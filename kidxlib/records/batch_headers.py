@@ -112,7 +112,7 @@ def parse_batch(position: int, size: int, head: bytes) -> Batch:
             records_count=1 if attributes & layouts.ATTRIBUTE_CODEC == layouts.CODEC_NONE else None,
         )
     if len(head) < layouts.BATCH_V2_BYTES_MIN:
-        raise too_small(position, size, magic)
+        raise _too_small(position, size, magic)
     (
         base_offset,
         _length,
@@ -150,7 +150,7 @@ _BATCH_V2: Final = layouts.as_struct(layouts.BATCH_V2)
 _MESSAGE_V1: Final = layouts.as_struct(layouts.MESSAGE_V1)
 
 
-def too_small(position: int, size: int, magic: int) -> MalformedRecordsError:
+def _too_small(position: int, size: int, magic: int) -> MalformedRecordsError:
     return MalformedRecordsError(position, f"{size} bytes", f"{layouts.BATCH_V2_BYTES_MIN} or more of magic {magic}")
 
 
@@ -174,7 +174,7 @@ def batches(log: LogBytes, position: int = 0) -> Iterator[Batch]:
         if batch.magic < 0:
             raise MalformedRecordsError(batch.position, f"magic {batch.magic}", "0 to 127")
         if batch.is_v2 and batch.size < layouts.BATCH_V2_BYTES_MIN:
-            raise too_small(batch.position, batch.size, batch.magic)
+            raise _too_small(batch.position, batch.size, batch.magic)
         yield batch
 
 

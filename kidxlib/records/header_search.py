@@ -2,7 +2,7 @@
 and `find_offset_by_timestamp`, and what stands before and at given file positions.
 
 A search starts at the position that an index gave it and goes from header to header. It sees one window of the log at a
-time; all that it carries from window to window is in its `WALK` record. What a header does not tell, because the batch
+time; all that it carries from window to window is in its `_WALK` record. What a header does not tell, because the batch
 has to be decompressed or is malformed, is left to the methods themselves.
 """
 
@@ -31,17 +31,17 @@ from kidxlib.records.header_kernel import (
 from kidxlib.storage.log_bytes import LogBytes
 
 #: What is asked of the batches before a file position, and of the one that starts there.
-MEASURE: Final = np.dtype(
+_MEASURE: Final = np.dtype(
     [
         ("position", "i8"),
         ("is_batch", "i8"),  # a whole batch starts there
         ("base_offset", "i8"),  # its first field: of a wrapper the last offset
         ("last_offset", "i8"),
-        ("last_offset_before", "i8"),  # the largest of the batches before it; `LEAST` where there are none
-        ("max_timestamp_before", "i8"),  # their largest timestamp; `LEAST` where there are none
+        ("last_offset_before", "i8"),  # the largest of the batches before it; `_LEAST` where there are none
+        ("max_timestamp_before", "i8"),  # their largest timestamp; `_LEAST` where there are none
     ]
 )
-LEAST: Final = -(2**63)
+_LEAST: Final = -(2**63)
 #: One walk over the whole log, and the largest that it has met.
 _SWEEP: Final = np.dtype([("position", "i8"), ("bytes_read", "i8"), ("last_offset", "i8"), ("max_timestamp", "i8")])
 
@@ -56,7 +56,7 @@ class SearchOutcome(enum.IntEnum):
 
 
 #: A search on its way.
-WALK: Final = np.dtype(
+_WALK: Final = np.dtype(
     [
         ("target", "i8"),  # offset, or timestamp in ms since the epoch
         ("position", "i8"),  # file position of the next batch, or of the one that was found
@@ -71,7 +71,7 @@ WALK: Final = np.dtype(
         ("previous_leader_epoch", "i8"),
     ]
 )
-_WALKS: Final = types.Array(from_dtype(WALK), 1, "C")
+_WALKS: Final = types.Array(from_dtype(_WALK), 1, "C")
 _STEP: Final = types.int64(BYTES, types.int64, types.int64, _WALKS, types.int64)
 
 
@@ -152,8 +152,8 @@ Step: TypeAlias = Callable[[NDArray[np.uint8], int, int, NDArray[np.void], int],
 
 
 def new_walks(targets: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.void]:
-    """Walks that start at these positions, of dtype `WALK`; both arrays have shape (n,)."""
-    walks = np.zeros(len(targets), WALK)
+    """Walks that start at these positions, of dtype `_WALK`; both arrays have shape (n,)."""
+    walks = np.zeros(len(targets), _WALK)
     walks["target"], walks["position"], walks["previous_position"] = targets, positions, -1
     return walks
 
@@ -172,7 +172,7 @@ def walk(log: LogBytes, walks: NDArray[np.void], step: Step) -> None:
         types.int64,
         types.int64,
         types.Array(from_dtype(_SWEEP), 1, "C"),
-        types.Array(from_dtype(MEASURE), 1, "C"),
+        types.Array(from_dtype(_MEASURE), 1, "C"),
         types.int64,
     ),
     **OPTIONS,
@@ -202,14 +202,14 @@ def _sweep(window, window_position, log_bytes, sweeps, measures, number):
 
 
 def measure(log: LogBytes, positions: NDArray[np.int64]) -> NDArray[np.void]:
-    """What stands before and at file positions, of dtype `MEASURE`; the headers of the log are read once.
+    """What stands before and at file positions, of dtype `_MEASURE`; the headers of the log are read once.
 
     Args:
         positions: of shape (n,), ascending.
     """
-    measures = np.zeros(len(positions), MEASURE)
+    measures = np.zeros(len(positions), _MEASURE)
     measures["position"] = positions
-    sweeps = np.array([(0, 0, LEAST, LEAST)], _SWEEP)
+    sweeps = np.array([(0, 0, _LEAST, _LEAST)], _SWEEP)
     log_bytes, number = log.size, 0
     window_position, window = 0, np.empty(0, np.uint8)
     while (number := _sweep(window, window_position, log_bytes, sweeps, measures, number)) < len(measures):

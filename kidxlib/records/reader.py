@@ -24,8 +24,8 @@ _CRC_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "crc") - layouts.LOG
 _LEGACY_MAGIC_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "magic") - layouts.LOG_OVERHEAD
 _ATTRIBUTES_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "attributes") - layouts.LOG_OVERHEAD
 _TIMESTAMP_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "timestamp") - layouts.LOG_OVERHEAD
-KEY_AT_V0: Final = _TIMESTAMP_AT
-KEY_AT_V1: Final = layouts.MESSAGE_V1.itemsize - layouts.LOG_OVERHEAD
+_KEY_AT_V0: Final = _TIMESTAMP_AT
+_KEY_AT_V1: Final = layouts.MESSAGE_V1.itemsize - layouts.LOG_OVERHEAD
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,32 +59,32 @@ class Record:
     headers: tuple[Header, ...] = ()
 
 
-def parse_record(body: bytes, base_offset: int, base_timestamp: int, append_time: int | None) -> Record:
+def _parse_record(body: bytes, base_offset: int, base_timestamp: int, append_time: int | None) -> Record:
     """`DefaultRecord.readFrom`, of the bytes after its size; IndexError where they are too few."""
-    timestamp_delta, at = read_varint(body, 1, bytes_max=10)  # the first byte is attributes, none of which is in use
-    offset_delta, at = read_varint(body, at)
+    timestamp_delta, at = _read_varint(body, 1, bytes_max=10)  # the first byte is attributes, none of which is in use
+    offset_delta, at = _read_varint(body, at)
     key, at = _sized(body, at)
     value, at = _sized(body, at)
-    headers_count, at = read_varint(body, at)
+    headers_count, at = _read_varint(body, at)
     headers: tuple[Header, ...] = ()
     if headers_count:
         if not 0 <= headers_count <= len(body) - at:
-            record_malformed(body, f"at most {len(body) - at} headers, not {headers_count}")
+            _record_malformed(body, f"at most {len(body) - at} headers, not {headers_count}")
         read = []
         for _ in range(headers_count):
             header_key, at = _sized(body, at)
             if header_key is None:
-                record_malformed(body, "no null as a header's key")
+                _record_malformed(body, "no null as a header's key")
             header_value, at = _sized(body, at)
             read.append(Header(text_of(header_key), header_value))
         headers = tuple(read)
     if at != len(body):
-        record_malformed(body, f"{at} bytes, where its fields end")
+        _record_malformed(body, f"{at} bytes, where its fields end")
     timestamp = as_long(base_timestamp + timestamp_delta) if append_time is None else append_time
     return Record(as_long(base_offset + offset_delta), timestamp, key, value, headers)
 
 
-def read_varint(data: bytes, at: int, bytes_max: int = 5) -> tuple[int, int]:
+def _read_varint(data: bytes, at: int, bytes_max: int = 5) -> tuple[int, int]:
     """A zig-zag varint (`ByteUtils.readVarint`; with 10 bytes `readVarlong`), and where it ends, which may be past
     `data`: IndexError.
     """
@@ -94,7 +94,7 @@ def read_varint(data: bytes, at: int, bytes_max: int = 5) -> tuple[int, int]:
     value, end = byte & 127, at + 1
     while byte >= 128:
         if end - at == bytes_max:
-            record_malformed(data, f"a number of at most {bytes_max} bytes at its byte {at}")
+            _record_malformed(data, f"a number of at most {bytes_max} bytes at its byte {at}")
         byte = data[end]
         value |= (byte & 127) << 7 * (end - at)
         end += 1
@@ -103,7 +103,7 @@ def read_varint(data: bytes, at: int, bytes_max: int = 5) -> tuple[int, int]:
 
 
 def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
-    size, at = read_varint(data, at)
+    size, at = _read_varint(data, at)
     if size < 0:
         return None, at
     if at + size > len(data):
@@ -111,7 +111,7 @@ def _sized(data: bytes, at: int) -> tuple[bytes | None, int]:
     return data[at : at + size], at + size
 
 
-def record_malformed(body: bytes, expected: str) -> NoReturn:
+def _record_malformed(body: bytes, expected: str) -> NoReturn:
     shown = body[:24].hex() + ("…" if len(body) > 24 else "")
     raise MalformedError(f"a record of {len(body)} bytes ({shown})", expected)
 
@@ -122,7 +122,7 @@ def content(log: LogBytes, batch: Batch) -> ByteStream:
     return decompress(batch.codec, stored, batch.magic)
 
 
-def records_v2(log: LogBytes, batch: Batch) -> Iterator[Record]:
+def _records_v2(log: LogBytes, batch: Batch) -> Iterator[Record]:
     """`DefaultRecordBatch.RecordIterator`."""
     if batch.size < layouts.BATCH_V2_BYTES_MIN:
         raise MalformedError(f"{batch.size} bytes", f"{layouts.BATCH_V2_BYTES_MIN} or more of magic {batch.magic}")
@@ -139,9 +139,9 @@ def records_v2(log: LogBytes, batch: Batch) -> Iterator[Record]:
         if len(body) < size:
             raise MalformedError(f"{len(body)} bytes of record {number} of {count}", f"{size}, as it says")
         try:
-            record = parse_record(body, batch.offset_field, batch.base_timestamp, append_time)
+            record = _parse_record(body, batch.offset_field, batch.base_timestamp, append_time)
         except IndexError:  # a read past the end
-            record_malformed(body, "its fields to end within it")
+            _record_malformed(body, "its fields to end within it")
         if number == count - 1 and stream.take(1):
             raise MalformedError(f"more bytes after the last of {count} records", "none")
         yield record
@@ -156,7 +156,7 @@ def _size_of_record(content: ByteStream, number: int, count: int) -> int:
             raise MalformedError(f"the end of the data at record {number} of {count}", "the size of that record")
         if byte[0] < 128:
             break
-    size, _ = read_varint(varint, 0) if varint[-1] < 128 else (-1, 0)
+    size, _ = _read_varint(varint, 0) if varint[-1] < 128 else (-1, 0)
     if size < 0:
         raise MalformedError(f"size {varint.hex()} of record {number} of {count}", "a number from 0 on")
     return size
@@ -193,7 +193,7 @@ class Message:
             return layouts.NO_TIMESTAMP
         if magic == 1 and self.append_time is not None:
             return self.append_time
-        return int.from_bytes(self.body[_TIMESTAMP_AT:KEY_AT_V1], signed=True)
+        return int.from_bytes(self.body[_TIMESTAMP_AT:_KEY_AT_V1], signed=True)
 
     def sizes(self) -> tuple[int, int]:
         """The sizes of key and value, as they are stored; below 0 is null."""
@@ -212,7 +212,7 @@ class Message:
 
     @property
     def _key_at(self) -> int:
-        return KEY_AT_V0 if self.body[_LEGACY_MAGIC_AT] == 0 else KEY_AT_V1
+        return _KEY_AT_V0 if self.body[_LEGACY_MAGIC_AT] == 0 else _KEY_AT_V1
 
     def _size(self, at: int, what: str) -> int:
         if at + 4 > len(self.body):
@@ -229,7 +229,7 @@ class Message:
         return (None, at) if size < 0 else (self.body[at : at + size], at + size)
 
 
-def legacy_messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
+def _legacy_messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
     if batch.codec == layouts.CODEC_NONE:
         body = log.read(batch.position + layouts.LOG_OVERHEAD, batch.size - layouts.LOG_OVERHEAD)
         yield Message(batch.offset_field, body)
@@ -301,7 +301,7 @@ def _wrapper_empty() -> NoReturn:
 
 def _value_of_wrapper(log: LogBytes, batch: Batch) -> tuple[int, int]:
     """Where in the file the compressed bytes of a wrapper start and end. It has no key, but might."""
-    start = batch.position + layouts.LOG_OVERHEAD + (KEY_AT_V0 if batch.magic == 0 else KEY_AT_V1)
+    start = batch.position + layouts.LOG_OVERHEAD + (_KEY_AT_V0 if batch.magic == 0 else _KEY_AT_V1)
     for what in ("key", "value"):
         size = int.from_bytes(log.read(start, min(4, batch.next_position - start)), signed=True)
         start += 4
@@ -322,9 +322,9 @@ def records(log: LogBytes, batch: Batch) -> Iterator[Record]:
     """
     try:
         if batch.is_v2:
-            yield from records_v2(log, batch)
+            yield from _records_v2(log, batch)
         else:
-            for message in legacy_messages(log, batch):
+            for message in _legacy_messages(log, batch):
                 message.check_not_compressed()
                 yield message.record()
     except MalformedError as error:
@@ -364,6 +364,6 @@ def offset_of_max_timestamp(log: LogBytes, batch: Batch) -> int | None:
 def messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
     """The messages of a batch of magic 0 or 1: itself, or those within a wrapper, whatever stands in them."""
     try:
-        yield from legacy_messages(log, batch)
+        yield from _legacy_messages(log, batch)
     except MalformedError as error:
         raise MalformedRecordsError(batch.position, error.found, error.expected) from error

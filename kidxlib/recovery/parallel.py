@@ -27,7 +27,7 @@ from kidxlib.storage.log_bytes import LogBytes
 #: A thread is not worth its start for less.
 _SECTION_BYTES_MIN: Final = 64 * 1024 * 1024
 #: Where batches are smaller on average, a second pass over their headers costs more than several threads save.
-BATCH_BYTES_MIN: Final = 8 * 1024
+_BATCH_BYTES_MIN: Final = 8 * 1024
 #: How many batches are taken for the average.
 _SAMPLE: Final = 64
 #: A batch is looked for in so many bytes; Kafka's have 1 MiB at most by default.
@@ -41,7 +41,7 @@ def recover_in_sections(
     threads: int,
     offset_index: bytes | None = None,
     section_bytes_min: int = _SECTION_BYTES_MIN,
-    batch_bytes_min: int = BATCH_BYTES_MIN,
+    batch_bytes_min: int = _BATCH_BYTES_MIN,
 ) -> RecoveredSegment:
     """Do what `recover` does, with several threads if that is faster: the log and its batches are large, and the log is
     wholly in memory and to be checked.

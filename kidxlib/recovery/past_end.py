@@ -37,11 +37,11 @@ _V1_ATTRIBUTES_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "attribute
 #: So many bytes are looked at, at a time; twice as many are in memory.
 _PIECE_BYTES: Final = 4 * 1024 * 1024
 #: The smallest batch of any format.
-SMALLEST: Final = layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN
+_SMALLEST: Final = layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN
 
-HEADER: Final = layouts.as_struct(layouts.BATCH_V2)
-SIZE: Final = slice(8, 12)
-MAGIC_AT: Final = layouts.field_position(layouts.BATCH_V2, "magic")
+_HEADER: Final = layouts.as_struct(layouts.BATCH_V2)
+_SIZE: Final = slice(8, 12)
+_MAGIC_AT: Final = layouts.field_position(layouts.BATCH_V2, "magic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,21 +79,21 @@ def _is_zeros(log: LogBytes, position: int) -> bool:
 def _may_begin(log: LogBytes, position: int, least_offset: int, most_offset: int) -> bool:
     """Whether the bytes that are left are the beginning of the batch that would come next, and no more."""
     left = log.size - position
-    header = log.read(position, min(left, HEADER.size))
+    header = log.read(position, min(left, _HEADER.size))
     of_offset = min(left, 8)
     least, most = (offset.to_bytes(8)[:of_offset] for offset in (least_offset, most_offset))
     if not least <= header[:of_offset] <= most:
         return False
-    if left < SIZE.stop:
+    if left < _SIZE.stop:
         return True
-    size = layouts.LOG_OVERHEAD + int.from_bytes(header[SIZE], signed=True)
+    size = layouts.LOG_OVERHEAD + int.from_bytes(header[_SIZE], signed=True)
     if not left < size <= layouts.SEGMENT_BYTES_MAX - position:
         return False
-    if left <= MAGIC_AT:
+    if left <= _MAGIC_AT:
         return True
-    if header[MAGIC_AT] != layouts.MAGIC_V2 or len(header) < HEADER.size:
-        return header[MAGIC_AT] <= layouts.MAGIC_V2
-    fields = header_fields(header)
+    if header[_MAGIC_AT] != layouts.MAGIC_V2 or len(header) < _HEADER.size:
+        return header[_MAGIC_AT] <= layouts.MAGIC_V2
+    fields = _header_fields(header)
     return (
         0 <= fields["records_count"] <= fields["last_offset_delta"] + 1
         and fields["attributes"] >> 8 == 0
@@ -104,10 +104,10 @@ def _may_begin(log: LogBytes, position: int, least_offset: int, most_offset: int
 def _holds_whole_batch(log: LogBytes, position: int, least_offset: int, most_offset: int) -> bool:
     """Whether the file ends with the batch at a position, or a whole one stands after it."""
     left = log.size - position
-    magic = log.read(position + MAGIC_AT, 1)
+    magic = log.read(position + _MAGIC_AT, 1)
     if not magic:
         return False
-    header_bytes = layouts.BATCH_V2_BYTES_MIN if magic[0] >= layouts.MAGIC_V2 else SMALLEST
+    header_bytes = layouts.BATCH_V2_BYTES_MIN if magic[0] >= layouts.MAGIC_V2 else _SMALLEST
     if left >= header_bytes and batch_checksum(log, position, left) == _stored_checksum(log, position, magic[0]):
         return True
     return next_whole_batch(log, position + 1, least_offset, most_offset) is not None
@@ -128,9 +128,9 @@ def next_whole_batch(log: LogBytes, position: int, least_offset: int, most_offse
 
 def _is_whole(log: LogBytes, position: int) -> bool:
     """Whether the checksum of the batch fits whose header stands there; it may be larger than what is in memory."""
-    header = log.read(position, HEADER.size)
-    size = layouts.LOG_OVERHEAD + int.from_bytes(header[SIZE], signed=True)
-    return batch_checksum(log, position, size) == _stored_checksum(log, position, header[MAGIC_AT])
+    header = log.read(position, _HEADER.size)
+    size = layouts.LOG_OVERHEAD + int.from_bytes(header[_SIZE], signed=True)
+    return batch_checksum(log, position, size) == _stored_checksum(log, position, header[_MAGIC_AT])
 
 
 def _stored_checksum(log: LogBytes, position: int, magic: int) -> int:
@@ -138,8 +138,8 @@ def _stored_checksum(log: LogBytes, position: int, magic: int) -> int:
     return int.from_bytes(log.read(position + layouts.field_position(layout, "crc"), 4))
 
 
-def header_fields(header: bytes) -> dict[str, int]:
-    return dict(zip(layouts.BATCH_V2.names or (), HEADER.unpack(header), strict=True))
+def _header_fields(header: bytes) -> dict[str, int]:
+    return dict(zip(layouts.BATCH_V2.names or (), _HEADER.unpack(header), strict=True))
 
 
 def past_end(log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> PastEnd:
@@ -181,7 +181,7 @@ def _count(log: LogBytes, position: int, base_offset: int, next_offset: int) -> 
             records = None if records is None or records_of_it is None else records + records_of_it
         elif found.end.reason != "invalid-control-record":  # after which recovery ends, and batches go on
             is_truncated = found.end.status is Status.TRUNCATED
-            nothing_whole = log.size - position < SMALLEST
+            nothing_whole = log.size - position < _SMALLEST
             if is_truncated and (nothing_whole or is_unfinished(log, position, base_offset, next_offset)):
                 return batches, records
             return None, None
@@ -192,17 +192,17 @@ def _damaged(log: LogBytes, position: int, next_offset: int) -> tuple[int | None
     """The size, the records and the next offset of a batch whose checksum is wrong. The size is None where its header
     is not what would follow.
     """
-    header = log.read(position, HEADER.size)
-    size = layouts.LOG_OVERHEAD + int.from_bytes(header[SIZE], signed=True)
+    header = log.read(position, _HEADER.size)
+    size = layouts.LOG_OVERHEAD + int.from_bytes(header[_SIZE], signed=True)
     first = int.from_bytes(header[:8], signed=True)
     if first < next_offset:
         return None, None, next_offset
-    if header[MAGIC_AT] > layouts.MAGIC_V2:
+    if header[_MAGIC_AT] > layouts.MAGIC_V2:
         return size, None, first + 1
-    if header[MAGIC_AT] < layouts.MAGIC_V2:
+    if header[_MAGIC_AT] < layouts.MAGIC_V2:
         is_wrapper = header[_V1_ATTRIBUTES_AT] & layouts.ATTRIBUTE_CODEC
         return size, None if is_wrapper else 1, first + 1
-    fields = header_fields(header)
+    fields = _header_fields(header)
     count, delta = fields["records_count"], fields["last_offset_delta"]
     agree = count == delta + 1 >= 1
     return size, count if agree else None, first + (delta + 1 if agree else 1)

@@ -40,7 +40,7 @@ class SegmentResult:
     detail: str | None = None
 
 
-def outcome_of(
+def _outcome_of(
     remover: Remover, deletion: PartitionDeletion, segment: PlannedSegment, last: int | None
 ) -> tuple[DeletionOutcome, str | None]:
     """The outcome for a segment, from its log as it is now, or from the log that an earlier run has renamed."""
@@ -59,7 +59,7 @@ def outcome_of(
     return DeletionOutcome.GONE, None
 
 
-def rename_files(
+def _rename_files(
     remover: Remover, deletion: PartitionDeletion, segment: PlannedSegment, names: Mapping[Directory, set[str]]
 ) -> None:
     """Give all files of a segment the names of deleted files, the log first."""
@@ -86,7 +86,7 @@ def _ensure_names_free(
             raise in_the_way(directory, name + DELETED_SUFFIX)
 
 
-def remove_files(remover: Remover, segments: Sequence[tuple[PartitionDeletion, PlannedSegment]]) -> None:
+def _remove_files(remover: Remover, segments: Sequence[tuple[PartitionDeletion, PlannedSegment]]) -> None:
     """Remove the renamed files of segments, their logs last."""
     for deletion, segment in segments:
         for directory, name in _auxiliary_files(deletion, segment):
@@ -126,7 +126,7 @@ def apply_deletions(
         deleted = {(found.key, found.segment) for found in results if found.outcome is DeletionOutcome.DELETED}
         if deleted:
             wait()
-            remove_files(remover, [(each, s) for each in deletions for s in each.segments if (each.key, s) in deleted])
+            _remove_files(remover, [(each, s) for each in deletions for s in each.segments if (each.key, s) in deleted])
         return results
 
 
@@ -175,12 +175,12 @@ def _delete_segment(
     last: int | None,
 ) -> tuple[DeletionOutcome, str | None]:
     try:
-        outcome, detail = outcome_of(remover, deletion, segment, last)
+        outcome, detail = _outcome_of(remover, deletion, segment, last)
     except PublishError as error:
         return DeletionOutcome.CHANGED, str(error)
     if outcome is DeletionOutcome.DELETED:
         try:
-            rename_files(remover, deletion, segment, names)
+            _rename_files(remover, deletion, segment, names)
         except PublishError as error:  # where its log was renamed, the next run goes on with its other files
             return DeletionOutcome.NOT_RENAMED, str(error)
     return outcome, detail

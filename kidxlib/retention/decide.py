@@ -181,7 +181,7 @@ class Candidates:
             below_start=below_start,
             above_high_watermark=above_high_watermark,
             may_go=may_go,
-            by_start=leading(may_go & below_start),
+            by_start=_leading(may_go & below_start),
         )
 
     def too_old(self, retention_ms: int) -> Flags:
@@ -195,7 +195,7 @@ class Candidates:
         """How many go as the log is too large or as they are below the log start offset, from the first on."""
         sizes = self.segments.sizes[self.by_start :]
         too_many = sizes.sum() - retention_bytes if retention_bytes >= 0 else -1
-        return self.by_start + leading(self.may_go[self.by_start :] & (sizes.cumsum() <= too_many))
+        return self.by_start + _leading(self.may_go[self.by_start :] & (sizes.cumsum() <= too_many))
 
     def reasons_to_stay(self, policy: TopicPolicy, too_old: Flags) -> NDArray[np.int8]:
         """For each segment why it would stay; where nothing of its own keeps it, one before it does."""
@@ -225,7 +225,7 @@ def decide(segments: Segments, bounds: Bounds, policy: TopicPolicy, now_ms: int)
     by_size = by_time = of.by_start
     if Cleanup.DELETE in policy.cleanup:
         by_size = of.by_size(policy.retention_bytes)
-        by_time = by_size + leading((of.may_go & too_old)[by_size:])
+        by_time = by_size + _leading((of.may_go & too_old)[by_size:])
 
     reasons = of.reasons_to_stay(policy, too_old)
     reasons[: of.by_start] = _number(Reason.LOG_START)
@@ -266,7 +266,7 @@ def _only_last(flags: Flags) -> Flags:
     return last
 
 
-def leading(flags: Flags) -> int:
+def _leading(flags: Flags) -> int:
     """How many are true before the first that is not."""
     return len(flags) if flags.all() else int(flags.argmin())
 

@@ -63,7 +63,7 @@ class Block:
         return configs
 
 
-def raise_malformed(path: Path, line: int, message: str) -> NoReturn:
+def _raise_malformed(path: Path, line: int, message: str) -> NoReturn:
     """Raise what is wrong with a line of a file."""
     raise UsageError(f"{path}: line {line}: {message}")
 
@@ -78,10 +78,10 @@ _PROPERTY: Final = re.compile(r"\s*([^\s=:]+)\s*[=:\s]\s*(.*?)")
 #: Of the topic itself; what else there is are settings of the broker, or of the release, as the broker described them.
 _OF_TOPIC: Final = "DYNAMIC_TOPIC_CONFIG"
 
-HEAD: Final = re.compile(r"(All|Dynamic) configs for (topic|[a-z-]+) (\S+) are:\s*(.*)")
+_HEAD: Final = re.compile(r"(All|Dynamic) configs for (topic|[a-z-]+) (\S+) are:\s*(.*)")
 _ENTRY: Final = re.compile(r"(\S+?)=(.*) sensitive=(?:true|false) synonyms=\{(.*)\}")
-BEFORE: Final = re.compile(r"Configs for topic '(\S+)' are ?(.*)")
-TOPIC_LINE: Final = re.compile(r"Topic: ?(\S+)\s.*\bConfigs: ?(\S*)\s*")
+_BEFORE: Final = re.compile(r"Configs for topic '(\S+)' are ?(.*)")
+_TOPIC_LINE: Final = re.compile(r"Topic: ?(\S+)\s.*\bConfigs: ?(\S*)\s*")
 #: In a list of values with commas, where the next key begins.
 _NEXT: Final = re.compile(r",(?=[a-z][a-z0-9.]*=)")
 
@@ -101,20 +101,20 @@ def is_described(path: Path, text: str) -> bool:
     return (
         path.suffix == _PROPERTIES
         or text.lstrip().startswith("{")
-        or any(pattern.match(line) for line in text.splitlines() for pattern in (HEAD, BEFORE, TOPIC_LINE))
+        or any(pattern.match(line) for line in text.splitlines() for pattern in (_HEAD, _BEFORE, _TOPIC_LINE))
     )
 
 
-def blocks(path: Path, text: str) -> Iterator[tuple[str, Block]]:
+def _blocks(path: Path, text: str) -> Iterator[tuple[str, Block]]:
     """The topics, each with its description; a topic may come more than once."""
     topic, block = "", None
     for number, line in enumerate(text.splitlines(), start=1):
-        if (head := HEAD.match(line)) is not None:
+        if (head := _HEAD.match(line)) is not None:
             if block is not None:
                 yield topic, block
             # Of a broker, a user, …: not asked for.
             topic, block = (head[3], Block(number, head[1] == "All")) if head[2] == "topic" else ("", None)
-        elif (one := BEFORE.match(line) or TOPIC_LINE.match(line)) is not None:
+        elif (one := _BEFORE.match(line) or _TOPIC_LINE.match(line)) is not None:
             yield one[1], _of_list(path, one[2], number)
         elif line.startswith("Default configs for "):
             if block is not None:
@@ -130,10 +130,10 @@ def _add(path: Path, number: int, line: str, block: Block) -> None:
     entry = _ENTRY.fullmatch(line)
     if entry is not None:
         if entry[1] in block.entries:
-            raise_malformed(path, number, f"{entry[1]}: given twice; keep one of them")
+            _raise_malformed(path, number, f"{entry[1]}: given twice; keep one of them")
         block.entries[entry[1]] = ConfigEntry(entry[2], entry[3].startswith(f"{_OF_TOPIC}:"), number)
     elif line.partition("=")[0] in DECIDING_CONFIGS:
-        raise_malformed(
+        _raise_malformed(
             path, number, f"{quoted(line)}; expected KEY=VALUE sensitive=… synonyms={{…}}, is the output cut off?"
         )
 
@@ -143,7 +143,7 @@ def _of_list(path: Path, text: str, number: int) -> Block:
     for entry in _NEXT.split(text):
         name, equals, value = entry.partition("=")
         if name in block.entries:
-            raise_malformed(path, number, f"{name}: given twice; keep one of them")
+            _raise_malformed(path, number, f"{name}: given twice; keep one of them")
         if equals:
             block.entries[name] = ConfigEntry(value, of_topic=True, line=number)
     return block
@@ -156,13 +156,15 @@ def read_described(path: Path, text: str) -> Described:
     if text.lstrip().startswith("{"):
         return _of_json(path, text)
     found: dict[str, dict[str, ConfigEntry]] = {}
-    for topic, block in blocks(path, text):
+    for topic, block in _blocks(path, text):
         configs = block.configs()
         before = found.setdefault(topic, configs)
         if {name: config.value for name, config in before.items()} != {
             name: config.value for name, config in configs.items()
         }:
-            raise_malformed(path, block.line, f"topic {topic}: described before, with other values; give one cluster's")
+            _raise_malformed(
+                path, block.line, f"topic {topic}: described before, with other values; give one cluster's"
+            )
     return found
 
 
@@ -202,13 +204,13 @@ def _of_properties(path: Path, text: str) -> Described:
             continue
         entry = _PROPERTY.fullmatch(line)
         if entry is None or "\\" in line:
-            raise_malformed(path, number, f"{quoted(line)}; expected KEY=VALUE, without a backslash")
+            _raise_malformed(path, number, f"{quoted(line)}; expected KEY=VALUE, without a backslash")
         if entry[1] in block.entries:
-            raise_malformed(path, number, f"{entry[1]}: given twice; keep one of them")
+            _raise_malformed(path, number, f"{entry[1]}: given twice; keep one of them")
         block.entries[entry[1]] = ConfigEntry(entry[2].rstrip(), of_topic=True, line=number)
     if any(name.startswith(("log.", "broker.")) for name in block.entries):
         number = next(config.line for name, config in block.entries.items() if name.startswith(("log.", "broker.")))
-        raise_malformed(path, number, "a broker's settings; expected those of the topic that the file is named after")
+        _raise_malformed(path, number, "a broker's settings; expected those of the topic that the file is named after")
     return {path.name.removesuffix(_PROPERTIES): block.configs()}
 
 

@@ -19,7 +19,7 @@ _DEFAULT_NAME: Final = "default"
 
 #: Kafka's own defaults of `retention.ms` and `retention.bytes`.
 RETENTION_MS_DEFAULT: Final = 7 * 24 * 60 * 60 * 1000
-RETENTION_BYTES_DEFAULT: Final = -1
+_RETENTION_BYTES_DEFAULT: Final = -1
 #: In a policy: no limit.
 UNLIMITED: Final = -1
 #: What of a topic's configuration a deletion rests on, by Kafka's names.
@@ -45,7 +45,7 @@ class TopicPolicy:
     """
 
     retention_ms: int = RETENTION_MS_DEFAULT
-    retention_bytes: int = RETENTION_BYTES_DEFAULT
+    retention_bytes: int = _RETENTION_BYTES_DEFAULT
     cleanup: frozenset[Cleanup] = frozenset({Cleanup.DELETE})
     log_start_offsets: tuple[tuple[int, int], ...] = ()
     remote_storage: bool = False

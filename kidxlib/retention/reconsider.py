@@ -28,7 +28,7 @@ from kidxlib.storage.small_files import Checkpoints, read_checkpoints
 from kidxlib.text.times import NS_PER_MS
 
 
-def change_of(remover: Remover, deletion: PartitionDeletion, then: PartitionThen) -> str | None:
+def _change_of(remover: Remover, deletion: PartitionDeletion, then: PartitionThen) -> str | None:
     """What has changed in a partition; None if nothing has."""
     directory = deletion.segments_directory
     topic_partition = TopicPartition(deletion.key[1], deletion.key[2])
@@ -61,7 +61,7 @@ class _Found(NamedTuple):
     status: os.stat_result
 
 
-def find_log(remover: Remover, deletion: PartitionDeletion, segment: SegmentThen, *, is_going: bool) -> _Found | None:
+def _find_log(remover: Remover, deletion: PartitionDeletion, segment: SegmentThen, *, is_going: bool) -> _Found | None:
     """A log, or the log that an earlier run has renamed if it was to be deleted; None if there is neither."""
     path, name = deletion.log_path(segment.file), segment_file(segment.file.base_offset, LOG_SUFFIX)
     for suffix in ("", DELETED_SUFFIX) if is_going else ("",):
@@ -70,7 +70,7 @@ def find_log(remover: Remover, deletion: PartitionDeletion, segment: SegmentThen
     return None
 
 
-def log_differences(deletion: PartitionDeletion, found: Sequence[tuple[SegmentThen, _Found | None]]) -> dict[int, str]:
+def _log_differences(deletion: PartitionDeletion, found: Sequence[tuple[SegmentThen, _Found | None]]) -> dict[int, str]:
     """How segments differ from the plan, by base offset. Nothing was recorded of a segment that could not be read."""
     differences = {}
     for segment, log in found:
@@ -86,7 +86,7 @@ def log_differences(deletion: PartitionDeletion, found: Sequence[tuple[SegmentTh
     return differences
 
 
-def skipped(
+def _skipped(
     deletion: PartitionDeletion, found: Sequence[tuple[SegmentThen, _Found | None]], differences: Mapping[int, str]
 ) -> PartitionDeletion:
     """The outcomes if nothing of a partition is deleted: each segment that differs from the plan is reported."""
@@ -115,15 +115,15 @@ def reconsidered(
         policy: the topic's configuration now.
     """
     try:
-        changed = change_of(remover, deletion, then)
+        changed = _change_of(remover, deletion, then)
         if changed is None:
             going = {segment.base_offset for segment in deletion.segments}
             found = [
-                (segment, find_log(remover, deletion, segment, is_going=segment.file.base_offset in going))
+                (segment, _find_log(remover, deletion, segment, is_going=segment.file.base_offset in going))
                 for segment in then.segments
             ]
-            if differences := log_differences(deletion, found):
-                return skipped(deletion, found, differences)
+            if differences := _log_differences(deletion, found):
+                return _skipped(deletion, found, differences)
             present = [(segment, file.status) for segment, file in found if file is not None]
             return replace(deletion, kept=_not_due(deletion, present, then, policy, now_ms))
     except (KidxError, OSError) as error:

@@ -59,7 +59,7 @@ def ensure_usable(path: str) -> None:
     option = f"--catalog {path}"
     if os.path.isdir(path):
         try:
-            ensure_known(option, os.listdir(path))
+            _ensure_known(option, os.listdir(path))
         except OSError as error:
             raise UsageError(f"{option}: cannot be listed: {error.strerror}") from error
     for directory in (Path(path), *Path(path).parents):
@@ -75,10 +75,10 @@ def _ensure_free_in_store(path: str) -> None:
     except OSError as error:
         raise UsageError(f"--catalog {path}: {error.strerror}") from error
     if SEGMENTS.name not in names:
-        ensure_known(f"--catalog {path}", names)
+        _ensure_known(f"--catalog {path}", names)
 
 
-def ensure_known(option: str, found: Iterable[str]) -> None:
+def _ensure_known(option: str, found: Iterable[str]) -> None:
     """No catalog is made among what somebody else has put there.
 
     Args:

@@ -39,10 +39,10 @@ _STATUS: Final = {
 }
 _TO_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
 #: Where the JSON line goes without a file.
-STANDARD_ERROR: Final = "-"
+_STANDARD_ERROR: Final = "-"
 #: How the name of its file ends that stands in no other directory. That distinguishes a word after the option from one
 #: that is meant for the command itself.
-SUFFIXES: Final = (".json", ".jsonl", ".log")
+_SUFFIXES: Final = (".json", ".jsonl", ".log")
 
 
 def reports_run(job: Callable[..., RunResult]) -> Callable[..., ExitCode]:
@@ -62,17 +62,17 @@ def reports_run_of(name: str | NameOf) -> Callable[[Callable[..., RunResult]], C
     return functools.partial(_reporting, name_of=name if callable(name) else lambda _: name)
 
 
-def json_line_file(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
+def _json_line_file(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
     """What `--json-line` names; checked as it is read, before a command misses the word that the option took."""
-    if value is None or value == STANDARD_ERROR or "/" in value or value.endswith(SUFFIXES):
+    if value is None or value == _STANDARD_ERROR or "/" in value or value.endswith(_SUFFIXES):
         return value
     raise UsageError(
         f"--json-line {value}: taken for the file to write; expected a path with a /, or a name that ends in "
-        f"{', '.join(SUFFIXES)}. Is {value} meant for the command? Then put it first, or say --json-line -"
+        f"{', '.join(_SUFFIXES)}. Is {value} meant for the command? Then put it first, or say --json-line -"
     )
 
 
-def write_json_line(where: str, job: str, began_at: datetime, seconds: float, result: RunResult, error: str) -> None:
+def _write_json_line(where: str, job: str, began_at: datetime, seconds: float, result: RunResult, error: str) -> None:
     line = {
         "job": job,
         "run_id": result.run_id,
@@ -85,7 +85,7 @@ def write_json_line(where: str, job: str, began_at: datetime, seconds: float, re
         **({"requests": result.requests.as_json()} if result.requests else {}),
         **({"error": error} if error else {}),
     }
-    if where == STANDARD_ERROR:
+    if where == _STANDARD_ERROR:
         click.echo(json.dumps(line), err=True)
         return
     try:
@@ -101,11 +101,11 @@ def _reporting(job: Callable[..., RunResult], name_of: NameOf) -> Callable[..., 
     @click.option(
         "--json-line",
         is_flag=False,
-        flag_value=STANDARD_ERROR,
+        flag_value=_STANDARD_ERROR,
         metavar="[FILE]",
-        callback=json_line_file,
+        callback=_json_line_file,
         help="Say in a line of JSON how the run ended, on standard error, or at the end of FILE: a path with a /, or a "
-        f"name that ends in {', '.join(SUFFIXES)}; - is standard error.",
+        f"name that ends in {', '.join(_SUFFIXES)}; - is standard error.",
     )
     @click.option(
         "--metrics-file",
@@ -119,7 +119,7 @@ def _reporting(job: Callable[..., RunResult], name_of: NameOf) -> Callable[..., 
             with needing_packages("--metrics-file"):
                 from kidxlib.run.metrics import ensure_collected, write_metrics
             ensure_collected(metrics_file)
-        if json_line not in (None, STANDARD_ERROR):
+        if json_line not in (None, _STANDARD_ERROR):
             ensure_parent_exists("--json-line", Path(json_line))
         name = name_of(options)
         began_at, start = datetime.now(UTC), time.monotonic()
@@ -139,7 +139,7 @@ def _reporting(job: Callable[..., RunResult], name_of: NameOf) -> Callable[..., 
             seconds = time.monotonic() - start
             end_phases()
             if json_line is not None and result.code is not ExitCode.USAGE:  # nothing was done, and one line says why
-                write_json_line(json_line, name, began_at, seconds, result, error)
+                _write_json_line(json_line, name, began_at, seconds, result, error)
             if metrics_file is not None:
                 write_metrics(metrics_file, name, seconds, result)
         return result.code

@@ -33,7 +33,7 @@ _log: Final = logging.getLogger(__name__)
 _TASKS_AT_ONCE: Final = 256
 
 
-def scan_by_tasks(spark: SparkSession) -> ScanLogs:
+def _scan_by_tasks(spark: SparkSession) -> ScanLogs:
     """Scans logs by tasks; where there are few bytes of them, as one task would take, by this process."""
 
     def scan(logs: Sequence[LogToScan]) -> Generator[ScannedLog, None, None]:
@@ -126,7 +126,7 @@ def read(
     )
     goes_on = on_damage == "skip"
     tables = None if catalog is None else existing_tables("catalog", os.fspath(catalog))
-    scan = scan_by_tasks(spark)
+    scan = _scan_by_tasks(spark)
     plan = plan_reads(request, goes_on=goes_on, scan=scan, part_bytes=PART_BYTES, catalog=tables)
     _log.info("%s", plan)
     warn_of_left_out(plan)

@@ -83,7 +83,7 @@ class Topics:
         return [each for each in there if self.pattern is None or self.pattern.search(each.topic)]
 
 
-def parse_choice(given: Mapping[str, str]) -> Topics:
+def _parse_choice(given: Mapping[str, str]) -> Topics:
     """What the options say."""
     named = [option for option in _OPTIONS if option in given]
     if len(named) > 1:
@@ -201,7 +201,7 @@ def _parse(given: Mapping[str, str], *, of_stream: bool) -> SourceOptions:
     ensure_isolation_means_something(mode, isolation)
     return SourceOptions(
         paths=_paths(given),
-        topics=parse_choice(given),
+        topics=_parse_choice(given),
         start=parse_limit(given, STARTING, takes_other=of_stream),
         end=parse_limit(given, ENDING),
         skips_unmatched=_one_of(given, "startingOffsetsByTimestampStrategy", _STRATEGIES) == "latest",

@@ -73,7 +73,7 @@ class Taken:
     log_bytes: int
 
 
-def cut(lags: Sequence[Lag], limits: Limits) -> dict[TopicPartition, Taken]:
+def _cut(lags: Sequence[Lag], limits: Limits) -> dict[TopicPartition, Taken]:
     """What a micro-batch takes of what is to be read: of each partition nothing, or from its beginning on. Of bytes
     whole batches are taken, and one where that alone is more than the limit.
     """
@@ -144,7 +144,7 @@ class Available:
     aborted: AbortedRanges
 
 
-class StreamLogs:
+class _StreamLogs:
     """Remembers where logs end, so that only what was written since is looked at."""
 
     def __init__(self, options: SourceOptions) -> None:
@@ -212,7 +212,7 @@ class StreamPlanner:
     def __init__(self, options: StreamOptions) -> None:
         self.latest: Numbers | None = None
         self._options = options.source
-        self._logs = StreamLogs(options.source)
+        self._logs = _StreamLogs(options.source)
         self._until: Numbers | None = None
         self._warned: set[str] = set()
 
@@ -252,7 +252,7 @@ class StreamPlanner:
         if self._until is not None:
             ends = {each: min(end, self._until[each]) for each, end in ends.items() if each in self._until}
         lags = [Lag(each, there[each].logs, begins[each], end) for each, end in ends.items() if end > begins[each]]
-        taken = cut(sorted(lags, key=lambda lag: lag.partition), limits)
+        taken = _cut(sorted(lags, key=lambda lag: lag.partition), limits)
         until = {each: begins[each] for each in starts} | {each: found.end for each, found in taken.items()}
         if start is not None and until == start.ends:
             return start
@@ -300,7 +300,7 @@ class StreamPlanner:
         there = self._logs.look(starts) if wanted else {}
         if any(found.end < wanted[each][1] for each, found in there.items() if each in wanted):
             # The high watermark is an older one. What becomes of transactions that were decided stands in the log.
-            there = StreamLogs(replace(self._options, to_log_end=True)).look(starts)
+            there = _StreamLogs(replace(self._options, to_log_end=True)).look(starts)
         offsets: dict[TopicPartition, OffsetRange] = {}
         for each, (first, until) in wanted.items():
             found = there.get(each)

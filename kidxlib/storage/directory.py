@@ -101,14 +101,14 @@ def why_not_opened(error: OSError) -> str:
 
 def read_at(directory: int, name: str, limit: int = -1) -> bytes | None:
     """Up to `limit` bytes, or all, of a regular file in an opened directory; None where there is no such file."""
-    file = open_at(directory, name)
+    file = _open_at(directory, name)
     if file is None:
         return None
     with file:
         return file.read(limit)
 
 
-def open_at(directory: int, name: str) -> io.FileIO | None:
+def _open_at(directory: int, name: str) -> io.FileIO | None:
     """A regular file in an opened directory, to be read; None where there is no such file."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
@@ -134,7 +134,7 @@ def read_end(directory: Directory, name: str, size: int) -> bytes | None:
         content = _read_object(path)
         return None if content is None else content[max(len(content) - size, 0) :]
     with opened_directory(directory) as descriptor:
-        if descriptor is not None and (file := open_at(descriptor, name)) is not None:
+        if descriptor is not None and (file := _open_at(descriptor, name)) is not None:
             with file:
                 file.seek(max(os.fstat(file.fileno()).st_size - size, 0))
                 return file.read(size)

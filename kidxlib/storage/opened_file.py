@@ -39,7 +39,7 @@ _libc: Final = ctypes.CDLL(None, use_errno=True)
 _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 
 
-class CachedPages:
+class _CachedPages:
     """Which pages of a file are in memory (mincore(2)): all, where the kernel does not tell. Of a file that is another
     user's, and that one may not write, it says so itself.
     """
@@ -79,7 +79,7 @@ class CachedPages:
         return self.where(0, -(-len(self._mapped) // _PAGE))
 
 
-class DropBehind:
+class _DropBehind:
     """Drops the pages of a file that were not in memory when it was made, once they have been read."""
 
     def __init__(self, descriptor: int, cached: NDArray[np.bool_]) -> None:
@@ -128,15 +128,15 @@ class OpenedFile:
     ) -> LogBytes:
         wanted = self.version.size if size is None else size
         if access is Access.SEQUENTIAL and 0 < wanted <= layouts.SEGMENT_BYTES_MAX:  # no more is ever read
-            cached = CachedPages(map_log(self._descriptor, wanted).window(0)[1])
+            cached = _CachedPages(map_log(self._descriptor, wanted).window(0)[1])
             if cached.share() < _IN_MEMORY:
                 return self._cold(cached, wanted)
         if not use_mmap:
             return ChunkedLog(self._descriptor, wanted, chunk_bytes or CHUNK_BYTES)
         return map_log(self._descriptor, wanted, access=access)
 
-    def _cold(self, cached: CachedPages, size: int) -> LogBytes:
-        drop_behind = DropBehind(self._descriptor, cached.all())
+    def _cold(self, cached: _CachedPages, size: int) -> LogBytes:
+        drop_behind = _DropBehind(self._descriptor, cached.all())
         self._opened.callback(drop_behind.done)
         if size <= RANGE_BYTES:  # one request, sooner answered than threads are begun
             return WholeLog(ChunkedLog(self._descriptor, size, size).window(0)[1])

@@ -60,7 +60,7 @@ class OpenedLog(Protocol):
         ...
 
 
-class OpenedObject:
+class _OpenedObject:
     def __init__(self, path: ObjectPath) -> None:
         self._path = path
         self._file, self._opened_status = open_object(path)
@@ -112,7 +112,7 @@ class OpenedObject:
 def opened_log(path: str) -> Iterator[OpenedLog]:
     """Open a segment's log, wherever it is."""
     if is_object(path):
-        with contextlib.closing(OpenedObject(ObjectPath.of(path))) as opened:
+        with contextlib.closing(_OpenedObject(ObjectPath.of(path))) as opened:
             yield opened
     else:
         with open_log(path) as (descriptor, version), contextlib.closing(OpenedFile(descriptor, version)) as opened:

@@ -54,7 +54,7 @@ from kidxlib.tables.sorted_files import FILES_AT_ONCE, SortedFile, write_as_it_c
 _DELETED: Final = "_deleted"
 
 #: Files of so many bytes are held, sorted and written at a time.
-BYTES_AT_ONCE: Final = FILES_AT_ONCE * FILE_BYTES
+_BYTES_AT_ONCE: Final = FILES_AT_ONCE * FILE_BYTES
 
 _BEGINS: Final = "min."
 _FILE: Final = "_file"
@@ -306,7 +306,7 @@ class _Commit:
         return cls(change.counted, None if change.is_empty else partial(_write, table, delta, change))
 
 
-def merge_sorted(table: Table, delta: DeltaTable, change: TableChange) -> bool:
+def _merge_sorted(table: Table, delta: DeltaTable, change: TableChange) -> bool:
     """Commit a change right after a version of a table.
 
     Returns:
@@ -319,7 +319,7 @@ def merge_sorted(table: Table, delta: DeltaTable, change: TableChange) -> bool:
     files = files_of(table, delta).sort_by([(_BEGINS + name, "ascending") for name in table.order])
     touched = _touched(place, table, files, change)
     old = sizes_of(files.take(pa.array(touched.stays, pa.int64())))
-    if max(old.values(), default=0) > BYTES_AT_ONCE:
+    if max(old.values(), default=0) > _BYTES_AT_ONCE:
         return False
     new: list[SortedFile] = []
     with contextlib.ExitStack() as stack:
@@ -412,7 +412,7 @@ def _neighbours(numbers: Sequence[int], sizes: Sequence[int]) -> Iterator[list[i
     """Runs of numbers that follow one another, of files that are held at a time."""
     run: list[int] = []
     for number in numbers:
-        if run and (number > run[-1] + 1 or sum(sizes[each] for each in [*run, number]) > BYTES_AT_ONCE):
+        if run and (number > run[-1] + 1 or sum(sizes[each] for each in [*run, number]) > _BYTES_AT_ONCE):
             yield run
             run = []
         run.append(number)
@@ -441,7 +441,7 @@ def _said(change: TableChange, removed: int, added: int) -> dict[str, Any]:
 def _write(table: Table, delta: DeltaTable, change: TableChange) -> None:
     if not (change.updates.num_rows or change.deletes.num_rows):
         _append(table, delta, _in_order(table, change.inserts))
-    elif not merge_sorted(table, delta, change):
+    elif not _merge_sorted(table, delta, change):
         _merge(table, delta, change)
 
 

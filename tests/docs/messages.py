@@ -35,7 +35,7 @@ _SAYS: Final = {
     "self.fail": (UsageError.__name__, 0),  # of a type of click's options
     "click.UsageError": (UsageError.__name__, 0),
     "leave_out": (UsageError.__name__, 3),
-    "raise_malformed": (UsageError.__name__, 2),
+    "_raise_malformed": (UsageError.__name__, 2),
 }
 #: More texts than that of one call are those of a mistake in this module.
 _TEXTS_MOST: Final = 30

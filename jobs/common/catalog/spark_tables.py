@@ -62,11 +62,11 @@ _DOWNGRADE: Final = "spark.databricks.delta.replace.protocolDowngradeAllowed"
 _CLUSTERING: Final = "delta.clustering"
 
 
-def same_key(table: Table) -> Column:
+def _same_key(table: Table) -> Column:
     return reduce(Column.__and__, [F.col(f"old.{name}") == F.col(f"new.{name}") for name in table.key])
 
 
-def in_order(rows: DataFrame, table: Table) -> DataFrame:
+def _in_order(rows: DataFrame, table: Table) -> DataFrame:
     """Rows that are to be written, each task's in the order of the table, which its files then have.
 
     Not all rows in one order: that would compute them twice, once to find the bounds. Compaction does it now and then.
@@ -75,7 +75,7 @@ def in_order(rows: DataFrame, table: Table) -> DataFrame:
 
 
 @dataclass(frozen=True, slots=True)
-class UncommittedLog:
+class _UncommittedLog:
     """What is in it at one moment; equal to a later one as long as no run works on it.
 
     Attributes:
@@ -151,7 +151,7 @@ def upgrade(spark: SparkSession, location: str, table: Table) -> None:
     )
 
 
-def sql_text(text: str) -> str:
+def _sql_text(text: str) -> str:
     return text.replace("\\", "\\\\").replace("'", "\\'")
 
 
@@ -217,10 +217,10 @@ def _jvm(spark: SparkSession) -> Any:
     return spark.sparkContext._jvm
 
 
-def register(spark: SparkSession, database: str, table: Table, location: str) -> None:
+def _register(spark: SparkSession, database: str, table: Table, location: str) -> None:
     """Make a table known in a database of the metastore."""
     name = f"`{database}`.`{table.name}`"
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{sql_text(location)}'")
+    spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{_sql_text(location)}'")
 
 
 def _version(spark: SparkSession, location: str) -> int | None:
@@ -231,12 +231,12 @@ def _version(spark: SparkSession, location: str) -> int | None:
     return version_of(location, properties)
 
 
-class MakingTable:
+class _MakingTable:
     """One table, made or brought up to date. To be tried again as long as another run is at it."""
 
     def __init__(self, spark: SparkSession, location: str, table: Table) -> None:
         self._spark, self._location, self._table = spark, location, table
-        self._seen: UncommittedLog | None = None
+        self._seen: _UncommittedLog | None = None
         self._seen_at = 0.0
 
     def __call__(self) -> None:
@@ -257,11 +257,11 @@ class MakingTable:
                     "give --catalog a new or empty directory"
                 ) from error
             # Perhaps there is a commit by now; Delta itself may not yet see it.
-            if (begun := UncommittedLog.of(self._spark, self._location)) is not None:
+            if (begun := _UncommittedLog.of(self._spark, self._location)) is not None:
                 self._remove_if_left(begun)
             raise TableInTheMakingError(self._location) from error
 
-    def _remove_if_left(self, begun: UncommittedLog) -> None:
+    def _remove_if_left(self, begun: _UncommittedLog) -> None:
         """A run that is killed, or has no room, leaves a log directory without a commit; Delta makes no table there."""
         now = time.monotonic()
         if begun != self._seen:
@@ -269,7 +269,7 @@ class MakingTable:
         elif now >= self._seen_at + _LEFT_AFTER_SECONDS:
             if begun.remove():
                 _log.warning("%s: removed, left by a run that ended while it made this table", begun.path)
-            elif begun == UncommittedLog.of(self._spark, self._location):
+            elif begun == _UncommittedLog.of(self._spark, self._location):
                 raise CatalogError(
                     f"{begun.path}: left by a run that ended while it made this table: remove that directory"
                 )
@@ -315,9 +315,9 @@ class SparkTables:
     def make(self, table: Table) -> None:
         """See `Tables.make`. A table of an older version is brought to this one."""
         place = self.place(table)
-        while_others_commit(place, self.lock_place, MakingTable(self.spark, place, table))
+        while_others_commit(place, self.lock_place, _MakingTable(self.spark, place, table))
         if self._database is not None:
-            register(self.spark, self._database, table, place)
+            _register(self.spark, self._database, table, place)
 
     def read(
         self,
@@ -426,14 +426,14 @@ class SparkTables:
     def _merge(self, table: Table, change: TableChange) -> None:
         target = DeltaTable.forPath(self.spark, self.place(table)).alias("old")
         values: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in table.column_names}
-        written = in_order(of_arrow(self.spark, pa.concat_tables([change.inserts, change.updates])), table)
+        written = _in_order(of_arrow(self.spark, pa.concat_tables([change.inserts, change.updates])), table)
         if not change.deletes.num_rows:
-            merge = target.merge(written.alias("new"), same_key(table))
+            merge = target.merge(written.alias("new"), _same_key(table))
             if change.updates.num_rows:  # a merge that only inserts is a simpler one
                 merge = merge.whenMatchedUpdate(set=values)
             merge.whenNotMatchedInsert(values=values).execute()
             return
         deletes = of_arrow(self.spark, change.deletes.select(table.key)).withColumn(_DELETED, F.lit(True))
         rows = written.withColumn(_DELETED, F.lit(False)).unionByName(deletes, allowMissingColumns=True)
-        merge = target.merge(rows.alias("new"), same_key(table)).whenMatchedDelete(f"new.{_DELETED}")
+        merge = target.merge(rows.alias("new"), _same_key(table)).whenMatchedDelete(f"new.{_DELETED}")
         merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(values=values).execute()

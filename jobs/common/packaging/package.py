@@ -30,7 +30,7 @@ from kidxlib.terminal.console import note, print_line
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.given import renamed_option
 
-MODULES: Final = "kidx.zip"
+_MODULES: Final = "kidx.zip"
 _STAMP: Final = "environment.stamp"
 _ARCHIVE_SUFFIXES: Final = (".tar.gz", ".tgz")
 
@@ -50,7 +50,7 @@ Python 3.11 to 3.13, Spark {spark} with its Python, and on each node the package
 jobs/*.py are the jobs, each with --help. conf/kidx.toml has the settings with their defaults.
 """
 
-ENVIRONMENT: Final = "environment.tar.gz"
+_ENVIRONMENT: Final = "environment.tar.gz"
 
 _LOCK: Final = PROJECT / "requirements-executors.lock"
 _LOG: Final = "package.log"
@@ -60,7 +60,7 @@ _EXCLUDED: Final = ("*/tests/*", "*/pyarrow/include/*")
 _COMPILED: Final = re.compile("^@njit", re.MULTILINE)
 
 
-def write_release(target: Path, modules: Path) -> None:
+def _write_release(target: Path, modules: Path) -> None:
     """Write the archive, a `.tar.gz` of one directory. The same sources give the same bytes.
 
     Args:
@@ -85,7 +85,7 @@ def write_release(target: Path, modules: Path) -> None:
     part.replace(target)
 
 
-def pack_environment(modules: Path, target: Path) -> None:
+def _pack_environment(modules: Path, target: Path) -> None:
     """Make a Python environment of what `requirements-executors.lock` pins, with the library's compiled code in it,
     and pack it.
     """
@@ -111,7 +111,7 @@ def pack_environment(modules: Path, target: Path) -> None:
                     "that and run it again"
                 )
 
-        environment, packed = Path(temporary) / "environment", Path(temporary) / ENVIRONMENT
+        environment, packed = Path(temporary) / "environment", Path(temporary) / _ENVIRONMENT
         python = environment / "bin" / "python"
         call(sys.executable, "-I", "-m", "venv", "--without-pip", environment)
         pip = (sys.executable, "-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--python", python)
@@ -129,7 +129,7 @@ def pack_environment(modules: Path, target: Path) -> None:
     log_path.unlink()
 
 
-def environment_key(modules: Path) -> str:
+def _environment_key(modules: Path) -> str:
     """What an environment is made from: another key, another environment."""
     made_from = [_LOCK.read_bytes(), modules.read_bytes(), Path(__file__).read_bytes(), sys.version.encode()]
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in made_from)).hexdigest()
@@ -168,17 +168,17 @@ def package(directory: Path, release: Path | None) -> ExitCode:
         release.parent.mkdir(parents=True, exist_ok=True)
     directory.mkdir(parents=True, exist_ok=True)
     directory = directory.resolve()
-    modules, environment = directory / MODULES, directory / ENVIRONMENT
+    modules, environment = directory / _MODULES, directory / _ENVIRONMENT
     zip_modules(modules)
     if release is not None:
-        write_release(release, modules)
+        _write_release(release, modules)
         print_line(f"{_shown(release)}: {decimal(release.stat().st_size)}, for Spark without a checkout")
         return ExitCode.OK
-    key = environment_key(modules)
+    key = _environment_key(modules)
     stamp = directory / _STAMP
     if not (environment.exists() and stamp.exists() and stamp.read_text() == key):
         stamp.unlink(missing_ok=True)
-        pack_environment(modules, environment)
+        _pack_environment(modules, environment)
         stamp.write_text(key)
     python = f"Python {platform.python_version()}, {platform.machine()}, at {Path(sys.base_prefix).resolve()}"
     archive = f"--archives {_shown(environment)}#environment --conf spark.pyspark.python=./environment/bin/python"

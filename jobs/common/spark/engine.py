@@ -96,7 +96,7 @@ def wait_for_loops() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class StopFile:
+class _StopFile:
     """The file's path; None where executors would not see it: their work is then cancelled, its results are lost."""
 
     path: str | None = None
@@ -158,7 +158,7 @@ class TaskCounters:
         self.requests.add(requests_made() - before)
 
 
-class Counters:
+class _Counters:
     """How much executors have done so far, counted as tasks end."""
 
     def __init__(self, spark: SparkSession) -> None:
@@ -242,7 +242,7 @@ def _as_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 @contextlib.contextmanager
-def folder_in_file_system(folder: Path) -> Iterator[None]:
+def _folder_in_file_system(folder: Path) -> Iterator[None]:
     """A new directory that is removed at the end."""
     try:
         with contextlib.ExitStack() as stack:
@@ -255,7 +255,7 @@ def folder_in_file_system(folder: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def folder_at_url(spark: SparkSession, folder: str) -> Iterator[None]:
+def _folder_at_url(spark: SparkSession, folder: str) -> Iterator[None]:
     """A new folder at a URL that Spark writes to, which is removed at the end."""
     place, file_system = hadoop_path(spark, folder)
     heartbeat, _ = hadoop_path(spark, f"{folder}/{HEARTBEAT}")
@@ -273,7 +273,7 @@ def folder_at_url(spark: SparkSession, folder: str) -> Iterator[None]:
         file_system.delete(place, True)
 
 
-def sweep_url(spark: SparkSession, place: str, own: str, unmarked_before_ms: int) -> None:
+def _sweep_url(spark: SparkSession, place: str, own: str, unmarked_before_ms: int) -> None:
     """Remove the folders of runs that were killed, as `kidxlib.run.heartbeat.sweep_folders` does in a directory.
 
     Args:
@@ -346,7 +346,7 @@ class SparkEngine:
     def sweep(self, older_than_ms: int) -> None:
         """See `Engine.sweep`. A catalog at such a URL has started the session already."""
         if self._staging is not None and "://" in self._staging:
-            sweep_url(self._session.get(), self._staging, self._made_directory, older_than_ms)
+            _sweep_url(self._session.get(), self._staging, self._made_directory, older_than_ms)
 
     def done(self) -> Done:
         return self._counters.done() if self._session.is_started else Done()
@@ -372,21 +372,21 @@ class SparkEngine:
         directory = self._directory
         assert directory is not None  # rows are kept on executors' disks
         if self._is_of_file_system:
-            self._stack.enter_context(folder_in_file_system(Path(directory)))
+            self._stack.enter_context(_folder_in_file_system(Path(directory)))
         else:
-            self._stack.enter_context(folder_at_url(self._session.get(), directory))
+            self._stack.enter_context(_folder_at_url(self._session.get(), directory))
         return directory
 
     @cached_property
-    def _counters(self) -> Counters:
-        return Counters(self._session.get())
+    def _counters(self) -> _Counters:
+        return _Counters(self._session.get())
 
     @cached_property
-    def _stop_file(self) -> StopFile:
+    def _stop_file(self) -> _StopFile:
         """In a directory that every executor sees, and with which it goes."""
         if self.is_on_this_machine:
-            return StopFile(f"{self._scratch}/stop")
-        return StopFile(f"{self._made_directory}/stop" if self._is_of_file_system else None)
+            return _StopFile(f"{self._scratch}/stop")
+        return _StopFile(f"{self._made_directory}/stop" if self._is_of_file_system else None)
 
     @contextlib.contextmanager
     def _described(self, work: str) -> Iterator[None]:
@@ -489,7 +489,7 @@ def _pickled(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
         yield pickle.loads(value.as_buffer())
 
 
-def why_unseen(directory: Location) -> str | None:
+def _why_unseen(directory: Location) -> str | None:
     """Why this machine sees nothing of what was listed in a directory; None where it sees something.
 
     Where a mount is missing its directory is mostly there, and empty. Read from there, every log would be one that was
@@ -504,9 +504,9 @@ def why_unseen(directory: Location) -> str | None:
         return error.strerror or str(error)
 
 
-def ensure_seen(directory: Location) -> None:
+def _ensure_seen(directory: Location) -> None:
     """Raises `UsageError` where this executor does not see a source's directory."""
-    if why := why_unseen(directory):
+    if why := _why_unseen(directory):
         what_to_do = (
             "give executors the endpoint and credentials that the driver has, as docs/object-stores.md says"
             if isinstance(directory, ObjectPath)
@@ -517,4 +517,4 @@ def ensure_seen(directory: Location) -> None:
 
 def _ensure_all_seen(directories: Sequence[Location]) -> None:
     for directory in directories:
-        ensure_seen(directory)
+        _ensure_seen(directory)

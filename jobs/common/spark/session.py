@@ -55,7 +55,7 @@ _Entered = TypeVar("_Entered")
 _CLASS_ARCHIVE: Final = "KIDX_CLASS_ARCHIVE"
 _CLASS_ARCHIVE_SECONDS: Final = 900.0
 
-STDERR: Final = 2
+_STDERR: Final = 2
 #: What a JVM prints has ended once it has exited, and by then there is little of it left in the pipe.
 _DRAIN_SECONDS: Final = 10.0
 _READ_BYTES: Final = 65_536
@@ -120,12 +120,12 @@ class JavaOutput(threading.Thread):
         """Whole ones, as this process writes lines, too."""
         if self._is_passed_on:
             end = len(self._held) if self._has_ended else self._held.rfind(b"\n") + 1
-            write_stderr(bytes(self._held[:end]))
+            _write_stderr(bytes(self._held[:end]))
             del self._held[:end]
 
 
-def write_stderr(output: bytes) -> None:
-    with contextlib.suppress(OSError), open(STDERR, "wb", closefd=False) as stderr:  # who would read it may have gone
+def _write_stderr(output: bytes) -> None:
+    with contextlib.suppress(OSError), open(_STDERR, "wb", closefd=False) as stderr:  # who would read it may have gone
         stderr.write(output)
 
 
@@ -150,7 +150,7 @@ def _reason(lines: list[str]) -> str:
 
 
 @contextlib.contextmanager
-def starting_java() -> Iterator[None]:
+def _starting_java() -> Iterator[None]:
     """Start the JVM that all sessions of this process share, if there is none yet; the context starts in the block."""
     if SparkContext._gateway is not None:
         yield
@@ -178,7 +178,7 @@ def starting_java() -> Iterator[None]:
 def _launch(writer: int) -> JavaGateway:
     """A JVM that prints to a pipe, whose end this closes."""
     # Who reads our stderr to its end has waited for the end of the JVM, too: it keeps this open as long as it runs.
-    stderr = os.dup(STDERR)
+    stderr = os.dup(_STDERR)
     try:
         with open(writer, "wb") as output:
             # stdout belongs to the job; a JVM says there what it cannot start with.
@@ -206,7 +206,7 @@ def _end_after(java: subprocess.Popen[bytes], seconds: float) -> None:
         java.kill()
         code = java.wait()
     if code != 0:
-        write_stderr(f"error: Spark's JVM did not end well within {seconds:,.0f} s: exit code {code}\n".encode())
+        _write_stderr(f"error: Spark's JVM did not end well within {seconds:,.0f} s: exit code {code}\n".encode())
         os._exit(ExitCode.FAILED)
 
 
@@ -224,7 +224,7 @@ def start(job: str, event_log_dir: str | None) -> SparkSession:
     if event_log_dir is not None:
         builder = builder.config("spark.eventLog.enabled", "true").config("spark.eventLog.dir", _made(event_log_dir))
     try:
-        with starting_java():
+        with _starting_java():
             spark = builder.getOrCreate()
             # Its thread would print a stack trace where Java ends; what that fails reaches the job as an exception.
             spark.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]

@@ -32,7 +32,7 @@ _ZIP_MODULES: Final = (
 )
 
 
-class StepFailedError(Exception):
+class _StepFailedError(Exception):
     """A program that is run before the job has failed, and said why.
 
     Attributes:
@@ -55,7 +55,7 @@ def main(words: Sequence[str]) -> int:
         signal.signal(number, signal.SIG_DFL)
     try:
         return _answer(read_call(words))
-    except StepFailedError as error:
+    except _StepFailedError as error:
         return error.exit_code
     except (UsageError, OSError) as error:
         _write(_STDERR, f"spark-submit.sh: {describe_error(error)}\n")
@@ -115,7 +115,7 @@ def _call(*words: str, **variables: str) -> None:
     process = os.posix_spawn(words[0], words, {**os.environ, **variables})
     code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     if code != 0:
-        raise StepFailedError(code if code > 0 else 128 - code)
+        raise _StepFailedError(code if code > 0 else 128 - code)
 
 
 def _become(words: list[str]) -> NoReturn:

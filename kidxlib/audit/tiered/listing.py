@@ -120,13 +120,13 @@ def of_missing(found: Presence) -> Iterator[Found]:
                 ALL_OBJECTS,
                 "missing",
                 f"{segment['log_bytes']:,} bytes of log, copied by broker {segment['broker_id']}; no object is there",
-                _MISSING[LOG_SUFFIX].format(**offsets_of(segment)),
+                _MISSING[LOG_SUFFIX].format(**_offsets_of(segment)),
             ),
         )
     for suffix in found.layout.required:
         is_missing = copied & have_any & (found.sizes[suffix] == _ABSENT)
         for segment in rows_where(found.segments, is_missing):
-            yield key_of(segment), broken(suffix, "missing", None, _MISSING[suffix].format(**offsets_of(segment)))
+            yield key_of(segment), broken(suffix, "missing", None, _MISSING[suffix].format(**_offsets_of(segment)))
 
 
 def of_transaction_index(found: Presence, flag_since: Mapping[int, int], *, reads_logs: bool) -> Iterator[Found]:
@@ -148,7 +148,7 @@ def of_transaction_index(found: Presence, flag_since: Mapping[int, int], *, read
                     TRANSACTION_INDEX_SUFFIX,
                     "missing",
                     "the metadata says that transactions were aborted in the segment",
-                    SILENT.format(**offsets_of(segment)),
+                    SILENT.format(**_offsets_of(segment)),
                 ),
             )
         elif not reads_logs:
@@ -169,7 +169,7 @@ def of_transaction_index(found: Presence, flag_since: Mapping[int, int], *, read
                 TRANSACTION_INDEX_SUFFIX,
                 "empty",
                 "0 bytes, and the metadata says that transactions were aborted in the segment",
-                SILENT.format(**offsets_of(segment)),
+                SILENT.format(**_offsets_of(segment)),
             ),
         )
     for segment in rows_where(found.segments, copied & says_empty & (sizes > 0)):
@@ -179,7 +179,7 @@ def of_transaction_index(found: Presence, flag_since: Mapping[int, int], *, read
                 TRANSACTION_INDEX_SUFFIX,
                 "never-asked-for",
                 "it has entries, and the metadata says that no transaction was aborted in the segment",
-                f"no broker asks for it: {SILENT.format(**offsets_of(segment))}",
+                f"no broker asks for it: {SILENT.format(**_offsets_of(segment))}",
             ),
         )
 
@@ -201,7 +201,7 @@ def of_sizes(found: Presence, *, reads_indexes: bool) -> Iterator[Found]:
                 "wrong-size",
                 f"{sizes[number]:,} bytes, the metadata says {segment['log_bytes']:,}",
                 "it is not what was copied: records of offsets {start} to {end} are missing or others than were "
-                "written".format(**offsets_of(segment)),
+                "written".format(**_offsets_of(segment)),
             ),
         )
     for suffix, entry_bytes in {} if reads_indexes else _ENTRY_BYTES.items():
@@ -211,7 +211,7 @@ def of_sizes(found: Presence, *, reads_indexes: bool) -> Iterator[Found]:
             detail = f"{sizes[number]:,} bytes, expected a multiple of {entry_bytes}"
             yield (
                 key_of(segment),
-                broken(suffix, "fails-sanity-check", detail, FETCHES_FAIL.format(**offsets_of(segment))),
+                broken(suffix, "fails-sanity-check", detail, FETCHES_FAIL.format(**_offsets_of(segment))),
             )
 
 
@@ -225,7 +225,7 @@ def key_of(segment: Mapping[str, Any]) -> RemoteSegmentKey:
     return RemoteSegmentKey(start_offset=segment["start_offset"], segment_id=segment["segment_id"])
 
 
-def offsets_of(segment: Mapping[str, Any]) -> dict[str, int]:
+def _offsets_of(segment: Mapping[str, Any]) -> dict[str, int]:
     return {"start": segment["start_offset"], "end": segment["end_offset"]}
 
 

@@ -90,7 +90,7 @@ class _Starts:
         before = start.taken_at.before
         if before.segment_id not in self._known:
             [read] = read_logs([before], self.use_mmap).segments
-            self._known[before.segment_id] = why_unsound(read) is None and not any(
+            self._known[before.segment_id] = _why_unsound(read) is None and not any(
                 finding.file == SNAPSHOT_SUFFIX and finding.verdict is Verdict.BROKEN for finding in read.findings
             )
         if self._known[before.segment_id]:
@@ -98,7 +98,7 @@ class _Starts:
         return f"the log of the segment before it, {before.segment_id}, does not bear out the snapshot of that"
 
 
-def why_unsound(read: ReadSegment) -> str | None:
+def _why_unsound(read: ReadSegment) -> str | None:
     """Why nothing is to be made of a segment's log; None where it is whole and what the metadata says it is."""
     bad = (finding for finding in read.findings if finding.verdict.severity > Verdict.SAFE.severity)
     broken_files = {finding.file: finding for finding in bad}
@@ -166,4 +166,4 @@ class _Remade:
 
     @cached_property
     def _unsound(self) -> str | None:
-        return why_unsound(self.read)
+        return _why_unsound(self.read)

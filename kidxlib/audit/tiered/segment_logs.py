@@ -153,7 +153,7 @@ def of_any_level(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[F
         if isinstance(content, OSError):
             yield broken(suffix, "unreadable", content.strerror or str(content), "what is in it was not checked")
     if (epochs := contents.part(EPOCHS_SUFFIX)) is not None:
-        yield from of_epochs(segment, epochs)
+        yield from _of_epochs(segment, epochs)
 
 
 def _of_no_transaction_index(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
@@ -162,7 +162,7 @@ def _of_no_transaction_index(segment: RemoteSegmentToRead, contents: Contents) -
         yield broken(TRANSACTION_INDEX_SUFFIX, "missing", detail, segment.in_words(SILENT))
 
 
-def of_epochs(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
+def _of_epochs(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
     """The leader epochs that were copied with a segment, against those that its metadata has."""
     try:
         entries = parse_epoch_entries(content, "leader epochs")

@@ -27,9 +27,9 @@ CRC32: Final[ctypes._NamedFuncPointer] = _ISAL.crc32_gzip_refl
 CRC32.argtypes = (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_uint64)
 CRC32.restype = ctypes.c_uint32
 #: `uint64_t crc64_rocksoft_refl(uint64_t init_crc, const unsigned char *buf, uint64_t len)`: CRC-64/NVME.
-CRC64_NVME: Final[ctypes._NamedFuncPointer] = _ISAL.crc64_rocksoft_refl
-CRC64_NVME.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint64)
-CRC64_NVME.restype = ctypes.c_uint64
+_CRC64_NVME: Final[ctypes._NamedFuncPointer] = _ISAL.crc64_rocksoft_refl
+_CRC64_NVME.argtypes = (ctypes.c_uint64, ctypes.c_char_p, ctypes.c_uint64)
+_CRC64_NVME.restype = ctypes.c_uint64
 
 
 def crc32c(data: bytes) -> int:
@@ -44,7 +44,7 @@ def extend_crc32c(crc: int, data: bytes) -> int:
 
 def extend_crc64nvme(crc: int, data: bytes) -> int:
     """The CRC-64/NVME of what `crc` covers (0: nothing) followed by `data`."""
-    return int(CRC64_NVME(crc, data, len(data)))
+    return int(_CRC64_NVME(crc, data, len(data)))
 
 
 def extend_crc32(crc: int, data: bytes) -> int:

@@ -82,7 +82,7 @@ def _little_endian(data, at):
 
 
 @njit
-def snappy_size(source, at, end):
+def _snappy_size(source, at, end):
     """The size that a block says its content has, and the byte after that; −1 in its place where that is no size."""
     size = np.int64(0)
     for number in range(5):
@@ -97,7 +97,7 @@ def snappy_size(source, at, end):
 
 
 @njit
-def snappy_block(source, at, end, size, target, start):
+def _snappy_block(source, at, end, size, target, start):
     """Decompress the elements of a block.
 
     Args:
@@ -163,12 +163,12 @@ def snappy_block(source, at, end, size, target, start):
 
 @njit
 def _unsnappy_block(source, at, end, target, start):
-    content_bytes, elements = snappy_size(source, at, end)
+    content_bytes, elements = _snappy_size(source, at, end)
     if elements < 0 or content_bytes > _SNAPPY_RATIO_MAX * (end - at):
         return np.int64(REFUSED)
     if content_bytes > len(target) - start:
         return np.int64(NO_ROOM)
-    return snappy_block(source, elements, end, content_bytes, target, start)
+    return _snappy_block(source, elements, end, content_bytes, target, start)
 
 
 @njit

@@ -104,7 +104,7 @@ class BrokerRegistration:
     endpoints: tuple[Endpoint, ...]
 
 
-def is_wanted(record: Record) -> bool:
+def _is_wanted(record: Record) -> bool:
     """Whether an image looks at a record: also at one that is none of metadata, to say so."""
     return record.value is None or record.value[:1] != b"\1" or record.value.startswith(_wanted())
 
@@ -122,7 +122,7 @@ def _wanted() -> tuple[bytes, ...]:
     return tuple(wanted)
 
 
-class Image:
+class _Image:
     """What batches have left so far.
 
     Attributes:
@@ -266,8 +266,8 @@ class ClusterMetadata:
         topic_configs: by topic, what was set for it.
         assignments: where the replicas of each partition are.
         broker_configs: by node id, what was set for it while brokers ran; by "", what was so set for all of them.
-        log_dirs: by node id, the ids of its broker's log dirs (`directory.id`), as `Image` has them.
-        brokers, controllers: by node id, what the node registered, as `Image` has it.
+        log_dirs: by node id, the ids of its broker's log dirs (`directory.id`), as `_Image` has them.
+        brokers, controllers: by node id, what the node registered, as `_Image` has it.
         static_voters, dynamic_voters, only_voter: as `Replica` has them.
         at_end: what it says if all of the copy is committed; None where all is known to be.
         left_out: the name of the latest snapshot, if that is damaged and was not read.
@@ -305,7 +305,7 @@ def read_cluster_metadata(directory: Location, high_watermark: int | None = None
         directory: that of `__cluster_metadata-0`.
         high_watermark: the quorum's, as `kafka-metadata-quorum describe --status` prints it. No file holds it.
     """
-    return _of_replica(directory, read_replica(directory, is_wanted), high_watermark)
+    return _of_replica(directory, read_replica(directory, _is_wanted), high_watermark)
 
 
 def read_despite_damage(directory: Location, high_watermark: int | None = None) -> ClusterMetadata:
@@ -327,7 +327,7 @@ def _without(directory: Location, latest: SnapshotId, high_watermark: int | None
     """What a copy says without its latest snapshot; None where that is less."""
     left_out = segment_files.kraft_snapshot_file(latest)
     try:
-        replica = read_replica(directory, is_wanted, left_out=left_out)
+        replica = read_replica(directory, _is_wanted, left_out=left_out)
     except (ClusterMetadataError, OSError):
         return None
     if replica.end_offset < latest.end_offset:
@@ -348,7 +348,7 @@ def _of_replica(directory: Location, replica: Replica, high_watermark: int | Non
 
 def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch]) -> ClusterMetadata:
     """What a copy says with so much of its log."""
-    image = Image()
+    image = _Image()
     image.apply(replica.snapshot)
     image.apply(log)
     offset, timestamp_ms = replica.snapshot_end, replica.snapshot_ms

@@ -77,7 +77,7 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("written_ms", pa.int64(), nullable=False),  # since the epoch; of an object in whole seconds
     pa.field("etag", pa.string()),  # without its quotes; null of a file, and where nobody has asked for it
 ]
-OBJECTS: Final = pa.schema(_FIELDS)
+_OBJECTS: Final = pa.schema(_FIELDS)
 _LISTED_NAMES: Final = ["name", "start_offset", "segment_id", "suffix", "bytes", "written_ns", "etag"]
 #: Name, bytes, when it was written, in ns since the epoch, and its ETag.
 _Listed: TypeAlias = tuple[str, int, int, str | None]
@@ -153,7 +153,7 @@ def partition_path(partition: TopicIdPartition) -> str:
     return f"{partition.topic}-{partition.topic_id}/{partition.partition}"
 
 
-def list_aiven_partitions(bucket: Location) -> dict[TopicIdPartition, Location]:
+def _list_aiven_partitions(bucket: Location) -> dict[TopicIdPartition, Location]:
     """The directories of partitions, in the order of their paths."""
     found: dict[TopicIdPartition, Location] = {}
     for topic in entries_in(bucket):
@@ -170,7 +170,7 @@ AIVEN: Final = Layout(
     name="aiven",
     required=(LOG_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX),
     optional=(),
-    list_partitions=list_aiven_partitions,
+    list_partitions=_list_aiven_partitions,
     partition_path=partition_path,
 )
 
@@ -233,7 +233,7 @@ class ListedObjects:
     """What lies in a partition's directory.
 
     Attributes:
-        objects: rows of `OBJECTS`.
+        objects: rows of `_OBJECTS`.
         others: names of what is no object of a remote segment.
     """
 
@@ -291,6 +291,6 @@ def _as_listed(found: Iterable[_Listed], suffixes: Collection[str]) -> ListedObj
     objects = listed.filter(is_object)
     written_ms = pc.divide(objects["written_ns"], NS_PER_MS)
     return ListedObjects(
-        objects.append_column("written_ms", written_ms).select(OBJECTS.names).cast(OBJECTS),
+        objects.append_column("written_ms", written_ms).select(_OBJECTS.names).cast(_OBJECTS),
         [str(name) for name in listed.filter(pc.invert(is_object))["name"].to_pylist()],
     )

@@ -65,7 +65,7 @@ class MetadataRecord:
     metadata: RemoteLogMetadata
 
 
-def read_record(path: Location, offset: int, value: bytes | None) -> RemoteLogMetadata:
+def _read_record(path: Location, offset: int, value: bytes | None) -> RemoteLogMetadata:
     """What a record says.
 
     Args:
@@ -145,10 +145,10 @@ class ExportedPartition:
         for batch in self.rows.to_batches(max_chunksize=10_000):
             for row in batch.to_pylist():
                 offset, value = row["offset"], row["value"]
-                yield MetadataRecord(offset, row["timestamp"], read_record(self.path, offset, value))
+                yield MetadataRecord(offset, row["timestamp"], _read_record(self.path, offset, value))
 
 
-def exported_partitions(path: Location) -> Iterator[ExportedPartition]:
+def _exported_partitions(path: Location) -> Iterator[ExportedPartition]:
     """The partitions that an export has records of.
 
     Args:
@@ -219,7 +219,7 @@ def metadata_partitions(places: Iterable[Location]) -> dict[int, MetadataPartiti
 
 def _partitions_in(place: Location) -> Iterator[MetadataPartition | ExportedPartition]:
     if place.name.endswith(EXPORT_SUFFIX):
-        yield from exported_partitions(place)
+        yield from _exported_partitions(place)
     else:
         yield from (_listed(number, directory) for number, directory in _partition_directories(place))
 
@@ -252,7 +252,7 @@ def _records(path: Location, log: LogBytes, *, is_last: bool) -> Iterator[Metada
             if not batch.is_control:
                 for record in records(log, batch):
                     yield MetadataRecord(
-                        record.offset, record.timestamp, read_record(path, record.offset, record.value)
+                        record.offset, record.timestamp, _read_record(path, record.offset, record.value)
                     )
             position = batch.next_position
     except (MalformedError, MalformedRecordsError) as error:

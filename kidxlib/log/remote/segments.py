@@ -36,7 +36,7 @@ _NEXT: Final = {
     SegmentState.DELETE_SEGMENT_FINISHED: (),
 }
 
-EPOCHS: Final = pa.list_(pa.struct([pa.field("epoch", pa.int32()), pa.field("start_offset", pa.int64())]))
+_EPOCHS: Final = pa.list_(pa.struct([pa.field("epoch", pa.int32()), pa.field("start_offset", pa.int64())]))
 #: Remote segments as their metadata has them.
 _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("topic", pa.string(), nullable=False),
@@ -51,7 +51,7 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("copied_at_ms", pa.int64(), nullable=False),  # when copying began
     pa.field("max_timestamp_ms", pa.int64(), nullable=False),
     pa.field("log_bytes", pa.int64(), nullable=False),
-    pa.field("leader_epochs", EPOCHS, nullable=False),
+    pa.field("leader_epochs", _EPOCHS, nullable=False),
     pa.field("transaction_index_empty", pa.bool_(), nullable=False),
     pa.field("is_read", pa.bool_(), nullable=False),  # brokers find it by one of its epochs
 ]
@@ -88,7 +88,7 @@ class _Read:
     end_offset: int
 
 
-class EpochLineage:
+class _EpochLineage:
     """The segments of one leader epoch of a partition.
 
     Attributes:
@@ -133,7 +133,7 @@ class _Partition:
     """A partition of a topic as the records so far leave it."""
 
     segments: dict[str, _Known] = field(default_factory=dict)
-    epochs: defaultdict[int, EpochLineage] = field(default_factory=lambda: defaultdict(EpochLineage))
+    epochs: defaultdict[int, _EpochLineage] = field(default_factory=lambda: defaultdict(_EpochLineage))
     is_deleted: bool = False
 
     def add(self, segment: RemoteSegment) -> None:
@@ -153,7 +153,7 @@ class _Partition:
             return
         if known.state is not update.state and update.state not in _NEXT[known.state]:
             return
-        for epoch, start_offset, end_offset in epoch_ranges(known.copied):
+        for epoch, start_offset, end_offset in _epoch_ranges(known.copied):
             if update.state is SegmentState.COPY_SEGMENT_FINISHED:
                 self.epochs[epoch].copied(start_offset, update.segment.id, end_offset)
             elif update.state is SegmentState.DELETE_SEGMENT_STARTED:
@@ -165,7 +165,7 @@ class _Partition:
         for epoch, lineage in sorted(self.epochs.items()):
             for start_offset in lineage.starts:
                 copied = self.segments[lineage.ids[start_offset]].copied
-                end_offset = next(end for each, _, end in epoch_ranges(copied) if each == epoch)
+                end_offset = next(end for each, _, end in _epoch_ranges(copied) if each == epoch)
                 if start_offset <= end_offset:  # else no record in it has this epoch
                     yield _Read(copied, epoch, start_offset, end_offset)
 
@@ -304,7 +304,7 @@ def _folded(records: Iterable[MetadataRecord]) -> tuple[dict[TopicIdPartition, _
     return partitions, count, last_ms
 
 
-def epoch_ranges(segment: RemoteSegment) -> Iterator[tuple[int, int, int]]:
+def _epoch_ranges(segment: RemoteSegment) -> Iterator[tuple[int, int, int]]:
     """The leader epochs of a segment, each with its first and its last offset there."""
     epochs = [*segment.leader_epochs.items(), (0, segment.end_offset + 1)]
     for (epoch, start_offset), (_, next_offset) in pairwise(epochs):

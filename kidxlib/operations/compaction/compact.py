@@ -44,7 +44,7 @@ _IN_PLACE: Final = Among("outcome", (ChangeOutcome.WRITTEN.value, ChangeOutcome.
 _NAMES: Final = tuple(dict.fromkeys([*SEGMENTS.key, *SegmentToCompact.names()]))
 
 #: A row of the JSON object's `changes`.
-JSON_COLUMNS: Final = (
+_JSON_COLUMNS: Final = (
     *(*SEGMENTS.key, "action", "outcome", "reason", "path", "bytes_before", "bytes_after", "interval_before"),
     *("interval_bytes", "mean_scan_bytes_before", "max_scan_bytes_before"),
     *("mean_scan_bytes_after", "max_scan_bytes_after"),
@@ -62,7 +62,7 @@ _LINE: Final = (
 )
 
 
-def partitions_to_compact(
+def _partitions_to_compact(
     tables: Tables, engine: Engine, named: Sequence[str], pattern: re.Pattern[str], options: CompactionOptions
 ) -> Iterator[PartitionsToCompact]:
     """The partitions that are asked for, segments that are gone among them, in shares of about as many segments.
@@ -116,7 +116,7 @@ def compact_files(
     """
     begin_phase("looking at index files")
     engine, tables = backend.engine, backend.catalog.tables
-    shares = list(partitions_to_compact(tables, engine, named, pattern, options))
+    shares = list(_partitions_to_compact(tables, engine, named, pattern, options))
     sources = source_paths(tables)
     engine.start()
     if not apply:
@@ -224,7 +224,7 @@ def report(changes: Staged) -> CompactionReport:
     )
 
 
-def in_order(changes: pa.Table, first: int | None = None) -> pa.Table:
+def _in_order(changes: pa.Table, first: int | None = None) -> pa.Table:
     """Changes as they are listed: by partition, files that are of no segment before those of segments.
 
     Args:
@@ -271,7 +271,7 @@ def _mean(row: dict[str, Any], name: str) -> int | None:
 
 
 def _lines(changes: pa.Table) -> list[str]:
-    return [_line(row) for row in in_order(changes, PROBLEMS_SHOWN).to_pylist()]
+    return [_line(row) for row in _in_order(changes, PROBLEMS_SHOWN).to_pylist()]
 
 
 def _line(row: dict[str, Any]) -> str:
@@ -295,4 +295,4 @@ def every_change(changes: Staged) -> list[dict[str, Any]]:
     Args:
         changes: rows of `COMPACTED`.
     """
-    return in_order(changes.rows("compacted", JSON_COLUMNS)).select(JSON_COLUMNS).to_pylist()
+    return _in_order(changes.rows("compacted", _JSON_COLUMNS)).select(_JSON_COLUMNS).to_pylist()

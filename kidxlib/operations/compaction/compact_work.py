@@ -62,10 +62,10 @@ def _tasks(batches: Iterator[pa.RecordBatch], sources: Mapping[str, str]) -> Ite
         for key, segment in zip(batch.select(PARTITIONS.key).to_pylist(), SegmentToCompact.of_arrow(batch), strict=True)
     )
     for key, of_partition in groupby(segments, key=itemgetter(0)):
-        yield compaction_task(key, [segment for _, segment in of_partition], sources)
+        yield _compaction_task(key, [segment for _, segment in of_partition], sources)
 
 
-def compaction_task(
+def _compaction_task(
     key: PartitionKey, segments: Sequence[SegmentToCompact], sources: Mapping[str, str]
 ) -> CompactionTask | None:
     """A partition; None where its rows do not say where its index files are."""

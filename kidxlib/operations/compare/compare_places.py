@@ -70,7 +70,7 @@ def result(request: CompareRequest, compared: Comparison) -> RunResult:
     )
 
 
-def show_json(request: CompareRequest, compared: Comparison) -> None:
+def _show_json(request: CompareRequest, compared: Comparison) -> None:
     """Print the JSON object."""
     print_json(
         {
@@ -86,7 +86,7 @@ def show_json(request: CompareRequest, compared: Comparison) -> None:
     )
 
 
-def show(request: CompareRequest, compared: Comparison) -> None:
+def _show(request: CompareRequest, compared: Comparison) -> None:
     """Print what was found, what a copy must not lack first, and what it comes to."""
     verdicts = Counter(each.verdict for each in compared.partitions)
     order = [SAME, *(kind.value for kind in Kind)]
@@ -138,11 +138,11 @@ def run_compare(request: CompareRequest, open_backend: OpenBackend, *, as_json: 
     compare = compare_copy if request.how is As.COPY else compare_replicas_of_places
     with open_backend() as backend:
         compared = compare(one, other, request.topics, known, backend.engine)
-        (show_json if as_json else show)(request, compared)
+        (_show_json if as_json else _show)(request, compared)
     return result(request, compared)
 
 
-def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Pattern[str]) -> Comparison:
+def _compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Pattern[str]) -> Comparison:
     """Compare the replicas of two sources, by digests of their batches.
 
     Args:
@@ -291,8 +291,8 @@ def run_sources(request: CompareRequest, tables: TablesToRead, *, as_json: bool)
     if request.a == request.b:
         raise UsageError(f"{request.a}: it is on both sides, and is the same as itself; name two sources")
     begin_phase("asking the catalog")
-    compared = compare_sources(tables, request.a, request.b, request.topics)
-    (show_json if as_json else show)(request, compared)
+    compared = _compare_sources(tables, request.a, request.b, request.topics)
+    (_show_json if as_json else _show)(request, compared)
     return result(request, compared)
 
 

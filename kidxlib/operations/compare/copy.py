@@ -56,7 +56,7 @@ from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
 #: A file of KRaft's in which a node writes whom it votes for.
-QUORUM_STATE: Final = "quorum-state"
+_QUORUM_STATE: Final = "quorum-state"
 #: A node that starts makes the index files of all of its segments anew (`KafkaRaftLog.createLog`: the recovery point is
 #: 0, and no shutdown is clean).
 _CLUSTER_METADATA: Final = f"{METADATA_TOPIC}-0"
@@ -105,7 +105,7 @@ class _Extent:
         return cls(ends_one, ends_other, True)
 
 
-def logs_end(logs: Sequence[LogPairRow], side: str) -> int | None:
+def _logs_end(logs: Sequence[LogPairRow], side: str) -> int | None:
     """Where the log of one side ends; None where it has none, or its last one was not read.
 
     Args:
@@ -118,7 +118,7 @@ def logs_end(logs: Sequence[LogPairRow], side: str) -> int | None:
     return rows[-1].base_offset if end is None else max(end, rows[-1].base_offset)
 
 
-def same_to(logs: Sequence[LogPairRow]) -> int | None:
+def _same_to(logs: Sequence[LogPairRow]) -> int | None:
     """The offset up to which both sides have the same; None where that is nothing."""
     found = None
     for row in logs:
@@ -131,7 +131,7 @@ def same_to(logs: Sequence[LogPairRow]) -> int | None:
     return found
 
 
-class PartitionFindings:
+class _PartitionFindings:
     """Puts the findings of one partition together."""
 
     def __init__(self, compared: ComparedPartition) -> None:
@@ -142,7 +142,7 @@ class PartitionFindings:
         self._other = [row for row in self._logs if row.other_bytes is not None]
         self._last_one = self._one[-1].base_offset if self._one else -1
         self._last_other = self._other[-1].base_offset if self._other else -1
-        self._one_end, self._other_end = logs_end(self._logs, "one"), logs_end(self._logs, "other")
+        self._one_end, self._other_end = _logs_end(self._logs, "one"), _logs_end(self._logs, "other")
         self._other_is_empty = not any(row.other_valid_bytes or row.problem for row in self._other)
         self._behind: list[LogPairRow] = []
         self._elsewhere = next(self._cut_elsewhere(), None)
@@ -386,7 +386,7 @@ class PartitionFindings:
         has_log = {segment_file(row.base_offset, LOG_SUFFIX) for row in self._other}
         logs = {segment_file(row.base_offset, LOG_SUFFIX) for row in self._logs}
         found: dict[str, list[str]] = {}
-        for name in sorted(set(beside_logs(self._compared.one)) - set(self._compared.other.files)):
+        for name in sorted(set(_beside_logs(self._compared.one)) - set(self._compared.other.files)):
             parsed = parse_segment_file(name)
             suffix = name if parsed is None else parsed[1]
             if parsed is not None:
@@ -404,7 +404,7 @@ class PartitionFindings:
         """
         alone = {row.base_offset for row in self._other} - {row.base_offset for row in self._one}
         found = []
-        for name in sorted(set(beside_logs(self._compared.other)) - set(self._compared.one.files)):
+        for name in sorted(set(_beside_logs(self._compared.other)) - set(self._compared.one.files)):
             parsed, offset = parse_segment_file(name), _snapshot_offset(name)
             is_of_log = parsed is not None and parsed[0] in alone
             if not is_of_log and (offset is None or self._one_end is None or offset <= self._one_end):
@@ -416,7 +416,7 @@ class PartitionFindings:
         parsed, verdict = parse_segment_file(row.name), FileVerdict(row.verdict)
         if verdict is FileVerdict.UNREADABLE:
             return Kind.NOT_COMPARABLE
-        if row.name == QUORUM_STATE:
+        if row.name == _QUORUM_STATE:
             return Kind.REWRITTEN
         if row.name == PARTITION_METADATA and self._is_other_topic:
             return None
@@ -484,7 +484,7 @@ class PartitionFindings:
         )
 
 
-def beside_logs(directory: ListedDirectory) -> list[str]:
+def _beside_logs(directory: ListedDirectory) -> list[str]:
     """The names of its files that a copy has to have, but for logs: not those that a broker is about to remove."""
     return [name for name in directory.files if not name.endswith((LOG_SUFFIX, ".deleted", ".cleaned"))]
 
@@ -569,9 +569,9 @@ def compare_copy(one: Place, other: Place, topics: re.Pattern[str], known: Known
             PartitionResult(
                 directory=partition.one.name,
                 verdict=verdict_of(found),
-                a_end_offset=logs_end(partition.logs, "one"),
-                b_end_offset=logs_end(partition.logs, "other"),
-                same_to_offset=same_to(partition.logs) if batches is None else batches.same_to,
+                a_end_offset=_logs_end(partition.logs, "one"),
+                b_end_offset=_logs_end(partition.logs, "other"),
+                same_to_offset=_same_to(partition.logs) if batches is None else batches.same_to,
             )
         )
     if not (one.is_partition or other.is_partition):
@@ -599,7 +599,7 @@ def _by_offset(
     once more.
     """
     elsewhere = [
-        pair for pair, partition in zip(pairs, compared, strict=True) if PartitionFindings(partition).is_cut_elsewhere
+        pair for pair, partition in zip(pairs, compared, strict=True) if _PartitionFindings(partition).is_cut_elsewhere
     ]
     if not elsewhere:
         return {}
@@ -611,11 +611,11 @@ def _of_partition(
     partition: ComparedPartition, batches: ReplicaFindings | None, lost: Sequence[Finding], one: Place, other: Place
 ) -> list[Finding]:
     """What is said of a partition that both sides have."""
-    found = PartitionFindings(partition).findings(batches)
+    found = _PartitionFindings(partition).findings(batches)
     found += [each for each in lost if each.directory == partition.one.name]
     found += log_start(partition.one.topic_partition, one, other)
     if not found:
-        end = logs_end(partition.logs, "other") if partition.logs else 0
+        end = _logs_end(partition.logs, "other") if partition.logs else 0
         found += ends_early(partition.one.topic_partition, end, other)
     return found
 
@@ -642,7 +642,7 @@ def _logs_of(pair: DirectoryPair) -> Iterator[LogPair]:
 
 
 def _files_of(pair: DirectoryPair) -> FilePairs:
-    names = sorted(set(beside_logs(pair.one)) & set(pair.other.files))
+    names = sorted(set(_beside_logs(pair.one)) & set(pair.other.files))
     sizes = [(place.files[name].size or 0) for place in (pair.one, pair.other) for name in names]
     return FilePairs(
         directory=pair.one.name, one=str(pair.one.path), other=str(pair.other.path), names=names, log_bytes=sum(sizes)
@@ -653,7 +653,7 @@ def _work(items: Sequence[LogPair | FilePairs], engine: Engine) -> Staged:
     logs = [item for item in items if isinstance(item, LogPair)]
     log_bytes = sum(item.log_bytes for item in items)
     name, units = f"compare-{uuid.uuid4().hex[:16]}", pack(items, engine.cores)
-    work = Work(name, units, compare_items, COMPARED_COPY, is_small=reads_little(log_bytes, len(items)), maps=True)
+    work = Work(name, units, _compare_items, COMPARED_COPY, is_small=reads_little(log_bytes, len(items)), maps=True)
     if not work.is_small:
         engine.start()
 
@@ -669,7 +669,7 @@ def _work(items: Sequence[LogPair | FilePairs], engine: Engine) -> Staged:
     return staged
 
 
-def compare_items(items: Iterable[LogPair | FilePairs], use_mmap: bool) -> Iterator[ItemRows]:
+def _compare_items(items: Iterable[LogPair | FilePairs], use_mmap: bool) -> Iterator[ItemRows]:
     """Rows of `COMPARED_COPY`."""
     for item in items:
         if isinstance(item, LogPair):

@@ -48,7 +48,7 @@ _ENTRIES = {
 
 
 @dataclass(slots=True)
-class Differences:
+class _Differences:
     """Bytes that differ, of those that both files have.
 
     Attributes:
@@ -74,7 +74,7 @@ class Differences:
                 self.count += len(found)
 
 
-class PairedLog:
+class _PairedLog:
     """A log that is compared with another one while it is read: `LogBytes`, for a walk over its batches.
 
     Attributes:
@@ -85,7 +85,7 @@ class PairedLog:
         self._one, self._other = one, other
         self._common = min(one.size, other.size)
         self._compared_to = 0
-        self.differences = Differences()
+        self.differences = _Differences()
 
     @property
     def size(self) -> int:
@@ -210,7 +210,7 @@ def _compared(one: Location, other: Location) -> tuple[FileVerdict, str, int | N
 
 def _of_bytes(one: Location, other: Location) -> tuple[FileVerdict, str]:
     with opened_log(str(one)) as opened, opened_log(str(other)) as opened_other:
-        paired = PairedLog(opened.log(use_mmap=False), opened_other.log(use_mmap=False))
+        paired = _PairedLog(opened.log(use_mmap=False), opened_other.log(use_mmap=False))
         paired.compare_rest()
         sizes, found = (opened.version.size, opened_other.version.size), paired.differences
         return _verdict(*sizes, found.first, found.count)
@@ -406,7 +406,7 @@ def _compared_logs(one: str, one_bytes: int, other: str, other_bytes: int, use_m
     with opened_log(one) as opened, opened_log(other) as opened_other:
         first, grew = _log_of(opened, one_bytes, use_mmap=use_mmap, access=Access.SEQUENTIAL)
         second, other_grew = _log_of(opened_other, other_bytes, use_mmap=use_mmap, access=Access.SEQUENTIAL)
-        paired = PairedLog(first, second)
+        paired = _PairedLog(first, second)
         same, batch_end = _same_batches(paired, second.size)
         found = paired.differences
         columns: dict[str, object] = {
@@ -423,7 +423,7 @@ def _compared_logs(one: str, one_bytes: int, other: str, other_bytes: int, use_m
         return columns | _beyond(first, second, same, found.first)
 
 
-def _same_batches(paired: PairedLog, limit: int) -> tuple[_Batches, int | None]:
+def _same_batches(paired: _PairedLog, limit: int) -> tuple[_Batches, int | None]:
     """The first batches, as far as they are the same in both logs, and the offset after the one that is not; None where
     there is none. All that both have was compared then.
 

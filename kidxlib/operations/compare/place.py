@@ -44,7 +44,7 @@ from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.words import counted
 
 #: What a running broker alone has, or makes anew by itself, and says nothing of any record.
-PASSING: Final = (LOCK_FILE, CLEAN_SHUTDOWN_FILE, REMOTE_INDEX_CACHE)
+_PASSING: Final = (LOCK_FILE, CLEAN_SHUTDOWN_FILE, REMOTE_INDEX_CACHE)
 
 #: Of these B may have more or less; the log starts are looked at with their partitions.
 _OFFSETS: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
@@ -289,7 +289,7 @@ def _entries(root: Location, others: list[str]) -> Iterator[ListedDirectory]:
         is_directory = path.listed is None if isinstance(path, ObjectPath) else path.is_dir()
         if partition is not None or (is_moved(path.name) and is_directory):
             yield _listed(path, partition)
-        elif is_directory and path.name not in PASSING:
+        elif is_directory and path.name not in _PASSING:
             others.append(str(path))
 
 

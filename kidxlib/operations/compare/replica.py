@@ -44,7 +44,7 @@ _COMPARED: Final = ("offset_field", "last_offset", "crc", "partition_leader_epoc
 #: So many ranges are kept of each kind; of a log that was cleaned each batch might be one.
 _RANGES_MAX: Final = 1000
 
-Rows = NDArray[np.void]
+_Rows = NDArray[np.void]
 
 
 def compare_replicas_of_places(
@@ -204,7 +204,7 @@ class _Side:
     end_offset: int = -1
     has_inner_gaps: bool = False
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: _Rows) -> None:
         if len(rows):
             counts = rows["records_count"]
             if self.records is not None:
@@ -212,7 +212,7 @@ class _Side:
             self.end_offset = max(self.end_offset, int(rows["last_offset"][-1]) + 1)
 
 
-def compared_range(wanted: ReplicaRange) -> tuple[ReplicaRangeRow, list[BatchRangeRow]]:
+def _compared_range(wanted: ReplicaRange) -> tuple[ReplicaRangeRow, list[BatchRangeRow]]:
     """Compare the batches of a range of offsets.
 
     What cannot be read, or is damaged, is data: the ranges of offsets that nobody can tell of.
@@ -261,7 +261,7 @@ class _Comparing:
         self._found: dict[str, list[list[int]]] = {"only-a": [], "only-b": [], "differs": [], "neither": []}
         self._end = first  # of the offsets that one of them has; of the first range 0, where no log need begin
 
-    def add(self, rows: Rows, others: Rows) -> None:
+    def add(self, rows: _Rows, others: _Rows) -> None:
         self._note_neither(rows, others)
         if len(rows) == len(others) and all(np.array_equal(rows[name], others[name]) for name in _COMPARED):
             self._note_same(rows)
@@ -285,7 +285,7 @@ class _Comparing:
         if 0 < self._end <= last < OFFSET_MAX:
             self._found["neither"].append([self._end, last, 0])
 
-    def _note_neither(self, rows: Rows, others: Rows) -> None:
+    def _note_neither(self, rows: _Rows, others: _Rows) -> None:
         """Note offsets that neither has. A wrapper of magic 0 or 1 does not tell where it begins."""
         firsts = np.concatenate([rows["offset_field"], others["offset_field"]])
         lasts = np.concatenate([rows["last_offset"], others["last_offset"]])
@@ -314,10 +314,10 @@ class _Comparing:
             if last >= self.cleaned_to
         ]
 
-    def _note_same(self, rows: Rows) -> None:
+    def _note_same(self, rows: _Rows) -> None:
         self.same += int((rows["last_offset"] >= self.cleaned_to).sum())
 
-    def _note_cleaned(self, rows: Rows) -> None:
+    def _note_cleaned(self, rows: _Rows) -> None:
         fewer = (rows["records_count"] >= 0) & (rows["magic"] >= layouts.MAGIC_V2)
         fewer &= rows["records_count"] < rows["last_offset"] - rows["offset_field"] + 1
         if fewer.any():
@@ -326,7 +326,7 @@ class _Comparing:
             for ranges in self._found.values():
                 ranges[:] = [each for each in ranges if each[1] >= self.cleaned_to]
 
-    def _note(self, kind: str, rows: Rows, numbers: NDArray[np.int64]) -> None:
+    def _note(self, kind: str, rows: _Rows, numbers: NDArray[np.int64]) -> None:
         """Note batches that differ; those that follow each other are one range."""
         keep = rows["last_offset"] >= self.cleaned_to
         rows, numbers = rows[keep], numbers[keep]
@@ -347,7 +347,7 @@ class _Comparing:
                 ranges.append([begin, end, records])
 
 
-def _side_by_side(ones: Iterator[Rows], others: Iterator[Rows]) -> Iterator[tuple[Rows, Rows]]:
+def _side_by_side(ones: Iterator[_Rows], others: Iterator[_Rows]) -> Iterator[tuple[_Rows, _Rows]]:
     """Batches of both sides, up to the same offset each time."""
     none = np.empty(0, BATCH)
     one, other = next(ones, None), next(others, None)
@@ -365,7 +365,7 @@ def _side_by_side(ones: Iterator[Rows], others: Iterator[Rows]) -> Iterator[tupl
         other = next(others, None)
 
 
-def _rows(logs: Sequence[ReplicaLog], wanted: ReplicaRange, side: _Side) -> Iterator[Rows]:
+def _rows(logs: Sequence[ReplicaLog], wanted: ReplicaRange, side: _Side) -> Iterator[_Rows]:
     """The batches of one side that end in the range, in the order of offsets; what is damaged goes to `side`."""
     last = wanted.first - 1
     for log in logs:
@@ -384,7 +384,7 @@ def _rows(logs: Sequence[ReplicaLog], wanted: ReplicaRange, side: _Side) -> Iter
             side.damaged.append((first, max(end, first), f"{log.path}: {describe_error(error)}"))
 
 
-def _rows_of_log(log: ReplicaLog, wanted: ReplicaRange, before: int, end: int) -> Iterator[Rows]:
+def _rows_of_log(log: ReplicaLog, wanted: ReplicaRange, before: int, end: int) -> Iterator[_Rows]:
     """The batches of a log that are sound and in order."""
     with opened_log(log.path) as opened:
         if opened.version.size < log.size:
@@ -405,7 +405,7 @@ def _rows_of_log(log: ReplicaLog, wanted: ReplicaRange, before: int, end: int) -
             raise MalformedRecordsError(walk.position, "no whole batch", "the next batch")
 
 
-def _sound_rows(walk: BatchWalk, log: ReplicaLog, wanted: ReplicaRange, before: int) -> Iterator[Rows]:
+def _sound_rows(walk: BatchWalk, log: ReplicaLog, wanted: ReplicaRange, before: int) -> Iterator[_Rows]:
     """The batches of a walk that end in the range, up to the first that has a wrong checksum, or offsets that cannot
     follow those before it.
     """
@@ -477,7 +477,7 @@ def _work(
     log_bytes = sum(each.log_bytes for each in ranges)
     name = f"compare-{uuid.uuid4().hex[:16]}"
     units, is_small = pack(ranges, engine.cores), reads_little(log_bytes, len(ranges))
-    work = Work(name, units, compare_ranges, COMPARED_REPLICAS, is_small=is_small)
+    work = Work(name, units, _compare_ranges, COMPARED_REPLICAS, is_small=is_small)
     if not work.is_small:
         engine.start()
 
@@ -504,9 +504,9 @@ def _work(
     return rows, batches
 
 
-def compare_ranges(ranges: Iterable[ReplicaRange]) -> Iterator[ItemRows]:
+def _compare_ranges(ranges: Iterable[ReplicaRange]) -> Iterator[ItemRows]:
     """Rows of `COMPARED_REPLICAS`."""
     for wanted in ranges:
-        row, batches = compared_range(wanted)
+        row, batches = _compared_range(wanted)
         rows = [{"range": row.values()}, *({"batches": each.values()} for each in batches)]
         yield ItemRows(segments=len(wanted.one) + len(wanted.other), log_bytes=wanted.log_bytes, rows=rows)

@@ -99,7 +99,7 @@ def facts_of_checksums() -> Iterator[Fact]:
         yield Fact("checksums", name, f"CRC-32C {_TRIED_BYTES / min(seconds) / 1e9:.1f} GB/s{taken}")
 
 
-def facts_of_compiled_code() -> Iterator[Fact]:
+def _facts_of_compiled_code() -> Iterator[Fact]:
     """Where compiled loops are kept."""
     place = Path(folded_crc32c.stats.cache_path or "")
     if folded_crc32c.stats.cache_path and os.access(place, os.W_OK):
@@ -144,7 +144,7 @@ def facts_of_memory(meminfo: str, limits: Path) -> Iterator[Fact]:
             yield Fact("container", "cores", f"{quota / period:g}")
 
 
-def facts_of_files() -> Iterator[Fact]:
+def _facts_of_files() -> Iterator[Fact]:
     """What files this process may open, and where temporary ones go."""
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     problem = f"raise it to {_OPEN_FILES_MIN:,} or more: ulimit -n" if 0 <= open_files < _OPEN_FILES_MIN else None
@@ -255,7 +255,7 @@ def examine() -> list[Fact]:
         fact_of_java(),
         *facts_of_processor((proc / "cpuinfo").read_text()),
         *facts_of_checksums(),
-        *facts_of_compiled_code(),
+        *_facts_of_compiled_code(),
         *facts_of_memory((proc / "meminfo").read_text(), group),
-        *facts_of_files(),
+        *_facts_of_files(),
     ]

@@ -27,7 +27,7 @@ PIECES_MOST: Final = 12
 PartitionName = tuple[str, int]
 
 #: A lane: one partition in one source. `is_remote`: that is a bucket.
-LANE: Final = ("topic", "partition", "is_remote", "source")
+_LANE: Final = ("topic", "partition", "is_remote", "source")
 _LONGS: Final = ("base_offset", "next_offset", "log_bytes", "max_timestamp_ms", "marks")
 _OF_LANE: Final[dict[str, pa.DataType]] = {
     **dict.fromkeys(("topic", "source"), pa.string()),
@@ -69,26 +69,26 @@ def remote_lanes(tables: TablesToRead, audits: Collection[str]) -> pa.Table:
 def ordered_lanes(found: Sequence[pa.Table], now_ms: int) -> pa.Table:
     """Segments in the order of their lanes, with all marks but that of expiry."""
     rows = pa.concat_tables([LANES.empty_table(), *found])
-    rows = rows.sort_by([(name, "ascending") for name in (*LANE, "base_offset")]).combine_chunks()
+    rows = rows.sort_by([(name, "ascending") for name in (*_LANE, "base_offset")]).combine_chunks()
     if not rows.num_rows:
         return rows
-    timestamps = longs(rows["max_timestamp_ms"])
-    marks = longs(rows["marks"]) | marks_of_neighbours(
-        lane_starts(rows), longs(rows["base_offset"]), longs(rows["next_offset"]), timestamps, now_ms
+    timestamps = _longs(rows["max_timestamp_ms"])
+    marks = _longs(rows["marks"]) | marks_of_neighbours(
+        _lane_starts(rows), _longs(rows["base_offset"]), _longs(rows["next_offset"]), timestamps, now_ms
     )
     marks |= np.where(timestamps > now_ms + FUTURE_MS, Mark.FUTURE, 0)
-    return with_marks(rows, marks)
+    return _with_marks(rows, marks)
 
 
-def with_marks(rows: pa.Table, marks: Longs) -> pa.Table:
+def _with_marks(rows: pa.Table, marks: Longs) -> pa.Table:
     """The segments with other marks."""
     return rows.set_column(rows.schema.get_field_index("marks"), "marks", pa.array(marks))
 
 
-def lane_starts(rows: pa.Table) -> Any:
+def _lane_starts(rows: pa.Table) -> Any:
     """Whether each segment is the first of its lane."""
     starts = np.ones(rows.num_rows, np.bool_)
-    for number, name in enumerate(LANE):
+    for number, name in enumerate(_LANE):
         column = rows[name]
         differ: Values = pc.not_equal(column.slice(1), column.slice(0, rows.num_rows - 1))
         starts[1:] = _flags(differ) | (starts[1:] if number else False)
@@ -105,7 +105,7 @@ def _flags(column: Values) -> Any:
     return column.to_numpy().astype(np.bool_)
 
 
-def longs(column: Values) -> Longs:
+def _longs(column: Values) -> Longs:
     """A column of numbers, −1 where they are not known."""
     values: Longs = column.fill_null(pa.scalar(-1, pa.int64())).to_numpy()
     return values
@@ -124,7 +124,7 @@ def expired(rows: pa.Table, deleted: Mapping[tuple[str, str, int], int]) -> pa.T
         if count:
             present = np.flatnonzero((marks[start:end] & (Mark.GONE | Mark.DELETED)) == 0)
             marks[start + present[:count]] |= Mark.EXPIRED
-    return with_marks(rows, marks)
+    return _with_marks(rows, marks)
 
 
 def differing(rows: pa.Table, offsets: Mapping[tuple[str, str, int], int]) -> pa.Table:
@@ -135,12 +135,12 @@ def differing(rows: pa.Table, offsets: Mapping[tuple[str, str, int], int]) -> pa
         offsets: the first that differs, by source, topic and partition.
     """
     marks: Longs = rows["marks"].to_numpy().copy()
-    bases, ends = longs(rows["base_offset"]), longs(rows["next_offset"])
+    bases, ends = _longs(rows["base_offset"]), _longs(rows["next_offset"])
     for lane, start, end in _lanes(rows) if offsets else ():
         offset = offsets.get((lane["source"], lane["topic"], lane["partition"]))
         if offset is not None:
             marks[start:end][(bases[start:end] <= offset) & (offset < ends[start:end])] |= Mark.DIFFERS
-    return with_marks(rows, marks)
+    return _with_marks(rows, marks)
 
 
 def timelines(
@@ -199,12 +199,12 @@ def timeline_index(found: Mapping[PartitionName, list[dict[str, Any]]]) -> dict[
 
 
 def _lanes(rows: pa.Table) -> list[tuple[dict[str, Any], int, int]]:
-    """Each lane by the columns of `LANE`, and where its segments begin and end."""
+    """Each lane by the columns of `_LANE`, and where its segments begin and end."""
     if not rows.num_rows:
         return []
-    starts = np.flatnonzero(lane_starts(rows))
+    starts = np.flatnonzero(_lane_starts(rows))
     ends = [*starts[1:].tolist(), rows.num_rows]
-    return list(zip(rows.select(list(LANE)).take(starts).to_pylist(), starts.tolist(), ends, strict=True))
+    return list(zip(rows.select(list(_LANE)).take(starts).to_pylist(), starts.tolist(), ends, strict=True))
 
 
 def _whole(names: list[PartitionName], counts: list[int], first: Collection[PartitionName], shown: int) -> list[bool]:
@@ -231,10 +231,10 @@ def _merged(rows: pa.Table, starts: Longs) -> dict[str, list[int]]:
 
     lasts = np.append(starts[1:], rows.num_rows) - 1
     return {
-        "base_offset": longs(rows["base_offset"])[starts].tolist(),
-        "next_offset": longs(rows["next_offset"])[lasts].tolist(),
-        "log_bytes": np.add.reduceat(np.maximum(longs(rows["log_bytes"]), 0), starts).tolist(),
-        "max_timestamp_ms": np.maximum.reduceat(longs(rows["max_timestamp_ms"]), starts).tolist(),
-        "marks": np.bitwise_or.reduceat(longs(rows["marks"]), starts).tolist(),
+        "base_offset": _longs(rows["base_offset"])[starts].tolist(),
+        "next_offset": _longs(rows["next_offset"])[lasts].tolist(),
+        "log_bytes": np.add.reduceat(np.maximum(_longs(rows["log_bytes"]), 0), starts).tolist(),
+        "max_timestamp_ms": np.maximum.reduceat(_longs(rows["max_timestamp_ms"]), starts).tolist(),
+        "marks": np.bitwise_or.reduceat(_longs(rows["marks"]), starts).tolist(),
         "segments": (lasts - starts + 1).tolist(),
     }

@@ -38,7 +38,7 @@ RESULT: Final = pa.schema([pa.field(name, _TYPES[name]) for name in (*RESULT_COL
 KIND: Final = "answer"
 ANSWERED: Final = pa.schema([pa.field(KIND, pa.struct(list(RESULT)))])
 
-NO_PARTITION: Final = "no such partition in the catalog"
+_NO_PARTITION: Final = "no such partition in the catalog"
 _KINDS: Final = (OFFSET, TIMESTAMP)
 #: Who answers for a partition, by the names of the sources that hold it.
 _Seekers = Mapping[str, Seeker | str]
@@ -47,7 +47,7 @@ _Seekers = Mapping[str, Seeker | str]
 Unknown: TypeAlias = Mapping[tuple[str, int, str | None], str]
 
 HELD: Final = PARTITIONS.schema(PartitionToSearch.names())
-SEARCHED: Final = SEGMENTS.schema((*PARTITIONS.key, *SegmentToSearch.names()))
+_SEARCHED: Final = SEGMENTS.schema((*PARTITIONS.key, *SegmentToSearch.names()))
 
 _NAME: Final = ("topic", "partition")
 _OF_SOURCE: Final = (*_NAME, "source")
@@ -83,12 +83,12 @@ def answer_questions(ranges: Iterable[QuestionsToAnswer]) -> Iterator[ItemRows]:
 
 def _partitions(key_range: QuestionsToAnswer) -> dict[tuple[str, int], list[CatalogedPartition]]:
     """The partitions that the catalog has, of all sources, by topic and number."""
-    segments = pa.Table.from_batches(key_range.segments.batches(), SEARCHED).combine_chunks()
+    segments = pa.Table.from_batches(key_range.segments.batches(), _SEARCHED).combine_chunks()
     of_partition = {
         tuple(segments[name][start].as_py() for name in PARTITIONS.key): segments.slice(start, end - start)
         for start, end in runs([segments[name].combine_chunks() for name in PARTITIONS.key])
     }
-    none = SEARCHED.empty_table()
+    none = _SEARCHED.empty_table()
     held: dict[tuple[str, int], list[CatalogedPartition]] = {}
     for facts in PartitionToSearch.of_arrow(pa.Table.from_batches(key_range.held.batches(), HELD)):
         rows = of_partition.get((facts.source, facts.topic, facts.partition), none)
@@ -150,7 +150,7 @@ class _Answerer:
         for number in np.unique(of_source[is_open]).tolist():
             wanted = None if number < 0 else names[number]
             asked = np.flatnonzero(is_open & (of_source == number))
-            note = self.unknown.get((topic, partition, wanted), NO_PARTITION)
+            note = self.unknown.get((topic, partition, wanted), _NO_PARTITION)
             add(wanted, asked, unanswered(len(asked), note))
         if len(parts) == 1:
             return parts[0]
@@ -189,14 +189,14 @@ def of_partitions(held: pa.Table, wanted: pa.Table) -> pa.Table:
 
 
 def segments_of(tables: Tables, held: pa.Table) -> pa.Table:
-    """Rows of `SEARCHED` of some partitions, each partition's in one piece; about 300 bytes a segment.
+    """Rows of `_SEARCHED` of some partitions, each partition's in one piece; about 300 bytes a segment.
 
     Args:
         held: rows of `HELD`.
     """
     if not held.num_rows:
-        return SEARCHED.empty_table()
-    rows = _of(tables, SEGMENTS, SEARCHED, held, [PRESENT], PARTITIONS.key)
+        return _SEARCHED.empty_table()
+    rows = _of(tables, SEGMENTS, _SEARCHED, held, [PRESENT], PARTITIONS.key)
     return rows.sort_by([(name, "ascending") for name in (*PARTITIONS.key, "base_offset")])
 
 

@@ -81,7 +81,7 @@ class TieredFound:
         return sum(each.verdict == verdict.value for each in self.findings)
 
 
-def result_of(request: TieredRequest, found: TieredFound) -> RunResult:
+def _result_of(request: TieredRequest, found: TieredFound) -> RunResult:
     """How the run ended."""
     fails = any(Verdict(each.verdict).severity >= request.fail_on.severity for each in found.findings)
     segments = {state.name.lower(): found.number(state.name) for state in SegmentState}
@@ -101,7 +101,7 @@ def result_of(request: TieredRequest, found: TieredFound) -> RunResult:
     )
 
 
-def numbers_as_json(numbers: Numbers) -> dict[str, Any]:
+def _numbers_as_json(numbers: Numbers) -> dict[str, Any]:
     """What each topic takes, each partition that is behind, and what other settings would free."""
     return {
         "as_of_ms": numbers.as_of_ms,
@@ -112,7 +112,7 @@ def numbers_as_json(numbers: Numbers) -> dict[str, Any]:
     }
 
 
-def show_numbers(numbers: Numbers) -> None:
+def _show_numbers(numbers: Numbers) -> None:
     """Print the largest topics, and the partitions that are behind the longest."""
     largest = sorted(numbers.topics, key=lambda each: -(each.object_bytes + (each.local_bytes or 0)))
     if largest:
@@ -141,7 +141,7 @@ def show_numbers(numbers: Numbers) -> None:
     print_more(len(numbers.lags) - _SHOWN, "; --json has them all")
 
 
-def show_what_if(numbers: Numbers, settings: dict[str, int]) -> None:
+def _show_what_if(numbers: Numbers, settings: dict[str, int]) -> None:
     """Print what other settings would free, the most first."""
     if not settings:
         return
@@ -219,7 +219,7 @@ def _deleted_as_json(each: Deleted) -> dict[str, Any]:
     }
 
 
-def show_json(request: TieredRequest, found: TieredFound) -> None:
+def _show_json(request: TieredRequest, found: TieredFound) -> None:
     """Print the JSON object."""
     metadata = found.metadata
     recording = request.recording
@@ -246,7 +246,7 @@ def show_json(request: TieredRequest, found: TieredFound) -> None:
             "not_judged": found.number(NEWER),
             "other_files": found.number(OTHERS),
             "findings": [_as_json(each) for each in found.findings],
-            "numbers": numbers_as_json(found.numbers),
+            "numbers": _numbers_as_json(found.numbers),
             "read_bytes": found.counts.read,
             "requests": found.requests.as_json(),
         }
@@ -261,7 +261,7 @@ def show(request: TieredRequest, found: TieredFound) -> None:
         [(state.name, *found.counts.of.get(state.name, (0, 0))) for state in SegmentState],
         text_columns=1,
     )
-    show_numbers(found.numbers)
+    _show_numbers(found.numbers)
     objects, bytes_ = found.counts.of.get(OBJECTS, (0, 0))
     print_line(f"objects:  {objects:,}, {decimal(bytes_)}")
     metadata = found.metadata
@@ -277,7 +277,7 @@ def show(request: TieredRequest, found: TieredFound) -> None:
     if found.counts.read:
         print_line(f"read:     {decimal(found.counts.read)} of objects")
     print_requests(found.requests)
-    show_what_if(found.numbers, dict(request.what_if))
+    _show_what_if(found.numbers, dict(request.what_if))
     _show_findings(found)
     if request.recording is not None:
         print_line(request.recording.line)
@@ -340,5 +340,5 @@ def run_tiered(request: TieredRequest, open_backend: OpenBackend, *, as_json: bo
             record_segments(backend.catalog.tables, request.recording, audit.listed, findings, plan.as_of)
         requests = requests_made() - request.asked_before + backend.engine.requests()
         found = TieredFound.of(findings, counts, numbers, metadata, plan.as_of, requests)
-        (show_json if as_json else show)(request, found)
-    return result_of(request, found)
+        (_show_json if as_json else show)(request, found)
+    return _result_of(request, found)

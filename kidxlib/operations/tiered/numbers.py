@@ -59,7 +59,7 @@ _NO_END: Final = 2**63 - 1
 #: Name and id of a topic.
 TopicId = tuple[str, str]
 #: The highest offset of a partition of which nothing is copied.
-NOTHING_COPIED: Final = -1
+_NOTHING_COPIED: Final = -1
 
 _NO_TIME: Final = -1
 
@@ -258,12 +258,12 @@ class Sides:
         return sorted(found, key=lambda each: (each.topic, each.topic_id, each.partition))
 
 
-def highest_copied(remote: pa.Table) -> int:
+def _highest_copied(remote: pa.Table) -> int:
     """The last offset that is in the bucket."""
-    return int(remote["end_offset"].to_numpy().max()) if remote.num_rows else NOTHING_COPIED
+    return int(remote["end_offset"].to_numpy().max()) if remote.num_rows else _NOTHING_COPIED
 
 
-def sizes_of(sides: Sides, object_bytes: Mapping[TopicId, int], copied: Iterable[TopicId]) -> list[TopicSizes]:
+def _sizes_of(sides: Sides, object_bytes: Mapping[TopicId, int], copied: Iterable[TopicId]) -> list[TopicSizes]:
     """What each topic takes, in the order of names.
 
     Args:
@@ -305,7 +305,7 @@ def _lag(sides: Sides, partition: TopicIdPartition) -> CopyLag | None:
     log = sides.furthest(partition)
     if log is None:
         return None
-    highest = highest_copied(sides.remote_of(partition))
+    highest = _highest_copied(sides.remote_of(partition))
     waiting = np.flatnonzero(log.segments.base_offsets[:-1] > highest)
     if not len(waiting):
         return None
@@ -396,7 +396,7 @@ def _sum(one: Deleted, other: Deleted) -> Deleted:
 
 
 def _deleted(sides: Sides, partition: TopicIdPartition, settings: Mapping[str, int]) -> Deleted:
-    remote, copied_to = _remote(sides.remote_of(partition)), highest_copied(sides.remote_of(partition)) + 1
+    remote, copied_to = _remote(sides.remote_of(partition)), _highest_copied(sides.remote_of(partition)) + 1
     ms, bytes_ = settings.get(RETENTION_MS, UNLIMITED), settings.get(RETENTION_BYTES, UNLIMITED)
     gone = 0
     if len(remote):
@@ -486,7 +486,7 @@ def numbers_of(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadat
     return Numbers(
         as_of_ms=sides.as_of_ms,
         log_dirs=[source.path for source in log_dirs],
-        topics=sizes_of(sides, counts.object_bytes, copied),
+        topics=_sizes_of(sides, counts.object_bytes, copied),
         what_if=what_if(sides, own, request.what_if) if request.what_if else (),
     )
 

@@ -103,7 +103,7 @@ class Mended:
     why: str | None = None
 
 
-def as_planned(row: RemadeRow) -> Mended:
+def _as_planned(row: RemadeRow) -> Mended:
     """What becomes of an object before anything is put."""
     if row.reason is None:
         return Mended(row, Outcome.RIGHT)
@@ -113,7 +113,7 @@ def as_planned(row: RemadeRow) -> Mended:
 
 
 @dataclass(frozen=True, slots=True)
-class Putting:
+class _Putting:
     """Puts objects from a mirror into a bucket.
 
     Attributes:
@@ -195,7 +195,7 @@ def _partition(row: RemadeRow) -> TopicIdPartition:
     return TopicIdPartition(row.topic_id, row.topic, row.partition)
 
 
-def record_repair(
+def _record_repair(
     tables: Tables,
     recording: Recording,
     listed: pa.Table,
@@ -323,7 +323,7 @@ class Repaired:
         return Counter(each.outcome for each in self.objects)
 
 
-def result_of(request: RepairRequest, repaired: Repaired) -> RunResult:
+def _result_of(request: RepairRequest, repaired: Repaired) -> RunResult:
     """How the run ended."""
     run_id = None if request.audit.recording is None else request.audit.recording.audit_id
     is_mended = not repaired.left and all(each.outcome.is_mended for each in repaired.objects)
@@ -341,7 +341,7 @@ def result_of(request: RepairRequest, repaired: Repaired) -> RunResult:
     )
 
 
-def show_json(request: RepairRequest, repaired: Repaired) -> None:
+def _show_json(request: RepairRequest, repaired: Repaired) -> None:
     """Print the JSON object."""
     recording = request.audit.recording
     print_json(
@@ -434,15 +434,15 @@ def run_repair(request: RepairRequest, open_backend: OpenBackend, *, as_json: bo
         findings, _ = audit.find(metadata)
         broken = [each for each in findings if each.verdict == Verdict.BROKEN.value]
         made = _remade(request, audit, broken)
-        planned = [as_planned(row) for row in _of_interest(made, broken)]
+        planned = [_as_planned(row) for row in _of_interest(made, broken)]
         with interrupts.stopping(interrupted.set):
             if request.apply and any(each.outcome is Outcome.TO_PUT for each in planned):
                 begin_phase("putting")
-                planned = _put(planned, Putting(plan, reader, request.mirror, interrupted))
+                planned = _put(planned, _Putting(plan, reader, request.mirror, interrupted))
             if recording is not None:
                 begin_phase("recording in the catalog")
                 left = _not_mended(findings, planned)
-                record_repair(backend.catalog.tables, recording, audit.listed, left, planned, plan.as_of)
+                _record_repair(backend.catalog.tables, recording, audit.listed, left, planned, plan.as_of)
             repaired = Repaired.of(
                 objects=planned,
                 left=_left(broken, planned),
@@ -451,12 +451,12 @@ def run_repair(request: RepairRequest, open_backend: OpenBackend, *, as_json: bo
                 metadata=metadata,
                 requests=requests_made() - request.audit.asked_before + backend.engine.requests(),
             )
-            (show_json if as_json else show)(request, repaired)
-    return result_of(request, repaired)
+            (_show_json if as_json else show)(request, repaired)
+    return _result_of(request, repaired)
 
 
 @dataclass(frozen=True, slots=True)
-class LocalCopies:
+class _LocalCopies:
     """Logs by topic id, partition, base offset and size."""
 
     paths: Mapping[tuple[str, int, int, int], Location]
@@ -497,7 +497,7 @@ def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteF
     metadata = audit.reader.read()
     segments = audit.segments(metadata, partitions)
     epochs = _epochs(metadata, partitions)
-    copies = LocalCopies.of(request.logs, {(each.topic, each.topic_id) for each in partitions})
+    copies = _LocalCopies.of(request.logs, {(each.topic, each.topic_id) for each in partitions})
     shares = [
         SegmentsToMend(
             SegmentsToRemake(tuple(map(copies.beside, share)), tuple(epochs.get(each.segment_id) for each in share)),
@@ -536,7 +536,7 @@ def _of_interest(made: Iterable[RemadeRow], broken: Iterable[RemoteFindingRow]) 
             yield row
 
 
-def _put(planned: Sequence[Mended], putting: Putting) -> list[Mended]:
+def _put(planned: Sequence[Mended], putting: _Putting) -> list[Mended]:
     rows = [each.row for each in planned if each.outcome is Outcome.TO_PUT]
     return [each for each in planned if each.outcome is not Outcome.TO_PUT] + list(putting.put(rows))
 

@@ -132,7 +132,7 @@ class TieredRequest:
         return list({str(each.path): each for each in self.metadata if str(each.path) in places}.values())
 
 
-def parse_settings(texts: Iterable[str]) -> dict[str, int]:
+def _parse_settings(texts: Iterable[str]) -> dict[str, int]:
     """The settings of `--what-if NAME=VALUE`."""
     settings = {}
     for text in texts:
@@ -172,7 +172,7 @@ def tiered_request(options: TieredOptions) -> TieredRequest:
         interval_bytes=options.interval_bytes,
         fail_on=Verdict(options.fail_on),
         known_topics=read_known_topics(options.metadata, sources),
-        what_if=parse_settings(options.what_if),
+        what_if=_parse_settings(options.what_if),
         recording=_recording(options, name or as_text(_absolute(place)), bucket, sources),
     )
 

@@ -71,11 +71,13 @@ def records_schema(columns: Iterable[str] | None) -> pa.Schema:
 def numbers(kind: pa.DataType, values: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Array:
     """A copy of numbers, null where `filled` is false."""
     dense = np.array(values, "i8" if pa.types.is_timestamp(kind) else str(kind), order="C")
-    return pa.Array.from_buffers(kind, len(dense), [None if filled is None else bits(filled), pa.py_buffer(dense.data)])
+    return pa.Array.from_buffers(
+        kind, len(dense), [None if filled is None else _bits(filled), pa.py_buffer(dense.data)]
+    )
 
 
 def flags(values: NDArray[np.bool_]) -> Array:
-    return pa.Array.from_buffers(pa.bool_(), len(values), [None, bits(values)])
+    return pa.Array.from_buffers(pa.bool_(), len(values), [None, _bits(values)])
 
 
 def words(names: Sequence[str], which: NDArray[Any]) -> Array:
@@ -87,7 +89,7 @@ def words(names: Sequence[str], which: NDArray[Any]) -> Array:
     return pa.DictionaryArray.from_arrays(numbers(pa.int32(), which, which >= 0), dictionary).cast(pa.string())
 
 
-def bits(values: NDArray[np.bool_]) -> pa.Buffer:
+def _bits(values: NDArray[np.bool_]) -> pa.Buffer:
     return pa.py_buffer(np.packbits(values, bitorder="little").data)
 
 

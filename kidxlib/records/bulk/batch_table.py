@@ -26,7 +26,7 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
 
 #: Batches that are given out at once: of magic 0 and 1 each record may be one.
-ROWS_MAX: Final = 32 * 1024
+_ROWS_MAX: Final = 32 * 1024
 #: Bytes that are read at once where only headers are wanted, and many of them lie close together.
 _HEADERS_BYTES: Final = 512 * 1024
 
@@ -125,7 +125,7 @@ class BatchWalk:
         limits = wanted.first_offset, wanted.last_offset, wanted.first_ms, wanted.last_ms
         window_position, window = 0, np.empty(0, np.uint8)
         window.setflags(write=False)
-        rows = np.empty(ROWS_MAX, BATCH)
+        rows = np.empty(_ROWS_MAX, BATCH)
         of_file = self._log if isinstance(self._log, ChunkedLog) and not self._whole else None
         room = np.empty(0 if of_file is None else _HEADERS_BYTES, np.uint8)
         while True:

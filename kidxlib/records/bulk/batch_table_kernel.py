@@ -69,7 +69,7 @@ TABLE_WALK: Final = np.dtype(
 )
 #: In `why`: a batch is not in the window; a header is malformed; no whole batch follows; there is no room for another
 #: row; what follows is not wanted.
-OUTSIDE: Final = LEAVES_WINDOW
+_OUTSIDE: Final = LEAVES_WINDOW
 MALFORMED: Final = UNDETERMINED
 ENDED: Final = ENDS
 NO_ROOM: Final = 1
@@ -120,7 +120,7 @@ def fill_batches(
             return
         at = walk.position - window_position
         if whole and at + size > len(window):
-            walk.why = OUTSIDE
+            walk.why = _OUTSIDE
             return
         magic = np.int64(np.int8(window[at + MAGIC_AT]))
         offset_field = int64(window, at)
@@ -194,7 +194,7 @@ _HEADER_BYTES: Final = BATCH_V2_BYTES_MIN
 def fill_batches_of_file(descriptor, room, log_bytes, first_offset, last_offset, first_ms, last_ms, walks, rows):
     """Make rows of the batches from the walk's position on, as `fill_batches` does where headers alone are looked at.
 
-    It ends with `OUTSIDE` where a header cannot be read.
+    It ends with `_OUTSIDE` where a header cannot be read.
 
     Args:
         descriptor: of the file.
@@ -208,7 +208,7 @@ def fill_batches_of_file(descriptor, room, log_bytes, first_offset, last_offset,
         fill_batches(
             room[:filled], start, log_bytes, False, False, first_offset, last_offset, first_ms, last_ms, walks, rows
         )
-        if walk.why != OUTSIDE:
+        if walk.why != _OUTSIDE:
             return
         headers = (walk.bytes_read - headers_bytes) // _HEADER_BYTES
         is_dense = walk.position - start < headers * _LARGE_BYTES

@@ -52,7 +52,7 @@ class PlacedRecords:
 _NULL: Final = -1
 
 
-def placed_one_by_one(table: BatchTable, wanted: Wanted, rows_max: int, bytes_max: int) -> Iterator[PlacedRecords]:
+def _placed_one_by_one(table: BatchTable, wanted: Wanted, rows_max: int, bytes_max: int) -> Iterator[PlacedRecords]:
     """The wanted records of the only batch of a table, as many at once as are given out at once."""
     log, batch = table.log_of(0)
     held = _Held()
@@ -182,7 +182,7 @@ class RecordPlacer:
             if progress["batch"] == 1:
                 yield PlacedRecords(table.rows, self._places[: progress["places"]])
                 return
-        yield from placed_one_by_one(table, wanted, self._rows_max, self._bytes_max)
+        yield from _placed_one_by_one(table, wanted, self._rows_max, self._bytes_max)
 
     def _decompress(self, table: BatchTable) -> int:
         """Put into memory what a compressed batch holds, by the way that takes all that Kafka takes: its size;

@@ -54,10 +54,10 @@ PROGRESS: Final = np.dtype(
 
 #: In `why`: all batches are placed; the next one needs more places or bytes than are left, or more room for what is
 #: decompressed; it is not taken.
-DONE: Final = 0
+_DONE: Final = 0
 NEEDS_PLACES: Final = 1
 NEEDS_CONTENT: Final = 2
-REFUSED: Final = 3
+_REFUSED: Final = 3
 
 _CODEC_ZSTD: Final = layouts.CODEC_ZSTD
 _ENTRY_SIZE_MIN: Final = layouts.ENTRY_SIZE_MIN
@@ -252,7 +252,7 @@ def place_records(
         elif codec != 0:
             at, end = _value_of_wrapper(window, at, end, row.magic)
         if at < 0 or (not is_v2 and codec == _CODEC_ZSTD):
-            progress.why = REFUSED
+            progress.why = _REFUSED
             return
         source = window
         if codec != 0:
@@ -261,7 +261,7 @@ def place_records(
             if given < 0:
                 size = decompress(codec, row.magic, window, at, end, room, start, zstd, gzip, scratch)
             if size < 0:
-                progress.why = NEEDS_CONTENT if size == NO_ROOM else REFUSED
+                progress.why = NEEDS_CONTENT if size == NO_ROOM else _REFUSED
                 return
             source, at, end = content, start, start + size
         if is_v2:
@@ -269,7 +269,7 @@ def place_records(
         else:
             records = _messages_in(source, at, end)[0] if codec != 0 else np.int64(1)
         if records <= 0 or records > end - at:
-            progress.why = REFUSED
+            progress.why = _REFUSED
             return
         if records > len(places) - progress.places or (progress.bytes > 0 and progress.bytes + end - at > bytes_max):
             progress.why, progress.needed = NEEDS_PLACES, records
@@ -282,7 +282,7 @@ def place_records(
             offset, none = row.offset_field, np.int64(NO_TIMESTAMP)
             count = _place_message(number, source, at, end, offset, False, none, limits, places, progress.places)
         if count < 0:
-            progress.why = REFUSED
+            progress.why = _REFUSED
             return
         progress.places = count
         progress.bytes += end - at
@@ -290,4 +290,4 @@ def place_records(
             progress.decompressed_bytes = end
         given = np.int64(-1)
         progress.batch += 1
-    progress.why = DONE
+    progress.why = _DONE

@@ -145,7 +145,7 @@ _times = _times_by_instructions if HAS_INSTRUCTIONS else _times_by_loop
 
 
 @njit(forceinline=True)
-def crc32c_before(crc, size):
+def _crc32c_before(crc, size):
     """What the CRC-32C of some bytes adds to that of them and `size` bytes after them, less than 2³² bytes."""
     power = np.uint32(_POWERS[0, size & 255])
     size >>= 8
@@ -193,10 +193,10 @@ def with_batch(crc, data, address, at, batch_bytes, stored):
         address: of the first byte of `data`.
         stored: the batch's checksum.
     """
-    return np.uint32(stored) ^ crc32c_before(_with_head(crc, data, address, at), batch_bytes - V2_ATTRIBUTES_AT)
+    return np.uint32(stored) ^ _crc32c_before(_with_head(crc, data, address, at), batch_bytes - V2_ATTRIBUTES_AT)
 
 
 @njit(types.uint32(types.uint32, types.uint32, types.int64), cache=True)
 def joined_crc32c(first, second, second_bytes):
     """The CRC-32C of some bytes and of those after them, from the checksum of each."""
-    return crc32c_before(first, second_bytes) ^ second
+    return _crc32c_before(first, second_bytes) ^ second

@@ -18,10 +18,10 @@ DIGESTS: Final = 16
 #: A log is cut into at most so many stretches.
 STRETCHES: Final = 64
 #: At most so many hours are told apart.
-HOURS_MAX: Final = 256
+_HOURS_MAX: Final = 256
 HOUR_MS: Final = 3_600_000
 #: Of the table of hours, so that at most half of it is used; a power of two. The row after it is of further hours.
-HOUR_ROWS: Final = 2 * HOURS_MAX
+HOUR_ROWS: Final = 2 * _HOURS_MAX
 _ROW_SHIFT: Final = 64 - (HOUR_ROWS.bit_length() - 1)
 
 #: No timestamp is larger. Some records have it, so it does not say that there is none.
@@ -95,7 +95,7 @@ def _row_of(facts, hours, start):
         if hours[row].start == start:
             return row
         row = (row + 1) & (HOUR_ROWS - 1)
-    if facts.hours == HOURS_MAX:
+    if facts.hours == _HOURS_MAX:
         hours[HOUR_ROWS].used = 1
         return np.int64(HOUR_ROWS)
     facts.hours += 1

@@ -33,7 +33,7 @@ from kidxlib.recovery.log_facts.header_facts_kernel import HEADER_FACTS, HOUR, H
 #: records.
 DONE: Final = 0
 NEEDS_BYTES: Final = 1
-NEEDS_RECORDS: Final = 2
+_NEEDS_RECORDS: Final = 2
 
 _FACTS: Final = types.Array(from_dtype(HEADER_FACTS), 1, "C")
 _STRETCHES: Final = types.Array(from_dtype(STRETCH), 1, "C")
@@ -101,7 +101,7 @@ def fold_window(window, window_position, position, end, header_facts, stretches,
             else:
                 is_here = (attributes & ATTRIBUTE_CODEC) == 0 and position + batch_bytes <= window_end
                 if not is_here or count < 0 or count > len(timestamps):
-                    return position, np.int64(NEEDS_RECORDS)
+                    return position, np.int64(_NEEDS_RECORDS)
                 found = read_records(
                     window[at + BATCH_V2_BYTES_MIN : at + batch_bytes],
                     count,
@@ -113,12 +113,12 @@ def fold_window(window, window_position, position, end, header_facts, stretches,
                     timestamps,
                 )
                 if found < count:
-                    return position, np.int64(NEEDS_RECORDS)
+                    return position, np.int64(_NEEDS_RECORDS)
                 _fold(facts, stretches, hours, position, np.int64(0), np.int64(0))
                 for number in range(count):
                     _fold(facts, stretches, hours, position, timestamps[number], np.int64(1))
         elif (window[at + V1_ATTRIBUTES_AT] & ATTRIBUTE_CODEC) != 0:
-            return position, np.int64(NEEDS_RECORDS)
+            return position, np.int64(_NEEDS_RECORDS)
         else:
             timestamp = np.int64(NO_TIMESTAMP) if magic == 0 else int64(window, at + V1_TIMESTAMP_AT)
             _fold(facts, stretches, hours, position, timestamp, np.int64(1))

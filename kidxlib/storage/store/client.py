@@ -77,7 +77,7 @@ def _connected(url: str | None, region: str | None) -> Any:
     return botocore.session.get_session().create_client("s3", endpoint_url=url, region_name=region, config=settings)
 
 
-def answered(request: Callable[[], _T], tries_to_reach: int = TRIES) -> _T:
+def _answered(request: Callable[[], _T], tries_to_reach: int = TRIES) -> _T:
     """What the store answers to a request of this client. Errors are those of `_plainly`, once it was made in vain as
     often as `answer_of` makes it.
     """
@@ -90,10 +90,10 @@ def _plainly(request: Callable[[], _T]) -> _T:
         return request()
     except ClientError as error:
         of_answer = error.response["Error"]
-        message = f"HTTP {status_of(error)}: {of_answer.get('Message') or of_answer.get('Code')}"
-        if str(status_of(error)) in STATUSES:
+        message = f"HTTP {_status_of(error)}: {of_answer.get('Message') or of_answer.get('Code')}"
+        if str(_status_of(error)) in STATUSES:
             raise OSError(message) from error
-        raise (FileNotFoundError if status_of(error) == _NOT_FOUND else PermissionError)(message) from error
+        raise (FileNotFoundError if _status_of(error) == _NOT_FOUND else PermissionError)(message) from error
     except BotoCoreError as error:
         raise OSError(str(error)) from error
 
@@ -101,7 +101,7 @@ def _plainly(request: Callable[[], _T]) -> _T:
 def _why_not_now(error: OSError) -> NotNow | None:
     match error.__cause__:
         case ClientError() as answer:
-            return STATUSES.get(str(status_of(answer)))
+            return STATUSES.get(str(_status_of(answer)))
         case EndpointConnectionError() | ConnectTimeoutError() | ProxyConnectionError():
             return NotNow.UNREACHED
         case SSLError():
@@ -112,7 +112,7 @@ def _why_not_now(error: OSError) -> NotNow | None:
             return None
 
 
-def status_of(error: ClientError) -> int:
+def _status_of(error: ClientError) -> int:
     """The HTTP status of an answer."""
     return int(error.response["ResponseMetadata"]["HTTPStatusCode"])
 
@@ -162,7 +162,7 @@ def ask_for_head(client: Any, path: ObjectPath) -> Asked:
         return answer
 
     try:
-        answer = answered(head)
+        answer = _answered(head)
     except FileNotFoundError:
         return Asked(None)
     except PermissionError as error:
@@ -184,7 +184,7 @@ def ensure_any_object(client: Any, path: ObjectPath) -> None:
         answer: Mapping[str, Any] = client.list_objects_v2(**asked)
         return answer
 
-    while not (listed := answered(page, tries_to_reach=TRIES_TO_REACH)).get("Contents"):
+    while not (listed := _answered(page, tries_to_reach=TRIES_TO_REACH)).get("Contents"):
         if not listed.get("IsTruncated"):
             raise FileNotFoundError("no object with this prefix")
         asked["ContinuationToken"] = listed["NextContinuationToken"]
@@ -237,12 +237,12 @@ def put_object_if(path: ObjectPath, content: bytes, etag: str | None) -> bool:
         try:
             connect().put_object(Bucket=bucket, Key=key, Body=content, **condition)
         except ClientError as error:
-            if status_of(error) in (_WRITTEN, _BEING_WRITTEN) or (etag is not None and status_of(error) == _GONE):
+            if _status_of(error) in (_WRITTEN, _BEING_WRITTEN) or (etag is not None and _status_of(error) == _GONE):
                 return False
             raise
         return True
 
-    return answered(put)
+    return _answered(put)
 
 
 def objects_with_etags(directory: ObjectPath) -> Iterator[ObjectPath]:
@@ -253,7 +253,7 @@ def objects_with_etags(directory: ObjectPath) -> Iterator[ObjectPath]:
     asked: dict[str, Any] = {"Bucket": bucket, "Prefix": f"{key}/" if key else "", "Delimiter": "/"}
     try:
         while True:
-            page = answered(lambda: _page(asked))
+            page = _answered(lambda: _page(asked))
             for each in page.get("Contents", ()):
                 if each["Key"] != asked["Prefix"]:  # an empty object that stands for the directory
                     yield ObjectPath(f"{bucket}/{each['Key']}", _status(each))

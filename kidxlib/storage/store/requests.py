@@ -18,7 +18,7 @@ from typing import Final, TypeVar
 from kidxlib.errors import StoreBusyError
 
 #: Keys of one page of a listing.
-PAGE_KEYS: Final = 1_000
+_PAGE_KEYS: Final = 1_000
 
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
@@ -118,7 +118,7 @@ def requests_made() -> Requests:
 
 def pages_of(entries: int) -> int:
     """How many requests list so many keys and prefixes."""
-    return max(1, -(-entries // PAGE_KEYS))
+    return max(1, -(-entries // _PAGE_KEYS))
 
 
 def in_order(

@@ -41,11 +41,11 @@ from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
 
 #: So many differences are looked for in logs, if nobody says how many.
-WALKS: Final = 100
+_WALKS: Final = 100
 
-BY_CLEANER: Final = "cleaner-offset-checkpoint names it"
-BY_POLICY: Final = "its policy says so"
-BY_OFFSETS: Final = "segments of all replicas lack offsets"
+_BY_CLEANER: Final = "cleaner-offset-checkpoint names it"
+_BY_POLICY: Final = "its policy says so"
+_BY_OFFSETS: Final = "segments of all replicas lack offsets"
 
 Numbers = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -57,7 +57,7 @@ _COLUMNS: Final = (
 _OFFSET_MAX: Final = 2**63 - 1
 
 #: Segments whose facts are in memory at the same time, 2 KB each; one topic may have more.
-SEGMENTS_AT_ONCE: Final = 200_000
+_SEGMENTS_AT_ONCE: Final = 200_000
 #: What two copies agree in if they are replicas.
 _PARTITION: Final = ("topic", "partition", "topic_id")
 _COPY_COLUMNS: Final = (
@@ -108,7 +108,7 @@ class Copies:
         topics = [str(of_rows[start]) for start, _ in self.groups]
         begins = [number for number, topic in enumerate(topics) if not number or topic != topics[number - 1]]
         weights = [segments.get(topics[begin], 0) for begin in begins]
-        for start, end in cut(weights, SEGMENTS_AT_ONCE):
+        for start, end in cut(weights, _SEGMENTS_AT_ONCE):
             yield self._part(begins[start], [*begins, len(topics)][end])
 
     def _part(self, first: int, end: int) -> Copies:
@@ -128,7 +128,7 @@ def compare_replicas(
     *,
     sources: Collection[str] | None = None,
     compacted: Collection[str] = (),
-    walks: int = WALKS,
+    walks: int = _WALKS,
 ) -> list[ReplicaVerdict]:
     """Say of each partition that several sources have whether its replicas are the same.
 
@@ -216,7 +216,7 @@ class Segments:
 
 
 @dataclass(frozen=True, slots=True)
-class Ranges:
+class _Ranges:
     """Ranges of offsets, in the order of copies and offsets.
 
     Attributes:
@@ -258,7 +258,7 @@ class Ranges:
 
 
 @dataclass(frozen=True, slots=True)
-class Epochs:
+class _Epochs:
     """Batches of which the leader epoch is above all before them in their segment, in the order of copies and offsets.
 
     Attributes:
@@ -383,14 +383,14 @@ class Pairs:
         pairs["end_offset"] = np.minimum(bounds.end[one], bounds.end[other])
         pairs["logs_end"] = np.minimum(bounds.log_end[one], bounds.log_end[other])
         pairs["is_compacted"] = np.array([each is not None for each in compacted], np.bool_)[one]
-        ranges, epochs = Ranges.of(segments, count), Epochs.of(segments, count)
+        ranges, epochs = _Ranges.of(segments, count), _Epochs.of(segments, count)
         found = np.zeros(len(numbers), COMPARED)
         of_ranges = ranges.bounds, ranges.first, ranges.last, ranges.digest, ranges.is_known
         compare_pairs(pairs, *of_ranges, epochs.bounds, epochs.offset, epochs.epoch, found)
         return cls(pairs, found)
 
 
-def compacted_by(copies: Copies, bounds: Bounds, topics: frozenset[str]) -> list[str | None]:
+def _compacted_by(copies: Copies, bounds: Bounds, topics: frozenset[str]) -> list[str | None]:
     """Say of each copy how it is known that its topic is compacted; None where it is not.
 
     Within a segment a broker leaves no offset out, and only compaction takes records out of it.
@@ -403,11 +403,11 @@ def compacted_by(copies: Copies, bounds: Bounds, topics: frozenset[str]) -> list
     found: list[str | None] = [None] * len(names)
     for start, end in copies.groups:
         if names[start] in topics:
-            found[start:end] = [BY_POLICY] * (end - start)
+            found[start:end] = [_BY_POLICY] * (end - start)
         elif any(is_cleaned[start:end]):
-            found[start:end] = [BY_CLEANER] * (end - start)
+            found[start:end] = [_BY_CLEANER] * (end - start)
         elif bounds.has_gaps[start:end].all():
-            found[start:end] = [BY_OFFSETS] * (end - start)
+            found[start:end] = [_BY_OFFSETS] * (end - start)
     return found
 
 
@@ -426,7 +426,7 @@ def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -
     """What the catalog says of copies."""
     segments = Segments.read(tables, copies.rows)
     bounds = Bounds.of(copies, segments)
-    by = compacted_by(copies, bounds, compacted)
+    by = _compacted_by(copies, bounds, compacted)
     compared = _Compared(copies.rows, bounds, by, Pairs.of(copies, segments, bounds, by))
     return [verdict for group in copies.groups for verdict in compared.verdicts(*group)]
 
@@ -611,7 +611,7 @@ class _FoundBatch:
         return self.base_offset, self.last_offset, self.crc
 
 
-def with_first_offset(
+def _with_first_offset(
     difference: Difference, one: Sequence[SegmentToWalk], other: Sequence[SegmentToWalk]
 ) -> Difference:
     """The difference with the first offset that differs, if both logs can be read here and are as the catalog knows
@@ -675,7 +675,7 @@ def _with_first_offsets(tables: TablesToRead, verdicts: list[ReplicaVerdict], wa
             note = f"not looked for in the logs: it is not among the first {walks}"
             difference = replace(verdict.difference, note=note)
         else:
-            difference = with_first_offset(verdict.difference, *(segments[place] for place in _places(verdict)))
+            difference = _with_first_offset(verdict.difference, *(segments[place] for place in _places(verdict)))
         found[number] = replace(verdict, difference=difference)
     return found
 

@@ -50,11 +50,11 @@ from kidxlib.storage.location import location
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.tables.protocol import TablesToRead, scope_of
 
-KIB: Final = 1024
+_KIB: Final = 1024
 #: Kafka's default, and larger ones.
-BATCH_SIZES: Final = (16 * KIB, 64 * KIB, 256 * KIB, 1024 * KIB)
+BATCH_SIZES: Final = (16 * _KIB, 64 * _KIB, 256 * _KIB, 1024 * _KIB)
 #: Bytes of records that are read of a topic.
-BYTES_MAX: Final = 4 * 1024 * KIB
+_BYTES_MAX: Final = 4 * 1024 * _KIB
 
 #: What a producer that has just started takes for the ratio (`CompressionType.rate`).
 NO_ESTIMATE: Final = np.float32(1.0)
@@ -75,7 +75,7 @@ _ProducerKey = tuple[str, int, int]
 _COUNTS: Final = ("valid_bytes", "batches", "control_batches")
 _PLACES: Final = ("log_path", "index_directory", "log_bytes")
 
-UNCOMPRESSED: Final = "none"
+_UNCOMPRESSED: Final = "none"
 
 #: `SnappyOutputStream`: a header, then blocks, each after its size.
 _SNAPPY_HEADER_BYTES: Final = 16
@@ -121,7 +121,7 @@ class TopicSample:
     rows: pa.Table
 
 
-def samples_of(
+def _samples_of(
     tables: TablesToRead, sample: int, seed: int, topics: Collection[str] | None, sources: Collection[str] | None
 ) -> list[TopicSample]:
     """What is read of each topic, in the order of their names. Topics that brokers write themselves are left out.
@@ -176,7 +176,7 @@ def _runs(log_bytes: Any, batches: Any, sample: int, rng: random.Random) -> Iter
         yield Run(segment, max(min(within, latest), 0), wanted)
 
 
-def places_of(tables: TablesToRead, samples: Sequence[TopicSample]) -> Mapping[tuple[Any, ...], Mapping[str, Any]]:
+def _places_of(tables: TablesToRead, samples: Sequence[TopicSample]) -> Mapping[tuple[Any, ...], Mapping[str, Any]]:
     """The paths of the segments that are read, by their keys."""
     chosen = [
         each.rows.select(SEGMENTS.key).take(pa.array(sorted({run.segment for run in each.runs}))) for each in samples
@@ -228,14 +228,14 @@ def _blocks(content: memoryview, block_bytes: int) -> list[memoryview]:
 
 
 _SIZES: Final[dict[str, Callable[[memoryview], int]]] = {
-    UNCOMPRESSED: len,
+    _UNCOMPRESSED: len,
     "gzip": _gzip,
     "snappy": _snappy,
     "lz4": _lz4,
     "zstd": _zstd,
 }
 #: Those that look back no further than 64 KiB: larger batches are compressed no better.
-SHORT_SIGHTED: Final = frozenset({"gzip", "snappy", "lz4"})
+_SHORT_SIGHTED: Final = frozenset({"gzip", "snappy", "lz4"})
 #: Names of `compression.type`.
 CODECS: Final = tuple(_SIZES)
 
@@ -249,7 +249,7 @@ def measure_savings(
     sources: Collection[str] | None = None,
     batch_sizes: Sequence[int] = BATCH_SIZES,
     codecs: Sequence[str] = CODECS,
-    bytes_max: int = BYTES_MAX,
+    bytes_max: int = _BYTES_MAX,
     has_just_started: bool = False,
 ) -> list[TopicSavings]:
     """Read some batches of each topic, and lay their records down as producers with other settings would.
@@ -272,8 +272,8 @@ def measure_savings(
         One for each topic of which there are batches, in the order of their names. Its settings are in the order of
         codecs, then of sizes.
     """
-    samples = samples_of(tables, sample, seed, topics, sources)
-    places = places_of(tables, samples)
+    samples = _samples_of(tables, sample, seed, topics, sources)
+    places = _places_of(tables, samples)
     settings = [(codec, batch_size) for codec in codecs for batch_size in batch_sizes]
     measure = partial(
         _measured, places=places, settings=settings, bytes_max=bytes_max, has_just_started=has_just_started
@@ -386,7 +386,7 @@ class Contents:
         """
         records, room = self.records[producer], self._rooms[producer]
         of_records = records.bodies, records.ends, records.timestamps, records.begins
-        after, plain = fill_batch(*of_records, first, batch_size, ratio, codec != UNCOMPRESSED, room)
+        after, plain = fill_batch(*of_records, first, batch_size, ratio, codec != _UNCOMPRESSED, room)
         key = codec, producer, first, after
         if key not in self._sizes:
             self._sizes[key] = compressed_bytes(codec, room[:plain].data)
@@ -426,7 +426,7 @@ class Producer:
 
     def _estimated(self, plain: int, ratio: np.float32) -> float:
         """How large the producer takes a batch for."""
-        factor = 1 if self._codec == UNCOMPRESSED else float(ratio * ESTIMATION_FACTOR)
+        factor = 1 if self._codec == _UNCOMPRESSED else float(ratio * ESTIMATION_FACTOR)
         return BATCH_V2_BYTES_MIN + plain * factor
 
     @property
@@ -459,7 +459,7 @@ def settled_ratio(contents: Contents, producer: int, codec: str, batch_size: int
     Args:
         producer: whose first records are looked at.
     """
-    if codec == UNCOMPRESSED:
+    if codec == _UNCOMPRESSED:
         return NO_ESTIMATE
     ratio = NO_ESTIMATE
     for _ in range(2):  # the first batch is small
@@ -498,7 +498,9 @@ class ReadSample:
             self.not_read.append(reason)
 
 
-def read_sample(sample: TopicSample, places: Mapping[tuple[Any, ...], Mapping[str, Any]], bytes_max: int) -> ReadSample:
+def _read_sample(
+    sample: TopicSample, places: Mapping[tuple[Any, ...], Mapping[str, Any]], bytes_max: int
+) -> ReadSample:
     """Read the runs of a sample. What cannot be read is noted, and the others are read.
 
     Args:
@@ -599,7 +601,7 @@ def _measured(
     has_just_started: bool,
 ) -> TopicSavings:
     """What was measured of a topic."""
-    read = read_sample(sample, places, bytes_max)
+    read = _read_sample(sample, places, bytes_max)
     contents = Contents([each.records() for each in read.producers.values() if len(each)])
     return TopicSavings(
         topic=sample.topic,
@@ -628,7 +630,7 @@ def _written(
     for codec, batch_size in settings:
         if has_just_started:
             ratio = NO_ESTIMATE
-        elif codec in SHORT_SIGHTED and codec in before:  # to try it anew takes as long as to write
+        elif codec in _SHORT_SIGHTED and codec in before:  # to try it anew takes as long as to write
             ratio = before[codec].settled_ratio
         else:
             ratio = settled_ratio(contents, most, codec, batch_size)
