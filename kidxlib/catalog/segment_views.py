@@ -109,6 +109,7 @@ class SegmentToSearch(Row):
     status: Status
     reason: str | None
     reason_position: int | None
+    next_offset: int | None
     log_path: str
     log_bytes: int | None
     valid_bytes: int | None

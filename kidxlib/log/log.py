@@ -8,15 +8,16 @@ gets of it is in `kidxlib.log.fetch`. Where Kafka answers with −1 or an empty 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from operator import attrgetter
 from os import PathLike
 from typing import Final, Self
 
-from kidxlib.errors import NoSegmentsError, OffsetOutOfRangeError, UsageError
+from kidxlib.errors import KidxError, NoSegmentsError, OffsetOutOfRangeError, UsageError
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
+from kidxlib.log.overlaps import LogRange, Overlap, overlaps_of
 from kidxlib.log.segment import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -53,6 +54,7 @@ class OfLogDir:
         is_compacted: gives whether the cleaner may have taken offsets out; None where nobody knows.
         what_is_aside: gives what to do about logs that no broker loads and that begin in a range of offsets, its end
             exclusive; None where there are none.
+        is_log_dir: it is a log dir, in which the logs of a partition do not overlap; in a bucket they may.
     """
 
     high_watermark: int | None = None
@@ -60,6 +62,7 @@ class OfLogDir:
     first_offset: Callable[[], int | None] = _nobody_knows
     is_compacted: Callable[[], bool | None] = _nobody_knows
     what_is_aside: Callable[[int, int], str | None] = lambda first_offset, end_offset: None
+    is_log_dir: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,11 +200,13 @@ class Log:
         log_end_offset: int | None = None,
         leader_epochs: LeaderEpochs | None = None,
         of_log_dir: OfLogDir | None = None,
+        next_offsets: Mapping[int, int] | None = None,
     ) -> None:
         """
         Args:
             log_start_offset: what the broker's checkpoint file says; 0 where it says nothing.
             log_end_offset: None to read it from the last segment, as a broker does when it starts after a clean stop.
+            next_offsets: where segments end, by their base offsets, as far as somebody knows it.
             leader_epochs: what the `leader-epoch-checkpoint` says; None for none.
 
         Raises:
@@ -216,6 +221,8 @@ class Log:
         self._log_end_offset = log_end_offset
         self._leader_epochs = leader_epochs
         self.of_log_dir = of_log_dir or OfLogDir()
+        self._next_offsets = dict(next_offsets or {})
+        self._overlaps: Mapping[int, Overlap] | None = None
 
     @classmethod
     def open(
@@ -274,6 +281,38 @@ class Log:
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset | None:
         """Where a leader epoch ends in this log (`endOffsetForEpoch`), as `LeaderEpochCache.end_offset_for` says."""
         return self.leader_epoch_cache.end_offset_for(leader_epoch, self.log_end_offset)
+
+    def overlap_at(self, number: int) -> Overlap | None:
+        """Why a segment may not be the partition's; None where it fits to the one before it and the one behind it, or
+        nobody looks, as in a bucket.
+
+        Args:
+            number: of the segment.
+        """
+        if not self.of_log_dir.is_log_dir:
+            return None
+        last = len(self.segments) - 1
+        if self._overlaps is None:
+            borders = range(max(number - 1, 0), min(number + 1, last))
+            if all(self._next_offset(each) <= self._base_offsets[each + 1] for each in borders):
+                return None
+            ranges = [
+                LogRange(base, max(self._next_offset(each), base)) for each, base in enumerate(self._base_offsets)
+            ]
+            self._overlaps = overlaps_of(ranges)
+        return self._overlaps.get(self._base_offsets[number])
+
+    def _next_offset(self, number: int) -> int:
+        """Where a segment ends; its base offset where that cannot be read, which is said by who looks for more."""
+        segment = self.segments[number]
+        if segment.base_offset not in self._next_offsets:
+            try:
+                self._next_offsets[segment.base_offset] = segment.next_offset()
+            except (OSError, KidxError):
+                self._next_offsets[segment.base_offset] = segment.base_offset
+            finally:
+                segment.release()
+        return self._next_offsets[segment.base_offset]
 
     # ---- by offset ----
 

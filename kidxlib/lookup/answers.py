@@ -351,6 +351,12 @@ def remark_on_gap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
             answers.note(rows, text)
 
 
+def remark_on_overlap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
+    """Add a remark where a segment may be another partition's, by its number. A broker looks there all the same."""
+    if len(rows) and (overlap := log.overlap_at(number)) is not None:
+        answers.unsure(rows, f"{log_name(log.segments[number])}: {overlap.why}")
+
+
 def remark_on_lost_start(log: Log, targets: Longs, answers: Answers) -> None:
     """Add a remark where the offset that is asked for was in a log before the first one, which was lost."""
     _remark_on_lost_start(log, np.flatnonzero(targets < log.segments[0].base_offset), answers)
@@ -371,6 +377,7 @@ def _remark_on_lost_start(log: Log, rows: Longs, answers: Answers) -> None:
 def remark_on_start(log: Log, rows: Longs, answers: Answers) -> None:
     """Add a remark if the first segment, where the log starts, is not the one that was recorded, or not the first."""
     _remark_on_lost_start(log, rows, answers)
+    remark_on_overlap(log, 0, rows, answers)
     first = log.segments[0]
     try:
         _ = first.size
@@ -388,6 +395,7 @@ def remark_on_end(log: Log, rows: Longs, answers: Answers) -> None:
     """
     if not len(rows):
         return
+    remark_on_overlap(log, len(log.segments) - 1, rows, answers)
     active = log.segments[-1]
     try:
         _ = active.size  # where its file is not as it was recorded, that raises

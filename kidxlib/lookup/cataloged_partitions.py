@@ -56,6 +56,7 @@ class CatalogedPartition:
             log_end_offset=self.facts.log_end_offset,
             leader_epochs=_leader_epochs(rows),
             of_log_dir=of_log_dir,
+            next_offsets={row.base_offset: row.next_offset for row in rows if row.next_offset is not None},
         )
         return Seeker(log)
 

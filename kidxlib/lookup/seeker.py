@@ -31,6 +31,7 @@ from kidxlib.lookup.answers import (
     remark_on_end,
     remark_on_gap,
     remark_on_lost_start,
+    remark_on_overlap,
     remark_on_start,
     remark_on_times,
     why_end_is_missing,
@@ -81,6 +82,7 @@ def _answer_latest_timestamp(log: Log, rows: Longs, answers: Answers) -> None:
         segment.release()
     for each in log.segments[:-1]:
         answers.unsure(rows, each.truncation)
+    remark_on_overlap(log, log.segments.index(segment), rows, answers)
     if found is None:
         answers.note(rows, "no record has a timestamp")
         remark_on_end(log, rows, answers)
@@ -102,11 +104,13 @@ def _answer_offsets(log: Log, base_offsets: Longs, targets: Longs, answers: Answ
     inside = _inside(log, targets, answers)
     floors = np.maximum(np.searchsorted(base_offsets, targets[inside], "right") - 1, 0)
     for floor, rows in groups(floors, inside):
+        remark_on_overlap(log, floor, rows, answers)
         for number in range(floor, len(log.segments)):
             asked = rows
             rows = _answer_offsets_in(log.segments[number], asked, targets, answers)
             if number > floor:
                 remark_on_gap(log, number, asked[answers.found[asked]], answers)
+                remark_on_overlap(log, number, asked[answers.found[asked]], answers)
             if not len(rows):
                 break
         answers.note(rows, "no batch of the log reaches it")
@@ -223,6 +227,7 @@ def _answer_timestamps(log: Log, largest: LargestTimestamps, rows: Longs, target
         if number < len(largest.known):
             _answer_times_in(log, number, asked, targets, answers)
             remark_on_gap(log, number, asked[answers.is_first_batch(asked)], answers)
+            remark_on_overlap(log, number, asked, answers)
         elif is_empty(log):
             answers.note(asked, NO_RECORDS)
             remark_on_end(log, asked, answers)

@@ -26,6 +26,7 @@ from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.small_files import filled_file
 
+_LAST: Final = Wanted(first_offset=Wanted().last_offset)
 #: One batch is looked at, and a batch has 1 MiB at most by default.
 _WINDOW_BYTES: Final = 64 * 1024
 
@@ -85,6 +86,33 @@ def bounds_of(
             return _Places(log, entries, content).bounds(wanted, part_bytes, known_end)
     except (OSError, LogChangedError):
         return log.whole  # what is wrong with the log is told when it is read
+
+
+def end_of(log: ListedLog, index_path: Location) -> int | None:
+    """The offset behind the last batch of a log, by its last index entry and what follows that; None where the log
+    cannot be read. What follows a batch at or beyond the log's end that does not begin where the one before it ends
+    does not count, nor does that: checksums do not cover the offset in a header.
+    """
+    start = bounds_of(log, index_path, _LAST, None)[0]
+    assert start.offset is not None
+    last_offset = start.offset - 1
+    try:
+        with opened_log(str(log.path)) as opened:
+            content = opened.log(log.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
+            walk = BatchWalk(content, start.position, Wanted(), whole=False, last_offset=last_offset)
+            for table in walk.tables():
+                last = table.rows["last_offset"]
+                begins = np.where(table.rows["magic"] >= MAGIC_V2, table.rows["offset_field"], last)
+                before = np.concatenate([[last_offset], last[:-1]])
+                is_odd = begins != before + 1
+                if log.end_offset is not None and (is_odd & (last >= log.end_offset)).any():
+                    return int(before[(is_odd & (last >= log.end_offset)).argmax()]) + 1
+                last_offset = int(last[-1])
+    except MalformedRecordsError:
+        pass
+    except (OSError, LogChangedError):
+        return None
+    return last_offset + 1
 
 
 def bound_before(log: ListedLog, index_path: Location, position: int) -> Bound:

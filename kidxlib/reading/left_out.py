@@ -207,6 +207,7 @@ class Damage:
         next_offset: the offset at which reading goes on; None where it does not in this segment.
         reason: what was found, and what was expected.
         is_end: the log ends there, before it should: nothing stands after it.
+        is_whole_log: it is all of a log that may be another partition's, and that is not read.
     """
 
     path: str
@@ -218,6 +219,7 @@ class Damage:
     next_offset: int | None
     reason: str
     is_end: bool = False
+    is_whole_log: bool = False
 
     def __str__(self) -> str:
         return f"{self.path}: byte {self.position}: {self.reason}"
@@ -226,7 +228,7 @@ class Damage:
     def lost(self) -> str:
         """What is not read, in words."""
         upto = "to the end of the segment" if self.next_offset is None else f"to {self.next_offset - 1}"
-        return f"offsets {self.first_offset} {upto}"
+        return f"offsets {self.first_offset} {upto}{' of that log' if self.is_whole_log else ''}"
 
 
 #: Takes each stretch that is not read.

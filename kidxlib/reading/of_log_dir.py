@@ -47,6 +47,7 @@ class OfLogDirs:
             partial(lost_first_offset, directory, partition, first_base),
             partial(is_compacted, partition.topic, log_dir, brokers),
             partial(what_is_aside, directory, log_dirs=brokers.log_dirs),
+            is_log_dir=True,
         )
 
 

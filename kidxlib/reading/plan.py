@@ -17,6 +17,7 @@ from kidxlib.format.topic_partition import TopicPartition, is_other_name, looks_
 from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
 from kidxlib.indexing.skipped import Skipped
 from kidxlib.indexing.source import PartitionDirectory
+from kidxlib.log.overlaps import LogRange, Overlap, overlaps_of
 from kidxlib.log.remote.segments import VisibleOffsets
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.absent import (
@@ -26,7 +27,7 @@ from kidxlib.reading.absent import (
     not_anywhere,
     not_of_one_time,
 )
-from kidxlib.reading.bounds import Bound, ListedLog, bounds_of
+from kidxlib.reading.bounds import Bound, ListedLog, bounds_of, end_of
 from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
 from kidxlib.reading.known_logs import KnownEvents, KnownLog, KnownLogs, KnownPartition
 from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of
@@ -211,10 +212,29 @@ def _wanted(request: ReadRequest, directory: PartitionDirectory) -> Wanted | Non
     return None if wanted is None or wanted.is_empty else wanted
 
 
-def _with_ends(segments: Sequence[FoundSegment]) -> Iterator[tuple[FoundSegment, int | None]]:
-    """Segments in their order, each with the base offset of the next one."""
-    ends: list[int | None] = [base_offset for base_offset, *_ in segments[1:]]
-    return zip(segments, [*ends, None][: len(segments)], strict=True)
+def _listed_logs(
+    directory: PartitionDirectory, segments: Iterable[FoundSegment]
+) -> list[tuple[ListedLog, FileVersion]]:
+    return _with_ends(
+        (
+            ListedLog(directory.file(base_offset, LOG_SUFFIX), size, base_offset, None),
+            FileVersion(size, mtime_ns, None if inode == NO_INODE else inode),
+        )
+        for base_offset, size, mtime_ns, inode in segments
+    )
+
+
+def _with_ends(logs: Iterable[tuple[ListedLog, FileVersion]]) -> list[tuple[ListedLog, FileVersion]]:
+    """Logs in their order, each with the base offset of the next one for its end."""
+    found = list(logs)
+    ends = [*(log.base_offset for log, _ in found[1:]), None]
+    return [(replace(log, end_offset=end), version) for (log, version), end in zip(found, ends, strict=False)]
+
+
+def _is_within(log: ListedLog, wanted: Wanted) -> bool:
+    """Whether offsets that are wanted may be in a log."""
+    is_below = log.end_offset is not None and log.end_offset <= wanted.first_offset
+    return not (wanted.is_empty or is_below or log.base_offset > wanted.last_offset)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,12 +243,14 @@ class LogToRead:
 
     Attributes:
         visible: what consumers get of it, where its other offsets are copied in another segment, too; None for all.
+        overlap: why it may not be the partition's, so that nothing of it is read; None for most.
     """
 
     listed: ListedLog
     version: FileVersion
     facts: KnownLog | None
     visible: VisibleOffsets | None = None
+    overlap: Overlap | None = None
 
     def of(self, seen: Wanted) -> Wanted:
         """What is wanted of it, of what is wanted of its partition."""
@@ -266,9 +288,7 @@ def visible_part(directory: PartitionDirectory, base_offset: int) -> VisibleOffs
 
 def has_offsets(log: LogToRead, seen: Wanted) -> bool:
     """Whether a log may hold offsets that are wanted."""
-    end = log.listed.end_offset
-    is_outside = log.listed.base_offset > seen.last_offset or (end is not None and end <= seen.first_offset)
-    return not (seen.is_empty or is_outside)
+    return _is_within(log.listed, seen)
 
 
 def may_hold(log: LogToRead, seen: Wanted) -> bool:
@@ -359,17 +379,19 @@ class _Planner:
 
     def listed(self, directory: PartitionDirectory, wanted: Wanted) -> PartitionToRead:
         """A partition with its logs."""
-        found = [
-            (
-                ListedLog(directory.file(base_offset, LOG_SUFFIX), size, base_offset, end),
-                FileVersion(size, mtime_ns, None if inode == NO_INODE else inode),
-            )
-            for (base_offset, size, mtime_ns, inode), end in _with_ends(settled_segments(directory))
-        ]
+        known = KnownPartition() if self._known is None else self._known.of(directory.topic_partition)
+        listed_logs = _listed_logs(directory, settled_segments(directory))
+        overlaps = self._overlaps(directory, listed_logs, wanted, known)
+        logs, found = list[LogToRead](), list[tuple[ListedLog, FileVersion]]()
+        for log, version in listed_logs:
+            overlap = overlaps.get(log.base_offset)
+            if overlap is None or not overlap.is_between:
+                found.append((log, version))
+            else:
+                logs.append(LogToRead(replace(log, end_offset=overlap.end_offset), version, None, overlap=overlap))
+        found = _with_ends(found)
         ends = self._ends.of(directory, [log for log, _ in found], wanted, self._index_of(directory))
         self._note_ends(ends)
-        known = KnownPartition() if self._known is None else self._known.of(directory.topic_partition)
-        logs: list[LogToRead] = []
         for log, version in found:
             visible = visible_part(directory, log.base_offset)
             # What is beyond such a part is in another segment, too, and no damage.
@@ -377,9 +399,39 @@ class _Planner:
             facts = known.log(log.path, log.base_offset, version)
             if facts is not None and log.end_offset is None and not facts.reaches(ends.high_watermark or 0):
                 facts = None  # it is damaged, and reading it tells so
-            logs.append(LogToRead(listed, version, facts, visible))
+            logs.append(LogToRead(listed, version, facts, visible, overlaps.get(log.base_offset)))
+        logs.sort(key=lambda log: log.listed.base_offset)
         must_reach = None if ends.is_short and self._isolates else ends.high_watermark
         return PartitionToRead(directory, logs, ends.limit, must_reach, ends.seen)
+
+    def _overlaps(
+        self,
+        directory: PartitionDirectory,
+        logs: Sequence[tuple[ListedLog, FileVersion]],
+        wanted: Wanted,
+        known: KnownPartition,
+    ) -> Mapping[int, Overlap]:
+        """The logs that may be another partition's, as far as something is wanted of them. In a bucket logs overlap as
+        they should; a log that is asked for by its name is read as what it is.
+
+        Args:
+            logs: all of the partition.
+        """
+        is_cheap = isinstance(directory.path, Path) or self._goes_on  # of an object each look is two requests
+        if directory.remote is not None or self._request.log_name is not None or not is_cheap:
+            return {}
+        index_of = self._index_of(directory)
+
+        def end(log: ListedLog, version: FileVersion) -> int:
+            facts = known.log(log.path, log.base_offset, version)
+            found = end_of(log, index_of(log)) if facts is None else facts.row.next_offset
+            return log.base_offset if found is None else max(found, log.base_offset)
+
+        asked = [number for number, (log, _) in enumerate(logs) if _is_within(log, wanted)]
+        around = logs[max(asked[0] - 1, 0) : asked[-1] + 1] if asked else ()
+        if not any(log.end_offset is not None and end(log, version) > log.end_offset for log, version in around):
+            return {}
+        return overlaps_of([LogRange(log.base_offset, end(log, version)) for log, version in logs])
 
     def look_for(self, there: Collection[TopicPartition], *, isolates: bool) -> None:
         """Note which partitions and topics are asked for and have no directory: such as the cluster's metadata has; and
@@ -465,7 +517,8 @@ class _Planner:
                 "not tell what was committed: read them with isolation read_uncommitted"
             )
         end_offset = _OFFSET_MAX if partition.limit is None else partition.limit
-        wanted = [log for log in partition.logs if self._is_asked_for(log) and may_hold(log, partition.seen)]
+        own = [log for log in partition.logs if log.overlap is None]
+        wanted = [log for log in own if self._is_asked_for(log) and may_hold(log, partition.seen)]
         last = wanted[-1].listed.end_offset if wanted else None
         last_offset = partition.seen.last_offset if last is None else min(partition.seen.last_offset, last - 1)
         logs = [
@@ -478,7 +531,7 @@ class _Planner:
                 goes_on=self._goes_on,
                 known=log.facts,
             )
-            for log in (partition.logs if wanted else ())
+            for log in (own if wanted else ())
             if log.listed.base_offset < end_offset
         ]
         return PartitionToScan(logs=logs, end_offset=end_offset, last_offset=last_offset)
@@ -502,7 +555,31 @@ class _Planner:
                 continue
             if log.listed.size == NOT_SEEN:
                 log.listed.path.stat()  # raises what it is
-            self._add(partition, log)
+            if log.overlap is not None:
+                self._refuse(partition, log, log.overlap)
+            else:
+                self._add(partition, log)
+
+    def _refuse(self, partition: PartitionToRead, log: LogToRead, overlap: Overlap) -> None:
+        """Plan that nothing is read of a segment, as damage."""
+        self._reads.append(
+            SegmentRead(
+                topic=partition.directory.topic_partition.topic,
+                partition=partition.directory.topic_partition.partition,
+                base_offset=log.listed.base_offset,
+                log_path=str(log.listed.path),
+                version=log.version,
+                position=0,
+                end_position=log.listed.size,
+                last_offset_before=log.listed.base_offset - 1,
+                end_offset=log.listed.end_offset,
+                wanted=log.of(partition.seen),
+                must_reach=None,
+                aborted=AbortedRanges(),
+                next_offset=overlap.end_offset,
+                refused=overlap.why,
+            )
+        )
 
     def _add(self, partition: PartitionToRead, log: LogToRead) -> None:
         """Plan a segment, of which something may be wanted."""

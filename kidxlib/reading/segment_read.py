@@ -28,6 +28,7 @@ class SegmentRead:
         aborted: transactions whose records are left out.
         records, next_offset: how many there are to read, and the offset behind the log's last batch, where a catalog
             tells; None where nobody knows it.
+        refused: why nothing of it is read, which is damage; None where it is read.
     """
 
     topic: str
@@ -44,6 +45,7 @@ class SegmentRead:
     aborted: AbortedRanges
     records: int | None = None
     next_offset: int | None = None
+    refused: str | None = None
 
     @property
     def log_bytes(self) -> int:

@@ -55,6 +55,19 @@ class WalkOptions:
 
 def items_of(read: SegmentRead, options: WalkOptions) -> Iterator[Item]:
     """The wanted batches of a segment, as far as headers tell, and damage."""
+    if read.refused is not None:
+        yield Damage(
+            path=read.log_path,
+            topic=read.topic,
+            partition=read.partition,
+            position=0,
+            end=None,
+            first_offset=read.base_offset,
+            next_offset=read.next_offset,
+            reason=read.refused,
+            is_whole_log=True,
+        )
+        return
     with opened_log(read.log_path) as opened:
         ensure_planned(read, opened.version)
         log = _log_of(read, opened, options)

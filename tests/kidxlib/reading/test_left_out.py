@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import logging
 import re
 import shutil
@@ -15,8 +16,9 @@ from typing import Any, Final
 import pytest
 
 from kidxlib.commands.export import export
+from kidxlib.commands.seek import seek
 from kidxlib.commands.verify import verify
-from kidxlib.errors import UsageError
+from kidxlib.errors import DamagedLogError, UsageError
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -28,7 +30,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.library.read import count, read
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.reading.left_out import Why
+from kidxlib.reading.left_out import Damage, Why
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.who_wrote import who_wrote
@@ -36,6 +38,7 @@ from kidxlib.records.reader import Record
 from kidxlib.run.catalog_place import existing_tables
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.cluster_metadata import (
     change,
     config,
@@ -382,6 +385,106 @@ def test_each_way_of_reading_tells_a_gap(way: str, tmp_path: Path, caplog: pytes
     assert _WAYS[way](log_dir) == 150
     [said] = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
     assert said.startswith("in no log: 50 offsets of 1 partition between two logs: t-0 50 to 99 (")
+
+
+def _with_a_foreign_log(place: Path, *, lacks: bool = False) -> Path:
+    """The log dir, and in it a log of another partition, of offsets 50 to 109 and with other keys. It overlaps the logs
+    of 40 and 100, or that of 100 alone, if the log dir `lacks` the other.
+    """
+    log_dir = _log_dir(place, (0, 40, 100))
+    batches = [
+        encoded.batch_v2([Record(offset, 1_000 * offset, b"x", b"v") for offset in range(first, first + 10)])
+        for first in range(50, 110, 10)
+    ]
+    (log_dir / "t-0" / segment_file(50, LOG_SUFFIX)).write_bytes(b"".join(batches))
+    if lacks:
+        (log_dir / "t-0" / segment_file(40, LOG_SUFFIX)).unlink()
+    return log_dir
+
+
+@pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
+@pytest.mark.parametrize(
+    ("lacks", "offsets", "refused"),
+    [
+        (False, (0, None), [(50, 110)]),
+        (False, (70, 80), [(50, 110)]),
+        (False, (105, None), [(50, 110)]),
+        (False, (150, None), []),
+        (True, (0, None), [(50, 110), (100, 200)]),
+        (True, (70, 80), [(50, 110)]),
+        (True, (105, None), [(100, 200)]),
+        (True, (150, None), [(100, 200)]),
+    ],
+)
+def test_records_of_another_partitions_log_are_not_read(
+    lacks: bool, offsets: tuple[int, int | None], refused: list[tuple[int, int]], isolation: str, tmp_path: Path
+) -> None:
+    """The log that does not fit is refused; where nobody can tell which one that is, all of them are."""
+    log_dir = _with_a_foreign_log(tmp_path, lacks=lacks)
+    start, end = offsets
+    met: list[Damage] = []
+    found = read(log_dir, offsets=offsets, isolation=isolation, on_damage=met.append).read_all()
+    own = range(start, min(end or 200, 40 if lacks else 200))
+    assert found["offset"].to_pylist() == [*own] and set(found["key"].to_pylist()) <= {b"k"}
+    assert [(each.first_offset, each.next_offset) for each in met] == refused
+    if refused:
+        with pytest.raises(
+            DamagedLogError, match="overlap, with offsets 50 to 199" if lacks else "without it: it may be"
+        ):
+            read(log_dir, offsets=offsets, isolation=isolation).read_all()
+    else:
+        assert read(log_dir, offsets=offsets, isolation=isolation).read_all().num_rows == len(own)
+
+
+def test_a_header_with_a_wrong_offset_makes_no_log_another_partitions(tmp_path: Path) -> None:
+    """Checksums do not cover it. What stands before and after such a batch is read."""
+    log_dir = _log_dir(tmp_path, (0, 40, 100))
+    log = log_dir / "t-0" / segment_file(40, LOG_SUFFIX)
+    content = bytearray(log.read_bytes())
+    content[-len(content) // 6 + 6] ^= 0x40  # of the last batch, 16,384 more
+    log.write_bytes(content)
+    met: list[Damage] = []
+    assert read(log_dir, on_damage=met.append).read_all().num_rows == 190
+    assert [each.first_offset for each in met] == [90]
+
+
+def test_an_export_lacks_another_partitions_log_and_says_so(tmp_path: Path) -> None:
+    log_dir, output = _with_a_foreign_log(tmp_path / "logs"), tmp_path / "all.jsonl"
+    ended = run_here(export, log_dir, "--skip-damage", "--output", output)
+    assert ended.code == ExitCode.PROBLEMS_FOUND and len(output.read_text().splitlines()) == 200
+    assert (
+        "it may be another partition's; kidx verify tells more; not exported: offsets 50 to 109 of that log"
+        in ended.err
+    )
+
+
+@pytest.mark.parametrize("catalog", [False, True])
+@pytest.mark.parametrize(
+    ("lacks", "certain"),
+    [
+        (False, {"--offset": (20, 45, 150), "--timestamp": (20_000, 70_000, 150_000, -1, -2, -3)}),
+        (True, {"--offset": (20,), "--timestamp": (20_000, -2)}),
+    ],
+)
+def test_an_answer_out_of_another_partitions_log_is_not_certain(
+    lacks: bool, certain: Mapping[str, tuple[int, ...]], catalog: bool, tmp_path: Path
+) -> None:
+    log_dir = _with_a_foreign_log(tmp_path / "logs", lacks=lacks)
+    place: tuple[str | Path, ...] = (log_dir,)
+    if catalog:
+        kidx_build_here(log_dir, "--index-dir", tmp_path / "index", "--catalog", tmp_path / "catalog")
+        place = ("--catalog", tmp_path / "catalog")
+    for option, targets in {
+        "--offset": (20, 45, 70, 150),
+        "--timestamp": (20_000, 70_000, 150_000, -1, -2, -3),
+    }.items():
+        for target in targets:
+            ended = run_here(seek, *place, "--topic", "t", "--partition", "0", option, str(target), "--json")
+            [answer] = json.loads(ended.out)["answers"]
+            is_certain = target in certain[option]
+            assert answer["answered"] is is_certain, (option, target)
+            assert ("another partition's" in (answer["note"] or "")) is not is_certain, (option, target)
+            assert is_certain or ended.code == ExitCode.PROBLEMS_FOUND
 
 
 def test_a_checkpoint_that_cannot_be_read_is_told_and_ends_nothing(tmp_path: Path) -> None:
