@@ -65,8 +65,8 @@ def _packed_keys(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> tuple[
 
 def _equal(some: Values, others: Values) -> Flags:
     """Row by row."""
-    both_null = _numpy(pc.and_(some.is_null(), others.is_null()))
-    both_valid = _numpy(pc.and_(some.is_valid(), others.is_valid()))
+    both_null = flags_of(pc.and_(some.is_null(), others.is_null()))
+    both_valid = flags_of(pc.and_(some.is_valid(), others.is_valid()))
     if pa.types.is_struct(some.type):
         inside = np.ones(len(some), np.bool_)
         for number in range(some.type.num_fields):
@@ -80,7 +80,7 @@ def _equal(some: Values, others: Values) -> Flags:
     if pa.types.is_floating(some.type):
         both_nan: Values = pc.and_(some.is_nan(), others.is_nan())
         equal = pc.or_(equal, both_nan.fill_null(False))
-    return both_null | _numpy(equal)
+    return both_null | flags_of(equal)
 
 
 def _lists_equal(some: Values, others: Values, both_valid: Flags) -> Flags:
@@ -101,7 +101,7 @@ def _lists_equal(some: Values, others: Values, both_valid: Flags) -> Flags:
 def _lengths(lists: Values) -> NDArray[np.int64]:
     """The length of each list or map; 0 of a null."""
     offsets: NDArray[np.int64] = lists.offsets.to_numpy().astype(np.int64)
-    return np.where(_numpy(lists.is_valid()), np.diff(offsets), 0)
+    return np.where(flags_of(lists.is_valid()), np.diff(offsets), 0)
 
 
 def _elements(lists: Values) -> Values:
@@ -112,9 +112,16 @@ def _elements(lists: Values) -> Values:
     return lists.flatten()
 
 
-def _numpy(flags: Values) -> Flags:
-    found: Flags = flags.to_numpy(zero_copy_only=False).astype(np.bool_)
-    return found
+def flags_of(column: Values) -> Flags:
+    """A column of flags; false for null."""
+    flags: Flags = column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.bool_)
+    return flags
+
+
+def taken_at(column: Values, at: Positions) -> Values:
+    """The values at some positions; null for −1."""
+    places: Values = pa.array(at, mask=at < 0)
+    return column.take(places)
 
 
 # pa.array() and to_numpy() import pandas where there is one, which takes longer than all else that `kidx seek` does,

@@ -10,13 +10,12 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.catalog.change import Found, TableChange
 from kidxlib.catalog.findings import FINDINGS
-from kidxlib.catalog.matching import Flags, Positions, Values, differing, positions_in
+from kidxlib.catalog.matching import Values, differing, flags_of, positions_in, taken_at
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.rows import Table
@@ -83,8 +82,8 @@ def finished(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
     values |= {name: pc.if_else(failed, segments[name], rows[name]) for name in _OUTCOME}
     values |= {name: pc.if_else(failed, pa.scalar(None, rows[name].type), rows[name]) for name in _OF_INDEXES}
     new = _columns(SEGMENTS, rows, {**values, "build_id": build_id})
-    changed = differing(new, rows, FinishedFacts.names()) | (_flags(failed) & differing(new, rows, ("status",)))
-    counted = changed & _flags(pc.not_equal(rows["build_id"], pa.scalar(build_id)))
+    changed = differing(new, rows, FinishedFacts.names()) | (flags_of(failed) & differing(new, rows, ("status",)))
+    counted = changed & flags_of(pc.not_equal(rows["build_id"], pa.scalar(build_id)))
     return _updates(SEGMENTS, new.filter(changed), int(counted.sum()))
 
 
@@ -219,12 +218,12 @@ def not_overtaken(found: Found, before: pa.Table, now: pa.Table, build_id: str) 
         now: the same rows at the version that it would change.
     """
     segments = found["segment"]
-    recorded_by = _at(before["build_id"], positions_in(now, before, SEGMENTS.key))
-    changed = _flags(pc.not_equal(now["build_id"], pa.scalar(build_id)))
-    changed &= ~_flags(pc.equal(now["build_id"], recorded_by).fill_null(False))
+    recorded_by = taken_at(before["build_id"], positions_in(now, before, SEGMENTS.key))
+    changed = flags_of(pc.not_equal(now["build_id"], pa.scalar(build_id)))
+    changed &= ~flags_of(pc.equal(now["build_id"], recorded_by).fill_null(False))
     others = now.filter(changed)
-    theirs = _at(others["log_mtime_ns"], positions_in(segments, others, SEGMENTS.key))
-    later = _flags(pc.greater(theirs, segments["log_mtime_ns"]).fill_null(False))
+    theirs = taken_at(others["log_mtime_ns"], positions_in(segments, others, SEGMENTS.key))
+    later = flags_of(pc.greater(theirs, segments["log_mtime_ns"]).fill_null(False))
     overtaken = segments.filter(later).select(SEGMENTS.key)
     return {kind: rows.filter(positions_in(rows, overtaken, SEGMENTS.key) < 0) for kind, rows in found.items()}
 
@@ -285,14 +284,3 @@ def _timestamps(found: pa.Table) -> dict[str, Values]:
         "max_timestamp": pc.multiply(shown, pa.scalar(1000, pa.int64())).cast(utc),
         "log_mtime": pc.divide(found["log_mtime_ns"], pa.scalar(1000, pa.int64())).cast(utc),
     }
-
-
-def _at(column: Values, at: Positions) -> Values:
-    """The values at some positions; null for −1."""
-    places: Values = pa.array(at, mask=at < 0)
-    return column.take(places)
-
-
-def _flags(column: Values) -> Flags:
-    flags: Flags = column.to_numpy().astype(np.bool_)
-    return flags

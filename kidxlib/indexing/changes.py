@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from kidxlib.catalog.matching import Flags, Positions, Values, words_array
+from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, words_array
 from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS, FillableFacts, IntervalSource
 from kidxlib.catalog.tables import FACTS_VERSION
@@ -34,7 +34,6 @@ from kidxlib.indexing.known_segments import (
     KNOWN,
     NOWHERE,
     Matched,
-    flags_of,
     match,
     missing,
     same_text,

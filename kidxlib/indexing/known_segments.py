@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Flags, Positions, Values, positions_in
+from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, positions_in
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segment_views import KnownSegment
 from kidxlib.catalog.segments import SEGMENTS
@@ -98,12 +98,6 @@ _UNKNOWN: Final = -2
 def texts(column: Values) -> Values:
     """A column of text, without a dictionary."""
     return column.cast(pa.string()) if pa.types.is_dictionary(column.type) else column
-
-
-def flags_of(column: Values) -> Flags:
-    """A column of flags without nulls."""
-    flags: Flags = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
-    return flags.astype(np.bool_)
 
 
 def rows_by_partition(rows: pa.Table) -> dict[PartitionKey, int]:

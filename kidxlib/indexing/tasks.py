@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
 from kidxlib.catalog.segments import IntervalSource
-from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.recovery.options import RecoverOptions
@@ -112,9 +111,3 @@ class BuildTask(ScanTask):
     only: frozenset[str] | None = None
     all_facts: bool = False
     kept_scans: KeptScans | None = None
-
-    @property
-    def repairs_indexes(self) -> bool:
-        """Whether it repairs named files, its offset or time index among them."""
-        names = {segment_file(self.segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
-        return self.only is not None and bool(names & self.only)

@@ -25,7 +25,7 @@ _FIELDS: Final = tuple(name for name in PRODUCER_EVENT.names or () if name not i
 
 
 def event_batches(segment: SegmentFile, events: NDArray[np.void], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The events of a segment, of dtype `scan_events.PRODUCER_EVENT`, as rows of `schema` that have `event` filled."""
+    """The events of a segment, of dtype `scan_state.PRODUCER_EVENT`, as rows of `schema` that have `event` filled."""
     event_type = schema.field("event").type
     for start in range(0, len(events), _ROWS_PER_ARROW_BATCH):
         part = events[start : start + _ROWS_PER_ARROW_BATCH]
@@ -75,7 +75,7 @@ def _filled(rows: pa.Table, schema: pa.Schema, kind: str, positions: Values) -> 
 
 
 def _to_events(rows: pa.Array[pa.StructScalar]) -> NDArray[np.void]:
-    """Rows of the table (structs), without its key, as an array of `scan_events.PRODUCER_EVENT`."""
+    """Rows of the table (structs), without its key, as an array of `scan_state.PRODUCER_EVENT`."""
     assert isinstance(rows, pa.StructArray)
     events = np.empty(len(rows), PRODUCER_EVENT)
     columns = dict(zip((field.name for field in rows.type), rows.flatten(), strict=True))
@@ -112,7 +112,7 @@ def _all(events: list[NDArray[np.void]]) -> NDArray[np.void]:
 
 
 def to_leader_epochs(rows: Sequence[LeaderEpochEntry] | None) -> NDArray[np.void]:
-    """A value of the column `leader_epochs` as an array of `scan_events.LEADER_EPOCH`."""
+    """A value of the column `leader_epochs` as an array of `scan_state.LEADER_EPOCH`."""
     epochs = [(epoch["epoch"], epoch["start_offset"], epoch["position"]) for epoch in rows or ()]
     return np.array(epochs, LEADER_EPOCH)
 

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.not_segments import NotASegment
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, OFFSET_MAX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition, is_other_name, looks_like
 from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
 from kidxlib.indexing.skipped import Skipped
@@ -54,7 +54,6 @@ _log: Final = logging.getLogger(__name__)
 
 #: Directories that have a partition's records and are not read.
 _SET_ASIDE: Final = (NotASegment.DIRECTORY_STRAY, NotASegment.DIRECTORY_DELETE, NotASegment.DIRECTORY_FUTURE)
-_OFFSET_MAX: Final = 2**63 - 1
 #: Partitions that are listed before what becomes of them is planned: their logs may be scanned at the same time.
 _PARTITIONS_AT_ONCE: Final = 1_000
 
@@ -494,13 +493,13 @@ class _Planner:
     def _up_to_stable(self, partition: PartitionToRead, found: Transactions) -> PartitionToRead:
         """A partition up to its last stable offset."""
         seen, stable = partition.seen, found.last_stable_offset
-        if max(stable, seen.first_offset) <= seen.last_offset and stable < _OFFSET_MAX and partition.logs:
+        if max(stable, seen.first_offset) <= seen.last_offset and stable < OFFSET_MAX and partition.logs:
             self._left_out.append(
                 LeftOut(
                     partition=partition.directory.topic_partition,
                     why=Why.BEYOND_LAST_STABLE_OFFSET,
                     first_offset=max(stable, seen.first_offset),
-                    end_offset=None if seen.last_offset == _OFFSET_MAX else seen.last_offset + 1,
+                    end_offset=None if seen.last_offset == OFFSET_MAX else seen.last_offset + 1,
                     edge=stable,
                     is_problem=False,
                 )
@@ -516,7 +515,7 @@ class _Planner:
                 f"{cut[0].listed.path}: it holds offsets that consumers get of another segment; of such logs kidx does "
                 "not tell what was committed: read them with isolation read_uncommitted"
             )
-        end_offset = _OFFSET_MAX if partition.limit is None else partition.limit
+        end_offset = OFFSET_MAX if partition.limit is None else partition.limit
         own = [log for log in partition.logs if log.overlap is None]
         wanted = [log for log in own if self._is_asked_for(log) and may_hold(log, partition.seen)]
         last = wanted[-1].listed.end_offset if wanted else None
@@ -588,7 +587,7 @@ class _Planner:
         self._skipped_bytes += listed.size - (bounds[-1].position - bounds[0].position)
         for start, stop in pairwise(bounds):
             first_offset = listed.base_offset if start.offset is None else start.offset
-            aborted = partition.aborted.between(first_offset, _OFFSET_MAX if stop.offset is None else stop.offset)
+            aborted = partition.aborted.between(first_offset, OFFSET_MAX if stop.offset is None else stop.offset)
             records = facts.records(seen) if facts is not None and bounds == listed.whole and not aborted else None
             self._reads.append(
                 SegmentRead(

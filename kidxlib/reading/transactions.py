@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
+from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.known_logs import KnownEvents, KnownLog
 from kidxlib.reading.places import PartitionLogs
@@ -35,7 +36,6 @@ from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import LogBytes, LogTail
 from kidxlib.storage.opened_log import opened_log
 
-_OFFSET_MAX: Final = 2**63 - 1
 #: With so large an interval there is no index point, and nothing that is wrong with an index.
 _WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX)
 _MARKERS: Final = (EventKind.COMMIT, EventKind.ABORT)
@@ -218,7 +218,7 @@ class _Partition:
     @property
     def _is_open(self) -> bool:
         """Whether a transaction is open that is asked for."""
-        return min(self._fold.undecided, default=_OFFSET_MAX) <= self._last_offset
+        return min(self._fold.undecided, default=OFFSET_MAX) <= self._last_offset
 
 
 class TransactionFold:
@@ -257,7 +257,7 @@ class TransactionFold:
     def transactions(self, end_offset: int) -> Transactions:
         """The transactions, if no record from an offset on is asked for."""
         ongoing = self._producers.open_transactions
-        lost = [(producer, first, _OFFSET_MAX) for producer, first in ongoing if producer in self._in_doubt]
+        lost = [(producer, first, OFFSET_MAX) for producer, first in ongoing if producer in self._in_doubt]
         aborted = np.concatenate([*self._aborted, np.array(lost, np.int64).reshape(-1, 3)])
         return Transactions(min([end_offset, *self.undecided]), AbortedRanges.of(aborted))
 
@@ -278,7 +278,7 @@ def _pieces(log: LogToScan, content: LogBytes) -> Iterator[ScannedPiece]:
             yield ScannedPiece(found.producer_events)
             return
         yield ScannedPiece(found.producer_events, f"byte {at}: {end.reason}: {end.detail}")
-        after = next_whole_batch(content, at + 1, next_offset, _OFFSET_MAX) if log.goes_on else None
+        after = next_whole_batch(content, at + 1, next_offset, OFFSET_MAX) if log.goes_on else None
         if after is None:
             return
         position = after

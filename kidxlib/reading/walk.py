@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import DamagedLogError, LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts
+from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.reading.gaps_met import LogRead, TakeLog, lacks_records
 from kidxlib.reading.left_out import Damage, TakeDamage, warn_of_unfinished
 from kidxlib.reading.segment_read import SegmentRead
@@ -27,7 +28,6 @@ from kidxlib.storage.ranged_log import RANGE_BYTES
 
 Item: TypeAlias = BatchTable | Damage
 
-_OFFSET_MAX: Final = 2**63 - 1
 _EVERY: Final = Wanted()
 #: Bytes that are read at a time where only a part of a segment is wanted.
 _PART_CHUNK_BYTES: Final = 512 * 1024
@@ -111,7 +111,7 @@ class _SegmentWalk:
         self._wanted = read.wanted
         if self._wanted.last_offset >= self._most:
             # All to the end: what begins beyond it is met, and is damage.
-            self._wanted = Wanted(read.wanted.first_offset, _OFFSET_MAX, read.wanted.first_ms, read.wanted.last_ms)
+            self._wanted = Wanted(read.wanted.first_offset, OFFSET_MAX, read.wanted.first_ms, read.wanted.last_ms)
 
     def items(self) -> Iterator[Item]:
         position, last_offset = self._read.position, self._read.last_offset_before

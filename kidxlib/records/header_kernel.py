@@ -46,7 +46,7 @@ def wrapping_sum(first, second):
 
 @njit
 def next_size(window, window_position, log_bytes, walk):
-    """All bytes of the batch at a walk's position (`records.batches`), or why that cannot be said."""
+    """All bytes of the batch at a walk's position (`batch_headers.batches`), or why that cannot be said."""
     position = walk.position
     if position >= log_bytes - _HEADER_SIZE_UP_TO_MAGIC:
         return np.int64(ENDS)

@@ -131,7 +131,7 @@ class SegmentFacts:
             indexed batch to the next.
         log_crc32c: CRC-32C of the whole file, its invalid tail too; None where checksums were not verified, where a
             batch is of magic 0 or 1, or of one that `magics` has as −1, or where more than
-            `log_checksum.TAIL_BYTES_MAX` bytes are invalid.
+            `segment.TAIL_BYTES_MAX` bytes are invalid.
         log_crc64nvme: CRC-64/NVME of the whole file, as Java's long; None where all bytes were not read for it.
         offset_digests: digests of the batches by aligned ranges of base offsets, which may be added up.
         smallest_timestamp_ms: the smallest timestamp of a record, −1 where one has none or there is no record; None

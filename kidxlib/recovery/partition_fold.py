@@ -51,8 +51,8 @@ class ScannedSegment:
         problem_free: it was read to the end of its log and has no problems.
         next_offset: as in `SegmentFacts`; None where the segment was not read.
         map_end_offset: as in `SegmentFacts`; None if the segment was not read.
-        producer_events: of dtype `scan_events.PRODUCER_EVENT`.
-        leader_epochs: of dtype `scan_events.LEADER_EPOCH`.
+        producer_events: of dtype `scan_state.PRODUCER_EVENT`.
+        leader_epochs: of dtype `scan_state.LEADER_EPOCH`.
     """
 
     base_offset: int
@@ -82,7 +82,7 @@ class FoldedSegment:
     Attributes:
         state_source: where the state at its base offset comes from.
         snapshot: a producer snapshot of that state.
-        aborted: the transactions aborted in it, of dtype `formats.ABORTED_TRANSACTION`.
+        aborted: the transactions aborted in it, of dtype `layouts.ABORTED_TRANSACTION`.
         failure: where and why Kafka fails on its producers or leader epochs; None where it does not.
     """
 

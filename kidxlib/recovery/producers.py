@@ -128,7 +128,7 @@ class Producers:
         """Update the producers with the events of one segment (`LogSegment.updateProducerState`).
 
         Args:
-            events: of dtype `scan_events.PRODUCER_EVENT`, in the order of their positions.
+            events: of dtype `scan_state.PRODUCER_EVENT`, in the order of their positions.
         """
         if len(events) == 0:  # as in most segments of most topics
             return _NOTHING

@@ -47,9 +47,9 @@ class RecoveredSegment:
         time_index: the bytes of the `.timeindex`.
         producer_events: what producers did, of shape (n,), in the order of the log, with the fields `position`,
             `producer_id`, `kind`, `producer_epoch`, `first_offset`, `last_offset`, `offset_delta`, `last_sequence`,
-            `timestamp` and `coordinator_epoch` (`scan_events.PRODUCER_EVENT`).
+            `timestamp` and `coordinator_epoch` (`scan_state.PRODUCER_EVENT`).
         leader_epochs: where the leader epoch changes from batch to batch, of shape (n,), with the fields `epoch`,
-            `start_offset` and `position` (`scan_events.LEADER_EPOCH`).
+            `start_offset` and `position` (`scan_state.LEADER_EPOCH`).
     """
 
     end: ScanEnd

@@ -21,10 +21,11 @@ _LIMITS: Final = tuple(
     option for limit in (STARTING, ENDING) for option in (limit.offsets, limit.timestamp, limit.offsets_by_timestamp)
 )
 _MAX_OFFSETS, _MAX_BYTES = "maxOffsetsPerTrigger", "maxBytesPerTrigger"
+_OF_TOPICS: Final = ("subscribe", "subscribePattern", "assign")
 _OF_STREAMS: Final = (_MAX_OFFSETS, _MAX_BYTES)
 OPTIONS: Final = (
     *("path", "paths", "source"),
-    *("subscribe", "subscribePattern", "assign"),
+    *_OF_TOPICS,
     *_LIMITS,
     "startingOffsetsByTimestampStrategy",
     *("includeHeaders", "isolation", "toLogEnd", "mode", "indexDir", "catalog", "failOnDataLoss"),
@@ -44,8 +45,6 @@ _OF_WAITING: Final = frozenset({"minoffsetspertrigger", "maxtriggerdelay"})
 _KAFKA: Final = "kafka."
 _ISOLATION_LEVEL: Final = "kafka.isolation.level"
 _STRATEGIES: Final = ("error", "latest")
-
-_OPTIONS: Final = ("subscribe", "subscribePattern", "assign")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +84,7 @@ class Topics:
 
 def _parse_choice(given: Mapping[str, str]) -> Topics:
     """What the options say."""
-    named = [option for option in _OPTIONS if option in given]
+    named = [option for option in _OF_TOPICS if option in given]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)}: expected one of them, or none for all topics")
     if "subscribe" in given:

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 from click.testing import CliRunner
 
-from kidxlib.audit.startup.last_stop import last_stop
+from kidxlib.audit.startup.last_stop import last_stops
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.simulation import StartupAction
 from kidxlib.cli.main import kidx as kidx_command
@@ -109,7 +109,7 @@ def _files(directory: Path) -> dict[str, bytes]:
 def _starts(log_dir: Path) -> dict[str, object]:
     """What a broker makes of each partition: the segments, with their bytes, and where the log begins and ends."""
     found: dict[str, object] = {}
-    stop = last_stop(log_dir)
+    stop = last_stops([log_dir])[log_dir]
     for directory in sorted(path for path in log_dir.iterdir() if path.is_dir()):
         partition = parse_partition_directory(directory.name)
         assert partition is not None, directory

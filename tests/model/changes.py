@@ -86,7 +86,7 @@ def compare_plainly(
             before = gone.pop(segment.base_offset, None)
             if before is not None and not rebuild:
                 task, before = _with_kept(task, before, partitions[key], explicit_interval=explicit_interval)
-            if rebuild or task.repairs_indexes or before is None or not _is_unchanged(task, before):
+            if rebuild or _repairs_indexes(task) or before is None or not _is_unchanged(task, before):
                 changes.to_read.append(task)
                 to_fold[key].append(segment.base_offset)
                 continue
@@ -167,6 +167,12 @@ def _without_auxiliary_files(
         if not names <= set(list_directory(tasks[key][0].index_directory)):
             found.add(key)
     return found
+
+
+def _repairs_indexes(task: BuildTask) -> bool:
+    """Whether it repairs named files, its offset or time index among them."""
+    names = {segment_file(task.segment.base_offset, suffix) for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)}
+    return task.only is not None and bool(names & task.only)
 
 
 def _is_unchanged(task: BuildTask, before: KnownSegment) -> bool:

@@ -6,8 +6,7 @@ work is to hand rows on: half a second of processor each, in every job.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 import pyarrow as pa
 from pyspark.sql import Column as SparkColumn
@@ -18,12 +17,6 @@ from pyspark.sql.types import DataType, StructType
 
 from kidxlib.catalog.conditions import Among, Condition
 from kidxlib.catalog.rows import Column
-
-
-def of_driver(spark: SparkSession, rows: Iterable[Sequence[Any]], schema: pa.Schema) -> DataFrame:
-    """Rows with a value for each column."""
-    values = [dict(zip(schema.names, map(_entries, row), strict=True)) for row in rows]
-    return of_arrow(spark, pa.Table.from_pylist(values, schema))
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
@@ -42,11 +35,6 @@ def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
     Spark takes a table chunk by chunk and loses those after an empty one amid others (PySpark 4.2.0), so it gets one.
     """
     return spark.createDataFrame(rows.combine_chunks(), spark_schema(rows.schema))
-
-
-def _entries(value: Any) -> Any:
-    """A map as Arrow takes it."""
-    return list(value.items()) if isinstance(value, dict) else value
 
 
 def one_a_task(spark: SparkSession, values: Sequence[bytes]) -> DataFrame:

@@ -26,7 +26,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Final, Self, TypeVar
+from typing import Final, Self
 from urllib.parse import urlsplit
 
 from py4j.java_gateway import JavaGateway, JavaPackage
@@ -48,8 +48,6 @@ _INTERRUPTED_READER: Final = "nothing was changed or recorded; run the same comm
 #: Where an S3 store is, which Python's workers need to know too. Credentials are theirs to have: Spark shows settings.
 _STORE: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
 
-
-_Entered = TypeVar("_Entered")
 
 #: Names the file that Java writes when it ends; setup.sh sets it. On a busy machine that takes minutes.
 _CLASS_ARCHIVE: Final = "KIDX_CLASS_ARCHIVE"
@@ -415,10 +413,6 @@ class JobSession:
         if self._spark is None:
             self._spark = self._stack.enter_context(session(self._job, self._event_log_dir, changes=self._changes))
         return self._spark
-
-    def enter(self, context: contextlib.AbstractContextManager[_Entered]) -> _Entered:
-        """Enter a context that is left before the session is stopped."""
-        return self._stack.enter_context(context)
 
     def __enter__(self) -> Self:
         return self

@@ -45,7 +45,7 @@ class TransactionsOfSegment:
 
 
 def markers_in(events: NDArray[np.void]) -> frozenset[tuple[int, int]]:
-    """Producer ids and offsets of the abort markers among events of dtype `scan_events.PRODUCER_EVENT`."""
+    """Producer ids and offsets of the abort markers among events of dtype `scan_state.PRODUCER_EVENT`."""
     aborts = events[events["kind"] == scan_state.EventKind.ABORT]
     return frozenset(zip(aborts["producer_id"].tolist(), aborts["last_offset"].tolist(), strict=True))
 

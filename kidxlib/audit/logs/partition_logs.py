@@ -30,7 +30,7 @@ class EpochsOfLogs:
     """The leader epochs in the logs of a partition.
 
     Attributes:
-        changes: where the epoch changes from batch to batch, of dtype `scan_events.LEADER_EPOCH`, by base offset; of
+        changes: where the epoch changes from batch to batch, of dtype `scan_state.LEADER_EPOCH`, by base offset; of
             logs that have epochs.
         by_broker: the broker's file of epochs shows that it has appended them as they stand there.
     """

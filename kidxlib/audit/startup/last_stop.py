@@ -166,11 +166,6 @@ class LastStop:
                 yield name
 
 
-def last_stop(log_dir: Location) -> LastStop:
-    """Read from a log dir how its broker stopped, as if the node had no other one, and nobody knew its metadata."""
-    return last_stops([log_dir])[log_dir]
-
-
 def last_stops(
     log_dirs: Sequence[Location], clean_shutdown: bool | None = None, metadata: ClusterMetadata | None = None
 ) -> Mapping[Location, LastStop]:

@@ -69,8 +69,6 @@ _LZ4_CHECKSUMS: Final = tuple(
     header_checksum(bytes([_LZ4_FLAGS | checksum, code << 4])) for code in range(4, 8) for checksum in (0, 4)
 )
 
-_REFUSED = -2
-
 
 @njit
 def _little_endian(data, at):
@@ -106,7 +104,7 @@ def _snappy_block(source, at, end, size, target, start):
         target: uint8; the content goes there from `start` on, and there is room for it.
 
     Returns:
-        `size`, or `_REFUSED` where the elements do not come to exactly that.
+        `size`, or `REFUSED` where the elements do not come to exactly that.
     """
     source_address, target_address = np.int64(source.ctypes.data), np.int64(target.ctypes.data)
     room = len(target)
@@ -121,13 +119,13 @@ def _snappy_block(source, at, end, size, target, start):
             if length > 60:
                 length_bytes = length - 60
                 if at + length_bytes > end:
-                    return np.int64(_REFUSED)
+                    return np.int64(REFUSED)
                 length = np.int64(1)
                 for number in range(length_bytes):
                     length += np.int64(uint8(source, at + number)) << (8 * number)
                 at += length_bytes
             if length > end - at or length > stop - to:
-                return np.int64(_REFUSED)
+                return np.int64(REFUSED)
             if length <= 16 and at + 16 <= end and to + 16 <= room:
                 copy_16_bytes(target_address + to, source_address + at)  # type: ignore[call-arg]
             else:
@@ -137,7 +135,7 @@ def _snappy_block(source, at, end, size, target, start):
             continue
         offset_bytes = 4 if kind == 3 else kind
         if at + offset_bytes > end:
-            return np.int64(_REFUSED)
+            return np.int64(REFUSED)
         offset = np.int64(uint8(source, at))
         if kind == 1:
             length = ((tag >> 2) & 7) + 4
@@ -148,7 +146,7 @@ def _snappy_block(source, at, end, size, target, start):
                 offset |= np.int64(uint8(source, at + number)) << (8 * number)
         at += offset_bytes
         if offset == 0 or offset > to - start or length > stop - to:
-            return np.int64(_REFUSED)
+            return np.int64(REFUSED)
         if offset >= 16 and to + 64 <= room:
             address = target_address + to
             for copied in range(0, length, 16):
@@ -158,7 +156,7 @@ def _snappy_block(source, at, end, size, target, start):
             for _ in range(length):
                 target[to] = target[to - offset]
                 to += 1
-    return np.int64(size) if to == stop else np.int64(_REFUSED)
+    return np.int64(size) if to == stop else np.int64(REFUSED)
 
 
 @njit

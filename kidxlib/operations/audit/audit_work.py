@@ -71,7 +71,7 @@ def from_segment_row(row: AuditedSegmentRow, events: NDArray[np.void]) -> Segmen
     """What a partition's audit needs of a segment.
 
     Args:
-        events: what producers did in it, of dtype `scan_events.PRODUCER_EVENT`.
+        events: what producers did in it, of dtype `scan_state.PRODUCER_EVENT`.
     """
     recovered = row.recovery
     return SegmentForPartition(

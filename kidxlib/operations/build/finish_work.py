@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.conditions import Condition
-from kidxlib.catalog.matching import Flags, Positions, Values, positions_in
+from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, positions_in
 from kidxlib.catalog.partitions import (
     PARTITION_STATES,
     PARTITIONS,
@@ -45,7 +45,6 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import PartitionChange
 from kidxlib.indexing.finish_files import Listings
 from kidxlib.indexing.finish_partition import finish
-from kidxlib.indexing.known_segments import flags_of
 from kidxlib.indexing.listed import Longs, numbers_in
 from kidxlib.indexing.segments import FinishedPartition, FinishedSegment
 from kidxlib.indexing.tasks import PartitionTask, SegmentTask

@@ -28,6 +28,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import METADATA_TOPIC
 from kidxlib.indexing.bins import pack
+from kidxlib.log.cluster_metadata.replica import QUORUM_STATE
 from kidxlib.operations.compare.file_pairs import (
     FilePairs,
     FileVerdict,
@@ -56,7 +57,6 @@ from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
 #: A file of KRaft's in which a node writes whom it votes for.
-_QUORUM_STATE: Final = "quorum-state"
 #: A node that starts makes the index files of all of its segments anew (`KafkaRaftLog.createLog`: the recovery point is
 #: 0, and no shutdown is clean).
 _CLUSTER_METADATA: Final = f"{METADATA_TOPIC}-0"
@@ -416,7 +416,7 @@ class _PartitionFindings:
         parsed, verdict = parse_segment_file(row.name), FileVerdict(row.verdict)
         if verdict is FileVerdict.UNREADABLE:
             return Kind.NOT_COMPARABLE
-        if row.name == _QUORUM_STATE:
+        if row.name == QUORUM_STATE:
             return Kind.REWRITTEN
         if row.name == PARTITION_METADATA and self._is_other_topic:
             return None

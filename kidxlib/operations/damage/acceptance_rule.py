@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from kidxlib.audit.finding import ALSO, DAMAGE
 from kidxlib.audit.gaps import GAP
 from kidxlib.catalog.findings import ACCEPTED
-from kidxlib.catalog.matching import Flags, Positions, Values, differing, positions_in
+from kidxlib.catalog.matching import Flags, Positions, Values, differing, flags_of, positions_in
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
 
@@ -75,13 +75,13 @@ def held(findings: pa.Table, accepted: pa.Table) -> Held:
     at = positions_in(findings, accepted, ACCEPTED.key)
     places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
     beside = accepted.take(places)
-    is_gap = _flags(pc.equal(findings["file"], pa.scalar(GAP)))
+    is_gap = flags_of(pc.equal(findings["file"], pa.scalar(GAP)))
     is_same = is_gap | ~differing(findings, beside, _SAME)
     # A build says of a segment how it stands, an audit of its log a verdict: a torn end may be broken by now.
     both_by_audit = _is_verdict(findings) & _is_verdict(beside)
     is_same &= ~(both_by_audit & differing(findings, beside, ["found"]))
     # Where a finding stands for several, each of them counts.
-    has_detail = is_gap | _flags(pc.match_substring(findings["detail"], ALSO))
+    has_detail = is_gap | flags_of(pc.match_substring(findings["detail"], ALSO))
     is_same &= ~(has_detail & differing(findings, beside, ["detail"]))
     at = np.where(is_same, at, -1)
     return Held(at, (at >= 0) & (is_gap | ~differing(findings, beside, ["consequence"])))
@@ -164,10 +164,4 @@ def _with_reasons(findings: pa.Table) -> pa.Table:
 
 
 def _is_verdict(findings: pa.Table) -> Flags:
-    return _flags(pc.is_in(findings["found"], value_set=pa.array(ACCEPTABLE)))
-
-
-def _flags(column: Values) -> Flags:
-    """Whether each is true; of a null it is not."""
-    flags: Flags = column.fill_null(False).to_numpy().astype(np.bool_)
-    return flags
+    return flags_of(pc.is_in(findings["found"], value_set=pa.array(ACCEPTABLE)))

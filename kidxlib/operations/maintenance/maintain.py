@@ -12,13 +12,12 @@ from enum import StrEnum
 from functools import partial
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS
-from kidxlib.catalog.matching import Flags, Positions, Values, positions_in
+from kidxlib.catalog.matching import Values, flags_of, positions_in, taken_at
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
@@ -220,7 +219,7 @@ def _segments(tables: Tables, before: datetime) -> pa.Table:
     """
     absent = tables.read(SEGMENTS, [*SEGMENTS.key, "topic_id", "deleted_at", "build_id"], [_ABSENT])
     builds = tables.read(BUILDS, ["build_id", "started_at"])
-    found_at = _beside(builds["started_at"], positions_in(absent, builds, ["build_id"]))
+    found_at = taken_at(builds["started_at"], positions_in(absent, builds, ["build_id"]))
     since: Values = pc.coalesce(absent["deleted_at"], found_at)
     absent = absent.filter(_is_before(since, before))
     if not absent.num_rows:
@@ -233,9 +232,9 @@ def _segments(tables: Tables, before: datetime) -> pa.Table:
         [("base_offset", "first"), ("topic_id", "first", with_nulls)]
     )
     at = positions_in(absent, first, PARTITIONS.key)
-    is_before_first = _flags(pc.less(absent["base_offset"], _beside(first["base_offset_first"], at)))
-    some, other = absent["topic_id"], _beside(first["topic_id_first"], at)
-    is_same_topic = _flags(pc.equal(some, other)) | _flags(pc.and_(some.is_null(), other.is_null()))
+    is_before_first = flags_of(pc.less(absent["base_offset"], taken_at(first["base_offset_first"], at)))
+    some, other = absent["topic_id"], taken_at(first["topic_id_first"], at)
+    is_same_topic = flags_of(pc.equal(some, other)) | flags_of(pc.and_(some.is_null(), other.is_null()))
     not_needed: Values = pa.array(~(is_before_first & is_same_topic))
     return absent.select(SEGMENTS.key).filter(not_needed)
 
@@ -268,7 +267,7 @@ def _builds(tables: Tables, before: datetime) -> Expired:
     reading = builds.filter((pc.field("log_bytes") > 0) & (pc.field("scan_seconds") > 0))
     needed |= {*latest.values(), *map(str, reading["build_id"].to_pylist()[-1:])}
     is_needed: Values = pc.is_in(builds["build_id"], value_set=pa.array(sorted(needed), pa.string()))
-    old = _flags(_is_before(builds["started_at"], before)) & ~_flags(is_needed)
+    old = flags_of(_is_before(builds["started_at"], before)) & ~flags_of(is_needed)
     keys = builds.select(["build_id"]).filter(pa.array(old))
     return Expired(keys, keys.num_rows)
 
@@ -277,18 +276,6 @@ def _is_before(times: Values, before: datetime) -> Values:
     """Whether each is; an unknown one is not."""
     found: Values = pc.less(times, pa.scalar(before, pa.timestamp("us", "UTC")))
     return found.fill_null(False)
-
-
-def _beside(column: Values, at: Positions) -> Values:
-    """The values at some positions; null for −1."""
-    places: Values = pa.array(at, mask=at < 0)
-    return column.take(places)
-
-
-def _flags(column: Values) -> Flags:
-    """False for null."""
-    flags: Flags = column.fill_null(False).to_numpy().astype(np.bool_)
-    return flags
 
 
 def _expired_rows(tables: Tables, table: Table, expiry: Expiry, upkeep: Collection[Upkeep], now: datetime) -> int:

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.catalog.conditions import Among
-from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.matching import Values, flags_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
@@ -144,7 +144,7 @@ def _longs(column: Values) -> Any:
 
 def _is(column: Values, status: Status) -> Any:
     found: Values = pc.equal(column, pa.scalar(status.value))
-    return found.fill_null(False).to_numpy().astype(np.bool_)
+    return flags_of(found)
 
 
 def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: MetadataOptions, sample: int) -> Report:

@@ -11,7 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.matching import Values, flags_of, positions_in
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
@@ -47,7 +47,7 @@ def local_lanes(tables: TablesToRead, broken: pa.Table) -> pa.Table:
     names = [*SEGMENTS.key, "next_offset", "log_bytes", "max_timestamp_ms", "status", "active"]
     rows = tables.read(SEGMENTS, names)
     marks = marks_of_status(rows["status"])
-    marks |= np.where(_flags(rows["active"]), Mark.ACTIVE, 0)
+    marks |= np.where(flags_of(rows["active"]), Mark.ACTIVE, 0)
     if broken.num_rows:
         marks |= np.where(positions_in(rows, broken, SEGMENTS.key) >= 0, Mark.BROKEN, 0)
     return _rows(rows, marks, is_remote=False)
@@ -59,7 +59,7 @@ def remote_lanes(tables: TablesToRead, audits: Collection[str]) -> pa.Table:
     rows = tables.read(REMOTE_SEGMENTS, [*names, "is_read", "findings"])
     rows = rows.filter(pc.is_in(rows["audit_id"], value_set=pa.array(list(audits), pa.string())))
     counts: Values = pc.list_value_length(rows["findings"]).fill_null(0)
-    marks: Longs = np.where(_flags(rows["is_read"]), 0, np.int64(Mark.UNREAD))
+    marks: Longs = np.where(flags_of(rows["is_read"]), 0, np.int64(Mark.UNREAD))
     marks |= np.where(counts.to_numpy() > 0, Mark.BROKEN, 0)
     rows = rows.append_column("next_offset", pc.add(rows["end_offset"], pa.scalar(1, pa.int64())))
     rows = rows.append_column("base_offset", rows["start_offset"])
@@ -91,7 +91,7 @@ def _lane_starts(rows: pa.Table) -> Any:
     for number, name in enumerate(_LANE):
         column = rows[name]
         differ: Values = pc.not_equal(column.slice(1), column.slice(0, rows.num_rows - 1))
-        starts[1:] = _flags(differ) | (starts[1:] if number else False)
+        starts[1:] = flags_of(differ) | (starts[1:] if number else False)
     return starts
 
 
@@ -99,10 +99,6 @@ def _rows(rows: pa.Table, marks: Longs, *, is_remote: bool) -> pa.Table:
     columns = {**{name: rows[name] for name in rows.column_names}, "marks": pa.array(marks)}
     columns["is_remote"] = pa.array(np.full(rows.num_rows, is_remote))
     return pa.table([columns[name] for name in LANES.names], names=LANES.names).cast(LANES)
-
-
-def _flags(column: Values) -> Any:
-    return column.to_numpy().astype(np.bool_)
 
 
 def _longs(column: Values) -> Longs:

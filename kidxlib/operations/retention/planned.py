@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Values, differing
+from kidxlib.catalog.matching import Values, differing, flags_of
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results import PLANNED
 from kidxlib.catalog.retention_plans import PolicyInPlan
@@ -235,8 +235,7 @@ def _longs(column: Values) -> Longs:
 
 def _among(column: Values, statuses: Sequence[Status]) -> Flags:
     found: Values = pc.is_in(column, value_set=pa.array([status.value for status in statuses]))
-    flags: Flags = found.to_numpy().astype(np.bool_)
-    return flags
+    return flags_of(found)
 
 
 def _or_none(look: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T | None:

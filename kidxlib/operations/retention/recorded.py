@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import PRESENT, Among, Condition
-from kidxlib.catalog.matching import Positions, Values, differing, positions_in
+from kidxlib.catalog.matching import Positions, Values, differing, flags_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.segment_views import SegmentToPlan
@@ -228,16 +228,16 @@ def topics_that_look_compacted(rows: pa.Table, *, what_if: bool) -> dict[str, st
         return {}
     rows = rows.sort_by([(name, "ascending") for name in SEGMENTS.key])
     base, end, records = rows["base_offset"], rows["next_offset"], rows["records"]
-    is_ok = _numpy(pc.equal(rows["status"], pa.scalar(Status.OK.value)))
+    is_ok = flags_of(pc.equal(rows["status"], pa.scalar(Status.OK.value)))
     fewer: Values = pc.less(records, pc.subtract(end, base)).fill_null(False)
-    lacks = _numpy(pc.or_(records.is_null(), fewer)) & is_ok
+    lacks = flags_of(pc.or_(records.is_null(), fewer)) & is_ok
     following: Values = pc.greater(base.slice(1), end.slice(0, rows.num_rows - 1)).fill_null(False)
     is_last = differing(rows.slice(1), rows.slice(0, rows.num_rows - 1), PARTITIONS.key)
-    before_gap = np.flatnonzero(_numpy(following) & ~is_last & is_ok[:-1])
+    before_gap = np.flatnonzero(flags_of(following) & ~is_last & is_ok[:-1])
     compacted = pc.unique(rows["topic"].filter(pa.array(lacks)))
     if what_if:
         others: Values = pc.is_in(rows["topic"], value_set=compacted)
-        before_gap = before_gap[~_numpy(others)[before_gap]]
+        before_gap = before_gap[~flags_of(others)[before_gap]]
         before_gap = before_gap[~_known_elsewhere(rows, before_gap)]
     places: Values = pa.array(before_gap)
     following_bases: Values = pa.array(before_gap + 1)
@@ -328,7 +328,3 @@ def ensure_no_copies(rows: pa.Table) -> None:
                 f"--delete-records-json: {topic}-{partition} is in the sources {', '.join(of_partition)}; "
                 "choose one with --source"
             )
-
-
-def _numpy(flags: Values) -> Any:
-    return flags.to_numpy().astype(np.bool_)

@@ -61,8 +61,8 @@ class QuestionsToAnswer:
 
     Attributes:
         questions: rows of `QUESTIONS`, in order.
-        held: rows of `catalog_rows.HELD`, in the order of their keys.
-        segments: rows of `catalog_rows.SEARCHED`, each partition's in one piece.
+        held: rows of `HELD`, in the order of their keys.
+        segments: rows of `_SEARCHED`, each partition's in one piece.
         unknown: what to say of partitions that the catalog does not have; it may lack some.
     """
 

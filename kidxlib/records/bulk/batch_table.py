@@ -79,7 +79,7 @@ class BatchTable:
 
 
 class BatchWalk:
-    """A walk over the batches of a log, as `header_walk.batches` finds them.
+    """A walk over the batches of a log, as `batch_headers.batches` finds them.
 
     Attributes:
         is_past: it has ended where all that follows begins above what is wanted; else no whole batch follows.

@@ -6,20 +6,11 @@ from typing import Final
 
 import click
 
-from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT
 from kidxlib.terminal.console import show_details
 from kidxlib.terminal.options.numbers import IntegerRange
 from kidxlib.terminal.progress import end_phases
 
 topics: Final = click.option("--topics", metavar="REGEX", default=".*", help="Only topics whose full name matches.")
-interval_bytes: Final = click.option(
-    "--interval-bytes",
-    metavar="BYTES",
-    type=IntegerRange(0, 2**31 - 1),
-    default=INTERVAL_BYTES_DEFAULT,
-    show_default=True,
-    help="Kafka's index.interval.bytes.",
-)
 accept_truncated: Final = click.option(
     "--accept-truncated", is_flag=True, help="With --in-place: also write the index of a corrupt log's valid prefix."
 )

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from jobs.common.spark.local_rows import of_arrow, of_driver, one_a_task
+from jobs.common.spark.local_rows import of_arrow, one_a_task
 from jobs.common.spark.session import session
 from tests.support.spark.sessions import use_shared_session
 
@@ -42,9 +42,12 @@ def test_rows_of_every_type_that_tables_have(spark: SparkSession, count: int) ->
     moment = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=UTC)
     full = (moment, {"ok": 2**62, "": 0}, [(1, -1), (None, 2**63 - 1)], 1 / 3, True)
     rows = [(f"ü{number}", *(full if number % 3 else (None, None, [], None, None))) for number in range(count)]
-    assert_df_equality(
-        of_driver(spark, rows, to_arrow_schema(schema, timezone="UTC")), spark.createDataFrame(rows, schema)
-    )
+    values = [
+        {**dict(zip(schema.names, row, strict=True)), "counts": None if row[2] is None else list(row[2].items())}
+        for row in rows
+    ]
+    made = pa.Table.from_pylist(values, to_arrow_schema(schema, timezone="UTC"))
+    assert_df_equality(of_arrow(spark, made), spark.createDataFrame(rows, schema))
 
 
 @pytest.mark.parametrize("sizes", [(0, 3), (3, 0), (0, 0), (2, 0, 5), (0, 0, 1, 0, 1)])

@@ -261,7 +261,7 @@ def sorted_tables(tmp_path: Path) -> DeltaTables:
 def small_files(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sorted_files, "FILE_BYTES", _FILE_BYTES)
     monkeypatch.setattr(delta_tables, "FILE_BYTES", _FULL_FILE_BYTES)
-    monkeypatch.setattr(delta_tables, "BYTES_AT_ONCE", 4 * _FULL_FILE_BYTES)
+    monkeypatch.setattr(delta_tables, "_BYTES_AT_ONCE", 4 * _FULL_FILE_BYTES)
     monkeypatch.setattr(layout, "ROW_BYTES", 1)
 
 
@@ -330,7 +330,7 @@ def test_it_does_what_a_merge_does(steps: list[tuple[list[Key], list[int]]], at_
     expected: dict[Key, int] = {}
     with (
         tempfile.TemporaryDirectory() as directory,
-        mock.patch.object(delta_tables, "BYTES_AT_ONCE", at_once),
+        mock.patch.object(delta_tables, "_BYTES_AT_ONCE", at_once),
         mock.patch.object(delta_tables, "FILE_BYTES", 2_700),
         mock.patch.object(layout, "ROW_BYTES", 1),
     ):
@@ -449,7 +449,7 @@ def test_a_file_that_is_too_large_to_be_held_is_merged_by_delta_rs(
     commit(sorted_tables, 0, inserts=[("t", 0, 0), ("t", 0, 1)])
     [size] = DeltaMaintenance(sorted_tables).files(TABLE)["size_bytes"].to_pylist()
     for bound, kind in ((size, "WRITE"), (1, "MERGE")):
-        monkeypatch.setattr(delta_tables, "BYTES_AT_ONCE", bound)
+        monkeypatch.setattr(delta_tables, "_BYTES_AT_ONCE", bound)
         commit(sorted_tables, bound or 0, updates=[("t", 0, 1)])
         assert last_commit(sorted_tables)["operation"] == kind
         assert rows_of(sorted_tables) == {("t", 0, 0): 0, ("t", 0, 1): bound}

@@ -59,7 +59,7 @@ class NewBatch:
     """A batch for Kafka to write.
 
     Attributes:
-        codec: its name, an element of `formats.CODECS`.
+        codec: its name, an element of `layouts.CODECS`.
         log_append_time: the timestamp of all records; None for CreateTime.
         delete_horizon_ms: None for none; magic 2 only.
     """

@@ -18,12 +18,13 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.conditions import PRESENT, Among
-from kidxlib.catalog.matching import Values, positions_in, runs
+from kidxlib.catalog.matching import Values, flags_of, positions_in, runs
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.rows import Int32, Row, view_of
 from kidxlib.catalog.segments import SEGMENTS, SegmentRow
 from kidxlib.engine.shares import cut
 from kidxlib.errors import LogChangedError, MalformedRecordsError
+from kidxlib.format.segment_files import OFFSET_MAX
 from kidxlib.operations.compare.replicas.compare_kernel import COMPARED, PAIR, compare_pairs
 from kidxlib.operations.compare.replicas.verdict import (
     Difference,
@@ -54,7 +55,6 @@ _COLUMNS: Final = (
     *(*PARTITIONS.key, "base_offset", "next_offset", "status", "records", "offsets_increase"),
     *("offset_digests", "leader_epochs"),
 )
-_OFFSET_MAX: Final = 2**63 - 1
 
 #: Segments whose facts are in memory at the same time, 2 KB each; one topic may have more.
 _SEGMENTS_AT_ONCE: Final = 200_000
@@ -162,7 +162,7 @@ class Segments:
         order: which rows of `rows` they are.
         copy: of each, the number of its copy.
         base, end: its base offset, and the last offset of its valid batches + 1; the base offset where none is known.
-        following: the base offset of the next segment; `_OFFSET_MAX` of the last one.
+        following: the base offset of the next segment; `OFFSET_MAX` of the last one.
         is_whole: all of its log is known.
         is_known: what its valid part holds is known, and lies between its base offset and the next segment's.
     """
@@ -192,12 +192,12 @@ class Segments:
         end = np.maximum(_numbers(pc.coalesce(rows["next_offset"], rows["base_offset"]))[order], base)
         is_last = np.ones(len(order), np.bool_)
         is_last[:-1] = copy[1:] != copy[:-1]
-        following = np.where(is_last, _OFFSET_MAX, np.roll(base, -1))
+        following = np.where(is_last, OFFSET_MAX, np.roll(base, -1))
         overlaps = ~is_last & (end > following)
         overlaps[1:] |= overlaps[:-1]
         increase: Values = rows["offsets_increase"]
-        is_known = _flags(pc.and_(rows["offset_digests"].is_valid(), increase.fill_null(True)))[order] & ~overlaps
-        is_whole = _flags(pc.equal(rows["status"], pa.scalar(Status.OK.value)))[order] & is_known
+        is_known = flags_of(pc.and_(rows["offset_digests"].is_valid(), increase.fill_null(True)))[order] & ~overlaps
+        is_whole = flags_of(pc.equal(rows["status"], pa.scalar(Status.OK.value)))[order] & is_known
         return cls(rows, order, copy, base, end, following, is_whole, is_known)
 
     def bounds(self, copies: int) -> Numbers:
@@ -212,7 +212,7 @@ class Segments:
     def records(self) -> tuple[Numbers, Flags]:
         """Records of each segment, 0 where their number is not known, and whether it is."""
         column: Values = self.rows["records"]
-        return _numbers(column.fill_null(0))[self.order], _flags(column.is_valid())[self.order]
+        return _numbers(column.fill_null(0))[self.order], flags_of(column.is_valid())[self.order]
 
 
 @dataclass(frozen=True, slots=True)
@@ -297,7 +297,7 @@ def _lists(segments: Segments, name: str) -> tuple[Values, Numbers, _Entries]:
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
     offsets = column.offsets.to_numpy().astype(np.int64)
-    lengths = np.where(_flags(column.is_valid()), np.diff(offsets), 0)[segments.order]
+    lengths = np.where(flags_of(column.is_valid()), np.diff(offsets), 0)[segments.order]
     return column.values, lengths, _Entries(offsets[:-1][segments.order])
 
 
@@ -308,11 +308,6 @@ def _field(structs: Values, name: str) -> Any:
 def _numbers(column: Values) -> Numbers:
     found: Numbers = column.to_numpy()
     return found
-
-
-def _flags(column: Values) -> Flags:
-    found: Flags = column.to_numpy(zero_copy_only=False) if isinstance(column, pa.Array) else column.to_numpy()
-    return found.astype(np.bool_)
 
 
 @dataclass(frozen=True, slots=True)

@@ -417,7 +417,7 @@ def test_only_partitions_of_one_topic_id_are_replicas() -> None:
 @pytest.mark.parametrize("segments", [1, 9, 10**6])
 def test_partitions_are_compared_in_parts(monkeypatch: pytest.MonkeyPatch, segments: int) -> None:
     """However many segments are read at a time: of each partition its own replicas are compared."""
-    monkeypatch.setattr(copies_module, "SEGMENTS_AT_ONCE", segments)
+    monkeypatch.setattr(copies_module, "_SEGMENTS_AT_ONCE", segments)
     places = [(topic, partition) for topic in "stuv" for partition in range(3)]
     copies = [
         _copy(
