@@ -5,8 +5,8 @@ wait for none of it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from inspect import cleandoc
@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
 
 import click
+from click.core import ParameterSource
 
+from kidxlib.errors import UsageError
 from kidxlib.run import options as shared_options
 from kidxlib.run.result import Outcome
 from kidxlib.run.run_report import reports_run_of
+from kidxlib.terminal.console import warn
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as of_kidx
 
@@ -31,37 +34,68 @@ if TYPE_CHECKING:
 KIDX: Final = "kidx"
 SPARK: Final = "./spark-submit.sh"
 
-_Given = TypeVar("_Given", bound="OnCatalog")
-_Run: TypeAlias = "Callable[[_Given, Backend], Outcome]"
-_OpenBackend: TypeAlias = "Callable[[_Given], AbstractContextManager[Backend]]"
+_Given = TypeVar("_Given", bound="Asked")
+#: Does the work. A command that opens neither workers nor a catalog gets None.
+_Run: TypeAlias = "Callable[[_Given, Any], Outcome]"
+_Open: TypeAlias = "Callable[[_Given], AbstractContextManager[Backend | None]]"
+#: An option that once made another command of this one, and that command: what to type now, and what to run.
+Formerly: TypeAlias = "Mapping[str, tuple[str, Callable[[], click.Command]]]"
+
+#: Where help lists a parameter: the first, the command's own, and those that many commands have, in this order.
+FIRST, OWN, SETTINGS, NOW, JSON, PROCESSES = range(6)
 
 
-def option(*declarations: str, **attributes: Any) -> Any:
-    """A field that is an option: the arguments are those of `click.option`."""
-    return parameter(click.option(*declarations, **attributes))
+def option(*declarations: str, only: str | None = None, at: int = OWN, **attributes: Any) -> Any:
+    """A field that is an option: the arguments are those of `click.option`, and of `parameter`."""
+    return parameter(click.option(*declarations, **attributes), only=only, at=at)
 
 
-def parameter(decorator: Callable[[Any], Any], *, last: bool = False, only: str | None = None) -> Any:
+def parameter(decorator: Callable[[Any], Any], *, only: str | None = None, at: int = OWN) -> Any:
     """A field that is an option or an argument.
 
     Args:
         decorator: click's, of a parameter with the field's name.
-        last: help lists it behind those that are not.
         only: whose parameter it is, where not both have it; the field is None for the other one.
+        at: where help lists it.
     """
-    return field(metadata={"decorator": decorator, "last": last, "only": only})
+    return field(metadata={"decorator": decorator, "only": only, "at": at})
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnCatalog:
-    """What a command that works on a catalog is asked for. A field that a command makes a constant is no option."""
+class Asked:
+    """What a command is asked for. A field that a command makes a constant is no option.
+
+    Attributes:
+        given: what stands on the command line: as what a user knows each, by its parameter.
+    """
+
+    as_json: bool = parameter(shared_options.as_json, at=JSON)
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    def refuse(self, parameters: Iterable[str], why: str) -> None:
+        """Refuse options that do not go with others.
+
+        Args:
+            why: what to say where one was given; `{option}` stands for it.
+        """
+        for name in parameters:
+            if name in self.given:
+                raise UsageError(why.format(option=self.given[name]))
+
+    def held(self) -> AbstractContextManager[object]:
+        """What is held while the command runs, from before workers and a catalog are opened."""
+        return nullcontext()
+
+
+@dataclass(frozen=True, kw_only=True)
+class OnCatalog(Asked):
+    """What a command that works on a catalog is asked for."""
 
     catalog: str | None = parameter(shared_options.catalog)
-    settings_file: Path = parameter(shared_options.settings_file, last=True)
-    now: str | None = parameter(shared_options.time_to_record, last=True)
-    as_json: bool = parameter(shared_options.as_json, last=True)
-    processes: int | None = parameter(of_kidx.processes, last=True, only=KIDX)
-    database: str | None = parameter(shared_options.database, last=True, only=SPARK)
+    settings_file: Path = parameter(shared_options.settings_file, at=SETTINGS)
+    now: str | None = parameter(shared_options.time_to_record, at=NOW)
+    processes: int | None = parameter(of_kidx.processes, only=KIDX, at=PROCESSES)
+    database: str | None = parameter(shared_options.database, only=SPARK, at=PROCESSES)
 
     @cached_property
     def settings(self) -> Settings:
@@ -75,6 +109,11 @@ class OnCatalog:
         from kidxlib.run.context import RunContext
 
         return RunContext.of(self.settings, self.catalog, self.database, self.now).with_catalog()
+
+    @property
+    def makes_catalog(self) -> bool:
+        """Whether a catalog that is not there is made."""
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -98,52 +137,109 @@ class OnSources(OnCatalog):
         return parse_topics(self.topics or ".*")
 
 
-def kidx_command(name: str, given: type[_Given], run: _Run[_Given], *, reports_as: str) -> click.Command:
+def open_here(request: OnCatalog) -> AbstractContextManager[Backend]:
+    """Processes of this machine, and the catalog of the request; tables that go with the run, where there is none."""
+    if not request.context.has_catalog:
+        from kidxlib.operations.local_once import open_local_once
+
+        return open_local_once(request.processes)
+    from kidxlib.operations.local import open_local
+
+    return open_local(request.context, request.processes, must_exist=not request.makes_catalog)
+
+
+def kidx_command(
+    name: str,
+    given: type[_Given],
+    run: _Run[_Given],
+    *,
+    opened: _Open[Any] = open_here,
+    reports_as: str,
+    formerly: Formerly | None = None,
+) -> click.Command:
     """`kidx X`: processes of this machine do the work. Its help is the docstring of `run`.
 
     Args:
+        opened: the workers and the catalog.
         reports_as: the job's name: who watches asks for that, whichever engine did it.
     """
-
-    def open_backend(request: _Given) -> AbstractContextManager[Backend]:
-        from kidxlib.operations.local import open_local
-
-        return open_local(request.context, request.processes, must_exist=True)
-
-    return _command(name, given, run, open_backend, entry=KIDX, reports_as=reports_as, text=run.__doc__)
+    return _command(name, given, run, opened, entry=KIDX, reports_as=reports_as, text=run.__doc__, formerly=formerly)
 
 
 def spark_job(
-    name: str, given: type[_Given], run: _Run[_Given], open_backend: _OpenBackend[_Given], text: str | None
+    name: str,
+    given: type[_Given],
+    run: _Run[_Given],
+    opened: _Open[_Given],
+    text: str | None,
+    *,
+    formerly: Formerly | None = None,
 ) -> click.Command:
     """The job X of ./spark-submit.sh.
 
     Args:
-        text: its module's docstring: the first line is for the list of jobs, the rest is its help.
+        opened: the workers and the catalog.
+        text: its module's docstring: the first line is for the list of jobs, the rest is its help; where there is
+            none, the docstring of `run` is.
     """
     _, _, explained = (text or "").partition("\n\n")
-    return _command(name, given, run, open_backend, entry=SPARK, reports_as=name, text=explained)
+    text = explained or run.__doc__
+    return _command(name, given, run, opened, entry=SPARK, reports_as=name, text=text, formerly=formerly)
+
+
+class _Command(click.Command):
+    """A command of which options have once made another one: these run that, and say what to type."""
+
+    def __init__(self, *arguments: Any, formerly: Formerly, **attributes: Any) -> None:
+        super().__init__(*arguments, **attributes)
+        self._formerly = formerly
+
+    def make_context(
+        self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
+    ) -> click.Context:
+        for option, (now, command) in self._formerly.items():
+            rest = _without(option, args)
+            if rest is not None:
+                if not extra.get("resilient_parsing"):  # a shell that completes the line wants no warning
+                    warn(f"{info_name} {option} is now {now}; the old spelling goes with the next release")
+                return command().make_context(info_name, rest, parent, **extra)
+        return super().make_context(info_name, args, parent, **extra)
+
+    def invoke(self, ctx: click.Context) -> Any:
+        return super().invoke(ctx) if ctx.command is self else ctx.command.invoke(ctx)
+
+
+def _without(option: str, words: Sequence[str]) -> list[str] | None:
+    """The words without an option, whose value is an argument now; None where it is not among them."""
+    for number, word in enumerate(words):
+        name, equals, value = word.partition("=")
+        if word == "--":
+            return None
+        if name == option:
+            return [*words[:number], *([value] if equals else []), *words[number + 1 :]]
+    return None
 
 
 def _command(
     name: str,
     given: type[_Given],
     run: _Run[_Given],
-    open_backend: _OpenBackend[_Given],
+    opened: _Open[_Given],
     *,
     entry: str,
     reports_as: str,
     text: str | None,
+    formerly: Formerly | None,
 ) -> click.Command:
-    parameters = sorted((each for each in fields(given) if each.metadata), key=lambda each: each.metadata["last"])
+    parameters = sorted((each for each in fields(given) if each.metadata), key=lambda each: each.metadata["at"])
     of_other: dict[str, Any] = {each.name: None for each in parameters if each.metadata["only"] not in (None, entry)}
 
     def work(**options: Any) -> Outcome:
         with needing_packages(f"{entry} {name}"):
-            request = given(**options, **of_other)
-            opened = open_backend(request)
-        with opened as backend:
-            outcome = run(request, backend)
+            request = given(**options, **of_other, given=_on_command_line(click.get_current_context()))
+            backend = opened(request)
+        with request.held(), backend as opened_backend:
+            outcome = run(request, opened_backend)
             outcome.show(as_json=request.as_json)
         return outcome
 
@@ -151,4 +247,16 @@ def _command(
     for each in reversed(parameters):
         if each.name not in of_other:
             command = each.metadata["decorator"](command)
-    return click.command(name, help=cleandoc(text or ""), context_settings={"max_content_width": 110})(command)
+    context_settings = {"max_content_width": 110}
+    return click.command(
+        name, _Command, help=cleandoc(text or ""), context_settings=context_settings, formerly=formerly or {}
+    )(command)
+
+
+def _on_command_line(context: click.Context) -> dict[str, str]:
+    """What stands there, as a user knows it, by its parameter."""
+    return {
+        str(each.name): each.opts[0] if isinstance(each, click.Option) else each.make_metavar(context).strip("[].")
+        for each in context.command.params
+        if context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
+    }

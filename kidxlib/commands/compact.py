@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kidxlib.commands.command import OnSources, kidx_command, option, parameter
+from kidxlib.commands.command import NOW, OnSources, kidx_command, option, parameter
 from kidxlib.commands.tables import ensure_vacuum_spares_runs, tell_tables
 from kidxlib.errors import UsageError
 from kidxlib.run import options as shared_options
@@ -78,7 +78,7 @@ class Compact(OnSources):
             help="The time by which segments are --older-than: ISO 8601 with a zone, or ms since the epoch. What is "
             "removed goes by the clock.",
         ),
-        last=True,
+        at=NOW,
     )
 
     def __post_init__(self) -> None:

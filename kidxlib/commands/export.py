@@ -15,7 +15,6 @@ from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.console import note, print_json, print_line, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options import sources as source_options
 from kidxlib.terminal.options.numbers import IntegerRange
 from kidxlib.text.words import counted
 
@@ -64,8 +63,8 @@ _THREADS_MAX: Final = 64
     help="A catalog that has the logs. What it says of those that are still as they were tells what need not be read "
     "for --times, and what need not be scanned for --isolation read_committed.",
 )
-@source_options.layout
-@source_options.tiered_metadata
+@shared_options.layout
+@shared_options.tiered_metadata
 @click.option(
     "--to-log-end/--to-high-watermark",
     "to_log_end",

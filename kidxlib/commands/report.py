@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kidxlib.commands.command import OnCatalog, kidx_command, option, parameter
+from kidxlib.commands.command import NOW, OnCatalog, kidx_command, option, parameter
 from kidxlib.errors import UsageError
 from kidxlib.run.options import MetadataOptions, ensure_parent_exists, metadata_options
 from kidxlib.run.result import Outcome
@@ -53,7 +53,7 @@ class ReportOn(OnCatalog):
         click.option(
             "--now", metavar="TIME", help="Report for this time: ISO 8601 with a zone, or ms since the epoch."
         ),
-        last=True,
+        at=NOW,
     )
 
     def __post_init__(self) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kidxlib.commands.command import OnSources, kidx_command, option, parameter
+from kidxlib.commands.command import NOW, OnSources, kidx_command, option, parameter
 from kidxlib.errors import UsageError
 from kidxlib.run.options import DELETE_DELAY, MetadataOptions, ensure_parent_exists, metadata_options, parse_option
 from kidxlib.run.result import Outcome
@@ -90,7 +90,7 @@ class Retention(OnSources):
             metavar="TIME",
             help="Decide for this time: ISO 8601 with a zone, or ms since the epoch; the plan is a --what-if.",
         ),
-        last=True,
+        at=NOW,
     )
 
     def __post_init__(self) -> None:

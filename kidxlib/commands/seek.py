@@ -1,108 +1,239 @@
-"""`kidx seek`: where offsets and times are, for one question or for a file of millions, without a JVM."""
+"""`kidx seek`, `./spark-submit.sh seek`: where offsets and times are, for one question or for a file of millions."""
 
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, replace
-from typing import Any, Final
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 import click
-from click.core import ParameterSource
 
+from kidxlib.commands.command import FIRST, KIDX, OnCatalog, kidx_command, open_here, option, parameter
 from kidxlib.errors import CheckpointError, NoSegmentsError, UsageError, describe_error
-from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
-from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listing import list_distinct_partitions
-from kidxlib.indexing.remote_logs import RemoteOptions
-from kidxlib.indexing.source import PartitionDirectory, Source, source_at
-from kidxlib.lookup.answers import TIMESTAMP
-from kidxlib.lookup.cataloged_partitions import no_such_partition
-from kidxlib.lookup.remote_log import remote_log
-from kidxlib.lookup.seeker import Seeker
-from kidxlib.operations.seek.one_question import Answer, NotAsked, answer_of, find_not_asked, result_of
-from kidxlib.operations.seek.options import seek_options
-from kidxlib.operations.seek.seek_request import Question, seek_request
-from kidxlib.reading.absent import BrokersMetadata
-from kidxlib.reading.of_log_dir import OfLogDirs
-from kidxlib.run.known_topics import ensure_distinct
-from kidxlib.run.result import RunResult
-from kidxlib.run.run_report import reports_run_of
-from kidxlib.storage.logs_aside import logs_aside, remedy_of
-from kidxlib.storage.small_files import read_offset_checkpoint
-from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options import sources as source_options
-from kidxlib.terminal.options.given import first_given
-from kidxlib.terminal.seek import show_answers
+from kidxlib.format.topic_partition import PARTITION_MAX, TopicPartition
+from kidxlib.run.result import Outcome
+from kidxlib.terminal.console import warn
+from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.text.times import parse_milliseconds, show_time
 
-_OF_BUCKETS: Final = {"layout": "--layout", "tiered_metadata": "--tiered-metadata"}
-#: What only a catalog is asked with, by its parameter.
-_OF_CATALOGS: Final = {
-    "source": "--source",
-    "queries": "--queries",
-    "output": "--output",
-    "consumer_group_csv": "--consumer-group-csv",
-    "settings_file": "--settings",
-    "processes": "--processes",
-}
+if TYPE_CHECKING:
+    from kidxlib.indexing.source import PartitionDirectory, Source
+    from kidxlib.lookup.seeker import Seeker
+    from kidxlib.operations.backend import Backend
+    from kidxlib.operations.seek.one_question import Answer, NotAsked, Question, SeekRequest
+    from kidxlib.operations.seek.questions import Elsewhere
+    from kidxlib.reading.of_log_dir import OfLogDirs
+    from kidxlib.run.context import RunContext
+
+#: What only a bucket is asked with, and what only a catalog is.
+_OF_BUCKETS: Final = ("layout", "tiered_metadata")
+_OF_CATALOGS: Final = ("source", "queries", "output", "consumer_group_csv", "settings_file", "processes")
+#: From 12 January 1970 to 3 March 1973 in milliseconds, and from 2001 on in seconds.
+_MAYBE_SECONDS: Final = range(10**9, 10**11)
 
 
-@click.command(context_settings={"max_content_width": 110})
-@click.argument("directories", metavar="[DIR…]", nargs=-1)
-@click.option("--index-dir", metavar="DIR", help="The directory of the index files of DIR. [default: beside the logs]")
-@source_options.layout
-@source_options.tiered_metadata
-@seek_options
-@shared_options.processes
-@reports_run_of("seek")
-@click.pass_context
-def seek(
-    context: click.Context,
-    /,
-    directories: tuple[str, ...],
-    catalog: str | None,
-    index_dir: str | None,
-    layout: str | None,
-    tiered_metadata: tuple[str, ...],
-    **options: Any,
-) -> RunResult:
+@dataclass(frozen=True, kw_only=True)
+class Seek(OnCatalog):
+    """What to look for, and where.
+
+    Attributes:
+        directories: log dirs, or a partition's directory; None for a job, which asks a catalog.
+    """
+
+    directories: tuple[str, ...] | None = parameter(
+        click.argument("directories", metavar="[DIR…]", nargs=-1), only=KIDX, at=FIRST
+    )
+    index_dir: str | None = option(
+        "--index-dir",
+        metavar="DIR",
+        help="The directory of the index files of DIR. [default: beside the logs]",
+        only=KIDX,
+        at=FIRST,
+    )
+    layout: str | None = parameter(of_kidx.layout, only=KIDX, at=FIRST)
+    tiered_metadata: tuple[str, ...] = parameter(of_kidx.tiered_metadata, only=KIDX, at=FIRST)
+    source: str | None = option(
+        "--source", metavar="NAME", help="Only this source. [default: each that holds the partition]"
+    )
+    topic: str | None = option(
+        "--topic",
+        help="The topic. [default: that of DIR, if it is one partition's directory; for a --timestamp all topics]",
+    )
+    partition: int | None = option(
+        "--partition",
+        metavar="N",
+        type=IntegerRange(0, PARTITION_MAX),
+        help="The partition's number. [default: for a --timestamp all of the topic]",
+    )
+    offset: int | None = option(
+        "--offset", metavar="OFFSET", type=IntegerRange(-(2**63), 2**63 - 1), help="Which batch holds this offset?"
+    )
+    timestamp: str | None = option(
+        "--timestamp",
+        metavar="TIME",
+        help="Which is the first record of this time or later? ISO 8601 with a zone, or ms.",
+    )
+    queries: str | None = option(
+        "--queries",
+        metavar="FILE",
+        help="Many questions instead: .csv, .json, .parquet or a Delta table, with columns topic, partition, and "
+        "offset or timestamp, and perhaps source.",
+    )
+    output: str | None = option(
+        "--output", metavar="FILE", help="Where their answers go: .csv, .json, .parquet, else a Delta table."
+    )
+    consumer_group_csv: Path | None = option(
+        "--consumer-group-csv",
+        type=click.Path(path_type=Path, dir_okay=False),
+        metavar="FILE",
+        help="Write what kafka-consumer-groups --reset-offsets --from-file takes; one question a partition.",
+    )
+    now: None = None
+
+    def __post_init__(self) -> None:
+        if self.directories is not None and bool(self.directories) == (self.catalog is not None):
+            both = ", not both" if self.directories else ""
+            raise UsageError(f"give one of these{both}: a log dir, or --catalog DIR")
+        if self.directories:
+            self.refuse(_OF_CATALOGS, "{option}: only for a catalog; name it with --catalog DIR")
+            return
+        self.refuse(["index_dir"], "{option}: the catalog knows where its indexes are; leave the option out")
+        self.refuse(_OF_BUCKETS, "{option}: the catalog knows what its sources are; leave the option out")
+        _ = self.of_catalog  # what is wrong is told before anything is done
+
+    @cached_property
+    def context(self) -> RunContext:
+        if self.directories is None:
+            return super().context
+        from kidxlib.run.catalog_place import absolute
+        from kidxlib.run.context import RunContext
+
+        if "settings_file" in self.given:
+            _ = self.settings  # it has nothing for a seek whose catalog is given: only mistakes in it count
+        catalog = absolute(str(self.catalog))
+        return RunContext(catalog=catalog, database=None, now=datetime.now(UTC), event_log_dir=None).with_catalog()
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether one question is answered on screen. Who asks one thing does not wait for what many questions need."""
+        return self.queries is None and self.output is None and self.consumer_group_csv is None
+
+    @cached_property
+    def of_catalog(self) -> SeekRequest:
+        """What a catalog is asked."""
+        from kidxlib.operations.seek.one_question import SeekRequest
+        from kidxlib.run.catalog_place import absolute
+
+        if self.output is not None:
+            _ensure_name(self.output)
+        if self.consumer_group_csv is not None:
+            _ensure_writable(self.consumer_group_csv)
+        question = None
+        if self.queries is None:
+            question = self.question(self.topic, self.partition)
+        elif (self.topic, self.partition, self.offset, self.timestamp) != (None, None, None, None):
+            raise UsageError("--queries: the file has the questions; give none beside it")
+        elif self.output is None and self.consumer_group_csv is None:
+            raise UsageError("--queries: give --output FILE for the answers")
+        return SeekRequest(
+            question=question,
+            queries=None if self.queries is None else absolute(self.queries),
+            output=None if self.output is None else absolute(self.output),
+            consumer_group_csv=self.consumer_group_csv,
+            source=self.source,
+        )
+
+    def question(self, topic: str | None, partition: int | None) -> Question:
+        """The one question.
+
+        Args:
+            topic, partition: as they are given, or as the directory's name says.
+        """
+        from kidxlib.lookup.answers import OFFSET, TIMESTAMP
+        from kidxlib.operations.seek.one_question import Question
+
+        offset, timestamp = self.offset, self.timestamp
+        if offset is not None and timestamp is not None:
+            raise UsageError("--offset and --timestamp: give one of them, not both")
+        given = {"--topic": topic, "--partition": partition, "--offset or --timestamp": (offset, timestamp)}
+        if timestamp is not None:  # of a topic, or of all, too
+            given = {"--topic": topic} if partition is not None else {}
+        missing = [option for option, value in given.items() if value in (None, (None, None))]
+        if missing:
+            raise UsageError(
+                f"not given: {', '.join(missing)}; give --topic, --partition and one of --offset and --timestamp (a "
+                "time may be asked of all partitions), or --queries FILE"
+            )
+        if offset is not None:
+            return Question(topic=topic, partition=partition, query=OFFSET, target=offset, asked=None)
+        assert timestamp is not None
+        target = parse_milliseconds(timestamp)
+        if timestamp.isdigit() and target in _MAYBE_SECONDS:
+            warn(
+                f"--timestamp {timestamp}: {show_time(target)}, as it is in milliseconds; if these are seconds, add 000"
+            )
+        return Question(topic=topic, partition=partition, query=TIMESTAMP, target=target, asked=timestamp)
+
+
+def _ensure_name(output: str) -> None:
+    from kidxlib.operations.seek.output import Format
+    from kidxlib.storage.location import ensure_text
+
+    if Format.of(output) is Format.DELTA:
+        ensure_text("--output ", output)
+
+
+def _ensure_writable(path: Path) -> None:
+    if os.path.lexists(path):
+        raise UsageError(f"--consumer-group-csv {path}: it is there already; expected a new name")
+    if not os.path.isdir(path.parent):
+        raise UsageError(f"--consumer-group-csv {path}: no directory {path.parent}; expected one that is there")
+
+
+def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None = None) -> Outcome:
     """Say which batch holds an offset, and which record is the first of a time, as a broker would: in DIR…, the
     log dirs of a Kafka broker, one partition's directory or a bucket of tiered storage, or in a catalog.
 
     Exit codes: 0 answered; 2 wrong options or inputs, nothing done; 3 answered, but files are not as they should be,
     which notes say, or partitions are missing, which warnings say; 1 failed.
     """
-    if (not directories) == (catalog is None):
-        raise UsageError(f"{_one_of(catalog)}: a log dir, or --catalog DIR")
-    if catalog is not None:
-        if index_dir is not None:
-            raise UsageError("--index-dir: the catalog knows where its indexes are; leave the option out")
-        if (option := first_given(context, _OF_BUCKETS)) is not None:
-            raise UsageError(f"{option}: the catalog knows what its sources are; leave the option out")
-        with needing_packages("--catalog"):  # and 200 ms
-            from kidxlib.commands.in_catalog.seek import seek_in_catalog
-        given = context.get_parameter_source("settings_file") is ParameterSource.COMMANDLINE
-        return seek_in_catalog(catalog, reads_settings=given, **options)
-    for parameter, option in _OF_CATALOGS.items():
-        if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE:
-            raise UsageError(f"{option}: only for a catalog; name it with --catalog DIR")
-    del options["settings_file"], options["processes"]
-    sources = [source_at(each, remote=RemoteOptions(layout, tiered_metadata)) for each in directories]
-    return _seek_in(sources, index_dir, **options)
+    if request.directories:
+        return _seek_in(request, request.directories)
+    asked = request.of_catalog
+    if backend is None:
+        from kidxlib.operations.seek.one_question import answers_of_catalog, not_asked_of, outcome_of
+        from kidxlib.tables.delta_tables import DeltaTables
+
+        assert asked.question is not None and request.context.catalog is not None
+        tables = DeltaTables(request.context.catalog)
+        answers = answers_of_catalog(tables, asked.question, asked.source)
+        return outcome_of(answers, asked.question, not_asked_of(tables, asked.question, asked.source, answers))
+    from kidxlib.operations.seek.many_questions import seek_in_catalog
+
+    return seek_in_catalog(asked, backend, elsewhere)
 
 
-def _seek_in(sources: Sequence[Source], index_dir: str | None, *, as_json: bool, **options: Any) -> RunResult:
+def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
     """Answer what log dirs of a broker, or partitions' directories, are asked."""
+    from kidxlib.indexing.listing import list_distinct_partitions
+    from kidxlib.indexing.remote_logs import RemoteOptions
+    from kidxlib.indexing.source import source_at
+    from kidxlib.operations.seek.one_question import NotAsked, find_not_asked, outcome_of
+    from kidxlib.reading.absent import BrokersMetadata
+    from kidxlib.reading.of_log_dir import OfLogDirs
+    from kidxlib.run.known_topics import ensure_distinct
+
+    sources = [source_at(each, remote=RemoteOptions(request.layout, request.tiered_metadata)) for each in directories]
     ensure_distinct(sources)
     partitions = {found.topic_partition: found for found in list_distinct_partitions(sources)}
-    # The directory's name says which it is.
-    if [found.path for found in partitions.values()] == [source.path for source in sources] and len(sources) == 1:
-        for name, value in asdict(*partitions).items():
-            options[name] = value if options[name] is None else options[name]
-    question = seek_request(**options).question
-    assert question is not None
+    question = _question_in(request, sources, partitions.values())
     chosen = [each for each in partitions if question.means(each.topic, each.partition)]
     log_dirs = [source.path for source in sources]
     brokers = BrokersMetadata([*log_dirs, *(source.log_dir for source in sources)])
@@ -114,16 +245,26 @@ def _seek_in(sources: Sequence[Source], index_dir: str | None, *, as_json: bool,
     asked = [replace(question, topic=each.topic, partition=each.partition) for each in chosen]
     of_log_dirs = OfLogDirs(log_dirs)
     answers = [
-        _answer_in(partitions[each], one, index_dir, of_log_dirs, is_wide=question.is_wide)
+        _answer_in(partitions[each], one, request.index_dir, of_log_dirs, is_wide=question.is_wide)
         for each, one in zip(chosen, asked, strict=True)
     ]
     others = others.with_times(brokers, [(each, partitions[each].log_dir) for each in chosen])
-    show_answers(answers, as_json, question.asked, is_wide=question.is_wide, left_out=others.as_json())
-    others.show()
-    return result_of(answers, lacks=others.is_problem)
+    return outcome_of(answers, question, others)
+
+
+def _question_in(request: Seek, sources: Sequence[Source], partitions: Iterable[PartitionDirectory]) -> Question:
+    """What is asked. Of one partition's directory its name says which it is."""
+    topic, partition = request.topic, request.partition
+    if [each.path for each in partitions] == [source.path for source in sources] and len(sources) == 1:
+        [only] = partitions
+        topic = only.topic_partition.topic if topic is None else topic
+        partition = only.topic_partition.partition if partition is None else partition
+    return request.question(topic, partition)
 
 
 def _why_none(question: Question, partitions: Iterable[TopicPartition], others: NotAsked) -> str:
+    from kidxlib.lookup.cataloged_partitions import no_such_partition
+
     if question.topic is None:
         return "no partition in it; expected directories named <topic>-<partition>"
     wanted = TopicPartition(question.topic, question.partition or 0)
@@ -141,6 +282,16 @@ def _answer_in(
     Args:
         of_log_dirs: of all that were named.
     """
+    from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
+    from kidxlib.format.segment_files import OFFSET_MAX
+    from kidxlib.indexing.source import source_at
+    from kidxlib.lookup.answers import TIMESTAMP
+    from kidxlib.lookup.remote_log import remote_log
+    from kidxlib.lookup.seeker import Seeker
+    from kidxlib.operations.seek.one_question import answer_of
+    from kidxlib.storage.logs_aside import logs_aside, remedy_of
+    from kidxlib.storage.small_files import read_offset_checkpoint
+
     wanted = found.topic_partition
     log_start = (read_offset_checkpoint(found.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}).get(wanted, 0)
     high_watermark = None
@@ -163,5 +314,10 @@ def _answer_in(
     return answer_of(seeker, question, found.source.name, high_watermark)
 
 
-def _one_of(given: object) -> str:
-    return "give one of these" if given is None else "give one of these, not both"
+def _opened(request: Seek) -> AbstractContextManager[Backend | None]:
+    if request.directories or request.is_quick:
+        return contextlib.nullcontext()
+    return open_here(request)
+
+
+seek = kidx_command("seek", Seek, run_seek, opened=_opened, reports_as="seek")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kidxlib.storage.store.requests import Requests
-from kidxlib.terminal.console import more, print_json, print_line
+from kidxlib.terminal.console import more, note, print_json, print_line
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.tables import Cell, print_table
 
@@ -51,6 +51,7 @@ class Outcome(RunResult):
     Attributes:
         shown: lines and tables, in the order of the screen.
         values: of the JSON object, in its order; a function gives a value that only JSON has, and that costs something.
+        said: on standard error behind either.
     """
 
     code: ExitCode = ExitCode.OK
@@ -58,6 +59,7 @@ class Outcome(RunResult):
     bytes: int = 0
     shown: list[str | ShownTable] = field(default_factory=list)
     values: dict[str, Any | Callable[[], Any]] = field(default_factory=dict)
+    said: list[str] = field(default_factory=list)
 
     def line(self, *lines: str) -> None:
         """Show a line each."""
@@ -71,13 +73,28 @@ class Outcome(RunResult):
         """Show a table; as `print_table`."""
         self.shown.append(ShownTable(title, columns, rows, text_columns))
 
+    def note(self, *lines: str) -> None:
+        """Say a line each on standard error, as `note`."""
+        self.said.extend(lines)
+
+    def warn(self, *lines: str) -> None:
+        """Say a line each on standard error, as `warn`."""
+        self.said.extend(f"warning: {line}" for line in lines)
+
     def show(self, *, as_json: bool) -> None:
-        """Print it on standard output."""
+        """Print it on standard output, and on standard error what goes there."""
         if as_json:
             print_json({name: value() if callable(value) else value for name, value in self.values.items()})
-            return
+        else:
+            self.show_so_far()
+        for line in self.said:
+            note(line)
+
+    def show_so_far(self) -> None:
+        """Print lines and tables that are not printed yet, where what comes next takes its time or may fail."""
         for item in self.shown:
             if isinstance(item, str):
                 print_line(item)
             else:
                 print_table(item.title, item.columns, item.rows, item.text_columns)
+        self.shown.clear()

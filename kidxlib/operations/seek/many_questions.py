@@ -25,7 +25,7 @@ from kidxlib.errors import KidxError, NotReadHereError, UsageError, describe_err
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.lookup.answers import OFFSET
-from kidxlib.operations.backend import Backend, OpenBackend
+from kidxlib.operations.backend import Backend
 from kidxlib.operations.seek.answer_work import (
     ANSWERED,
     KIND,
@@ -38,16 +38,22 @@ from kidxlib.operations.seek.answer_work import (
     segments_of,
     unknown_partitions,
 )
-from kidxlib.operations.seek.one_question import Answer, answers_of_catalog, not_asked_of, result_of, times_of
+from kidxlib.operations.seek.one_question import (
+    Answer,
+    Question,
+    SeekRequest,
+    answers_of_catalog,
+    not_asked_of,
+    outcome_of,
+    times_of,
+)
 from kidxlib.operations.seek.output import ensure_new, write_answers
 from kidxlib.operations.seek.questions import Elsewhere, is_elsewhere, not_reached, of_blocks, one_table, read_questions
-from kidxlib.operations.seek.seek_request import Question, SeekRequest
-from kidxlib.run.result import RunResult
+from kidxlib.run.result import Outcome
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.console import print_json, print_line, warn
+from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.terminal.seek import show_answers
 
 #: Questions that are answered sooner than workers start: each reads some 12 kB of logs.
 _FEW_QUESTIONS: Final = 5000
@@ -151,13 +157,10 @@ def _starts(keys: _Longs) -> _Longs:
     return np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
 
 
-def run_seek(
-    request: SeekRequest, open_backend: OpenBackend, *, as_json: bool, elsewhere: Elsewhere | None = None
-) -> RunResult:
-    """Answer questions, write the answers, and say what came of it.
+def seek_in_catalog(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None = None) -> Outcome:
+    """Answer questions, and write the answers.
 
     Args:
-        open_backend: called once the questions are read and known to be right.
         elsewhere: reaches further places for questions and answers; None where nobody does.
     """
     if request.output is not None:
@@ -165,25 +168,17 @@ def run_seek(
             ensure_new(request.output)
         elif elsewhere is None:
             raise not_reached("--output", request.output)
+        else:
+            elsewhere.ensure_new(backend, request.output)
     with interrupts.telling(lambda: _INTERRUPTED):
         if request.question is not None:
-            with open_backend() as backend:
-                _ensure_new_elsewhere(request, backend, elsewhere)
-                return _answer_one(request, request.question, backend, elsewhere, as_json=as_json)
+            return _answer_one(request, request.question, backend, elsewhere)
         start = time.monotonic()
         begin_phase("reading the questions")
         questions = _read_here(request, elsewhere)
-        with open_backend() as backend:
-            _ensure_new_elsewhere(request, backend, elsewhere)
-            if questions is None:
-                questions = _read_elsewhere(request, backend, elsewhere)
-            return _answer_many(request, in_order(questions), backend, elsewhere, start=start, as_json=as_json)
-
-
-def _ensure_new_elsewhere(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -> None:
-    if request.output is not None and is_elsewhere(request.output):
-        assert elsewhere is not None
-        elsewhere.ensure_new(backend, request.output)
+        if questions is None:
+            questions = _read_elsewhere(request, backend, elsewhere)
+        return _answer_many(request, in_order(questions), backend, elsewhere, start=start)
 
 
 def _read_here(request: SeekRequest, elsewhere: Elsewhere | None) -> pa.Table | None:
@@ -280,25 +275,20 @@ def _few(named: Sequence[str], count: int) -> str:
     return f"{', '.join(named)}{more}"
 
 
-def _answer_one(
-    request: SeekRequest, question: Question, backend: Backend, elsewhere: Elsewhere | None, *, as_json: bool
-) -> RunResult:
+def _answer_one(request: SeekRequest, question: Question, backend: Backend, elsewhere: Elsewhere | None) -> Outcome:
     tables = backend.catalog.tables
     answers = answers_of_catalog(tables, question, request.source)
     others = not_asked_of(tables, question, request.source, answers)
-    lacks = others.is_problem
+    lacks = False
     if request.output is not None or request.consumer_group_csv is not None:
         rows = pa.Table.from_pylist([dict(answer) for answer in answers], RESULT)
         if request.consumer_group_csv is not None:
             asked = _asked_of(answers)
             held = held_partitions(tables, asked, request.source)
             ensure_unambiguous(asked, held)
-            is_whole = write_consumer_offsets(request.consumer_group_csv, rows, held, others.of_topics)
-            lacks = lacks or not is_whole
+            lacks = not write_consumer_offsets(request.consumer_group_csv, rows, held, others.of_topics)
         _write(request, backend, elsewhere, iter(rows.to_batches()))
-    show_answers(answers, as_json, question.asked, is_wide=question.is_wide, left_out=others.as_json())
-    others.show()
-    return result_of(answers, lacks=lacks)
+    return outcome_of(answers, question, others, lacks=lacks)
 
 
 def _asked_of(answers: Sequence[Answer]) -> pa.Table:
@@ -322,47 +312,28 @@ def count_answers(staged: Staged) -> dict[str, int]:
     }
 
 
-def result_of_counts(counts: Mapping[str, int], *, lacks: bool) -> RunResult:
-    """How the run ended.
-
-    Args:
-        lacks: consumers are told where to go on in a part of the partitions alone.
-    """
-    return RunResult(
-        code=ExitCode.PROBLEMS_FOUND if lacks or counts["file_error"] else ExitCode.OK,
-        counts={name: counts[name] for name in _COUNTED},
-        bytes=counts["bytes_read"],
-    )
-
-
-def show_counts(
-    request: SeekRequest, counts: Mapping[str, int], unknown: Unknown, seconds: float, *, as_json: bool
+def tell_counts(
+    outcome: Outcome, request: SeekRequest, counts: Mapping[str, int], unknown: Unknown, seconds: float
 ) -> None:
-    """Show how many were answered, and where the answers are."""
+    """Say how many were answered, and where the answers are."""
     written = {
         "output": request.output,
         "consumer_group_csv": None if request.consumer_group_csv is None else str(request.consumer_group_csv),
     }
-    if as_json:
-        print_json({**counts, "seconds": seconds, **written})
-        return
-    print_line(f"{counts['answers']:,} answers, {counts['found']:,} found, in {seconds:.1f} s")
-    print_line(f"read {counts['bytes_read']:,} bytes of logs")
-    _print_notes(counts["not_answered"], counts["file_error"], unknown)
-    for name, path in written.items():
-        if path is not None:
-            print_line(f"{name.replace('_', ' ')}: {path}")
-
-
-def _print_notes(not_answered: int, noted: int, unknown: Unknown) -> None:
+    outcome.values.update(**counts, seconds=seconds, **written)
+    outcome.line(
+        f"{counts['answers']:,} answers, {counts['found']:,} found, in {seconds:.1f} s",
+        f"read {counts['bytes_read']:,} bytes of logs",
+    )
+    not_answered, noted = counts["not_answered"], counts["file_error"]
     if not_answered:
-        print_line(f"{not_answered:,} not answered for certain: their notes say why")
+        outcome.line(f"{not_answered:,} not answered for certain: their notes say why")
     if noted > not_answered:
-        print_line(f"{noted - not_answered:,} answered, with a note about a damaged file")
-    for why in list(unknown.values())[:NAMED_ON_SCREEN]:
-        print_line(f"  {why}")
+        outcome.line(f"{noted - not_answered:,} answered, with a note about a damaged file")
+    outcome.line(*(f"  {why}" for why in list(unknown.values())[:NAMED_ON_SCREEN]))
     if len(unknown) > NAMED_ON_SCREEN:
-        print_line(f"  … and more partitions that the catalog does not have: {len(unknown) - NAMED_ON_SCREEN:,}")
+        outcome.line(f"  … and more partitions that the catalog does not have: {len(unknown) - NAMED_ON_SCREEN:,}")
+    outcome.line(*(f"{name.replace('_', ' ')}: {path}" for name, path in written.items() if path is not None))
 
 
 def _answer_many(
@@ -372,8 +343,7 @@ def _answer_many(
     elsewhere: Elsewhere | None,
     *,
     start: float,
-    as_json: bool,
-) -> RunResult:
+) -> Outcome:
     """
     Args:
         questions: in order.
@@ -393,10 +363,16 @@ def _answer_many(
     if request.consumer_group_csv is not None:
         is_whole = write_consumer_offsets(request.consumer_group_csv, staged.rows(KIND), held)
     _write(request, backend, elsewhere, staged.batches(KIND))
-    show_counts(request, counts, unknown, round(time.monotonic() - start, 3), as_json=as_json)
     times = times_of(tables, held)
-    times.show()
-    return result_of_counts(counts, lacks=times.is_problem or not is_whole)
+    fails = times.is_problem or not is_whole or counts["file_error"]
+    outcome = Outcome(
+        code=ExitCode.PROBLEMS_FOUND if fails else ExitCode.OK,
+        counts={name: counts[name] for name in _COUNTED},
+        bytes=counts["bytes_read"],
+    )
+    tell_counts(outcome, request, counts, unknown, round(time.monotonic() - start, 3))
+    times.tell(outcome)
+    return outcome
 
 
 def _answered(questions: pa.Table, held: pa.Table, unknown: Unknown, backend: Backend) -> Staged:

@@ -8,7 +8,7 @@ import contextlib
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
@@ -19,13 +19,20 @@ from kidxlib.catalog.partitions import PARTITIONS, PartitionToSearch
 from kidxlib.catalog.segment_views import SegmentToSearch
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import KidxError, UsageError
-from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition
 from kidxlib.indexing.source import Source
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
-from kidxlib.lookup.answers import OFFSET
+from kidxlib.log.segment import (
+    EARLIEST,
+    EARLIEST_LOCAL,
+    EARLIEST_PENDING_UPLOAD,
+    LATEST,
+    LATEST_TIERED,
+    MAX_TIMESTAMP,
+)
+from kidxlib.lookup.answers import OFFSET, RESULT_COLUMNS, TIMESTAMP
 from kidxlib.lookup.cataloged_partitions import CatalogedPartition, not_cataloged
 from kidxlib.lookup.seeker import Seeker, answer_all
-from kidxlib.operations.seek.seek_request import Question
 from kidxlib.reading.absent import (
     BrokersMetadata,
     absent_partitions,
@@ -37,14 +44,62 @@ from kidxlib.reading.absent import (
 from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of
 from kidxlib.reading.of_log_dir import OfLogDirs
 from kidxlib.run.recorded_sources import as_sources, source_paths
-from kidxlib.run.result import RunResult
+from kidxlib.run.result import Outcome
 from kidxlib.storage.location import Location, location
 from kidxlib.tables.protocol import Tables
-from kidxlib.terminal.console import note, warn
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.text.times import show_ms, show_time
 
 #: An answer: the columns of a result, and `file_error`.
 Answer = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Question:
+    """A question of a command line.
+
+    Attributes:
+        topic, partition: None for all topics, but for those that brokers keep for themselves, or all of a topic's
+            partitions: only for a time.
+        query: `offset` or `timestamp`.
+        asked: its time, as it was typed.
+    """
+
+    topic: str | None
+    partition: int | None
+    query: str
+    target: int
+    asked: str | None
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether it may be of many partitions."""
+        return self.partition is None
+
+    def means(self, topic: str, partition: int) -> bool:
+        """Whether it is of a partition."""
+        if self.topic is None:
+            return topic not in INTERNAL_TOPICS
+        return topic == self.topic and self.partition in (None, partition)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SeekRequest:
+    """What to answer.
+
+    Attributes:
+        question: None where `queries` names a file.
+        queries: absolute path or URL of a file or a table.
+        output: where the answers go, an absolute path or a URL; None for the screen.
+        consumer_group_csv: where offsets to reset to go.
+        source: the only one to be asked; None for each.
+    """
+
+    question: Question | None
+    queries: str | None
+    output: str | None
+    consumer_group_csv: Path | None
+    source: str | None
 
 
 def answers_of_catalog(tables: Tables, question: Question, source: str | None) -> list[Answer]:
@@ -94,16 +149,12 @@ class NotAsked:
         """
         return any(each.is_problem for each in self.left_out)
 
-    def show(self) -> None:
+    def tell(self, outcome: Outcome) -> None:
         """Say it, a line for each kind."""
-        for line in lines_of(each for each in self.left_out if not each.is_problem):
-            note(line)
-        for log_dir in self.without_metadata:
-            note(may_be_elsewhere(log_dir))
-        for line in self.of_another_time:
-            warn(line)
-        for line in lines_of(each for each in self.left_out if each.is_problem):
-            warn(line)
+        outcome.note(*lines_of(each for each in self.left_out if not each.is_problem))
+        outcome.note(*map(may_be_elsewhere, self.without_metadata))
+        outcome.warn(*self.of_another_time)
+        outcome.warn(*lines_of(each for each in self.left_out if each.is_problem))
 
     def as_json(self) -> list[dict[str, Any]]:
         return [
@@ -231,14 +282,16 @@ def answer_of(seeker: Seeker | str, question: Question, source: str, high_waterm
     return {**asked, "target": question.target, "source": source, **answer}
 
 
-def result_of(answers: list[Answer], *, lacks: bool = False) -> RunResult:
-    """How a run ended that gave these answers.
+def outcome_of(answers: Sequence[Answer], question: Question, others: NotAsked, *, lacks: bool = False) -> Outcome:
+    """What a run says that gave these answers, and how it ended.
 
     Args:
-        lacks: partitions are missing that ought to have been asked.
+        others: partitions that the question means and that nobody asked.
+        lacks: what was asked for besides is not whole.
     """
-    return RunResult(
-        code=ExitCode.PROBLEMS_FOUND if lacks or any(answer["file_error"] for answer in answers) else ExitCode.OK,
+    is_problem = lacks or others.is_problem or any(answer["file_error"] for answer in answers)
+    outcome = Outcome(
+        code=ExitCode.PROBLEMS_FOUND if is_problem else ExitCode.OK,
         counts={
             "answers": len(answers),
             "found": sum(answer["found"] for answer in answers),
@@ -247,3 +300,58 @@ def result_of(answers: list[Answer], *, lacks: bool = False) -> RunResult:
         },
         bytes=sum(answer["bytes_read"] for answer in answers),
     )
+    with_source = len({answer["source"] for answer in answers}) > 1
+    for answer in answers:
+        lines = [_line(answer, with_source=with_source)] if question.is_wide else _lines(answer, question.asked)
+        outcome.line(*lines)
+    outcome.values.update(
+        answers=[{column: answer[column] for column in RESULT_COLUMNS} for answer in answers],
+        left_out=others.as_json(),
+    )
+    others.tell(outcome)
+    return outcome
+
+
+#: What is said of an answer, by whether something was found, and whether that is certain.
+_OUTCOMES: Final = {
+    (True, True): "found",
+    (False, True): "not found",
+    (True, False): "not certain",
+    (False, False): "not answered",
+}
+#: What stands for a special target of a time.
+_TARGETS: Final = {
+    LATEST: "the log end",
+    EARLIEST: "the log start",
+    MAX_TIMESTAMP: "the largest timestamp",
+    EARLIEST_LOCAL: "the log start",
+    LATEST_TIERED: "what is tiered",
+    EARLIEST_PENDING_UPLOAD: "what is to be tiered",
+}
+
+
+def _line(answer: Answer, *, with_source: bool) -> str:
+    """Partition, offset and timestamp, as far as there are some, and the note."""
+    offset = _OUTCOMES[answer["found"], answer["answered"]] if answer["offset"] is None else answer["offset"]
+    time = show_time(answer["timestamp"]) if answer["timestamp"] is not None and answer["timestamp"] >= 0 else ""
+    source = f"{answer['source']}  " if with_source else ""
+    line = f"{source}{answer['topic']}-{answer['partition']}  {offset}  {time}".rstrip()
+    return line if answer["note"] is None else f"{line}  ({answer['note']})"
+
+
+def _lines(answer: Answer, asked: str | None) -> Iterator[str]:
+    """An answer with all that it says, a line each."""
+    outcome = _OUTCOMES[answer["found"], answer["answered"]]
+    target = _target(answer["target"], asked) if answer["query"] == TIMESTAMP else answer["target"]
+    yield f"{answer['topic']}-{answer['partition']}, {answer['query']} {target}: {outcome}"
+    for column in RESULT_COLUMNS[RESULT_COLUMNS.index("answered") + 1 :]:
+        value = answer[column]
+        if value is not None:
+            shown = f"{value}  ({show_time(value)})" if column == "timestamp" and value >= 0 else value
+            yield f"  {column:<20} {shown}"
+
+
+def _target(target: int, asked: str | None) -> str:
+    if asked is not None and asked != str(target):  # as ISO 8601
+        return asked
+    return f"{target} ({_TARGETS[target]})" if target in _TARGETS else show_ms(target)

@@ -10,7 +10,7 @@ import click
 
 from kidxlib.audit.tiered.finding import Level
 from kidxlib.operations.tiered.options import is_tiered
-from kidxlib.terminal.options import sources as source_options
+from kidxlib.terminal.options import shared as of_kidx
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
@@ -29,7 +29,7 @@ _OPTIONS: Final = (
         "or an export of them; several times where no one has all of it. Of a source those segments are read then that "
         "brokers read.",
     ),
-    source_options.layout,
+    of_kidx.layout,
     click.option(
         "--level",
         type=click.Choice([level.value for level in Level]),

@@ -40,3 +40,19 @@ verbose: Final = click.option(
     help="Also say what was skipped, and how long each phase took.",
 )
 as_json: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
+
+#: The keys of `LAYOUTS`, which stands beside what a command's help does not wait for.
+LAYOUT_NAMES: Final = ("local", "aiven")
+layout: Final = click.option(
+    "--layout",
+    type=click.Choice(LAYOUT_NAMES),
+    help="DIR is a bucket of tiered storage, whose objects are named as by this plugin: Kafka's LocalTieredStorage or "
+    "Aiven's. [default: local, where kafka-tiered-storage is its name, or that of a directory in it]",
+)
+tiered_metadata: Final = click.option(
+    "--tiered-metadata",
+    multiple=True,
+    metavar="PLACE",
+    help="Of a bucket take the segments that brokers read, by the __remote_log_metadata in this log dir or export; "
+    "several times where no one has all of it.",
+)

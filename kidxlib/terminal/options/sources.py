@@ -1,32 +1,14 @@
-"""What the options `--source` and `--topics` mean, what is said of buckets, and how a summary tells the sources."""
+"""What the options `--source` and `--topics` mean, and how a summary tells the sources."""
 
 from __future__ import annotations
 
 import re
 from collections import Counter
 from collections.abc import Iterable
-from typing import Final
-
-import click
 
 from kidxlib.errors import UsageError
-from kidxlib.indexing.remote_logs import LAYOUTS, NOT_SAID, RemoteOptions
+from kidxlib.indexing.remote_logs import NOT_SAID, RemoteOptions
 from kidxlib.indexing.source import Source, parse_source
-from kidxlib.log.remote.layout import STORAGE_DIRECTORY
-
-layout: Final = click.option(
-    "--layout",
-    type=click.Choice(tuple(LAYOUTS)),
-    help="DIR is a bucket of tiered storage, whose objects are named as by this plugin: Kafka's LocalTieredStorage or "
-    f"Aiven's. [default: local, where {STORAGE_DIRECTORY} is its name, or that of a directory in it]",
-)
-tiered_metadata: Final = click.option(
-    "--tiered-metadata",
-    multiple=True,
-    metavar="PLACE",
-    help="Of a bucket take the segments that brokers read, by the __remote_log_metadata in this log dir or export; "
-    "several times where no one has all of it.",
-)
 
 
 def parse_sources(given: Iterable[str], remote: RemoteOptions = NOT_SAID) -> tuple[Source, ...]:

@@ -28,13 +28,13 @@ from kidxlib.log.segment import EARLIEST, LATEST, LATEST_TIERED, MAX_TIMESTAMP
 from kidxlib.lookup.answers import ANSWER, FAR, OFFSET, RESULT_COLUMNS, TIMESTAMP, Answers
 from kidxlib.lookup.cataloged_partitions import CatalogedPartition
 from kidxlib.lookup.seeker import Seeker, answer_all, answer_special
+from kidxlib.operations.seek.one_question import NotAsked, Question, outcome_of
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.terminal.console import printable
-from kidxlib.terminal.seek import show_answers
 from tests.docs.pages import read
 from tests.support.docstrings import columns_in, columns_of
 from tests.support.logs import encoded, golden
@@ -243,9 +243,10 @@ def test_times_are_shown_as_times(log: Log) -> None:
 def test_the_outcome_is_in_the_first_line(
     found: bool, answered: bool, said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    question = Question(topic="t", partition=0, query=OFFSET, target=5, asked=None)
     answers = answer_all("no matter", OFFSET, np.array([5])).to_pylist()
     answer = {"topic": "t", "partition": 0, "query": OFFSET, "target": 5, "source": None} | answers[0]
-    show_answers([answer | {"found": found, "answered": answered}], as_json=False)
+    outcome_of([answer | {"found": found, "answered": answered}], question, NotAsked()).show(as_json=False)
     assert capsys.readouterr().out.splitlines()[0] == printable(f"t-0, offset 5: {said}")
 
 
