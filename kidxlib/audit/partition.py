@@ -39,7 +39,7 @@ from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, StateS
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.logs_aside import logs_aside, remedy_of
-from kidxlib.storage.small_files import read_leader_epochs
+from kidxlib.storage.small_files import may_be_deleting, read_leader_epochs
 
 #: How often a partition is looked at whose files a broker changes meanwhile.
 _ATTEMPTS: Final = 3
@@ -320,9 +320,9 @@ def _log_epochs(
 
 
 def _first_offset(task: PartitionAudit, logs: Sequence[AuditedLog]) -> int | None:
-    """Where the logs begin, if none before the first was copied to a bucket, or is being deleted."""
+    """Where the logs begin, if none before the first was copied to a bucket, or may be being deleted."""
     is_sure = task.last_stop.begins_with_first_log and task.tiered is None
-    if not logs or not is_sure or any(name.endswith(segment_files.DELETED_SUFFIX) for name in files_in(task.directory)):
+    if not logs or not is_sure or may_be_deleting(task.directory, files_in(task.directory)):
         return None
     return min(log.base_offset for log in logs)
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from kidxlib.errors import LockHeldError, UsageError
+from kidxlib.storage.location import Location
 
 LOCK_FILE: Final = ".lock"
 
@@ -99,6 +100,14 @@ def is_locked(log_dir: Path) -> bool:
     finally:
         os.close(descriptor)
     return bool(kind != fcntl.F_UNLCK)
+
+
+def is_in_use(log_dir: Location) -> bool:
+    """Whether a broker runs on a log dir of this machine; also where its lock may not be looked at."""
+    try:
+        return isinstance(log_dir, Path) and is_locked(log_dir)
+    except OSError:
+        return True
 
 
 def _ensure_free(log_dir: Path) -> None:

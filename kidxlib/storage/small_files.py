@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from bisect import bisect_left
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
@@ -22,6 +22,7 @@ from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.lock import is_in_use
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.words import quoted
 
@@ -223,12 +224,23 @@ def before_first_log(partition_directory: Location, first_base: int | None = Non
     if epochs is None or epochs.first is None or (first_base is not None and epochs.first.start_offset >= first_base):
         return None
     names = files_in(partition_directory)
-    if any(name.endswith(segment_files.DELETED_SUFFIX) for name in names):
+    if may_be_deleting(partition_directory, names):
         return None
     if first_base is None:
         bases = [base for name in names if (base := segment_files.parse_segment_log(name)) is not None]
         first_base = min(bases, default=0)
     return (epochs.first, first_base) if epochs.first.start_offset < first_base else None
+
+
+def may_be_deleting(partition_directory: Location, names: Iterable[str]) -> bool:
+    """Whether a broker that runs may have renamed logs of a partition, and not yet written that its epochs begin later
+    (`LeaderEpochFileCache.truncateFromStartAsyncFlush`, before `LocalLog.removeAndDeleteSegments`). One that has
+    stopped has written it.
+
+    Args:
+        names: of the files in the directory.
+    """
+    return any(name.endswith(segment_files.DELETED_SUFFIX) for name in names) and is_in_use(partition_directory.parent)
 
 
 def read_epoch_entries(path: Location) -> list[EpochEntry] | None:

@@ -386,6 +386,7 @@ class OfLogDirs:
                 continue  # a finding of its own
             if lost is None or (found := of_lost_logs(*lost)) is None:
                 continue
+            found = with_logs_aside(found, directory, lost[0].start_offset, lost[1])
             assert found.reason is not None and found.detail is not None and found.consequence is not None
             path = directory / LEADER_EPOCH_CHECKPOINT
             start = LostStart(

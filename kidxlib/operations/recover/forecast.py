@@ -39,7 +39,6 @@ from kidxlib.errors import (
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.format.segment_files import (
-    DELETED_SUFFIX,
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
     SNAPSHOT_SUFFIX,
@@ -133,10 +132,15 @@ class SeenLog:
 
 @dataclass(frozen=True, slots=True)
 class SeenLogs:
-    """The logs of a partition, and what is wrong with its leader epochs after a start; None for nothing."""
+    """The logs of a partition, and what is wrong with its leader epochs after a start; None for nothing.
+
+    Attributes:
+        lost_first: the offsets of the first logs that are lost by the epochs.
+    """
 
     logs: tuple[SeenLog, ...] = ()
     epochs: Finding | None = None
+    lost_first: range = range(0)
 
 
 def look_at_logs(
@@ -175,7 +179,10 @@ def look_at_logs(
         # An epoch that was not seen may explain what is in the file, and nothing that is not there at all.
         is_certain = epochs.reason == FIRST_LOGS_MISSING or not (file and file.entries)
         epochs = epochs if is_certain else None
-    return SeenLogs(tuple(logs), epochs)
+    lost_first = range(0)
+    if epochs is not None and epochs.reason == FIRST_LOGS_MISSING and file is not None and file.first is not None:
+        lost_first = range(file.first.start_offset, logs[0].base_offset)
+    return SeenLogs(tuple(logs), epochs, lost_first)
 
 
 def _seen(directory: Path, segment: SimulatedSegment, reader: LogReader) -> SeenLog:
@@ -266,7 +273,7 @@ def _lost_epochs(
         file: what it says; nothing where there is none.
     """
     in_logs = _epochs_of(logs, stop)
-    if not stop.begins_with_first_log or any(each.name.endswith(DELETED_SUFFIX) for each in directory.iterdir()):
+    if not stop.begins_with_first_log:  # the broker has stopped, so that it is not about to cut them (`may_be_deleting`)
         in_logs = replace(in_logs, first_offset=None)
     finding = audit_epochs(file, in_logs)
     if finding.verdict is not Verdict.BROKEN:

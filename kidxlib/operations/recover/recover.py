@@ -407,6 +407,7 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
     yield from _of_log_dirs(plan)
     yield from _of_absent(plan)
     yield from _of_gaps(plan)
+    yield from _of_first_logs(plan, log_dirs)
     for each in plan.forecasts:
         yield from each.obstacles
         left = _of_lost_end(each, log_dirs)
@@ -459,6 +460,15 @@ def _of_gaps(plan: RecoveryPlan) -> Iterator[Obstacle]:
     for gap in plan.gaps.lost:
         if (remedy := remedy_of(gap.aside)) is not None:
             yield Obstacle(f"{gap.aside[0].target.parent}: {gap.detail}; {remedy}")
+
+
+def _of_first_logs(plan: RecoveryPlan, log_dirs: Sequence[Path]) -> Iterator[Obstacle]:
+    """The logs that are there of first logs that are lost, as in `_of_gaps`."""
+    for each, finding in plan.lost_epochs:
+        lost = each.seen.lost_first
+        remedy = what_is_aside(each.directory, lost.start, lost.stop, log_dirs) if lost else None
+        if remedy is not None:
+            yield Obstacle(f"{each.directory}: {finding.detail}; {remedy}")
 
 
 def _of_lost_end(each: Forecast, log_dirs: Sequence[Path]) -> list[Obstacle]:

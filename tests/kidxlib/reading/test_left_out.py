@@ -23,6 +23,7 @@ from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    EpochEntry,
     clean_shutdown,
     offset_checkpoint,
 )
@@ -37,7 +38,7 @@ from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
 from kidxlib.run.catalog_place import existing_tables
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, before_first_log
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.cluster_metadata import (
     change,
@@ -214,6 +215,17 @@ def test_a_lock_is_looked_at_and_not_taken(held_lock: Path, tmp_path: Path) -> N
     with (tmp_path / LOCK_FILE).open("w") as file:
         fcntl.lockf(file, fcntl.LOCK_EX)
         (tmp_path / LOCK_FILE).chmod(0o400)
+
+
+def test_first_logs_that_are_marked_to_be_deleted(held_lock: Path, tmp_path: Path) -> None:
+    """A broker that runs may be about to cut the epochs there; one that has stopped has done so."""
+    for log_dir, lost in ((held_lock, None), (tmp_path, (EpochEntry(4, 5), 100))):
+        directory = log_dir / "t-0"
+        directory.mkdir()
+        (directory / f"{5:020}.log.deleted").touch()
+        (directory / f"{100:020}.log").touch()
+        (directory / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n4 5\n")
+        assert before_first_log(directory) == lost
 
 
 def _of_broker(log_dir: Path, replicas: list[int], *, topic_id: str = _ID, has_metadata: bool = True) -> Path:

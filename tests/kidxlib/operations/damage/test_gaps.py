@@ -14,6 +14,7 @@ from kidxlib.audit.gaps import GAP
 from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
     offset_checkpoint,
@@ -112,13 +113,16 @@ def test_a_missing_log_is_found_wherever_it_is_looked_for(site: _Site) -> None:
 
 
 def test_a_log_under_another_name_is_named_wherever_its_offsets_are_missed(site: _Site) -> None:
-    """Between two logs and at the end: what a broker's start removes may be the only copy, and is refused."""
+    """Of the first logs, between two and at the end: what a broker's start removes may be the only copy, and is
+    refused. It is no log that retention deletes: a broker that has stopped has cut the epochs there.
+    """
     log_dir = site.log_dir("a")
     (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
     partition = {TopicPartition("orders", 0): 9}
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
         (log_dir / name).write_bytes(offset_checkpoint(partition))
     (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint({}))
+    (log_dir / "orders-0" / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 0\n")
     commands: dict[str, tuple[str | Path, ...]] = {
         "verify": (log_dir,),
         "recover": (log_dir,),
@@ -126,13 +130,18 @@ def test_a_log_under_another_name_is_named_wherever_its_offsets_are_missed(site:
         "seek": (log_dir, "--topic", "orders", "--partition", "0", "--timestamp", "-1"),
         "compare": (site.log_dir("b"), log_dir),
     }
-    for base_offset, suffix, does in ((3, ".deleted", "removes it"), (6, ".bak", "does not load it")):
+    for base_offset, suffix, does in (
+        (0, ".deleted", "removes it"),
+        (0, ".bak", "does not load it"),
+        (3, ".deleted", "removes it"),
+        (6, ".bak", "does not load it"),
+    ):
         log = log_dir / "orders-0" / segment_file(base_offset, ".log")
         aside = log.rename(f"{log}{suffix}")
         for name, options in commands.items():
             ended = _kidx(name, *options)
             text = f"{ended.out}{ended.err}"
-            if name == "seek" and base_offset == 3:  # the end is there
+            if name == "seek" and base_offset < 6:  # the end is there
                 continue
             assert f"{aside} begins there: move it to {log}, with the other files of that offset" in text, name
             assert f"before the broker starts, which {does}" in text, name
