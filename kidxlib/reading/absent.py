@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Callable, Collection, Container, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from kidxlib.audit.startup.absent import by_node
@@ -50,29 +50,24 @@ class BrokersMetadata:
                     break
         return self._metadata[cluster_id]
 
-    def older(self) -> Mapping[Location, str]:
-        """Log dirs that stopped before another one of their broker, and so may lack what was written since; and what
-        `kidx verify` says of each.
+    def of_another_time(self) -> tuple[Mapping[Location, str], list[str]]:
+        """Log dirs that are older than another one of their broker, or than the metadata that one of them has, and so
+        lack what was written since, and what `kidx verify` says of each; and what says of others that they may be.
         """
-        return {each.where.parent: str(each) for of_node in self._of_nodes() for each in stopped_apart(of_node)}
-
-    def maybe_older(self, older: Container[Location]) -> Iterator[str]:
-        """What else tells that log dirs of a broker are not as old as the metadata that one of them has.
-
-        Args:
-            older: log dirs of which nothing more is to be told.
-        """
+        older = {each.where.parent: str(each) for of_node in self._of_nodes() for each in stopped_apart(of_node)}
+        maybe, by_marker = list[str](), frozenset(older)
         for log_dir in (each for of_node in self._of_nodes() for each in of_node):
             with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told
                 owner = self.owner(log_dir)
                 metadata = None if owner.cluster_id is None else self.of_cluster(owner.cluster_id)
-                if metadata is None or owner.node_id is None:
-                    continue
-                if log_dir in older or metadata.directory.parent in older:
+                if metadata is None or owner.node_id is None or by_marker & {log_dir, metadata.directory.parent}:
                     continue
                 said = of_another_time(log_dir, directories_in(log_dir), owner.node_id, metadata.to_end)
-                if said is not None:
-                    yield said
+                if isinstance(said, str):
+                    maybe.append(said)
+                elif said is not None:
+                    older[log_dir] = str(said)
+        return older, maybe
 
     def _of_nodes(self) -> list[list[Location]]:
         """The log dirs of which another one of the same broker is there, by broker."""
@@ -89,7 +84,7 @@ def not_of_one_time(
     Args:
         there: partitions that are read, with their log dirs.
     """
-    older = brokers.older()
+    older, maybe = brokers.of_another_time()
     left_out = [
         LeftOut(
             partition=partition,
@@ -103,7 +98,7 @@ def not_of_one_time(
         if log_dir in older
     ]
     told = {each.told_by for each in left_out}
-    return left_out, [*(line for line in older.values() if line not in told), *brokers.maybe_older(older)]
+    return left_out, [*(line for line in older.values() if line not in told), *maybe]
 
 
 def absent_partitions(

@@ -46,6 +46,9 @@ _SAME_LEADER: Final = -2
 _NO_LEADER: Final = -1
 _TRANSACTION_MARKS: Final = ("BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord")
 
+#: A controller writes something each half second (`metadata.max.idle.interval.ms`).
+_PAUSE_MS: Final = 5_000
+
 _MS_PER_MINUTE: Final = 60 * 1000
 _MS_PER_HOUR: Final = 60 * _MS_PER_MINUTE
 _UNLIMITED: Final = "-1"
@@ -64,6 +67,8 @@ class Assignment:
         leader_epoch: of the partition.
         last_leader, led_epoch: the node that led it last, and in which epoch: a stop leaves a partition without a
             leader, in an epoch of its own. −1 where a snapshot does not tell.
+        led_from_ms, led_to_ms: since when and until when, in ms since the epoch. None where it still leads, where a
+            snapshot tells of it, and from when where its replica was moved to another log dir since.
     """
 
     replicas: tuple[int, ...]
@@ -71,23 +76,38 @@ class Assignment:
     leader_epoch: int = 0
     last_leader: int = _NO_LEADER
     led_epoch: int = -1
+    led_from_ms: int | None = None
+    led_to_ms: int | None = None
 
     @property
     def places(self) -> Iterator[tuple[int, str]]:
         """The node and the log dir of each replica, as far as the metadata names log dirs."""
         return zip(self.replicas, self.directories, strict=False)
 
-    def changed(self, values: dict[str, Any]) -> Assignment:
-        """The assignment after a change: what a change does not name stays (`PartitionRegistration.merge`)."""
+    def changed(self, values: dict[str, Any], time_ms: int | None) -> Assignment:
+        """The assignment after a change: what a change does not name stays (`PartitionRegistration.merge`).
+
+        Args:
+            time_ms: of the change, in ms since the epoch; None where it is not known.
+        """
         replicas, directories = values.get("replicas"), values.get("directories")
         leader = values.get("leader", _SAME_LEADER)
         epoch = values.get("leaderEpoch", self.leader_epoch + (leader != _SAME_LEADER))
+        begin, end = self.led_from_ms, self.led_to_ms
+        if leader == _NO_LEADER:
+            end = time_ms if end is None else end
+        elif leader != _SAME_LEADER:
+            begin, end = time_ms, None
+        elif directories is not None:
+            begin = None
         is_led = leader not in (_SAME_LEADER, _NO_LEADER)
         return Assignment(
             self.replicas if replicas is None else tuple(replicas),
             self.directories if directories is None else tuple(directories),
             epoch,
             *((leader, epoch) if is_led else (self.last_leader, self.led_epoch)),
+            begin,
+            end,
         )
 
 
@@ -132,6 +152,7 @@ class _Image:
         broker_configs: by node id, what was set for it; by "", what was set for all brokers.
         log_dirs: by node id, the ids of the log dirs that its broker had when it last said so; not there where none has
             an id. What a newer Kafka has written of brokers is passed over.
+        pauses: the times before which nothing was written for long, in their order, as when no controller was there.
     """
 
     def __init__(self) -> None:
@@ -142,12 +163,22 @@ class _Image:
         self.topic_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.broker_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.assignments: dict[TopicPartition, Assignment] = {}
+        self.pauses: list[int] = []
+        self._time_ms: int | None = None
         self._names: dict[str, str] = {}
         self._open: list[FramedMessage] | None = None
 
-    def apply(self, batches: Iterable[MetadataBatch]) -> None:
-        """Take batches into account. What a transaction changes counts when that has ended."""
+    def apply(self, batches: Iterable[MetadataBatch], *, is_log: bool = True) -> None:
+        """Take batches into account. What a transaction changes counts when that has ended.
+
+        Args:
+            is_log: they were written as things changed; a snapshot tells of no times.
+        """
         for batch in batches:
+            if is_log and batch.timestamp_ms >= 0:
+                if self._time_ms is not None and batch.timestamp_ms - self._time_ms > _PAUSE_MS:
+                    self.pauses.append(self._time_ms)
+                self._time_ms = batch.timestamp_ms
             for record in batch.records:
                 self._apply(_read(record))
 
@@ -191,7 +222,9 @@ class _Image:
         name = self._names.get(values["topicId"])
         if name is not None:
             partition = TopicPartition(name, values["partitionId"])
-            self.assignments[partition] = self.assignments.get(partition, Assignment((), ())).changed(values)
+            self.assignments[partition] = self.assignments.get(partition, Assignment((), ())).changed(
+                values, self._time_ms
+            )
 
     def _forget_partitions(self, topic: str) -> None:
         number = 0  # a topic's partitions are numbered from 0 on, without gaps
@@ -267,6 +300,7 @@ class ClusterMetadata:
         assignments: where the replicas of each partition are.
         broker_configs: by node id, what was set for it while brokers ran; by "", what was so set for all of them.
         log_dirs: by node id, the ids of its broker's log dirs (`directory.id`), as `_Image` has them.
+        pauses: as `_Image` has them.
         brokers, controllers: by node id, what the node registered, as `_Image` has it.
         static_voters, dynamic_voters, only_voter: as `Replica` has them.
         at_end: what it says if all of the copy is committed; None where all is known to be.
@@ -286,8 +320,18 @@ class ClusterMetadata:
     static_voters: frozenset[int] | None = None
     dynamic_voters: Mapping[int, tuple[Endpoint, ...]] | None = None
     only_voter: int | None = None
+    pauses: Sequence[int] = ()
     at_end: ClusterMetadata | None = None
     left_out: str | None = None
+
+    def led_ms(self, assignment: Assignment) -> int:
+        """How long the last leader of a partition led it in that epoch, in ms, as far as there was a controller all the
+        time: a controller takes a node that is gone for a leader until its session ends (`broker.session.timeout.ms`).
+        """
+        begin, end = assignment.led_from_ms, assignment.led_to_ms or self.as_of.timestamp_ms
+        if begin is None or end is None:
+            return 0
+        return max(min([end, *(pause for pause in self.pauses if pause >= begin)]) - begin, 0)
 
     @property
     def to_end(self) -> ClusterMetadata:
@@ -349,7 +393,7 @@ def _of_replica(directory: Location, replica: Replica, high_watermark: int | Non
 def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch]) -> ClusterMetadata:
     """What a copy says with so much of its log."""
     image = _Image()
-    image.apply(replica.snapshot)
+    image.apply(replica.snapshot, is_log=False)
     image.apply(log)
     offset, timestamp_ms = replica.snapshot_end, replica.snapshot_ms
     if log:
@@ -369,6 +413,7 @@ def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch
         dynamic_voters=replica.dynamic_voters,
         static_voters=replica.static_voters,
         only_voter=replica.only_voter,
+        pauses=image.pauses,
     )
 
 

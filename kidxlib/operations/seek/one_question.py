@@ -239,7 +239,7 @@ def times_of(tables: Tables, held: pa.Table) -> NotAsked:
     """
     here = _sources_here(tables)
     brokers = BrokersMetadata(each.log_dir for each in here.values())
-    older = brokers.older()
+    older, _ = brokers.of_another_time()
     names = [name for name, each in here.items() if each.log_dir in older]
     in_older = held.filter(pc.is_in(held["source"], pa.array(names, pa.string()))).to_pylist()
     return NotAsked().with_times(brokers, _with_log_dirs(in_older, here))

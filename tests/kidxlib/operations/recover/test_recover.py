@@ -755,17 +755,42 @@ def test_markers_of_two_stops(two: list[Path], epoch: int) -> None:
     assert f"loses: {expected}" in shown(*two, "--accept-loss")
 
 
-@pytest.mark.parametrize("which", ["log dir", "metadata"])
+@pytest.mark.parametrize("which", ["log dir", "log dir for long", "one partition for long", "metadata"])
 def test_leader_epochs_tell_which_is_an_older_copy(two: list[Path], which: str) -> None:
-    """The node led its partition until the stop, which left it without a leader."""
-    metadata = two[0] / METADATA_DIRECTORY
+    """The node led its partition until the stop, which left it without a leader. It may have been killed right after
+    its election, before it wrote the epoch, unless it led for long.
+    """
+    metadata, directory = two[0] / METADATA_DIRECTORY, two[1] / "append-time-0"
     [log] = metadata.glob("*.log")
-    topic_id = (two[1] / "append-time-0" / PARTITION_METADATA).read_text().split()[-1]
+    topic_id = (directory / PARTITION_METADATA).read_text().split()[-1]
     leaders = [change("PartitionChangeRecord", partitionId=0, topicId=topic_id, leader=each) for each in (1, -1)]
-    if which == "log dir":
-        log.write_bytes(log.read_bytes() + cluster_metadata.data(6, leaders, 1_000))
+    if which == "metadata":
+        (directory / LEADER_EPOCH_CHECKPOINT).write_bytes(b"0\n1\n3 8000\n")
     else:
-        (two[1] / "append-time-0" / LEADER_EPOCH_CHECKPOINT).write_bytes(b"0\n1\n3 8000\n")
-    older = f"{two[1]}: it" if which == "log dir" else f"{metadata}: the cluster's metadata"
-    for said in (shown(*two), run_kidx("verify", *two).output):
-        assert f"warning: {older} may be an older copy than " in said, said
+        found, offset = log.read_bytes(), 6
+        alive = range(1, 31, 4) if "for long" in which else ()
+        for seconds, value in ((0, leaders[0]), *((each, change("NoOpRecord")) for each in alive), (31, leaders[1])):
+            found, offset = found + cluster_metadata.data(offset, [value], 1_000 * (1 + seconds)), offset + 1
+        if which.startswith("one"):
+            shutil.copytree(directory, directory.with_name("append-time-1"))
+            found += cluster_metadata.data(
+                offset, [cluster_metadata.partition(topic_id, 1, [1], [cluster_metadata.topic_id("y")])]
+            )
+        log.write_bytes(found)
+    told = {
+        "log dir": f"warning: {two[1]}: it may be an older copy than the cluster's metadata: the newest",
+        "log dir for long": f"{two[1]}: it is an older copy than the cluster's metadata: the newest",
+        "one partition for long": f"warning: {two[1]}: 1 partition may be of an older copy than the cluster's metadata",
+        "metadata": f"warning: {metadata}: the cluster's metadata may be an older copy than {two[1]}: the newest",
+    }[which]
+    code, plan = planned(*two)
+    verified = run_kidx("verify", *two)
+    for said in (shown(*two), verified.output):
+        assert told in said and said.count("older copy") == 1, said
+    if which != "log dir for long":
+        assert not any("older copy" in each for each in plan["refused"])
+        return
+    assert code == ExitCode.USAGE and plan["refused"][0].startswith(told), plan
+    assert verified.return_value == ExitCode.PROBLEMS_FOUND and f"fail: {told}" in verified.output
+    code, plan = planned(*two, "--accept-loss")
+    assert code == ExitCode.PROBLEMS_FOUND and plan["accepted"][0].startswith(told), plan
