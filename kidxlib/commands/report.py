@@ -82,7 +82,8 @@ def run_report(request: ReportOn, backend: Backend) -> Outcome:
     differ some headers.
 
     Exit codes: 0 made; 3 made, and it says of offsets that they are missing, which nobody has accepted: a gap between
-    logs, a log that is missing or ends early, what a replica lacks; 2 wrong options or inputs, nothing done; 1 failed.
+    logs, a log that is missing or ends early, what a replica lacks; or a source cannot be listed here; 2 wrong options
+    or inputs, nothing done; 1 failed.
     """
     from kidxlib.operations.report.attention import Severity
     from kidxlib.operations.report.document import make_report
@@ -95,7 +96,7 @@ def run_report(request: ReportOn, backend: Backend) -> Outcome:
     overview, attention = report.sections["overview"], report.head["attention"]
     missing = sum(row["is_missing"] for row in attention)
     outcome = Outcome(
-        code=ExitCode.PROBLEMS_FOUND if missing else ExitCode.OK,
+        code=ExitCode.PROBLEMS_FOUND if missing or report.sections["health"]["not_reached"] else ExitCode.OK,
         counts={
             "segments": overview["segments"],
             "missing": missing,

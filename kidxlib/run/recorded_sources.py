@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.format.topic_partition import is_name
 from kidxlib.indexing.source import Source
-from kidxlib.storage.location import as_text, location
+from kidxlib.storage.location import Location, as_text, entries_in, location
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal.console import warn
 
@@ -52,6 +53,14 @@ def source_paths(tables: TablesToRead) -> dict[str, str]:
 def as_sources(paths: Mapping[str, str]) -> list[Source]:
     """The sources of a catalog, from their paths."""
     return [Source(name, location(path)) for name, path in paths.items()]
+
+
+def can_be_listed(directory: Location) -> bool:
+    """Whether a source is there. In an object store it is, if something is in it."""
+    try:
+        return bool(entries_in(directory)) or isinstance(directory, Path)
+    except OSError:
+        return False
 
 
 def sources_known_to(catalog: str | None) -> list[Source]:

@@ -34,7 +34,8 @@ from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_dam
 from kidxlib.operations.damage.acceptance_rule import COLUMNS, VERSION_NAMES, findings_of, held, others_of
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.storage.location import Location, as_text, entries_in, files_in, location, version_at
+from kidxlib.run.recorded_sources import can_be_listed
+from kidxlib.storage.location import Location, as_text, files_in, location, version_at
 from kidxlib.storage.log_dir import looks_unmounted
 from kidxlib.storage.logs_aside import logs_aside, remedy_of
 from kidxlib.storage.small_files import Checkpoints, before_first_log, usable_checkpoints
@@ -315,7 +316,7 @@ class OfLogDirs:
             topics: that are looked at.
             known: what the clusters of the sources say.
         """
-        reached = [source for source in sources if _can_be_listed(source.path)]
+        reached = [source for source in sources if can_be_listed(source.path)]
         stops = _stops({source.log_dir: usable_checkpoints(source.log_dir) for source in reached})
         whole = {source.path: source.name for source in reached if source.path == source.log_dir}
         of_source = {source.name: source.log_dir for source in reached}
@@ -511,14 +512,6 @@ def _twice(
             one, two = (as_text(each / partition.directory) for each in (other, log_dir))
             found.append(PartitionTwice(source=source, topic=topic, partition=number, directory=two, other=one))
     return tuple(found)
-
-
-def _can_be_listed(directory: Location) -> bool:
-    """Whether it is there. In an object store it is, if something is in it."""
-    try:
-        return bool(entries_in(directory)) or isinstance(directory, Path)
-    except OSError:
-        return False
 
 
 def _absent(

@@ -17,8 +17,11 @@ from kidxlib.errors import CatalogError
 from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.recover.fleet_options import Rates
 from kidxlib.run.context import RunContext
+from kidxlib.run.recorded_sources import as_sources, can_be_listed, source_paths
 from kidxlib.run.result import RunResult
 from kidxlib.run.settings import read_settings
+from kidxlib.storage.location import as_text
+from kidxlib.storage.log_dir import looks_unmounted
 from kidxlib.tables.protocol import Question, TablesToAsk
 from kidxlib.terminal.console import print_json, print_line
 from kidxlib.terminal.exit_codes import ExitCode
@@ -124,7 +127,8 @@ def fleet_context(catalog: str | None, database: str | None, settings_file: Path
 
 
 def run_fleet(rates: Rates, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
-    """Ask a catalog of brokers' log dirs, and print a row for each. Nothing is recorded, and no log is read.
+    """Ask a catalog of brokers' log dirs, and print a row for each. Nothing is recorded, and no log is read; what the
+    catalog says of a log dir that is not there may be long past.
 
     Args:
         open_backend: opens a catalog that is there, and of this release.
@@ -137,7 +141,8 @@ def run_fleet(rates: Rates, open_backend: OpenBackend, *, as_json: bool) -> RunR
                 "Spark's"
             )
         starts, clean = starts_of(tables, rates)
-        path = tables.path
+        path, sources = tables.path, as_sources(source_paths(tables))
+    not_reached = [each for each in sources if looks_unmounted(each.path) or not can_be_listed(each.path)]
     if as_json:
         print_json(
             {
@@ -145,12 +150,19 @@ def run_fleet(rates: Rates, open_backend: OpenBackend, *, as_json: bool) -> RunR
                 "rates": asdict(rates),
                 "sources": [asdict(start) for start in starts],
                 "stopped_cleanly": list(clean),
+                "not_reached": [{"source": each.name, "path": as_text(each.path)} for each in not_reached],
             }
         )
     else:
         _show(path, rates, starts, clean)
+        for each in not_reached:
+            why = "nothing is in it" if looks_unmounted(each.path) else "cannot be listed here"
+            print_line(
+                f"source {each.name} ({each.path}): {why}: is the disk mounted? What is said of it is by the catalog"
+            )
     counts = {"sources": len(starts), "partitions": sum(start.partitions for start in starts)}
-    return RunResult(code=ExitCode.OK, counts=counts, bytes=sum(start.log_bytes for start in starts))
+    code = ExitCode.PROBLEMS_FOUND if not_reached else ExitCode.OK
+    return RunResult(code=code, counts=counts, bytes=sum(start.log_bytes for start in starts))
 
 
 def _show(catalog: str, rates: Rates, starts: Sequence[Start], clean: Sequence[str]) -> None:

@@ -140,7 +140,7 @@ def _of_lost(health: dict[str, Any]) -> list[Attention]:
         detail = (
             f"{_names(names)}: cannot be listed here, so nobody has looked for partitions and ends of logs that are "
         )
-        detail += "missing; kidx verify --catalog tells where it is mounted"
+        detail += "missing: is the disk mounted? kidx verify --catalog tells where it is"
         title = f"{counted(len(not_reached), 'source')} not reached"
         found.append(Attention(Severity.UNKNOWN, "health", title, detail))
     return found

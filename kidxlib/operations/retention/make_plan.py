@@ -538,9 +538,7 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     if request.delete_records_json is not None:
         write_delete_records(staged, request.delete_records_json)
     doubts = [] if request.options.what_if else configured.doubts(own, described)
-    # One that cannot be listed may belong to another machine, unless a log dir of a broker that is here is missing.
-    is_away = bool(missing.not_reached and configured.other_log_dirs)
-    outcome = _outcome(plan_id, request, found, missing, is_away=is_away)
+    outcome = _outcome(plan_id, request, found, missing)
     outcome.values.update(
         **_as_json(plan_id, request, found),
         cluster_metadata=configured.as_json(own),
@@ -632,9 +630,9 @@ def _as_json(plan_id: str, request: PlanRequest, found: RetentionReport) -> dict
     }
 
 
-def _outcome(plan_id: str, request: PlanRequest, found: RetentionReport, missing: Missing, *, is_away: bool) -> Outcome:
+def _outcome(plan_id: str, request: PlanRequest, found: RetentionReport, missing: Missing) -> Outcome:
     problems, disagreements = found.problems[0], found.disagreements[0]
-    has_problems = problems or disagreements or missing.is_loss or is_away
+    has_problems = problems or disagreements or missing.is_loss
     not_answered = request.names_topics and found.unknown
     return Outcome(
         code=ExitCode.PROBLEMS_FOUND if has_problems or not_answered else ExitCode.OK,

@@ -49,8 +49,8 @@ class Missing:
 
     @property
     def is_loss(self) -> bool:
-        """Whether there is something that nobody has accepted."""
-        return bool(self.gaps.found.lost or self.empty) or self.lost.is_loss
+        """Whether there is something that nobody has accepted, or has looked for."""
+        return bool(self.gaps.found.lost or self.empty or self.not_reached) or self.lost.is_loss
 
     @property
     def counts(self) -> dict[str, int]:
@@ -61,10 +61,10 @@ class Missing:
 
     def lines(self, *, many_sources: bool) -> Iterator[str]:
         """What is missing, a line for each topic and reason."""
-        by_catalog = "what is planned there is by the catalog, of segments that nobody has looked for"
+        by_catalog = "What is planned there is by the catalog, of segments that nobody has looked for"
         for each in self.empty:
             yield f"broken: source {each.name} ({each.path}): nothing is in it: is the disk mounted? {by_catalog}"
         for each in self.not_reached:
-            yield f"source {each.name} ({each.path}): cannot be listed here; {by_catalog}"
+            yield f"source {each.name} ({each.path}): cannot be listed here: is the disk mounted? {by_catalog}"
         yield from self.gaps.lines(many_sources=many_sources)
         yield from self.lost.lines(many_sources=many_sources)

@@ -240,6 +240,6 @@ def test_the_report_looks_for_what_is_missing(log_dir: Path) -> None:
     assert "; orders-1 of " in detail and "(offsets up to 4): no segment is in its directory" in detail, detail
     log_dir.rename(log_dir.parent / "elsewhere")
     shown = _kidx("report", "--catalog", catalog, "--json")
-    assert shown.code == 0 and "1 source not reached" in [row["title"] for row in shown.json["attention"]]
+    assert shown.code == 3 and "1 source not reached" in [row["title"] for row in shown.json["attention"]]
     log_dir.mkdir()
     assert _missing(catalog)[-1] == (3, "1 source empty")

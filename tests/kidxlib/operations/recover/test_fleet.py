@@ -94,6 +94,22 @@ def test_the_table_names_all_sources(fleet: Path) -> None:
     assert all(f"│ {name} " in said for name in ("new", "old"))
 
 
+@pytest.mark.parametrize(("is_empty", "why"), [(False, "cannot be listed here"), (True, "nothing is in it")])
+def test_a_source_that_nobody_can_look_at(fleet: Path, why: str, *, is_empty: bool) -> None:
+    """What the catalog has of it is said, and that it may be long past."""
+    away = (fleet / "clean").rename(fleet / "away")
+    if is_empty:
+        (fleet / "clean").mkdir()
+    try:
+        ended = run_here(kidx, "recover", "--catalog", fleet / "catalog", "--dry-run", *_RATES)
+        told = f"source clean ({fleet}/clean): {why}: is the disk mounted?"
+        assert ended.code == ExitCode.PROBLEMS_FOUND and told in ended.out, ended
+    finally:
+        if is_empty:
+            (fleet / "clean").rmdir()
+        away.rename(fleet / "clean")
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

@@ -110,7 +110,7 @@ def test_a_log_dir_of_the_broker_that_the_catalog_does_not_have_is_told(tmp_path
 
 
 def test_a_source_that_has_gone_is_told(tmp_path: Path) -> None:
-    """The plan is by the catalog then. It may be mounted elsewhere, unless a log dir of this broker is missing."""
+    """The plan is by the catalog then."""
     log_dir, ids = log_dir_of_t(tmp_path / "a"), [topic_id(letter) for letter in "xy"]
     other, catalog = tmp_path / "b", tmp_path / "catalog"
     with (log_dir / "meta.properties").open("a") as properties:
@@ -122,7 +122,8 @@ def test_a_source_that_has_gone_is_told(tmp_path: Path) -> None:
     assert kidx_retention_here(*what_if).code == 0
     shutil.rmtree(other)
     ended = kidx_retention_here(*what_if)
-    assert ended.code == 0 and f"source b ({other}): cannot be listed here; what is planned" in ended.out, ended
+    told = f"source b ({other}): cannot be listed here: is the disk mounted? What is planned"
+    assert ended.code == 3 and told in ended.out, ended
     metadata = log_dir / METADATA_DIRECTORY / segment_file(0, ".log")
     metadata.write_bytes(metadata.read_bytes() + data(6, [of_broker("RegisterBrokerRecord", 1, ids)]))
     ended = kidx_retention_here(*what_if)
