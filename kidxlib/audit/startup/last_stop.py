@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -15,7 +16,7 @@ from kidxlib.audit.startup.metadata_log import lost_metadata
 from kidxlib.audit.startup.node import accepted_properties, obstacles_of_folders, obstacles_of_node
 from kidxlib.audit.startup.obstacles import Obstacle
 from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition
+from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as, looks_like
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
@@ -24,6 +25,8 @@ from kidxlib.storage.logs_aside import what_is_aside
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.text.words import counted
 
+#: Of topics that the metadata does not have, so many are told by name.
+_TOPICS_MAX: Final = 3
 #: The reasons of logs that end below what a checkpoint says.
 BELOW_CHECKPOINTS: Final = ("ends-below-log-start", "ends-below-recovery-point", "ends-below-high-watermark")
 
@@ -201,8 +204,41 @@ def _with_doubts(
     if isinstance(differs, Obstacle):
         is_told = any(each.is_loss for each in obstacles)  # by its marker
         obstacles, differs = (*obstacles, *(() if is_told else (differs,))), None
-    notes = (*stop.notes, *filter(None, (differs, None if lost is None else str(lost))))
+    unknown = () if metadata is None or lost is not None else of_unknown_topics(log_dir, folders, stop, metadata)
+    notes = (*stop.notes, *filter(None, (differs, None if lost is None else str(lost))), *unknown)
     return replace(stop, obstacles=obstacles, notes=notes, marker_is_false=is_false, lost_metadata=lost)
+
+
+def of_unknown_topics(
+    log_dir: Location, folders: Sequence[Location], stop: LastStop, metadata: ClusterMetadata
+) -> Iterator[str]:
+    """The lines of checkpoints for partitions of topics that the cluster does not have, and of which no directory is
+    there under any name: a remark for each topic. A broker that deletes a log writes its log dir's checkpoints anew
+    without it (`LogManager.asyncDelete`), and the one of high watermarks each five seconds, as long as the log dir has
+    a partition (`ReplicaManager.checkpointHighWatermarks`).
+    """
+    names = [folder.name for folder in folders if folder.name != METADATA_DIRECTORY]
+    loaded = {loaded_as(name) for name in names}
+    by_topic: defaultdict[str, dict[TopicPartition, list[str]]] = defaultdict(dict)
+    for file, offsets in (
+        (checkpoint_files.RECOVERY_POINT_CHECKPOINT, stop.recovery_points),
+        (checkpoint_files.LOG_START_OFFSET_CHECKPOINT, stop.log_start_offsets),
+        (checkpoint_files.HIGH_WATERMARK_CHECKPOINT, stop.high_watermarks if names else {}),
+    ):
+        for each in offsets:
+            is_known = each.topic in metadata.topics or each.topic == METADATA_TOPIC or each in loaded
+            if not is_known and not any(looks_like(name, each) for name in names):
+                by_topic[each.topic].setdefault(each, []).append(file)
+    for topic, found in itertools.islice(sorted(by_topic.items()), _TOPICS_MAX):
+        files = sorted(set(itertools.chain.from_iterable(found.values())))
+        yield (
+            f"{log_dir}: {' and '.join(files)}: {counted(len(found), 'partition')} of topic {topic} (as "
+            f"{min(found).directory}), which the cluster's metadata does not have, and no directory: a deletion that "
+            "was cut short leaves the lines; else the metadata is older than this log dir, or of another cluster, and "
+            "what was there is lost"
+        )
+    if len(by_topic) > _TOPICS_MAX:
+        yield f"{log_dir}: its checkpoints have {counted(len(by_topic) - _TOPICS_MAX, 'more topic')} of that kind"
 
 
 def last_stop_of_folders(

@@ -93,22 +93,17 @@ class Assignment:
         replicas, directories = values.get("replicas"), values.get("directories")
         leader = values.get("leader", _SAME_LEADER)
         epoch = values.get("leaderEpoch", self.leader_epoch + (leader != _SAME_LEADER))
-        begin, end = self.led_from_ms, self.led_to_ms
-        if leader == _NO_LEADER:
-            end = time_ms if end is None else end
-        elif leader != _SAME_LEADER:
-            begin, end = time_ms, None
-        elif directories is not None:
-            begin = None
-        is_led = leader not in (_SAME_LEADER, _NO_LEADER)
-        return Assignment(
-            self.replicas if replicas is None else tuple(replicas),
-            self.directories if directories is None else tuple(directories),
-            epoch,
-            *((leader, epoch) if is_led else (self.last_leader, self.led_epoch)),
-            begin,
-            end,
+        changed = replace(
+            self,
+            replicas=self.replicas if replicas is None else tuple(replicas),
+            directories=self.directories if directories is None else tuple(directories),
+            leader_epoch=epoch,
         )
+        if leader == _NO_LEADER:
+            return replace(changed, led_to_ms=time_ms if self.led_to_ms is None else self.led_to_ms)
+        if leader != _SAME_LEADER:
+            return replace(changed, last_leader=leader, led_epoch=epoch, led_from_ms=time_ms, led_to_ms=None)
+        return changed if directories is None else replace(changed, led_from_ms=None)
 
 
 @dataclass(frozen=True, slots=True)

@@ -794,3 +794,18 @@ def test_leader_epochs_tell_which_is_an_older_copy(two: list[Path], which: str) 
     assert verified.return_value == ExitCode.PROBLEMS_FOUND and f"fail: {told}" in verified.output
     code, plan = planned(*two, "--accept-loss")
     assert code == ExitCode.PROBLEMS_FOUND and plan["accepted"][0].startswith(told), plan
+
+
+def test_a_checkpoint_that_has_a_topic_that_the_metadata_lacks(two: list[Path]) -> None:
+    """A deletion that was cut short, or metadata of another time: a line for each topic. A directory tells itself."""
+    named = {TopicPartition("ghost", 3): 500, TopicPartition("ghost", 4): 1, TopicPartition("renamed", 0): 5}
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        points = {partition: ENDS[partition] for partition in ENDS if (two[1] / partition.directory).exists()}
+        (two[1] / name).write_bytes(offset_checkpoint({**points, **named}))
+    (two[1] / f"renamed-0.{'0' * 32}-delete").mkdir()
+    told = (
+        f"warning: {two[1]}: {RECOVERY_POINT_CHECKPOINT} and {HIGH_WATERMARK_CHECKPOINT}: 2 partitions of topic ghost "
+        "(as ghost-3), which the cluster's metadata does not have, and no directory: a deletion that was cut short"
+    )
+    for said in (shown(*two), run_kidx("verify", *two).output):
+        assert said.count(told) == 1 and "topic renamed" not in said, said
