@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from tests.docs.forked_kidx import forked_kidx
 from tests.docs.pages import PROJECT, README, Block, processes, program
 from tests.support.checksum_store import SERVER, ChecksumStore
 from tests.support.object_store import ObjectStore
 from tests.support.spark.jobs import clean_environment
 
 #: What a page's commands find in the directory where they are typed, besides the two scripts that are made below.
-LINKS = (".venv", ".jars", "conf", "samples")
+LINKS = (".jars", "conf", "samples")
 SECONDS_MAX = 600
 #: What is printed between blocks that are run in one process.
 _NEXT = "---- the next block ----"
@@ -26,6 +28,12 @@ _IVY_SETTINGS = """\
     <filesystem name="jars"><artifact pattern="{jars}/[artifact]-[revision].[ext]"/></filesystem>
   </resolvers>
 </ivysettings>
+"""
+#: Queries of a few rows: 200 tasks for each, and code that is compiled for each, took most of their time.
+_FEW_ROWS = """\
+spark.sql.shuffle.partitions 2
+spark.sql.codegen.wholeStage false
+spark.sql.codegen.factoryMode NO_CODEGEN
 """
 
 
@@ -45,6 +53,11 @@ class Workspace:
         self._ended: dict[str, subprocess.CompletedProcess[str]] = {}
         for name in LINKS:
             (directory / name).symlink_to(PROJECT / name)
+        for name in (".venv", ".venv/bin"):
+            (directory / name).mkdir()
+            for path in (PROJECT / name).iterdir():
+                if path.name not in ("bin", "kidx"):
+                    (directory / name / path.name).symlink_to(path)
         # Links to the scripts would not do: they take the directory where they stand for the repository.
         self._script("spark-submit.sh", f'exec "{PROJECT}/spark-submit.sh" "$@"')
         self._script("setup.sh", f'exec "{PROJECT}/setup.sh" "$@"')
@@ -52,7 +65,7 @@ class Workspace:
         spark_conf.mkdir()
         (spark_conf / "ivysettings.xml").write_text(_IVY_SETTINGS.format(jars=PROJECT / ".jars" / "spark-kafka"))
         (spark_conf / "spark-defaults.conf").write_text(
-            f"spark.jars.ivySettings {spark_conf}/ivysettings.xml\nspark.jars.ivy {spark_conf}/ivy\n"
+            f"spark.jars.ivySettings {spark_conf}/ivysettings.xml\nspark.jars.ivy {spark_conf}/ivy\n{_FEW_ROWS}"
         )
 
     def run(self, page: str) -> dict[str, subprocess.CompletedProcess[str]]:
@@ -115,6 +128,8 @@ class Workspace:
 @pytest.fixture(scope="session")
 def workspace(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, _s3_server: ObjectStore
-) -> Workspace:
+) -> Iterator[Workspace]:
     checksums = request.getfixturevalue("_checksum_server") if SERVER.exists() else None
-    return Workspace(tmp_path_factory.mktemp("workspace"), _s3_server, checksums)
+    workspace = Workspace(tmp_path_factory.mktemp("workspace"), _s3_server, checksums)
+    with forked_kidx(workspace.directory / ".venv" / "bin" / "kidx", tmp_path_factory.mktemp("kidx") / "socket"):
+        yield workspace
