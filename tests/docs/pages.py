@@ -31,6 +31,7 @@ class Block:
         exit_code: what a command that is run must end with: `exit=3` after the language, else 0.
         output: lines that it must print, from a block `text output` right below it; `…` stands for anything.
         goes_on: it has the names of the `python` block before it: `goes-on` after the language.
+        is_slow: with `--exhaustive` alone: `slow` after the language.
     """
 
     page: str
@@ -40,6 +41,7 @@ class Block:
     exit_code: int = 0
     output: tuple[str, ...] = ()
     goes_on: bool = False
+    is_slow: bool = False
 
     @property
     def name(self) -> str:
@@ -64,8 +66,8 @@ def blocks(page: str) -> list[Block]:
             last = found.pop()
             found.append(replace(last, output=tuple(match["text"].splitlines())))
         else:
-            exit_code, goes_on = int(options.get("exit", 0)), "goes-on" in options
-            found.append(Block(page, line, language, match["text"], exit_code, goes_on=goes_on))
+            exit_code, goes_on, is_slow = int(options.get("exit", 0)), "goes-on" in options, "slow" in options
+            found.append(Block(page, line, language, match["text"], exit_code, goes_on=goes_on, is_slow=is_slow))
         end_of_last = match.end()
     return found
 
@@ -82,7 +84,8 @@ def processes(page: str) -> list[list[Block]]:
     for block in runnable(page):
         follows = bool(found) and found[-1][-1].language == block.language == "python"
         assert follows or not block.goes_on, f"{block.name}: it goes on with what?"
-        if block.goes_on or (follows and _SPARK not in block.text):
+        if block.goes_on or (follows and _SPARK not in block.text and not found[-1][-1].is_slow):
+            assert block.is_slow == found[-1][-1].is_slow, f"{block.name}: slow as the one that it goes on with"
             found[-1].append(block)
         else:
             found.append([block])

@@ -10,10 +10,15 @@ import pytest
 from tests.docs.conftest import Workspace
 from tests.docs.pages import PAGES, Block, runnable
 
-#: Pages that take minutes, and why another test says enough each time.
-_SLOW: Final = {"docs/clusters.md": "starts Spark 19 times; tests/jobs runs each of these jobs"}
+#: Why the blocks that are `slow` are for `--exhaustive`: what says as much each time.
+_SLOW: Final = {
+    "docs/object-stores.md": "starts Spark; tests/jobs/test_object_stores.py runs each job on objects",
+    "docs/read.md": "starts Spark twice; tests/kidxlib/spark and tests/kafka/test_spark_*.py read and stream by it",
+    "docs/sql.md": "starts Spark's shell; tests/docs/test_sql_questions.py asks Spark each question of the page",
+    "docs/start.md": "starts Spark for the README's job once more",
+}
 _BLOCKS: Final = [
-    pytest.param(block, id=block.name, marks=[pytest.mark.exhaustive(_SLOW[block.page])] if block.page in _SLOW else [])
+    pytest.param(block, id=block.name, marks=[pytest.mark.exhaustive(_SLOW[page])] if block.is_slow else [])
     for page in PAGES
     for block in runnable(page)
 ]
