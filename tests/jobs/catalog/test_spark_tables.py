@@ -105,10 +105,11 @@ def test_an_upgrade_that_is_stopped_anywhere_is_finished_by_the_next(
     for table, latest in before.items():
         new.append(table, table.schema().empty_table())
         assert_same_layout(old / table.name, tmp_path / "new" / table.name)
-        was = fresh_spark.read.format("delta").option("versionAsOf", latest).load(str(old / table.name))
-        now = was.withColumnsRenamed(table.renamed).sort(*table.key)
-        read = fresh_spark.read.format("delta").load(tables.place(table))
-        assert_df_equality(read.select(*_kept_names(table)).sort(*table.key), now, ignore_metadata=True)
+        if table is SEGMENTS or exhaustive:  # Spark takes seconds for each, and delta-rs reads all below
+            was = fresh_spark.read.format("delta").option("versionAsOf", latest).load(str(old / table.name))
+            now = was.withColumnsRenamed(table.renamed).sort(*table.key)
+            read = fresh_spark.read.format("delta").load(tables.place(table))
+            assert_df_equality(read.select(*_kept_names(table)).sort(*table.key), now, ignore_metadata=True)
         kept, upgraded = DeltaTable(old / table.name, version=latest), DeltaTable(old / table.name)
         assert _rows(kept, table) == rows[table] == _rows(upgraded, table) != []
         assert set(kept.schema().to_arrow().names) & set(table.renamed) == set(table.renamed)
