@@ -475,8 +475,8 @@ def _of_topic(topic: str, policy: ConfigValue | None, is_lacking: bool) -> _Said
     if is_lacking:
         return _Said(Evidence.LACKING_WITHIN, "logs of the topic have fewer records than offsets", True)
     why = "the topic's logs have a record for each of their offsets, as without compaction"
-    tells = "--server-properties may tell it, or --cluster-metadata"
-    return _Said(Evidence.NONE, f"cleanup.policy is not known ({tells}), and {why}", False)
+    by = "neither by the cluster's metadata (--cluster-metadata) nor by --server-properties"
+    return _Said(Evidence.NONE, f"cleanup.policy is known {by}, and {why}", False)
 
 
 def _of_gap(gap: Gap, names: Collection[str], *, is_damaged: bool) -> _Said | None:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from kidxlib.audit.startup.absent import absent_in, by_node
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, last_stop_of_folders, last_stops
+from kidxlib.audit.startup.node import directory_ids_of, with_ids
 from kidxlib.audit.tiered.local_epochs import TieredPartition
 from kidxlib.errors import UsageError
 from kidxlib.format import topic_partition
@@ -131,6 +132,11 @@ def _last_stops(
     for of_node in by_node(sorted(set(log_dirs) & whole.keys(), key=str), clusters):
         of_cluster = next(filter(None, (read.get(said[log_dir]) for log_dir in of_node)), None)
         stops |= last_stops(of_node, clean_shutdown, of_cluster)
+    if len(clusters) == 1:  # a log dir without the file is looked at by itself, and may be another one's
+        ids = directory_ids_of(sorted(stops, key=str), clusters[0])
+        for log_dir in ids:
+            stop = stops[log_dir]
+            stops[log_dir] = replace(stop, obstacles=tuple(with_ids(stop.obstacles, ids)))
     for log_dir in set(log_dirs) - whole.keys():
         stops[log_dir] = last_stop_of_folders(log_dir, folders[log_dir], clean_shutdown, read.get(said[log_dir]))
     return stops

@@ -313,9 +313,9 @@ def broken_files(built: Built) -> Rows:
         "last segment; offsets from 5797 on are in no log"
     )
     unexplained = (
-        "cleanup.policy is not known (--server-properties may tell it, or --cluster-metadata), and the topic's logs "
-        "have a record for each of their offsets, as without compaction. Consumers and followers pass over these "
-        "offsets without a word: look for the log on other replicas and copies"
+        "cleanup.policy is known neither by the cluster's metadata (--cluster-metadata) nor by --server-properties, "
+        "and the topic's logs have a record for each of their offsets, as without compaction. Consumers and followers "
+        "pass over these offsets without a word: look for the log on other replicas and copies"
     )
 
     def gap(topic: str, first: int) -> tuple[Any, ...]:

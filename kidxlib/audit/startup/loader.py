@@ -214,6 +214,10 @@ _INVALID_OFFSET: Final = ("offset-not-increasing", "time-index-offset-decreasing
 _OVERFLOW: Final = "offset-overflow"
 
 
+#: Before the reason why a broker reads a segment, in the detail of one that has an end of its own.
+RECOVERED_AS: Final = "; it is recovered, as "
+
+
 def recover_segment(
     state: LoadState, segment: SimulatedSegment, why: str, loaded: Sequence[SimulatedSegment], *, loading: bool
 ) -> None:
@@ -240,7 +244,7 @@ def recover_segment(
     segment.kept_bytes = end.position
     segment.next_offset = recovery.next_offset
     if is_first and end.reason is not None:
-        segment.detail = f"{end.reason} at byte {end.position}: {end.detail}; it is recovered, as {why}"
+        segment.detail = f"{end.reason} at byte {end.position}: {end.detail}{RECOVERED_AS}{why}"
         if loading and segment.action is StartupAction.TRUNCATE:
             segment.detail += "; the segments after it stay"
     if recovery.map_end_offset > last_snapshot:

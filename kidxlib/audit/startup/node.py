@@ -17,7 +17,7 @@ import contextlib
 import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -167,14 +167,19 @@ def obstacles_of_meta_properties(
         log_dirs: one may have no such file.
         metadata: as for `directory_ids_of`.
     """
-    ids = directory_ids_of(log_dirs, metadata)
-    for each in _obstacles(log_dirs, metadata):
+    yield from with_ids(_obstacles(log_dirs, metadata), directory_ids_of(log_dirs, metadata))
+
+
+def with_ids(obstacles: Iterable[Obstacle], ids: Mapping[Location, str]) -> Iterator[Obstacle]:
+    """Obstacles whose remedies name the ids of log dirs.
+
+    Args:
+        ids: as of `directory_ids_of`.
+    """
+    for each in obstacles:
         directory_id = ids.get(each.where.parent)
-        yield (
-            each
-            if directory_id is None
-            else replace(each, remedy=each.remedy.replace(_ITS_ID, f"{_ITS_ID}, {directory_id}"))
-        )
+        is_named = directory_id is None or directory_id in each.remedy
+        yield each if is_named else replace(each, remedy=each.remedy.replace(_ITS_ID, f"{_ITS_ID}, {directory_id}"))
 
 
 def _obstacles(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:

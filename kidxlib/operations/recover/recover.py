@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from rich.filesize import decimal
 
+from kidxlib.audit.startup.loader import RECOVERED_AS
 from kidxlib.errors import LockHeldError, UntrustedError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_MAX, segment_file
 from kidxlib.format.topic_partition import is_moved
@@ -540,7 +541,8 @@ def _after_clean_stop(plan: RecoveryPlan, each: Forecast) -> str | None:
     found: list[str] = []
     if each.dropped:
         lost = each.dropped[0]
-        found = [f"{lost.amount} of segment {lost.base_offset} are damaged ({lost.why})"]
+        what, *_ = lost.why.partition(RECOVERED_AS)  # the broker does not recover it, with its marker
+        found = [f"{lost.amount} of segment {lost.base_offset} are damaged ({what})"]
     if each.hidden:
         found.append(
             f"whole batches end at offset {each.whole_end}, and the broker takes {each.alone.log_end_offset} for the "

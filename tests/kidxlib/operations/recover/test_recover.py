@@ -23,7 +23,7 @@ from kidxlib.format.checkpoint_files import (
     clean_shutdown,
     offset_checkpoint,
 )
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
+from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover import forecast
@@ -539,10 +539,13 @@ def test_what_no_checkpoint_tells_is_said(log_dir: Path, stop: str) -> None:
 def test_meta_properties_that_is_missing_is_told_its_id(two: list[Path]) -> None:
     """The metadata knows in which log dir the partitions are; and that log dir is not said to be another one."""
     (two[1] / META_PROPERTIES).unlink()
-    assert f"the cluster's metadata has for this one, {cluster_metadata.topic_id('y')}. " in shown(*two)
+    told = f"the cluster's metadata has for this one, {cluster_metadata.topic_id('y')}. "
+    assert told in shown(*two)
     code, plan = planned(*two)
     [refused] = plan["refused"]
     assert code == ExitCode.USAGE and META_PROPERTIES in refused and plan["unknown"] == []
+    (two[1] / BOOTSTRAP_SNAPSHOT).touch()  # which tells verify that a node was there
+    assert run_kidx("verify", *two).output.count(told) == 1
 
 
 @pytest.mark.parametrize("log", ["its own", "the other's", "nobody knows"])
@@ -655,6 +658,7 @@ def test_a_marker_beside_a_log_that_was_cut(log_dir: Path) -> None:
         code, plan = planned(log_dir, *options)
         [refused] = plan["refused"]
         assert code == ExitCode.USAGE and refused.startswith(f"{log_dir}/{NAME}: 30 bytes that are no whole batch")
+        assert "is recovered" not in refused, "it looks for nothing"
         assert f"whole batches end at offset {end}, and the broker takes 13697 for the log end offset" in refused
         remedy, gone = refused.split("appends behind it: ")[1].split(". ", 1)
         assert remedy.startswith("remove that file in all") and f"keeps offsets 13697 to {end - 1}" in remedy
