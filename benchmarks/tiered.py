@@ -97,8 +97,7 @@ def _audit(bucket: Path, log_dir: Path, level: str, segments: int | None) -> flo
     """
     command: list[str | Path] = [
         _KIDX,
-        "verify",
-        "--tiered",
+        "verify-tiered",
         bucket,
         "--tiered-metadata",
         log_dir,

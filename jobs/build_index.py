@@ -14,9 +14,9 @@ from kidxlib.operations.build.from_options import BuildOptions, build_request
 from kidxlib.operations.build.options import build_options
 from kidxlib.operations.tiered.repair_options import asks_for_tiered, reported_as
 from kidxlib.run.context import RunContext
-from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.command import run
+from kidxlib.terminal.outcome import RunResult
 
 
 @click.command(context_settings={"max_content_width": 110})

@@ -12,9 +12,9 @@ from jobs.common.backend import open_spark
 from kidxlib.operations.recover.fleet import fleet_context, run_fleet
 from kidxlib.operations.recover.fleet_options import DRY_RUN, Rates, ensure_dry_run, rate_options
 from kidxlib.run import options as shared_options
-from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run
 from kidxlib.terminal.command import run
+from kidxlib.terminal.outcome import RunResult
 
 
 @click.command(context_settings={"max_content_width": 110})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from importlib import metadata
 
 import pyspark
@@ -94,6 +95,11 @@ def open_spark_once(job: str, context: RunContext) -> Iterator[Backend]:
         spark_engine(session, None, f"run-{os.urandom(8).hex()}") as engine,
     ):
         yield Backend(engine, TablesCatalog(MemoryTables("no catalog")), {})
+
+
+def open_spark_on(job: str, context: RunContext) -> AbstractContextManager[Backend]:
+    """What a job works with that records in a catalog, where one is named."""
+    return open_spark(job, context) if context.has_catalog else open_spark_once(job, context)
 
 
 def _tables(session: JobSession, context: RunContext) -> Tables:

@@ -148,7 +148,7 @@ def _remote_directories(plan: Plan) -> set[Location]:
     for partition in remote:
         if partition.in_place:
             raise UsageError(
-                f"{partition.directory.path}: in a bucket of tiered storage, whose own indexes kidx verify --tiered "
+                f"{partition.directory.path}: in a bucket of tiered storage, whose own indexes kidx verify-tiered "
                 "audits; for those that a build has made name --index-dir, or the catalog"
             )
     return {partition.directory.log_dir for partition in remote}

@@ -30,6 +30,7 @@ _COMMANDS: Final = {
     "seek": "Say where an offset or a time is.",
     "tables": "Keep a catalog's tables small and quick; change nothing without --apply.",
     "verify": "Audit index files and logs; change nothing.",
+    "verify-tiered": "Audit remote segments of tiered storage; change nothing.",
     "who": "Say which producer wrote a record, and what became of its transaction.",
 }
 

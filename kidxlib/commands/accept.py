@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from kidxlib.commands.command import OnSources, kidx_command, option
 from kidxlib.errors import UsageError
-from kidxlib.run.result import Outcome
+from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend

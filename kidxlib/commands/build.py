@@ -15,10 +15,10 @@ from kidxlib.errors import UsageError
 from kidxlib.operations.build.options import build_options
 from kidxlib.operations.local_once import open_local_once
 from kidxlib.operations.tiered.repair_options import asks_for_tiered, reported_as
-from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as shared_options
+from kidxlib.terminal.outcome import RunResult
 
 #: What only a build with a catalog has, by its parameter.
 _OF_CATALOGS: Final = {

@@ -8,21 +8,22 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
 
 import click
 from click.core import ParameterSource
 
 from kidxlib.errors import UsageError
 from kidxlib.run import options as shared_options
-from kidxlib.run.result import Outcome
 from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
     import re
@@ -33,6 +34,9 @@ if TYPE_CHECKING:
 
 KIDX: Final = "kidx"
 SPARK: Final = "./spark-submit.sh"
+
+#: Where a context keeps what to type in the place of an old spelling.
+_NOW: Final = f"{__name__}.now"
 
 _Given = TypeVar("_Given", bound="Asked")
 #: Does the work. A command that opens neither workers nor a catalog gets None.
@@ -66,11 +70,16 @@ class Asked:
     """What a command is asked for. A field that a command makes a constant is no option.
 
     Attributes:
+        needs: the option for which packages of an extra are needed; None for the command itself.
         given: what stands on the command line: as what a user knows each, by its parameter.
+        is_job: ./spark-submit.sh asks, and not kidx.
     """
+
+    needs: ClassVar[str | None] = None
 
     as_json: bool = parameter(shared_options.as_json, at=JSON)
     given: Mapping[str, str] = field(default_factory=dict)
+    is_job: bool = False
 
     def refuse(self, parameters: Iterable[str], why: str) -> None:
         """Refuse options that do not go with others.
@@ -114,6 +123,29 @@ class OnCatalog(Asked):
     def makes_catalog(self) -> bool:
         """Whether a catalog that is not there is made."""
         return False
+
+
+@dataclass(frozen=True, kw_only=True)
+class WithOrWithoutCatalog(OnCatalog):
+    """What a command is asked for that also works without a catalog; `kidx` then needs no package of an extra, and
+    reads no settings.
+    """
+
+    needs: ClassVar[str | None] = "--catalog"
+
+    @property
+    def has_catalog(self) -> bool:
+        return self.catalog is not None or self.database is not None
+
+    @cached_property
+    def context(self) -> RunContext:
+        """The catalog, which is that of the options alone, and the time."""
+        from kidxlib.run.context import RunContext
+
+        if not self.has_catalog and not self.is_job:
+            return RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
+        context = RunContext.given(self.settings, self.catalog, self.database, self.now)
+        return context if self.makes_catalog else context.with_catalog()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -200,13 +232,19 @@ class _Command(click.Command):
         for option, (now, command) in self._formerly.items():
             rest = _without(option, args)
             if rest is not None:
-                if not extra.get("resilient_parsing"):  # a shell that completes the line wants no warning
-                    warn(f"{info_name} {option} is now {now}; the old spelling goes with the next release")
-                return command().make_context(info_name, rest, parent, **extra)
+                made = command()
+                program, space, _ = (info_name or "").rpartition(" ")
+                context = made.make_context(f"{program}{space}{made.name}", rest, parent, **extra)
+                context.meta[_NOW] = f"{info_name} {option} is now {now}; the old spelling goes with the next release"
+                return context
         return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        return super().invoke(ctx) if ctx.command is self else ctx.command.invoke(ctx)
+        if ctx.command is self:
+            return super().invoke(ctx)
+        result = ctx.command.invoke(ctx)
+        warn(ctx.meta[_NOW])
+        return result
 
 
 def _without(option: str, words: Sequence[str]) -> list[str] | None:
@@ -235,8 +273,9 @@ def _command(
     of_other: dict[str, Any] = {each.name: None for each in parameters if each.metadata["only"] not in (None, entry)}
 
     def work(**options: Any) -> Outcome:
-        with needing_packages(f"{entry} {name}"):
-            request = given(**options, **of_other, given=_on_command_line(click.get_current_context()))
+        with needing_packages(given.needs or f"{entry} {name}"):
+            on_command_line = _on_command_line(click.get_current_context())
+            request = given(**options, **of_other, given=on_command_line, is_job=entry == SPARK)
             backend = opened(request)
         with request.held(), backend as opened_backend:
             outcome = run(request, opened_backend)

@@ -15,9 +15,9 @@ from kidxlib.commands.command import NOW, OnSources, kidx_command, option, param
 from kidxlib.commands.tables import ensure_vacuum_spares_runs, tell_tables
 from kidxlib.errors import UsageError
 from kidxlib.run import options as shared_options
-from kidxlib.run.result import Outcome
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.times import parse_duration, to_ms
 from kidxlib.text.words import counted
 

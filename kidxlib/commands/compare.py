@@ -1,72 +1,186 @@
-"""`kidx compare`: has a copy all that its original has, and are two replicas the same."""
+"""`kidx compare`, `./spark-submit.sh compare`: has a copy all that its original has, and are two replicas the same."""
 
 from __future__ import annotations
 
-from functools import partial
+import itertools
+import os
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
+from kidxlib.commands.command import (
+    FIRST,
+    KIDX,
+    SETTINGS,
+    OnCatalog,
+    WithOrWithoutCatalog,
+    kidx_command,
+    option,
+    parameter,
+)
 from kidxlib.errors import UsageError
-from kidxlib.operations.compare.compare_request import As, CompareRequest
-from kidxlib.operations.local_once import open_local_once
-from kidxlib.run.result import RunResult
-from kidxlib.run.run_report import reports_run_of
+from kidxlib.operations.compare.finding import HARMLESS, OF_FILES, SAME, As, Comparison, Kind
+from kidxlib.run import options as shared_options
+from kidxlib.run.options import SETTINGS_FILE
+from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.options.sources import parse_topics
+from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.outcome import Outcome
+from kidxlib.text.words import counted
+
+if TYPE_CHECKING:
+    from kidxlib.catalog.results import CopyRow
+    from kidxlib.operations.backend import Backend
+    from kidxlib.operations.compare.copy_in_store import Compared, CopyRequest
+
+#: Of a kind, what is shown on screen one by one.
+_SHOWN: Final = 20
 
 
-@click.command(context_settings={"max_content_width": 110})
-@click.argument("a", metavar="A")
-@click.argument("b", metavar="B")
-@click.option(
-    "--as",
-    "how",
-    type=click.Choice([each.value for each in As]),
-    default=As.COPY.value,
-    show_default=True,
-    help="What B is of A: a copy, file by file and byte for byte; or a replica, whose batches are compared by offset, "
-    "however its segments are cut.",
-)
-@click.option(
-    "--allow-behind",
-    is_flag=True,
-    help="Exit 0 where B is the same as A up to where B ends, also in segments that are cut elsewhere. Not with "
-    "--catalog and a copy.",
-)
-@click.option(
-    "--logs-only",
-    is_flag=True,
-    help="Exit 0 also where B lacks files beside the logs or has other ones: index files, snapshots, checkpoints. They "
-    "are listed. Not with --catalog.",
-)
-@click.option(
-    "--catalog",
-    metavar="DIR",
-    help="Read no log of A: A is the name of a source in this catalog. B is its copy at s3://BUCKET/PREFIX, which is "
-    "asked for checksums; or, with --as replica, another source.",
-)
-@click.option(
-    "--inactive-only",
-    is_flag=True,
-    help="With --catalog and a copy: leave out the last segment of each partition, to which a broker may still write.",
-)
-@shared_options.topics
-@shared_options.processes
-@shared_options.as_json
-@reports_run_of("compare")
-def compare(
-    *,
-    a: str,
-    b: str,
-    how: str,
-    catalog: str | None,
-    inactive_only: bool,
-    topics: str,
-    processes: int | None,
-    as_json: bool,
-    **gates: bool,
-) -> RunResult:
+@dataclass(frozen=True, kw_only=True)
+class Compare(WithOrWithoutCatalog):
+    """What to compare.
+
+    Attributes:
+        a, b: a log dir, several with commas between them, or a partition's directory; with a catalog, a source of it.
+        how: as `As`.
+        allow_behind: B may end earlier, and a cleaner may have merged segments since.
+        logs_only: B may lack other files, or have other ones.
+        inactive_only: of a copy in an object store, leave out the last segments.
+    """
+
+    a: str = parameter(click.argument("a", metavar="A"), at=FIRST)
+    b: str = parameter(click.argument("b", metavar="B"), at=FIRST)
+    how: str = option(
+        "--as",
+        "how",
+        type=click.Choice([each.value for each in As]),
+        default=As.COPY.value,
+        show_default=True,
+        help="What B is of A: a copy, file by file and byte for byte; or a replica, whose batches are compared by "
+        "offset, however its segments are cut.",
+        at=FIRST,
+    )
+    allow_behind: bool = option(
+        "--allow-behind",
+        is_flag=True,
+        help="Exit 0 where B is the same as A up to where B ends, also in segments that are cut elsewhere. Not with "
+        "--catalog and a copy.",
+        at=FIRST,
+    )
+    logs_only: bool = option(
+        "--logs-only",
+        is_flag=True,
+        help="Exit 0 also where B lacks files beside the logs or has other ones: index files, snapshots, checkpoints. "
+        "They are listed. Not with --catalog.",
+        at=FIRST,
+    )
+    catalog: str | None = option(
+        "--catalog",
+        metavar="DIR",
+        help="Read no log of A: A is the name of a source in this catalog. B is its copy at s3://BUCKET/PREFIX, which "
+        "is asked for checksums; or, with --as replica, another source.",
+    )
+    inactive_only: bool = option(
+        "--inactive-only",
+        is_flag=True,
+        help="With --catalog and a copy: leave out the last segment of each partition, to which a broker may still "
+        "write.",
+    )
+    topics: str = parameter(of_kidx.topics)
+    settings_file: Path = SETTINGS_FILE
+    now: None = None
+    processes: int | None = parameter(of_kidx.processes, only=KIDX, at=SETTINGS)
+
+    def __post_init__(self) -> None:
+        _ = self.pattern  # a wrong one is told before anything is done
+        if not self.has_catalog:
+            if self.is_job:
+                raise UsageError(
+                    "no catalog: name it with --catalog DIR, and a source of it as A; kidx compare reads two places"
+                )
+            if self.inactive_only:
+                raise UsageError("--inactive-only: only with --catalog; --allow-behind lets a copy end earlier")
+            return
+        if self.logs_only:
+            raise UsageError(
+                "--logs-only: not with --catalog, which compares nothing beside the logs; leave the option out"
+            )
+        with needing_packages("kidx compare --catalog", "copies"):
+            import kidxlib.operations.compare.copy_in_store
+            import kidxlib.operations.local  # noqa: F401  # before anything is opened
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        """Matches the full names of topics that are compared."""
+        from kidxlib.terminal.options.sources import parse_topics
+
+        return parse_topics(self.topics)
+
+    @property
+    def harmless(self) -> Collection[Kind]:
+        """Kinds of findings that do not count."""
+        earlier = (Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS) if self.allow_behind else ()
+        return (*earlier, *((*OF_FILES, Kind.FILE_BEHIND) if self.logs_only else ()))
+
+
+@dataclass(frozen=True, kw_only=True)
+class VerifyCopy(OnCatalog):
+    """What the old spelling `verify --copy URL` asks for.
+
+    Attributes:
+        sources: the one that was copied; empty for the only one that the catalog has.
+        require_checksums: what cannot be compared fails the run, too.
+    """
+
+    copy: str = parameter(click.argument("copy", metavar="URL"), at=FIRST)
+    catalog: str | None = option("--catalog", metavar="DIR", help="The catalog of the log dir that was copied.")
+    sources: tuple[str, ...] = parameter(shared_options.cataloged_sources)
+    topics: str | None = parameter(shared_options.topics_to_read)
+    inactive_only: bool = option("--inactive-only", is_flag=True, help="Leave out the last segment of each partition.")
+    require_checksums: bool = option(
+        "--require-checksums", is_flag=True, help="Exit 3 also where an object and the catalog have none in common."
+    )
+    now: None = None
+
+    def __post_init__(self) -> None:
+        with needing_packages("--copy", "copies"):
+            _ = self.asked  # what is wrong is told before anything is done
+
+    @cached_property
+    def asked(self) -> CopyRequest:
+        """What the options come to, with settings."""
+        from kidxlib.operations.compare.copy_in_store import CopyRequest
+        from kidxlib.run.catalog_place import local_path
+        from kidxlib.storage.store.s3 import ObjectPath, is_object
+        from kidxlib.terminal.options.sources import parse_topics
+
+        copy = local_path(self.copy)
+        if not is_object(copy) or not ObjectPath.of(copy).key.partition("/")[0]:
+            raise UsageError(
+                f"--copy {self.copy}: expected s3://BUCKET/PREFIX; a copy on a disk is audited as any log dir is: "
+                "kidx verify DIR"
+            )
+        if not self.catalog and not self.database:
+            raise UsageError("--copy: there is nothing to compare it with; name the catalog with --catalog DIR")
+        if len(self.sources) > 1:
+            raise UsageError(f"--source: given {len(self.sources)} times; a copy is of one source")
+        return CopyRequest(
+            context=self.context,
+            copy=ObjectPath.of(copy),
+            source=self.sources[0] if self.sources else None,
+            topics=parse_topics(self.settings.build.topics if self.topics is None else self.topics),
+            inactive_only=self.inactive_only,
+        )
+
+
+def run_compare(request: Compare, backend: Backend) -> Outcome:
     """Compare B with A, the original: partitions, segments, offsets and bytes first, then other files. Nothing is
     written, and no catalog is needed.
 
@@ -76,16 +190,201 @@ def compare(
     Exit codes: 0 B has all that A has; 2 wrong options or inputs, nothing done; 3 B lacks something, has something
     else, ends earlier (without --allow-behind), or something could not be compared; 1 failed.
     """
-    request = CompareRequest(
-        a=a, b=b, how=As(how), topics=parse_topics(topics), catalog=catalog, inactive_only=inactive_only, **gates
+    if request.has_catalog:
+        return _compare_with_catalog(request, backend)
+    from kidxlib.operations.compare.compare_places import compare_places
+
+    compared = compare_places(request.a, request.b, As(request.how), request.pattern, backend.engine)
+    return _outcome(request, request.a, request.b, compared)
+
+
+def _compare_with_catalog(request: Compare, backend: Backend) -> Outcome:
+    """A is a source of the catalog, and B another one, or its copy in an object store."""
+    from kidxlib.operations.compare.compare_places import compare_sources
+    from kidxlib.operations.compare.copy_in_store import CopyRequest
+    from kidxlib.run.recorded_sources import source_paths
+    from kidxlib.storage.store.s3 import ObjectPath, is_object
+
+    tables = backend.catalog.tables
+    names = {path: name for name, path in source_paths(tables).items()}
+    a, b = _source(request.a, names), _source(request.b, names)
+    if not is_object(b):
+        if request.how != As.REPLICA:
+            raise UsageError(
+                "--catalog and two sources: it compares their batches; add --as replica, or name two places without "
+                "--catalog"
+            )
+        if request.inactive_only:
+            raise UsageError(
+                "--inactive-only: only with a copy in an object store; two sources are compared by offset, and "
+                "--allow-behind lets B end earlier"
+            )
+        return _outcome(request, a, b, compare_sources(tables, a, b, request.pattern))
+    if request.how == As.REPLICA:
+        raise UsageError(f"--as replica and --catalog: {b} is compared as a copy; leave out --as replica")
+    if request.allow_behind:
+        raise UsageError(
+            f"--allow-behind: not with --catalog and {b}, of which each segment is compared as a whole; "
+            "give --inactive-only to leave out the last one of each partition"
+        )
+    copies = CopyRequest(
+        context=request.context,
+        copy=ObjectPath.of(b),
+        source=a,
+        topics=request.pattern,
+        inactive_only=request.inactive_only,
     )
-    if catalog is not None:
-        with needing_packages("kidx compare --catalog", "copies"):
-            from kidxlib.commands.in_catalog.compare import compare_with_catalog
+    return _outcome_of_copies(copies, backend, require_checksums=True)
 
-        return compare_with_catalog(request, processes, as_json=as_json)
-    if inactive_only:
-        raise UsageError("--inactive-only: only with --catalog; --allow-behind lets a copy end earlier")
-    from kidxlib.operations.compare.compare_places import run_compare  # with compiled loops: others do not wait
 
-    return run_compare(request, partial(open_local_once, processes), as_json=as_json)
+def _source(text: str, names: Mapping[str, str]) -> str:
+    """The name of a source that is meant by its name, or by its directory.
+
+    Args:
+        names: of sources, by the paths that builds were given.
+    """
+    return text if text in names.values() else names.get(text) or names.get(os.path.realpath(text), text)
+
+
+def run_verify_copy(request: VerifyCopy, backend: Backend) -> Outcome:
+    """Compare the copy of a log dir with a catalog: now `kidx compare SOURCE URL --catalog DIR`."""
+    return _outcome_of_copies(request.asked, backend, require_checksums=request.require_checksums)
+
+
+def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
+    """What was found, what a copy must not lack first, and what it comes to.
+
+    Args:
+        a, b: places, or names of sources.
+    """
+    kinds, verdicts = (Counter(found) for found in _kinds_and_verdicts(compared))
+    outcome = Outcome(
+        code=ExitCode.PROBLEMS_FOUND if compared.fails(harmless=request.harmless) else ExitCode.OK,
+        counts={
+            "segments": compared.logs,
+            "partitions": len(compared.partitions),
+            "same": verdicts[SAME],
+            **{kind.value.replace("-", "_"): kinds[kind] for kind in Kind},
+        },
+        bytes=compared.log_bytes,
+    )
+    outcome.values.update(
+        {
+            "a": a,
+            "b": b,
+            "as": request.how,
+            "logs": compared.logs,
+            "log_bytes": compared.log_bytes,
+            "files": compared.files,
+            "partitions": [each.as_json() for each in compared.partitions],
+            "findings": [each.as_json() for each in compared.findings],
+        }
+    )
+    outcome.table(
+        f"B {b} as {request.how} of A {a}",
+        ("partitions", "number"),
+        [(verdict, verdicts[verdict]) for verdict in (SAME, *Kind) if verdicts[verdict]],
+        text_columns=1,
+    )
+    for kind, findings in compared.by_kind().items():
+        outcome.line(*(finding.line() for finding in findings[:_SHOWN]))
+        outcome.more(len(findings) - _SHOWN, f" that are {kind}; --json has them all")
+    outcome.line(_what_was_compared(request, compared), _conclusion(request, compared))
+    return outcome
+
+
+def _kinds_and_verdicts(compared: Comparison) -> tuple[list[Kind], list[str]]:
+    return [each.kind for each in compared.findings], [each.verdict for each in compared.partitions]
+
+
+def _what_was_compared(request: Compare, compared: Comparison) -> str:
+    from rich.filesize import decimal
+
+    if request.has_catalog:
+        catalog = request.catalog or f"database {request.database}"
+        return f"compared: what builds have recorded of both in {catalog}; no log was read to its end now"
+    logs = f"{counted(compared.logs, 'log')} ({decimal(compared.log_bytes)} on both sides)"
+    if request.how == As.REPLICA:
+        return f"compared: the batches of {logs}; no other file"
+    return f"compared: {logs} and {counted(compared.files, 'other file')}, byte for byte"
+
+
+def _conclusion(request: Compare, compared: Comparison) -> str:
+    kinds = {each.kind for each in compared.findings}
+    what = "all that A has" if request.how == As.COPY else "the same as A, as far as both can be compared"
+    if not compared.fails(harmless=request.harmless):
+        until = " up to the offset at which B ends" if Kind.BEHIND in kinds else ""
+        less = "; of what is cleaned nobody can tell" if Kind.CLEANED in kinds else ""
+        return f"B has {what}{until}{less}; whether that is whole, kidx verify says"
+    if Kind.OTHER_SEGMENTS in kinds <= {Kind.OTHER_SEGMENTS, *HARMLESS, *request.harmless}:
+        return "B has all batches of A, in other segments; where that is right, --allow-behind ends with 0"
+    if kinds <= {Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS, *HARMLESS, *request.harmless}:
+        return "B has all that A has up to where B ends; where that is right, --allow-behind ends with 0"
+    if kinds <= {*OF_FILES, Kind.FILE_BEHIND, *HARMLESS, *request.harmless}:
+        return "B has all logs of A, but not all other files; where that is right, --logs-only ends with 0"
+    lacks = "A and B differ" if request.how == As.REPLICA else "B has not all that A has"
+    return f"{lacks}, or nobody can tell: see the lines above"
+
+
+def _outcome_of_copies(request: CopyRequest, backend: Backend, *, require_checksums: bool) -> Outcome:
+    """Compare a copy in an object store with the catalog, and say what was found, problems first.
+
+    Args:
+        require_checksums: what cannot be compared fails the run, too.
+    """
+    from kidxlib.audit.copies import NOT_COMPARABLE, PROBLEMS, CopyVerdict
+    from kidxlib.operations.compare.copy_in_store import compare_with_store
+
+    compared = compare_with_store(request, backend)
+    unknown = compared.segments(*NOT_COMPARABLE)
+    fails = compared.segments(*PROBLEMS) or (require_checksums and unknown)
+    outcome = Outcome(
+        code=ExitCode.PROBLEMS_FOUND if fails else ExitCode.OK,
+        counts={
+            "segments": compared.segments(*CopyVerdict),
+            **{verdict.value.replace("-", "_"): compared.segments(verdict) for verdict in CopyVerdict},
+        },
+        bytes=sum(row.log_bytes for row in compared.counts.values()),
+        requests=compared.requests,
+    )
+    outcome.values.update(
+        copy=str(request.copy),
+        source=compared.source,
+        catalog=backend.catalog.path,
+        segments={verdict.value: compared.segments(verdict) for verdict in CopyVerdict},
+        requests=compared.requests.as_json(),
+        problems=lambda: [_copy_as_json(row) for row in compared.rows("problem")],
+        not_comparable=lambda: [_copy_as_json(row) for row in compared.rows("unknown")],
+    )
+    outcome.table(
+        f"copy of {compared.source} at {request.copy}",
+        ("verdict", "segments", "bytes of logs"),
+        [(verdict.value, compared.segments(verdict), compared.log_bytes(verdict)) for verdict in CopyVerdict],
+        text_columns=1,
+    )
+    for kind, verdicts in (("problem", PROBLEMS), ("unknown", NOT_COMPARABLE)):
+        rows = itertools.islice(compared.rows(kind), _SHOWN)
+        outcome.line(*(f"{row.verdict}: {row.object}: {row.detail}" for row in rows))
+        outcome.more(compared.segments(*verdicts) - _SHOWN, "; --json has them all")
+    _tell_end_of_copies(outcome, compared, backend.catalog.path)
+    if unknown and not require_checksums:
+        of_all = f"{unknown:,} of {counted(compared.segments(*CopyVerdict), 'segment')}"
+        outcome.warn(
+            f"{of_all} cannot be compared: nothing is known of their copies; --require-checksums makes that exit 3"
+        )
+    return outcome
+
+
+def _tell_end_of_copies(outcome: Outcome, compared: Compared, catalog: str) -> None:
+    outcome.line("as-uploaded: the store got the log's bytes when the object was written; none was read back now")
+    if compared.requests:
+        outcome.line(f"requests:    {compared.requests}")
+    outcome.line(f"catalog:     {catalog}, source {compared.source}")
+
+
+def _copy_as_json(row: CopyRow) -> dict[str, Any]:
+    return {name: value for name, value in row.values().items() if name != "source"}
+
+
+compare = kidx_command("compare", Compare, run_compare, reports_as="compare")
+verify_copy = kidx_command("verify --copy", VerifyCopy, run_verify_copy, reports_as="verify_copy")

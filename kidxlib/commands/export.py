@@ -10,12 +10,12 @@ import click
 from kidxlib.operations.export.export import export_request, run_export
 from kidxlib.reading.left_out import LeftOut, lines_of
 from kidxlib.reading.request import ISOLATIONS
-from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.console import note, print_json, print_line, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.terminal.outcome import RunResult
 from kidxlib.text.words import counted
 
 _THREADS_MAX: Final = 64

@@ -9,7 +9,7 @@ import click
 
 from kidxlib.commands.command import OnCatalog, kidx_command, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.run.result import Outcome
+from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend

@@ -14,10 +14,10 @@ from kidxlib.operations.recover.fleet_options import DRY_RUN, RATES, Rates, ensu
 from kidxlib.operations.recover.options import Level, recover_options
 from kidxlib.run import options as shared_options
 from kidxlib.run.options import MetadataOptions
-from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options.given import first_given
+from kidxlib.terminal.outcome import RunResult
 
 #: What recovers a broker beside its disks, by parameter: none of it goes with a catalog.
 _OF_LOG_DIRS: Final = {

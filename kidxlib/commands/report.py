@@ -12,9 +12,9 @@ import click
 from kidxlib.commands.command import NOW, OnCatalog, kidx_command, option, parameter
 from kidxlib.errors import UsageError
 from kidxlib.run.options import MetadataOptions, ensure_parent_exists, metadata_options
-from kidxlib.run.result import Outcome
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend

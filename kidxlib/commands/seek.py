@@ -10,17 +10,18 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, ClassVar, Final
 
 import click
 
 from kidxlib.commands.command import FIRST, KIDX, OnCatalog, kidx_command, open_here, option, parameter
 from kidxlib.errors import CheckpointError, NoSegmentsError, UsageError, describe_error
 from kidxlib.format.topic_partition import PARTITION_MAX, TopicPartition
-from kidxlib.run.result import Outcome
 from kidxlib.terminal.console import warn
+from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as of_kidx
 from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.times import parse_milliseconds, show_time
 
 if TYPE_CHECKING:
@@ -44,10 +45,12 @@ class Seek(OnCatalog):
     """What to look for, and where.
 
     Attributes:
-        directories: log dirs, or a partition's directory; None for a job, which asks a catalog.
+        directories: log dirs, or a partition's directory; a job has none, and asks a catalog.
     """
 
-    directories: tuple[str, ...] | None = parameter(
+    needs: ClassVar[str | None] = "--catalog"
+
+    directories: tuple[str, ...] = parameter(
         click.argument("directories", metavar="[DIR…]", nargs=-1), only=KIDX, at=FIRST
     )
     index_dir: str | None = option(
@@ -98,7 +101,7 @@ class Seek(OnCatalog):
     now: None = None
 
     def __post_init__(self) -> None:
-        if self.directories is not None and bool(self.directories) == (self.catalog is not None):
+        if not self.is_job and bool(self.directories) == (self.catalog is not None):
             both = ", not both" if self.directories else ""
             raise UsageError(f"give one of these{both}: a log dir, or --catalog DIR")
         if self.directories:
@@ -110,7 +113,7 @@ class Seek(OnCatalog):
 
     @cached_property
     def context(self) -> RunContext:
-        if self.directories is None:
+        if self.is_job:
             return super().context
         from kidxlib.run.catalog_place import absolute
         from kidxlib.run.context import RunContext
@@ -209,7 +212,9 @@ def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None
     asked = request.of_catalog
     if backend is None:
         from kidxlib.operations.seek.one_question import answers_of_catalog, not_asked_of, outcome_of
-        from kidxlib.tables.delta_tables import DeltaTables
+
+        with needing_packages("--catalog"):
+            from kidxlib.tables.delta_tables import DeltaTables
 
         assert asked.question is not None and request.context.catalog is not None
         tables = DeltaTables(request.context.catalog)

@@ -1,105 +1,264 @@
-"""`kidx verify`: are the logs and index files of a log dir right, and what happens if they are not."""
+"""`kidx verify`, `./spark-submit.sh verify_index`: are logs and index files right, and what happens if they are not."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, Final
+import os
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from kidxlib.commands.without_catalog.options import refuse_without_catalog
+from kidxlib.audit.finding import Verdict
+from kidxlib.commands.command import (
+    FIRST,
+    KIDX,
+    Formerly,
+    WithOrWithoutCatalog,
+    kidx_command,
+    option,
+    parameter,
+)
 from kidxlib.errors import UsageError
-from kidxlib.operations.audit.copies.options import asks_for_copy, reported_as
-from kidxlib.operations.audit.options import audit_options
-from kidxlib.operations.local_once import open_local_once
-from kidxlib.operations.tiered.options import asks_for_tiered
-from kidxlib.run.result import RunResult
-from kidxlib.run.run_report import reports_run_of
-from kidxlib.terminal.console import warn
-from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import shared as shared_options
+from kidxlib.run import options as shared_options
+from kidxlib.run.options import MetadataOptions, metadata_options
+from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.options.given import renamed_option
+from kidxlib.terminal.options.numbers import ByteSize, IntegerRange
+from kidxlib.terminal.outcome import Outcome
 
-#: What only an audit with a catalog has, by its parameter.
-_OF_CATALOGS: Final = {
-    "sources": "--source",
-    "sample": "--sample",
-    "max_bytes": "--max-bytes",
-    "settings_file": "--settings",
-    "now": "--now",
-}
+if TYPE_CHECKING:
+    from kidxlib.operations.audit.audit_request import AuditRequest, HowToAudit
+    from kidxlib.operations.backend import Backend
+
+_CLEAN: Final = "clean"
+#: What only an audit with a catalog has.
+_OF_CATALOGS: Final = ("sources", "sample", "max_bytes", "settings_file", "now")
 
 
-@click.command(context_settings={"max_content_width": 110})
-@click.argument("directories", metavar="[DIR]...", nargs=-1)
-@audit_options
-@shared_options.processes
-@reports_run_of(reported_as)
-@click.pass_context
-def verify(
-    context: click.Context, /, directories: tuple[str, ...], processes: int | None, as_json: bool, **options: Any
-) -> RunResult:
+@dataclass(frozen=True, kw_only=True)
+class Verify(WithOrWithoutCatalog):
+    """What to audit, and how.
+
+    Attributes:
+        directories: of `kidx`, and else `sources` are.
+        alone: that other log dirs of the broker are not there is well.
+        metadata: where clusters say what topics are configured to.
+    """
+
+    directories: tuple[str, ...] = parameter(
+        click.argument("directories", metavar="[DIR]...", nargs=-1), only=KIDX, at=FIRST
+    )
+    sources: tuple[str, ...] = parameter(shared_options.sources, at=FIRST)
+    sample: bool = parameter(shared_options.sample, at=FIRST)
+    index_dir: str | None = option(
+        "--index-dir",
+        metavar="DIR",
+        help="The directory of the index files. [default: where the catalog says, without one beside the logs]",
+        at=FIRST,
+    )
+    catalog: str | None = option(
+        "--catalog", metavar="DIR", help="Record what is found in this catalog, and take intervals from it."
+    )
+    topics: str | None = parameter(shared_options.topics_to_read)
+    max_bytes: int | None = option(
+        "--max-bytes",
+        metavar="SIZE",
+        type=ByteSize(),
+        help="With --catalog: read logs of at most SIZE bytes together, such as 500GB or 2TiB. Partitions that were "
+        "never audited come first, then those of the oldest audits; one that is larger than SIZE is read alone. What "
+        "is left out is counted. [default: all]",
+    )
+    interval_bytes: int | None = option(
+        "--interval-bytes",
+        metavar="BYTES",
+        type=IntegerRange(0, 2**31 - 1),
+        help="Kafka's index.interval.bytes. "
+        "[default: the catalog's of each segment, else settings: build.interval_bytes, else the topic's]",
+    )
+    deep_iteration: bool = option(
+        "--deep-iteration",
+        is_flag=True,
+        help="Also decompress and read all records, and check them against the headers of their batches.",
+    )
+    fail_on: str = parameter(of_kidx.fail_on)
+    list_safe: bool = option(
+        "--list-safe",
+        is_flag=True,
+        help="Print each file that is safe. [default: of more than three for one reason a line with their number]",
+    )
+    require_tiering: bool = parameter(
+        renamed_option(
+            "--require-tiering",
+            old="--gate",
+            old_type=click.Choice(["tiering"]),
+            read_old=lambda _: True,
+            is_flag=True,
+            help="Exit 3 if a segment lacks what tiered storage needs.",
+        )
+    )
+    alone: bool = option(
+        "--this-dir-alone",
+        "alone",
+        is_flag=True,
+        help="Do not exit 3 for other log dirs of the broker that nobody has given, or a lost __cluster_metadata-0.",
+    )
+    shutdown: str | None = option(
+        "--shutdown",
+        type=click.Choice([_CLEAN, "unclean"]),
+        help="How the broker stopped, for its next start. [default: as the log dir says]",
+    )
+    metadata: MetadataOptions = parameter(metadata_options)
+    tiered_metadata: tuple[str, ...] = parameter(of_kidx.tiered_metadata)
+    layout: str | None = parameter(of_kidx.layout)
+
+    def __post_init__(self) -> None:
+        if self.has_catalog and self.directories and self.sources:
+            raise UsageError(f"DIR {self.directories[0]} and --source: give one of them")
+        if not self.has_catalog and not self.is_job:
+            self.refuse(_OF_CATALOGS, "{option}: only for an audit with a catalog; name it with --catalog DIR")
+            if not self.directories:
+                raise UsageError("no DIR: name the log dir, or one partition's directory, to audit")
+            if self.index_dir is not None and len(self.directories) > 1:
+                raise UsageError(
+                    f"--index-dir {self.index_dir} and {len(self.directories)} times DIR: give one DIR, or --catalog"
+                )
+        if self.max_bytes == 0:
+            raise UsageError("--max-bytes 0: no log would be read; expected a SIZE above 0")
+        if self.max_bytes is not None and not self.has_catalog:
+            raise UsageError(
+                "--max-bytes: only for an audit with a catalog, which says what was audited when; name it with "
+                "--catalog"
+            )
+        if self.max_bytes is not None and self.require_tiering:
+            raise UsageError(
+                "--max-bytes and --require-tiering: give one of them; a part says nothing of other segments"
+            )
+        _ = self.asked  # what is wrong is told before anything is done
+
+    @cached_property
+    def asked(self) -> AuditRequest:
+        """What the options come to: with the settings of a job or a catalog, else with what the source's own cluster
+        says, and Kafka's defaults.
+        """
+        return self._once() if not self.has_catalog and not self.is_job else self._with_settings()
+
+    def _once(self) -> AuditRequest:
+        from kidxlib.indexing.remote_logs import RemoteOptions
+        from kidxlib.indexing.source import Target, source_at
+        from kidxlib.operations.audit.audit_request import AuditRequest
+        from kidxlib.run.index_options import options_of_topic
+        from kidxlib.run.known_topics import ensure_distinct, read_known_topics
+        from kidxlib.terminal.options.directories import existing_index_dir
+        from kidxlib.terminal.options.sources import parse_topics
+
+        remote = RemoteOptions(self.layout, self.tiered_metadata)
+        sources = tuple(source_at(each, remote=remote) for each in self.directories)
+        ensure_distinct(sources)
+        known = read_known_topics(self.metadata, sources)
+        place = None if self.index_dir is None else existing_index_dir("--index-dir", self.index_dir)
+        return AuditRequest(
+            context=self.context,
+            sources=sources,
+            target=Target(index_dir=place, by_source=False),
+            topics=parse_topics(".*" if self.topics is None else self.topics),
+            interval_bytes=self.interval_bytes,
+            options_for=lambda partition: options_of_topic(
+                known, partition, interval_bytes=self.interval_bytes, max_index_bytes=None
+            ),
+            known_topics=known,
+            cluster_metadata=self.metadata.cluster_metadata,
+            how=self._how,
+            is_once=True,
+        )
+
+    def _with_settings(self) -> AuditRequest:
+        from kidxlib.indexing.remote_logs import RemoteOptions
+        from kidxlib.indexing.source import Target
+        from kidxlib.operations.audit.audit_request import AuditRequest
+        from kidxlib.run.known_topics import read_known_topics
+        from kidxlib.run.recorded_sources import ensure_directories, sources_known_to
+        from kidxlib.run.sources import chosen_sources
+        from kidxlib.run.topic_options import recover_options
+        from kidxlib.storage.location import ensure_text
+        from kidxlib.terminal.options.directories import ensure_no_overlap, existing_index_dir
+        from kidxlib.terminal.options.sources import parse_topics
+
+        settings, context, index_dir = self.settings, self.context, self.index_dir
+        named = {"--index-dir": index_dir, "--catalog": self.catalog, "--database": self.database}
+        given = self.directories or self.sources
+        ensure_directories(given, context.catalog)
+        remote = RemoteOptions(self.layout, self.tiered_metadata)
+        sources = chosen_sources(given, sample=self.sample, options=named, settings=settings.build, remote=remote)
+        ensure_no_overlap(None, context.catalog, sources)
+        if not given and not any(named.values()) and os.path.isdir(settings.build.index_dir):
+            index_dir = settings.build.index_dir  # where a build without options has written
+        place = None if index_dir is None else existing_index_dir("--index-dir", index_dir)
+        for source in sources:
+            ensure_text("--source ", source.path)
+        if place is not None:
+            ensure_text("--index-dir ", place)
+        known = read_known_topics(self.metadata, sources, lambda: sources_known_to(context.catalog))
+        return AuditRequest(
+            context=context,
+            sources=sources,
+            target=Target(index_dir=place, by_source=len(sources) > 1),
+            topics=parse_topics(settings.build.topics if self.topics is None else self.topics),
+            interval_bytes=self.interval_bytes,
+            options_for=lambda partition: recover_options(settings, known, partition, self.interval_bytes),
+            known_topics=known,
+            cluster_metadata=self.metadata.cluster_metadata,
+            how=self._how,
+        )
+
+    @property
+    def _how(self) -> HowToAudit:
+        from kidxlib.operations.audit.audit_request import HowToAudit
+
+        return HowToAudit(
+            deep=self.deep_iteration,
+            fail_on=Verdict(self.fail_on),
+            tiering=self.require_tiering,
+            clean_shutdown=None if self.shutdown is None else self.shutdown == _CLEAN,
+            list_safe=self.list_safe,
+            alone=self.alone,
+            max_bytes=self.max_bytes,
+        )
+
+
+def run_verify(request: Verify, backend: Backend) -> Outcome:
     """Check each log in DIR, a Kafka log dir or one partition's directory, and each index file against what recovery
     would write; say what a wrong one leads to, and what a broker would do at its next start. Nothing is written beside
-    the source.
+    the source. Buckets of tiered storage are audited by kidx verify-tiered, and kidx compare judges copies.
 
     With --catalog, also record what is found there: the same as ./spark-submit.sh verify_index, and the same catalog,
     which says where index files are and how they were built. --source takes several log dirs. Without --catalog,
     nothing is kept, and no settings file is read.
 
-    With --copy URL and --catalog, no log is read: each segment's object in the store is asked for its checksum, and
-    that is compared with the catalog's. Nothing is written.
-
-    With --tiered PLACE and --tiered-metadata PLACE, remote segments are audited: their metadata, their objects and,
-    by --level, the bytes of these. With --catalog each is recorded there. Nothing else is written, and nothing deleted.
-
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 some files are as bad as --fail-on says, a
     broker would lose more than a torn end at its next start, or a segment is not ready for tiering
-    (--require-tiering); with --copy, an object differs, has another size, is missing or refused; with --tiered, a
-    finding is as bad as --fail-on says; 1 failed.
+    (--require-tiering); 1 failed.
     """
-    options["directories"] = directories
-    if asks_for_tiered(context, options):
-        from kidxlib.operations.tiered.audit_tiered import run_tiered
-        from kidxlib.operations.tiered.tiered_request import TieredOptions, tiered_request
+    from kidxlib.operations.audit.audit import audit
 
-        if options["catalog"] is not None:
-            with needing_packages("--catalog"):
-                from kidxlib.commands.in_catalog.tiered import audit_tiered_in_catalog
-
-            return audit_tiered_in_catalog(processes=processes, as_json=as_json, **options)
-        tiered = tiered_request(TieredOptions(**options))
-        return run_tiered(tiered, partial(open_local_once, processes), as_json=as_json)
-    if asks_for_copy(context, options):
-        return _copy(processes=processes, as_json=as_json, **options)
-    del options["directories"]
-    if options["catalog"] is None:
-        refuse_without_catalog(context, "an audit", _OF_CATALOGS)
-        if not directories:
-            raise UsageError("no DIR: name the log dir, or one partition's directory, to audit")
-        for parameter in ("catalog", *_OF_CATALOGS):
-            del options[parameter]
-        from kidxlib.commands.without_catalog.audit_request import (
-            audit_request,  # with compiled loops: others do not wait
-        )
-        from kidxlib.operations.audit.audit import run_audit
-
-        request = audit_request(directories, **options)
-        return run_audit(request, partial(open_local_once, processes), as_json=as_json)
-    if directories and options["sources"]:
-        raise UsageError(f"DIR {directories[0]} and --source: give one of them")
-    with needing_packages("--catalog"):  # who keeps no catalog does not wait for these, either
-        from kidxlib.commands.in_catalog.audit import audit_with_catalog
-
-    if directories:
-        options["sources"] = directories
-    return audit_with_catalog(processes=processes, as_json=as_json, **options)
+    return audit(request.asked, backend)
 
 
-def _copy(*, processes: int | None, as_json: bool, **options: Any) -> RunResult:
-    """The old spelling of `kidx compare` with a catalog."""
-    with needing_packages("--copy", "copies"):
-        from kidxlib.commands.in_catalog.copy import compare_copy
+def _verify_tiered() -> click.Command:
+    from kidxlib.commands.verify_tiered import verify_tiered
 
-    compared = compare_copy(processes=processes, as_json=as_json, **options)
-    warn("verify --copy is now kidx compare SOURCE URL --catalog DIR; it goes with the next release")
-    return compared
+    return verify_tiered
+
+
+def _verify_copy() -> click.Command:
+    from kidxlib.commands.compare import verify_copy
+
+    return verify_copy
+
+
+_FORMERLY: Final[Formerly] = {
+    "--tiered": ("kidx verify-tiered PLACE", _verify_tiered),
+    "--copy": ("kidx compare SOURCE URL --catalog DIR", _verify_copy),
+}
+
+verify = kidx_command("verify", Verify, run_verify, reports_as="verify_index", formerly=_FORMERLY)

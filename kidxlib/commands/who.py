@@ -11,12 +11,12 @@ from typing import Any, Final
 import click
 
 from kidxlib.reading.who_wrote import Outcome, WrittenBy, who_wrote
-from kidxlib.run.result import RunResult
 from kidxlib.run.run_report import reports_run_of
 from kidxlib.terminal.console import print_json, print_line
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.numbers import IntegerRange
+from kidxlib.terminal.outcome import RunResult
 from kidxlib.text.words import counted
 
 #: So many characters of a key, a value or a header are shown.

@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 from prometheus_client.parser import text_string_to_metric_families
 
 from kidxlib.errors import UsageError
-from kidxlib.run.result import RunResult
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.outcome import RunResult
 
 _LAST_DONE: Final = "kidx_run_last_done_timestamp_seconds"
 _SEGMENTS, _FILES = "kidx_catalog_segments", "kidx_catalog_files"

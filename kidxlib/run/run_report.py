@@ -17,12 +17,12 @@ import click
 
 from kidxlib.errors import UsageError
 from kidxlib.run.options import ensure_parent_exists
-from kidxlib.run.result import RunResult
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.interrupts import Interrupted
 from kidxlib.terminal.options import shared as shared_options
+from kidxlib.terminal.outcome import RunResult
 from kidxlib.terminal.progress import end_phases
 
 #: The name by which a run reports, by its options.

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Final
 
 from rich.filesize import decimal
 
@@ -13,11 +14,12 @@ from kidxlib.audit.gaps import GAP, Evidence, FoundGaps
 from kidxlib.audit.rows import ActionCounts, AuditRows, AuditSummary, FileKind, Kind
 from kidxlib.audit.startup.simulation import HOLDS_FOR, Removal, StartupAction
 from kidxlib.catalog.findings import JudgedFile
+from kidxlib.catalog.rows import Row
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
-from kidxlib.terminal.console import first_of_each_kind, note, print_json, print_line, print_lines, print_more, rate
+from kidxlib.terminal.console import first_of_each_kind, note, rate
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.gaps import gap_lines
-from kidxlib.terminal.tables import print_table
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 
 #: Of a kind, what is reported on screen one by one.
@@ -71,96 +73,101 @@ def exit_code(summary: AuditSummary, fail_on: Verdict) -> ExitCode:
     return ExitCode.PROBLEMS_FOUND if summary.fails(fail_on) else ExitCode.OK
 
 
-def show_json(rows: AuditRows, summary: AuditSummary, **more: object) -> None:
-    """Print the JSON object; `more` stands in it too."""
-    shown = {
-        kind.value: [row.values() for row in of_kind]
-        for kind, of_kind in rows.by_kind().items()
-        if kind is not Kind.NOT_READY or summary.not_ready is not None
-    }
-    start = {
+def values_of(all_rows: Callable[[], AuditRows], summary: AuditSummary) -> dict[str, Any]:
+    """What stands in the JSON object.
+
+    Args:
+        all_rows: reads what was found, which only JSON has whole.
+    """
+    by_kind = functools.cache(lambda: all_rows().by_kind())
+    kinds = [kind for kind in Kind if kind is not Kind.NOT_READY or summary.not_ready is not None]
+    return {
+        **{kind.value: functools.partial(_rows_of, by_kind, kind) for kind in kinds},
         "start_bytes": summary.read_bytes,
         "start_seconds": summary.read_bytes / START_RATE,
         "start_holds_for": list(HOLDS_FOR),
     }
-    print_json({**more, **shown, **start})
 
 
-def show_summary(title: str, summary: AuditSummary, looked_in: Sequence[str]) -> None:
-    """Print what was found, the worst first, and what a broker would do at its next start.
+def _rows_of(by_kind: Callable[[], Mapping[Kind, Sequence[Row]]], kind: Kind) -> list[dict[str, Any]]:
+    return [row.values() for row in by_kind()[kind]]
+
+
+def tell_summary(outcome: Outcome, title: str, summary: AuditSummary, looked_in: Sequence[str]) -> None:
+    """Say what was found, the worst first, and what a broker would do at its next start.
 
     Args:
         looked_in: where index files were looked for.
     """
-    print_table(
+    outcome.table(
         title,
         ("log", *(verdict.value for verdict in _OF_LOGS)),
         [[LOG_SUFFIX, *(summary.logs(verdict) for verdict in _OF_LOGS)]],
         text_columns=1,
     )
-    _print_said(summary.coverage)
+    _tell_said(outcome, summary.coverage)
     suffixes = sorted({suffix for suffix, _ in summary.files} - {LOG_SUFFIX, GAP})
     rows: list[list[str | int]] = [
         [suffix, *(summary.files[suffix, verdict.value] for verdict in _OF_INDEX_FILES)] for suffix in suffixes
     ]
-    print_line(f"index files: {', '.join(looked_in[:SHOWN])}")
-    _print_said(summary.not_looked_at)
-    print_table("", ("file", *(verdict.value for verdict in _OF_INDEX_FILES)), rows, text_columns=1)
+    outcome.line(f"index files: {', '.join(looked_in[:SHOWN])}")
+    _tell_said(outcome, summary.not_looked_at)
+    outcome.table("", ("file", *(verdict.value for verdict in _OF_INDEX_FILES)), rows, text_columns=1)
     for failure in first_of_each_kind(summary.failures, SHOWN, "; --json has them all"):
-        print_line(f"{StartupAction.FAIL}: {failure}")
-    print_lines(gap_lines(summary.gaps, many_sources=summary.many_sources))
-    _print_compacted(summary.gaps)
+        outcome.line(f"{StartupAction.FAIL}: {failure}")
+    outcome.line(*gap_lines(summary.gaps, many_sources=summary.many_sources))
+    _tell_compacted(outcome, summary.gaps)
     safe = [kind for kind in summary.together if kind.first.verdict == Verdict.SAFE]
-    _print_kinds(summary, [kind for kind in summary.together if kind not in safe])
-    _print_reported(summary)
-    _print_kinds(summary, safe)
+    _tell_kinds(outcome, summary, [kind for kind in summary.together if kind not in safe])
+    _tell_reported(outcome, summary)
+    _tell_kinds(outcome, summary, safe)
     if safe:
-        print_line("  --list-safe lists them")
+        outcome.line("  --list-safe lists them")
     if summary.missing is not None:
-        print_line(
+        outcome.line(
             f"{summary.missing.first.verdict}: {counted(summary.missing.segments, 'segment')} without an "
             f"{OFFSET_INDEX_SUFFIX} (the first: {summary.name(summary.missing.first)})"
         )
-        print_line("  a broker that starts rebuilds the indexes of these segments from their logs")
+        outcome.line("  a broker that starts rebuilds the indexes of these segments from their logs")
     logs, beyond = summary.in_use
     if logs:
-        print_line(
+        outcome.line(
             f"in use: {counted(logs, 'log')} of a running broker; {beyond:,} bytes, written meanwhile, not judged"
         )
     if summary.actions or summary.failures:  # none of a bucket of tiered storage
-        _show_start(summary)
+        _tell_start(outcome, summary)
     if summary.not_ready is not None:
         for segment in summary.not_ready[:SHOWN]:
-            print_line(f"not ready for tiering: {summary.name(segment)}: {'; '.join(segment.missing)}")
-        _print_more(summary.not_ready_count)
+            outcome.line(f"not ready for tiering: {summary.name(segment)}: {'; '.join(segment.missing)}")
+        _tell_more(outcome, summary.not_ready_count)
         if not summary.not_ready_count:
-            print_line("ready for tiering: all inactive segments")
+            outcome.line("ready for tiering: all inactive segments")
 
 
-def _print_said(line: str) -> None:
+def _tell_said(outcome: Outcome, line: str) -> None:
     if line:
-        print_line(line)
+        outcome.line(line)
 
 
-def _print_reported(summary: AuditSummary) -> None:
-    """Print the files that are reported one by one."""
+def _tell_reported(outcome: Outcome, summary: AuditSummary) -> None:
+    """Say the files that are reported one by one."""
     for file in summary.reported:
         what = file.detail or "no such file"
         at = f" at byte {file.position}" if file.file == LOG_SUFFIX and file.position is not None else ""
-        print_line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at}: {what}")
+        outcome.line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at}: {what}")
         rebuilds = "; the next start here rebuilds the file from the log" if file.path in summary.rebuilt else ""
-        print_line(f"  {file.consequence}{rebuilds}")
-    print_more(summary.reported_count - len(summary.reported), "; --json has them all")
+        outcome.line(f"  {file.consequence}{rebuilds}")
+    outcome.more(summary.reported_count - len(summary.reported), "; --json has them all")
 
 
-def _print_kinds(summary: AuditSummary, kinds: Iterable[FileKind]) -> None:
-    """Print a line for each kind of files of which there are many."""
+def _tell_kinds(outcome: Outcome, summary: AuditSummary, kinds: Iterable[FileKind]) -> None:
+    """Say a line for each kind of files of which there are many."""
     for kind in kinds:
         files = ", ".join(f"{count:,} {suffix}" for suffix, count in kind.files.items())
-        print_line(
+        outcome.line(
             f"{kind.first.verdict}: {kind.reason}: {files} (the first: {summary.name(kind.first)} {kind.first.file})"
         )
-        print_line(f"  {kind.first.consequence}")
+        outcome.line(f"  {kind.first.consequence}")
 
 
 #: How it is known that the cleaner has made gaps.
@@ -172,7 +179,7 @@ _KNOWN_BY: Final = {
 }
 
 
-def _print_compacted(gaps: FoundGaps) -> None:
+def _tell_compacted(outcome: Outcome, gaps: FoundGaps) -> None:
     """Say how many gaps the cleaner has made, and how that is known."""
     compacted = [each for each in gaps.explained if each.evidence in _KNOWN_BY]
     if compacted:
@@ -181,12 +188,12 @@ def _print_compacted(gaps: FoundGaps) -> None:
             f"of {counted(by[evidence], 'topic')} by {how}" for evidence, how in _KNOWN_BY.items() if by[evidence]
         )
         number = counted(sum(each.gaps for each in compacted), "gap")
-        print_line(f"compacted: {number} between logs, as the cleaner leaves them: known {words}")
+        outcome.line(f"compacted: {number} between logs, as the cleaner leaves them: known {words}")
 
 
-def _show_start(summary: AuditSummary) -> None:
+def _tell_start(outcome: Outcome, summary: AuditSummary) -> None:
     left_out = f"; not looked at: {summary.not_simulated:,}" if summary.not_simulated else ""
-    print_table(
+    outcome.table(
         f"a broker's next start (partitions after a clean stop: {summary.starts[True]:,}, after an unclean one: "
         f"{summary.starts[False]:,}{left_out})",
         ("it would", "segments", "bytes", "bytes read", "bytes lost", "whole records lost"),
@@ -201,16 +208,16 @@ def _show_start(summary: AuditSummary) -> None:
         lost = segment.lost_records
         records = "an unknown number of records" if lost is None else f"{lost:,} whole records"
         of_bytes = f"{segment.lost_bytes:,} of {segment.log_bytes:,} bytes"
-        print_line(f"{segment.action}: {summary.name(segment)}: {of_bytes}, {records}")
-        print_line(f"  {segment.detail}")
-    _print_more(summary.lost_count)
+        outcome.line(f"{segment.action}: {summary.name(segment)}: {of_bytes}, {records}")
+        outcome.line(f"  {segment.detail}")
+    _tell_more(outcome, summary.lost_count)
     for why, count in sorted(summary.removed.items()):
         one, more = _REMOVED[Removal(why)]
-        print_line(f"a broker will remove: {counted(count, one, more)}")
+        outcome.line(f"a broker will remove: {counted(count, one, more)}")
     if summary.read_bytes:
-        print_line(f"it would read {decimal(summary.read_bytes)}: {start_takes(summary.read_bytes)}")
-    print_line(f"start-up simulation valid for Kafka {HOLDS_FOR[0]} to {HOLDS_FOR[-1]}")
+        outcome.line(f"it would read {decimal(summary.read_bytes)}: {start_takes(summary.read_bytes)}")
+    outcome.line(f"start-up simulation valid for Kafka {HOLDS_FOR[0]} to {HOLDS_FOR[-1]}")
 
 
-def _print_more(count: int) -> None:
-    print_more(count - SHOWN, "; --json has them all")
+def _tell_more(outcome: Outcome, count: int) -> None:
+    outcome.more(count - SHOWN, "; --json has them all")

@@ -47,7 +47,7 @@ _OF_KAFKA: Final = "UnreadableMessageError"
         ["build", "/nowhere", "--source", "a=b"],  # a text with a value in it
         ["build", "samples/kafka-logs", "--in-place", "--index-dir", "x"],  # one of several in a table
         ["verify", "samples/kafka-logs", "--topics", "("],
-        ["verify", "samples/kafka-logs", "--what-if", "retention.ms=1"],
+        ["verify-tiered", "samples/tiered"],
         ["report", "--catalog", "/nowhere"],
         ["report"],
         ["recover"],

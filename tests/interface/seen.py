@@ -80,7 +80,7 @@ def _of_runs(directory: Path) -> Iterator[tuple[str, str]]:
         "build": ("build", *source, "--catalog", catalog, "--index-dir", index, "--metrics-file", metrics),
         "verify DIR": ("verify", copy, "--index-dir", index),
         "verify": ("verify", *source, "--catalog", catalog),
-        "verify --tiered": ("verify", *tiered, *metadata),
+        "verify-tiered": ("verify-tiered", tiered[1], *metadata),
         "build --tiered": ("build", *tiered, *metadata, "--index-dir", directory / "mirror"),
         "recover": ("recover", logs),
         "retention": ("retention", "--catalog", catalog, "--now", "2026-11-25T00:00Z"),

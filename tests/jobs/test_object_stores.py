@@ -16,7 +16,7 @@ import pytest
 
 from kidxlib.cli.main import kidx
 from kidxlib.lookup.checked_segment import WINDOW_BYTES
-from kidxlib.operations.audit.copies import compare_copy
+from kidxlib.operations.compare import copy_in_store
 from kidxlib.storage.store.requests import Requests
 from tests.jobs.archive import assert_refused
 from tests.support.checksum_store import ChecksumStore
@@ -213,7 +213,7 @@ def test_executors_compare_copies_as_the_command_does(
         key, content = f"jobs/copies/{log.relative_to(golden.SAMPLES)}", log.read_bytes()
         checksum_store.put_with(key, content[:-1] if number == 5 else content, "CRC32C")
     url = f"s3://{BUCKET}/jobs/copies"
-    monkeypatch.setattr(compare_copy, "_FEW_SEGMENTS", 0)
+    monkeypatch.setattr(copy_in_store, "_FEW_SEGMENTS", 0)
     for options in ((), ("--require-checksums", "--topics", "plain-.*")):
         asked = ("--copy", url, "--catalog", catalog, "--json", *options)
         job, command = verify_here(*asked), run_here(kidx, "verify", *asked)

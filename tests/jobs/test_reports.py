@@ -35,8 +35,7 @@ from kidxlib.operations.maintenance.maintain import MaintainedTable, TableState
 from kidxlib.operations.retention import make_plan as retention_report
 from kidxlib.operations.retention import make_plan as retention_report_summary
 from kidxlib.operations.retention.make_plan import TopicSummary
-from kidxlib.operations.tiered.audit_tiered import TieredFound
-from kidxlib.operations.tiered.audit_tiered import show as show_tiered
+from kidxlib.operations.tiered.audit_tiered import TieredFound, outcome_of
 from kidxlib.operations.tiered.find import Counts as TieredCounts
 from kidxlib.operations.tiered.numbers import Amount, CopyLag, Deleted, Numbers, TopicSizes, WhatIf
 from kidxlib.operations.tiered.remote_metadata import MetadataReader
@@ -45,10 +44,10 @@ from kidxlib.operations.tiered.repair import show as show_repair
 from kidxlib.operations.tiered.repair_request import RepairRequest
 from kidxlib.operations.tiered.repair_work import RemadeRow
 from kidxlib.operations.tiered.tiered_request import TieredRequest
-from kidxlib.run import result
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.store.requests import Requests
-from kidxlib.terminal.audit import show_summary
+from kidxlib.terminal import outcome as result
+from kidxlib.terminal.audit import tell_summary
 from kidxlib.terminal.build import print_counts
 from tests.support.terminal import shown, without_controls
 
@@ -78,7 +77,9 @@ def _audit() -> None:
         summary.files[".index", verdict.value] = summary.files[".log", verdict.value] = LARGE
     for at, action in enumerate(StartupAction):
         summary.add_action(action.value, LARGE, **{name: LARGE + at for name in COUNTED})
-    show_summary("audit", summary, ["/var/index"])
+    outcome = result.Outcome()
+    tell_summary(outcome, "audit", summary, ["/var/index"])
+    outcome.show(as_json=False)
 
 
 def _plan() -> None:
@@ -144,7 +145,8 @@ def _tiered() -> None:
             for topic in TOPICS
         ],
     )
-    show_tiered(request, TieredFound.of(findings, counts, numbers, metadata, as_of, Requests()))
+    found = TieredFound.of(findings, counts, numbers, metadata, as_of, Requests())
+    outcome_of(request, found).show(as_json=False)
 
 
 def _repair() -> None:

@@ -1,4 +1,4 @@
-"""`kidx verify --tiered` on what a broker has uploaded, and what consumers get of it: sound, damaged and mended."""
+"""`kidx verify-tiered` on what a broker has uploaded, and what consumers get of it: sound, damaged and mended."""
 
 from __future__ import annotations
 

@@ -23,7 +23,9 @@ from kidxlib.operations.audit.accepted import summarise
 from kidxlib.operations.audit.found import Found, find
 from kidxlib.operations.local_once import open_local_once
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
+from kidxlib.terminal.audit import tell_summary
 from kidxlib.terminal.options.sources import parse_topics
+from kidxlib.terminal.outcome import Outcome
 
 
 def audited(
@@ -51,6 +53,13 @@ def summarised(source: Path, index_dir: Path | None = None, *, tiering: bool = F
     """What that comes to."""
     with _found(source, index_dir, tiering=tiering) as found:
         return summarise(found, tiering=tiering)
+
+
+def show_summary(summary: AuditSummary, title: str = "") -> None:
+    """Print it, as an audit does."""
+    outcome = Outcome()
+    tell_summary(outcome, title, summary, [])
+    outcome.show(as_json=False)
 
 
 @contextlib.contextmanager
@@ -91,6 +100,11 @@ def problems_of(files: list[FileFinding]) -> dict[str, tuple[str, str | None]]:
 def verified(*arguments: object, code: int) -> dict[str, Any]:
     """The JSON object of `kidx verify`."""
     return _json_of("verify", *arguments, code=code)
+
+
+def verified_tiered(*arguments: object, code: int) -> dict[str, Any]:
+    """The JSON object of `kidx verify-tiered`."""
+    return _json_of("verify-tiered", *arguments, code=code)
 
 
 def repaired(*arguments: object, code: int) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 from kidxlib.operations.build.build_catalog import run_build
 from kidxlib.operations.build.from_options import BuildOptions, build_request
 from kidxlib.operations.local import local_maintenance, open_local
-from kidxlib.run.result import RunResult
+from kidxlib.terminal.outcome import RunResult
 
 
 def build_with_catalog(*, processes: int | None, dry_run: bool, as_json: bool, **options: Any) -> RunResult:

@@ -8,7 +8,7 @@ from pathlib import Path
 from kidxlib.operations.local import open_local
 from kidxlib.operations.recover.fleet import fleet_context, run_fleet
 from kidxlib.operations.recover.fleet_options import Rates
-from kidxlib.run.result import RunResult
+from kidxlib.terminal.outcome import RunResult
 
 
 def forecast_of_fleet(catalog: str, settings_file: Path, rates: Rates, *, as_json: bool) -> RunResult:

@@ -6,24 +6,9 @@ from functools import partial
 from typing import Any
 
 from kidxlib.operations.local import open_local
-from kidxlib.operations.tiered.audit_tiered import run_tiered
 from kidxlib.operations.tiered.repair import run_repair
 from kidxlib.operations.tiered.repair_request import RepairOptions, repair_request
-from kidxlib.operations.tiered.tiered_request import TieredOptions, tiered_request
-from kidxlib.run.result import RunResult
-
-
-def audit_tiered_in_catalog(*, processes: int | None, as_json: bool, **options: Any) -> RunResult:
-    """Audit tiered storage, and record its segments in a catalog.
-
-    Args:
-        processes: how many read; None for one a core.
-        options: those of `TieredOptions`, but for the database.
-    """
-    request = tiered_request(TieredOptions(database=None, **options))
-    assert request.recording is not None
-    context = request.recording.context
-    return run_tiered(request, partial(open_local, context, processes, must_exist=True), as_json=as_json)
+from kidxlib.terminal.outcome import RunResult
 
 
 def repair_tiered_in_catalog(*, processes: int | None, as_json: bool, **options: Any) -> RunResult:

@@ -8,11 +8,11 @@ from kidxlib.indexing.skipped import unlistable_as_json
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.without_catalog import BuiltOnce
 from kidxlib.run.index_options import known_as_json, lines_of_known
-from kidxlib.run.result import RunResult
 from kidxlib.terminal.build import print_counts, print_rate, print_requests, print_skipped
 from kidxlib.terminal.console import print_json, print_line, print_lines
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.gaps import gap_lines
+from kidxlib.terminal.outcome import RunResult
 
 
 def show_json(request: BuildRequest, built: BuiltOnce) -> None:

@@ -33,7 +33,7 @@ from kidxlib.operations.damage.damaged_segments import audited_sources, known_da
 from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.audit import SHOWN
-from kidxlib.terminal.console import print_line, print_more
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 
 #: The key of a finding within an audit.
@@ -82,16 +82,16 @@ class AcceptedFindings:
         """The partitions whose findings are accepted."""
         return frozenset(each.damage.key[:3] for each in self.acceptances)
 
-    def show(self) -> None:
-        """Print which findings are accepted."""
+    def tell(self, outcome: Outcome) -> None:
+        """Say which findings are accepted."""
         if self.count:
-            print_line(
+            outcome.line(
                 f"accepted: {counted(self.count, 'finding')}, not counted above; they fail no audit "
                 f"(table {ACCEPTED.name})"
             )
             for each in self.acceptances[:SHOWN]:
-                print_line(f"  {each.line}")
-            print_more(self.count - SHOWN, f"; all of them are in the table {ACCEPTED.name}")
+                outcome.line(f"  {each.line}")
+            outcome.more(self.count - SHOWN, f"; all of them are in the table {ACCEPTED.name}")
 
     def as_json(self) -> list[dict[str, Any]]:
         """Which findings are accepted, by whom and why."""

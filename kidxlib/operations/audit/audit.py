@@ -1,5 +1,5 @@
-"""An audit from the listing, or from what the catalog knows of it, to its record in the catalog, its exit code and what
-is shown. Gaps between logs are looked at with what else knows the offsets.
+"""An audit from the listing, or from what the catalog knows of it, to its record in the catalog and its outcome. Gaps
+between logs are looked at with what else knows the offsets.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from kidxlib.operations.audit.accepted import AcceptedFindings, AuditedCatalog, 
 from kidxlib.operations.audit.audit_request import AuditRequest
 from kidxlib.operations.audit.budget import LastAudits, NotAudited, Unread, beyond_budget, look_at_unread
 from kidxlib.operations.audit.found import Found, find
-from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.damage.acceptance_rule import VERSION_NAMES
 from kidxlib.operations.tiered.local_partitions import LocalPartition, tiered_partitions
@@ -57,16 +57,16 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.run.known_topics import KnownTopics, unnamed_log_dirs, without_metadata_log
 from kidxlib.run.recorded_sources import source_paths, warn_of_other_names
-from kidxlib.run.result import RunResult
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, read_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
-from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, show_json, show_summary
+from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, tell_summary, values_of
 from kidxlib.terminal.audit import exit_code as exit_code_of
-from kidxlib.terminal.console import note, print_line, print_more, warn, warn_of_first
+from kidxlib.terminal.console import note, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import as_line
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
@@ -272,37 +272,8 @@ def counts(plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, par
     return {**found, "accepted": accepted.count}
 
 
-def show_audit_json(
-    request: AuditRequest,
-    plan: Plan,
-    found: Found,
-    summary: AuditSummary,
-    accepted: AcceptedFindings,
-    catalog: str | None,
-    *,
-    aside: Sequence[Aside],
-    **more: object,
-) -> None:
-    """Print the JSON object.
-
-    Args:
-        catalog: where it is recorded.
-        aside: folders that Kafka moves, deletes or has set aside.
-        more: keys, as what was read and what was left out.
-    """
-    audit_id = request.audit_id
-    of_run: dict[str, Any] = {}
-    if audit_id is not None:
-        of_run = {"audit_id": audit_id, "catalog": catalog, "accepted": accepted.count}
-        of_run["accepted_findings"] = accepted.as_json()
-    of_run |= unlistable_as_json(plan.unlistable.values()) | {
-        "cluster_metadata": known_as_json(request.known_topics, plan),
-        "aside": [{"path": as_text(each.path), "kind": each.kind, "bytes": each.bytes} for each in aside],
-    }
-    show_json(found.all_rows(), summary, **more, **found.gaps.as_json(), **of_run)
-
-
-def show_audit(
+def _tell(
+    outcome: Outcome,
     request: AuditRequest,
     plan: Plan,
     summary: AuditSummary,
@@ -312,7 +283,7 @@ def show_audit(
     without_metadata: Sequence[Location],
     not_compared: Sequence[str],
 ) -> None:
-    """Print what was found, where, and where that is recorded.
+    """Say what was found, where, and where that is recorded.
 
     Args:
         catalog: where it is.
@@ -322,25 +293,22 @@ def show_audit(
     """
     audit_id = request.audit_id
     title = ", ".join(as_text(source.path) for source in request.sources) if audit_id is None else f"audit {audit_id}"
-    show_summary(title, summary, looked_in(plan.partitions))
-    for line in lines_of(aside):
-        print_line(line)
-    accepted.show()
-    for line in not_compared[:SHOWN]:
-        print_line(f"not compared: {line}")
-    print_more(len(not_compared) - SHOWN, "; --json has them all")
+    tell_summary(outcome, title, summary, looked_in(plan.partitions))
+    outcome.line(*lines_of(aside))
+    accepted.tell(outcome)
+    outcome.line(*(f"not compared: {line}" for line in not_compared[:SHOWN]))
+    outcome.more(len(not_compared) - SHOWN, "; --json has them all")
     if without_metadata:
         more = f" and {len(without_metadata) - 1:,} more" if len(without_metadata) > 1 else ""
-        print_line(
+        outcome.line(
             f"not compared: {without_metadata[0]}{more}: topic ids and assignments of folders, and which partitions "
             f"should be there, as no {METADATA_DIRECTORY} can be read; --cluster-metadata names one"
         )
     if audit_id is not None:
-        print_line(f"source:  {as_line(request.sources)}")
-    for line in lines_of_known(request.known_topics, plan):
-        print_line(f"topics:  {line}")
+        outcome.line(f"source:  {as_line(request.sources)}")
+    outcome.line(*(f"topics:  {line}" for line in lines_of_known(request.known_topics, plan)))
     if catalog is not None:
-        print_line(f"catalog: {catalog}, table {FINDINGS.name}")
+        outcome.line(f"catalog: {catalog}, table {FINDINGS.name}")
 
 
 def record_audit(
@@ -384,55 +352,78 @@ def _with_versions(findings: pa.Table, plan: Plan) -> pa.Table:
     return findings
 
 
-def run_audit(request: AuditRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
-    """Audit all that the sources have, record what is found where there is a catalog, and show it.
-
-    Args:
-        open_backend: called once all is listed. Its catalog is asked only where the request has one.
-    """
+def audit(request: AuditRequest, backend: Backend) -> Outcome:
+    """Audit all that the sources have, and record what is found where there is a catalog. No other one is asked."""
     plan, audit_id = _listed(request), request.audit_id
-    with open_backend() as backend:
-        catalog = backend.catalog if request.context.has_catalog else None
-        if catalog is not None:
-            warn_of_other_names(request.sources, source_paths(catalog.tables))
-        planned = _planned(request, plan, catalog)
-        found, unread = _found(request, planned, backend.engine, catalog)
-        if catalog is not None and audit_id is not None:
-            begin_phase("recording in the catalog")
-            record_audit(catalog.tables, found, audit_id, request.context.now, planned.plan, planned.unread)
-        begin_phase("counting")
-        of_catalog = AuditedCatalog()
-        if catalog is not None:
-            names = [source.name for source in request.sources]
-            of_catalog = AuditedCatalog.of(catalog.tables, found, names, request.topics)
-        accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
-        summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys, list_safe=request.how.list_safe)
-        summary.many_sources = len(request.sources) > 1
-        of_nodes = [*_not_named(request, plan, catalog), *_lost_metadata(request, plan, catalog), *planned.cut_metadata]
-        summary.failures |= dict.fromkeys([*of_nodes, *planned.lost_checkpoints])
-        failures = unread.all_failures(accepted.partitions)
-        summary.add_failures(failures)
-        summary.coverage, summary.not_simulated = planned.coverage(unread.earlier), len(planned.unread)
-        without = _without_metadata(request, plan)
-        beside = beside_logs(planned.plan)
-        summary.not_looked_at = _not_looked_at(request, planned.plan, beside)
-        if as_json:
-            more = {"partitions_gone": planned.gone, "without_metadata": list(map(as_text, without))}
-            more |= {"node_failures": of_nodes, "beside_logs_not_looked_at": beside}
-            more |= {"not_compared": planned.not_compared, "lost_checkpoints": planned.lost_checkpoints}
-            more |= {**planned.coverage_as_json(failures, unread.earlier)}
-            show_audit_json(request, plan, found, summary, accepted, place, aside=planned.aside, **more)
-        else:
-            shown = accepted.taken_from(summary)
-            show_audit(request, planned.plan, shown, accepted, place, planned.aside, without, planned.not_compared)
-    return RunResult(
-        code=exit_code(plan, accepted.taken_from(summary), request.how.fail_on),
+    catalog = backend.catalog if request.context.has_catalog else None
+    if catalog is not None:
+        warn_of_other_names(request.sources, source_paths(catalog.tables))
+    planned = _planned(request, plan, catalog)
+    found, unread = _found(request, planned, backend.engine, catalog)
+    if catalog is not None and audit_id is not None:
+        begin_phase("recording in the catalog")
+        record_audit(catalog.tables, found, audit_id, request.context.now, planned.plan, planned.unread)
+    begin_phase("counting")
+    of_catalog = AuditedCatalog()
+    if catalog is not None:
+        names = [source.name for source in request.sources]
+        of_catalog = AuditedCatalog.of(catalog.tables, found, names, request.topics)
+    accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
+    summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys, list_safe=request.how.list_safe)
+    summary.many_sources = len(request.sources) > 1
+    of_nodes = [*_not_named(request, plan, catalog), *_lost_metadata(request, plan, catalog), *planned.cut_metadata]
+    summary.failures |= dict.fromkeys([*of_nodes, *planned.lost_checkpoints])
+    failures = unread.all_failures(accepted.partitions)
+    summary.add_failures(failures)
+    summary.coverage, summary.not_simulated = planned.coverage(unread.earlier), len(planned.unread)
+    without = _without_metadata(request, plan)
+    beside = beside_logs(planned.plan)
+    summary.not_looked_at = _not_looked_at(request, planned.plan, beside)
+    counted_out = accepted.taken_from(summary)
+    outcome = Outcome(
+        code=exit_code(plan, counted_out, request.how.fail_on),
         run_id=audit_id,
         counts={**counts(plan, summary, accepted, partitions_gone=planned.gone), **planned.counts},
         bytes=planned.log_bytes,
         catalog_segments=of_catalog.segments,
         catalog_files=of_catalog.files,
     )
+    _tell(outcome, request, planned.plan, counted_out, accepted, place, planned.aside, without, planned.not_compared)
+    outcome.values.update(
+        {
+            "partitions_gone": planned.gone,
+            "without_metadata": list(map(as_text, without)),
+            "node_failures": of_nodes,
+            "beside_logs_not_looked_at": beside,
+            "not_compared": planned.not_compared,
+            "lost_checkpoints": planned.lost_checkpoints,
+            **planned.coverage_as_json(failures, unread.earlier),
+            **found.gaps.as_json(),
+            **_of_run(request, plan, accepted, place, planned.aside),
+            **values_of(found.all_rows, summary),
+        }
+    )
+    return outcome
+
+
+def _of_run(
+    request: AuditRequest, plan: Plan, accepted: AcceptedFindings, catalog: str | None, aside: Sequence[Aside]
+) -> dict[str, Any]:
+    """Keys of the JSON object.
+
+    Args:
+        catalog: where it is recorded.
+        aside: folders that Kafka moves, deletes or has set aside.
+    """
+    of_run: dict[str, Any] = {}
+    if request.audit_id is not None:
+        of_run = {"audit_id": request.audit_id, "catalog": catalog, "accepted": accepted.count}
+        of_run["accepted_findings"] = accepted.as_json()
+    return of_run | {
+        **unlistable_as_json(plan.unlistable.values()),
+        "cluster_metadata": known_as_json(request.known_topics, plan),
+        "aside": [{"path": as_text(each.path), "kind": each.kind, "bytes": each.bytes} for each in aside],
+    }
 
 
 def _not_looked_at(request: AuditRequest, plan: Plan, beside: Mapping[str, int]) -> str:

@@ -6,11 +6,9 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, field
-from typing import Self
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.indexing.source import Source, Target
-from kidxlib.operations.audit.options import CLEAN
 from kidxlib.run.context import RunContext
 from kidxlib.run.index_options import OptionsFor
 from kidxlib.run.known_topics import KnownTopics
@@ -37,29 +35,6 @@ class HowToAudit:
     list_safe: bool = False
     alone: bool = False
     max_bytes: int | None = None
-
-    @classmethod
-    def of(
-        cls,
-        *,
-        deep_iteration: bool,
-        fail_on: str,
-        require_tiering: bool,
-        shutdown: str | None,
-        list_safe: bool = False,
-        alone: bool = False,
-        max_bytes: int | None = None,
-    ) -> Self:
-        """The options as they were given."""
-        return cls(
-            deep=deep_iteration,
-            fail_on=Verdict(fail_on),
-            tiering=require_tiering,
-            clean_shutdown=None if shutdown is None else shutdown == CLEAN,
-            list_safe=list_safe,
-            alone=alone,
-            max_bytes=max_bytes,
-        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

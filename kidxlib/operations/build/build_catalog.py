@@ -58,7 +58,6 @@ from kidxlib.operations.damage.known_damage import KnownDamage
 from kidxlib.operations.damage.lost import Lost, OfLogDirs
 from kidxlib.operations.maintenance.after_build import OptimizedTable, optimize_tables
 from kidxlib.run.recorded_sources import recorded_sources, warn_of_other_names
-from kidxlib.run.result import RunResult
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.ranged_log import RANGE_BYTES
 from kidxlib.storage.small_files import NO_CHECKPOINTS, Checkpoints
@@ -67,6 +66,7 @@ from kidxlib.storage.store.s3 import ObjectPath, is_object
 from kidxlib.tables.protocol import MaintenanceOf, Tables
 from kidxlib.terminal.console import note, print_json, print_line, print_lines, rate
 from kidxlib.terminal.options.directories import ensure_no_overlap
+from kidxlib.terminal.outcome import RunResult
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 

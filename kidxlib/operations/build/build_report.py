@@ -20,12 +20,12 @@ from kidxlib.operations.damage.known_damage import KnownDamage
 from kidxlib.operations.damage.lost import OfLogDirs
 from kidxlib.operations.maintenance.after_build import OptimizedTable, optimized_as_json, optimized_as_line
 from kidxlib.run.index_options import known_as_json, lines_of_known
-from kidxlib.run.result import RunResult
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.build import PROBLEMS_SHOWN, print_counts, print_rate, print_requests, print_skipped
 from kidxlib.terminal.console import print_detail, print_line, print_lines, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import as_line
+from kidxlib.terminal.outcome import RunResult
 from kidxlib.text.words import counted
 
 

@@ -1,49 +1,29 @@
-"""Compares two places, from the options to what is shown; or two sources of a catalog, by what builds have found of
-them: no log is read.
-"""
+"""Compares two places; or two sources of a catalog, by what builds have found of them: no log is read."""
 
 from __future__ import annotations
 
 import re
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rich.filesize import decimal
-
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.engine.protocol import Engine
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.backend import OpenBackend
-from kidxlib.operations.compare.compare_request import As, CompareRequest
 from kidxlib.operations.compare.copy import compare_copy
-from kidxlib.operations.compare.finding import (
-    HARMLESS,
-    OF_FILES,
-    SAME,
-    Comparison,
-    Finding,
-    Kind,
-    PartitionResult,
-    verdict_of,
-)
+from kidxlib.operations.compare.finding import As, Comparison, Finding, Kind, PartitionResult, verdict_of
 from kidxlib.operations.compare.known import KnownOfPlaces
 from kidxlib.operations.compare.place import Place, ensure_two_places, list_place
 from kidxlib.operations.compare.replica import compare_replicas_of_places
 from kidxlib.operations.compare.replicas.compare_replicas import compare_replicas
 from kidxlib.operations.compare.replicas.verdict import ReplicaVerdict, Verdict
 from kidxlib.operations.damage.damaged_segments import DAMAGED
-from kidxlib.run.result import RunResult
 from kidxlib.tables.protocol import TablesToRead
-from kidxlib.terminal.audit import SHOWN
-from kidxlib.terminal.console import print_json, print_line, print_more
-from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.terminal.tables import print_table
-from kidxlib.text.words import counted
 
 _KINDS = {
     Verdict.DIFFERS: Kind.DIFFERS,
@@ -54,101 +34,30 @@ _KINDS = {
 }
 
 
-def result(request: CompareRequest, compared: Comparison) -> RunResult:
-    """How the run ended."""
-    fails = compared.fails(harmless=request.harmless)
-    kinds = Counter(each.kind for each in compared.findings)
-    return RunResult(
-        code=ExitCode.PROBLEMS_FOUND if fails else ExitCode.OK,
-        counts={
-            "segments": compared.logs,
-            "partitions": len(compared.partitions),
-            "same": sum(each.verdict == SAME for each in compared.partitions),
-            **{kind.value.replace("-", "_"): kinds[kind] for kind in Kind},
-        },
-        bytes=compared.log_bytes,
-    )
+def compare_places(a: str, b: str, how: As, topics: re.Pattern[str], engine: Engine) -> Comparison:
+    """Compare two places. Nothing is written.
 
-
-def _show_json(request: CompareRequest, compared: Comparison) -> None:
-    """Print the JSON object."""
-    print_json(
-        {
-            "a": request.a,
-            "b": request.b,
-            "as": request.how.value,
-            "logs": compared.logs,
-            "log_bytes": compared.log_bytes,
-            "files": compared.files,
-            "partitions": [each.as_json() for each in compared.partitions],
-            "findings": [each.as_json() for each in compared.findings],
-        }
-    )
-
-
-def _show(request: CompareRequest, compared: Comparison) -> None:
-    """Print what was found, what a copy must not lack first, and what it comes to."""
-    verdicts = Counter(each.verdict for each in compared.partitions)
-    order = [SAME, *(kind.value for kind in Kind)]
-    print_table(
-        f"B {request.b} as {request.how} of A {request.a}",
-        ("partitions", "number"),
-        [(verdict, verdicts[verdict]) for verdict in order if verdicts[verdict]],
-        text_columns=1,
-    )
-    for kind, found in compared.by_kind().items():
-        for finding in found[:SHOWN]:
-            print_line(finding.line())
-        print_more(len(found) - SHOWN, f" that are {kind}; --json has them all")
-    print_line(_what_was_compared(request, compared))
-    print_line(_conclusion(request, compared))
-
-
-def _what_was_compared(request: CompareRequest, compared: Comparison) -> str:
-    if request.catalog is not None:
-        return f"compared: what builds have recorded of both in {request.catalog}; no log was read to its end now"
-    logs = f"{counted(compared.logs, 'log')} ({decimal(compared.log_bytes)} on both sides)"
-    if request.how is As.REPLICA:
-        return f"compared: the batches of {logs}; no other file"
-    return f"compared: {logs} and {counted(compared.files, 'other file')}, byte for byte"
-
-
-def _conclusion(request: CompareRequest, compared: Comparison) -> str:
-    kinds = {each.kind for each in compared.findings}
-    what = "all that A has" if request.how is As.COPY else "the same as A, as far as both can be compared"
-    if not compared.fails(harmless=request.harmless):
-        until = " up to the offset at which B ends" if Kind.BEHIND in kinds else ""
-        less = "; of what is cleaned nobody can tell" if Kind.CLEANED in kinds else ""
-        return f"B has {what}{until}{less}; whether that is whole, kidx verify says"
-    if Kind.OTHER_SEGMENTS in kinds <= {Kind.OTHER_SEGMENTS, *HARMLESS, *request.harmless}:
-        return "B has all batches of A, in other segments; where that is right, --allow-behind ends with 0"
-    if kinds <= {Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS, *HARMLESS, *request.harmless}:
-        return "B has all that A has up to where B ends; where that is right, --allow-behind ends with 0"
-    if kinds <= {*OF_FILES, Kind.FILE_BEHIND, *HARMLESS, *request.harmless}:
-        return "B has all logs of A, but not all other files; where that is right, --logs-only ends with 0"
-    lacks = "A and B differ" if request.how is As.REPLICA else "B has not all that A has"
-    return f"{lacks}, or nobody can tell: see the lines above"
-
-
-def run_compare(request: CompareRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
-    """Compare B with A, and show what came of it. Nothing is written."""
+    Args:
+        a, b: as the user gave them: a log dir, several with commas between them, or a partition's directory.
+        topics: matches the full names of those that are compared.
+    """
     begin_phase("listing")
-    one, other = _places(request)
+    one, other = _places(a, b, topics)
     known = KnownOfPlaces.of(one, other)
-    compare = compare_copy if request.how is As.COPY else compare_replicas_of_places
-    with open_backend() as backend:
-        compared = compare(one, other, request.topics, known, backend.engine)
-        (_show_json if as_json else _show)(request, compared)
-    return result(request, compared)
+    compare = compare_copy if how is As.COPY else compare_replicas_of_places
+    return compare(one, other, topics, known, engine)
 
 
-def _compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Pattern[str]) -> Comparison:
+def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Pattern[str]) -> Comparison:
     """Compare the replicas of two sources, by digests of their batches.
 
     Args:
         one, other: names of sources.
         topics: matches the full names of those that are compared.
     """
+    if one == other:
+        raise UsageError(f"{one}: it is on both sides, and is the same as itself; name two sources")
+    begin_phase("asking the catalog")
     held = {name: _partitions(tables, name, topics) for name in (one, other)}
     partitions = {name: set(has) for name, has in held.items()}
     findings, results = list[Finding](), list[PartitionResult]()
@@ -286,18 +195,8 @@ def _finding(verdict: ReplicaVerdict, kind: Kind) -> Finding:
     )
 
 
-def run_sources(request: CompareRequest, tables: TablesToRead, *, as_json: bool) -> RunResult:
-    """Compare two sources of a catalog, and show what came of it. No log is read, but where batches differ."""
-    if request.a == request.b:
-        raise UsageError(f"{request.a}: it is on both sides, and is the same as itself; name two sources")
-    begin_phase("asking the catalog")
-    compared = _compare_sources(tables, request.a, request.b, request.topics)
-    (_show_json if as_json else _show)(request, compared)
-    return result(request, compared)
-
-
-def _places(request: CompareRequest) -> tuple[Place, Place]:
-    one, other = list_place(request.a), list_place(request.b, is_copy=True)
+def _places(a: str, b: str, topics: re.Pattern[str]) -> tuple[Place, Place]:
+    one, other = list_place(a), list_place(b, is_copy=True)
     ensure_two_places(one, other)
     if one.is_partition and other.is_partition and set(one.directories) != set(other.directories):
         raise UsageError(
@@ -307,9 +206,6 @@ def _places(request: CompareRequest) -> tuple[Place, Place]:
         (name,) = (one if one.is_partition else other).directories
         one, other = (place if place.is_partition else place.only(name) for place in (one, other))
     partitions = [each.topic_partition for place in (one, other) for each in place.directories.values()]
-    if not any(each is not None and request.topics.fullmatch(each.topic) for each in partitions):
-        raise UsageError(
-            f"{request.a}, {request.b}: no partition of a topic that matches {request.topics.pattern}; give another "
-            "--topics"
-        )
+    if not any(each is not None and topics.fullmatch(each.topic) for each in partitions):
+        raise UsageError(f"{a}, {b}: no partition of a topic that matches {topics.pattern}; give another --topics")
     return one, other

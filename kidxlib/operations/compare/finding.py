@@ -10,6 +10,13 @@ from typing import Any, Final
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 
 
+class As(StrEnum):
+    """What B is of A."""
+
+    COPY = "copy"
+    REPLICA = "replica"
+
+
 class Kind(StrEnum):
     """What is found, in the order in which it is shown: what is said of logs before what is said of other files. A is
     the original, B what is compared with it.

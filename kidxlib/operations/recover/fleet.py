@@ -18,13 +18,13 @@ from kidxlib.operations.backend import OpenBackend
 from kidxlib.operations.recover.fleet_options import Rates
 from kidxlib.run.context import RunContext
 from kidxlib.run.recorded_sources import as_sources, can_be_listed, source_paths
-from kidxlib.run.result import RunResult
 from kidxlib.run.settings import read_settings
 from kidxlib.storage.location import as_text
 from kidxlib.storage.log_dir import looks_unmounted
 from kidxlib.tables.protocol import Question, TablesToAsk
 from kidxlib.terminal.console import print_json, print_line
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.outcome import RunResult
 from kidxlib.terminal.tables import print_table
 
 _COLUMNS: Final[tuple[tuple[str, pa.DataType], ...]] = (

@@ -42,7 +42,6 @@ from kidxlib.operations.tiered.local_partitions import refusals_on_epochs
 from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
-from kidxlib.run.result import RunResult
 from kidxlib.storage.lock import locked, locked_to_read
 from kidxlib.storage.logs_aside import logs_aside, remedy_of, what_is_aside
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
@@ -58,6 +57,7 @@ from kidxlib.terminal.console import (
 )
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.gaps import gap_lines
+from kidxlib.terminal.outcome import RunResult
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.terminal.tables import print_table
 from kidxlib.text.words import counted

@@ -39,7 +39,6 @@ from kidxlib.retention.plan import (
 from kidxlib.retention.policy import Decision, Reason
 from kidxlib.retention.reconsider import reconsidered
 from kidxlib.run.recorded_sources import source_paths
-from kidxlib.run.result import Outcome
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.lock import locked
 from kidxlib.storage.remover import Remover
@@ -48,6 +47,7 @@ from kidxlib.tables.protocol import Tables, scope_of
 from kidxlib.terminal.build import PROBLEMS_SHOWN
 from kidxlib.terminal.console import more, note
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
 from kidxlib.text.words import counted

@@ -43,7 +43,6 @@ from kidxlib.operations.retention.recorded_plan import CurrentConfigs
 from kidxlib.retention.plan import Written
 from kidxlib.retention.policy import DECIDING_CONFIGS, RETENTION_MS_DEFAULT, Decision, Origin, PlanWarning, Reason
 from kidxlib.run.recorded_sources import source_paths
-from kidxlib.run.result import Outcome
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.run.sources import sources_in_catalog
 from kidxlib.tables.protocol import counts_of
@@ -51,6 +50,7 @@ from kidxlib.terminal import interrupts
 from kidxlib.terminal.build import PROBLEMS_SHOWN, TOPICS_SHOWN
 from kidxlib.terminal.console import warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import NS_PER_MS, YEAR_2000_MS, show_time
 from kidxlib.text.words import counted

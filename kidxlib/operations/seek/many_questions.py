@@ -49,10 +49,10 @@ from kidxlib.operations.seek.one_question import (
 )
 from kidxlib.operations.seek.output import ensure_new, write_answers
 from kidxlib.operations.seek.questions import Elsewhere, is_elsewhere, not_reached, of_blocks, one_table, read_questions
-from kidxlib.run.result import Outcome
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 
 #: Questions that are answered sooner than workers start: each reads some 12 kB of logs.

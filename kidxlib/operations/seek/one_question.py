@@ -44,10 +44,10 @@ from kidxlib.reading.absent import (
 from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of
 from kidxlib.reading.of_log_dir import OfLogDirs
 from kidxlib.run.recorded_sources import as_sources, source_paths
-from kidxlib.run.result import Outcome
 from kidxlib.storage.location import Location, location
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.times import show_ms, show_time
 
 #: An answer: the columns of a result, and `file_error`.

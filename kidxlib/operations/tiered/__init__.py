@@ -1,1 +1,1 @@
-"""Audits of tiered storage: what `--tiered` makes of an audit."""
+"""Audits of tiered storage, and repairs."""

@@ -1,6 +1,4 @@
-"""An audit of tiered storage, from the metadata to its counts, its exit code and what is shown. Nothing is written to
-the bucket.
-"""
+"""An audit of tiered storage, from the metadata to its outcome. Nothing is written to the bucket."""
 
 from __future__ import annotations
 
@@ -17,19 +15,18 @@ from kidxlib.audit.tiered.finding import NEWER, OBJECTS, OTHERS, RemoteFindingRo
 from kidxlib.audit.tiered.metadata import AsOf
 from kidxlib.audit.tiered.remedies import what_to_do
 from kidxlib.messages.remote_log_metadata import SegmentState
-from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.backend import Backend
 from kidxlib.operations.tiered.find import Counts, TieredAudit, of_log_dirs, plan_audit, read_metadata
 from kidxlib.operations.tiered.numbers import CopyLag, Deleted, Numbers, TopicSizes, WhatIf, numbers_of, stalled
 from kidxlib.operations.tiered.record import record_segments
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.tiered.tiered_request import TieredRequest
-from kidxlib.run.result import RunResult
 from kidxlib.storage.store.requests import Requests, requests_made
-from kidxlib.terminal.build import PROBLEMS_SHOWN, print_requests
-from kidxlib.terminal.console import print_json, print_line, print_more, warn_of_first
+from kidxlib.terminal.build import PROBLEMS_SHOWN
+from kidxlib.terminal.console import warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.terminal.tables import print_table
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
@@ -81,26 +78,6 @@ class TieredFound:
         return sum(each.verdict == verdict.value for each in self.findings)
 
 
-def _result_of(request: TieredRequest, found: TieredFound) -> RunResult:
-    """How the run ended."""
-    fails = any(Verdict(each.verdict).severity >= request.fail_on.severity for each in found.findings)
-    segments = {state.name.lower(): found.number(state.name) for state in SegmentState}
-    return RunResult(
-        code=ExitCode.PROBLEMS_FOUND if fails else ExitCode.OK,
-        run_id=None if request.recording is None else request.recording.audit_id,
-        counts={
-            "segments": sum(segments.values()),
-            **segments,
-            "objects": found.number(OBJECTS),
-            "not_judged": found.number(NEWER),
-            "broken": found.verdicts(Verdict.BROKEN),
-            "safe": found.verdicts(Verdict.SAFE),
-        },
-        bytes=found.counts.read,
-        requests=found.requests,
-    )
-
-
 def _numbers_as_json(numbers: Numbers) -> dict[str, Any]:
     """What each topic takes, each partition that is behind, and what other settings would free."""
     return {
@@ -112,11 +89,11 @@ def _numbers_as_json(numbers: Numbers) -> dict[str, Any]:
     }
 
 
-def _show_numbers(numbers: Numbers) -> None:
-    """Print the largest topics, and the partitions that are behind the longest."""
+def _tell_numbers(outcome: Outcome, numbers: Numbers) -> None:
+    """Say the largest topics, and the partitions that are behind the longest."""
     largest = sorted(numbers.topics, key=lambda each: -(each.object_bytes + (each.local_bytes or 0)))
     if largest:
-        print_table(
+        outcome.table(
             "topics",
             ("topic", "copied segments", "their logs", "all objects", "in log dirs", "to be copied"),
             [
@@ -132,22 +109,22 @@ def _show_numbers(numbers: Numbers) -> None:
             ],
             text_columns=1,
         )
-        print_more(len(largest) - _SHOWN, "; --json has them all")
+        outcome.more(len(largest) - _SHOWN, "; --json has them all")
     for lag in numbers.lags[:_SHOWN]:
-        print_line(
+        outcome.line(
             f"to be copied: {lag.partition.topic}-{lag.partition.partition} from offset {lag.first_offset} on: "
             f"{counted(lag.segments, 'segment')}, {lag.bytes:,} bytes, for {_waiting(lag, numbers.as_of_ms)}"
         )
-    print_more(len(numbers.lags) - _SHOWN, "; --json has them all")
+    outcome.more(len(numbers.lags) - _SHOWN, "; --json has them all")
 
 
-def _show_what_if(numbers: Numbers, settings: dict[str, int]) -> None:
-    """Print what other settings would free, the most first."""
+def _tell_what_if(outcome: Outcome, numbers: Numbers, settings: dict[str, int]) -> None:
+    """Say what other settings would free, the most first."""
     if not settings:
         return
     said = ", ".join(f"{name}={value}" for name, value in settings.items())
     found = sorted(numbers.what_if, key=lambda each: -(each.freed.remote.bytes + each.freed.local.bytes))
-    print_table(
+    outcome.table(
         f"what if {said}, as of {show_time(numbers.as_of_ms)}",
         ("topic", "segments freed in the bucket", "bytes there", "in log dirs", "bytes in these"),
         [
@@ -162,10 +139,10 @@ def _show_what_if(numbers: Numbers, settings: dict[str, int]) -> None:
         ],
         text_columns=1,
     )
-    print_more(len(found) - _SHOWN, "; --json has them all")
+    outcome.more(len(found) - _SHOWN, "; --json has them all")
     unknown = [each for each in found if each.unknown]
     if unknown:
-        print_line(
+        outcome.line(
             f"not known: {', '.join(unknown[0].unknown)} of {counted(len(unknown), 'topic')} (the first: "
             f"{unknown[0].topic}); no limit stands in for them; --server-properties says what brokers were started with"
         )
@@ -219,75 +196,73 @@ def _deleted_as_json(each: Deleted) -> dict[str, Any]:
     }
 
 
-def _show_json(request: TieredRequest, found: TieredFound) -> None:
-    """Print the JSON object."""
+def _values(request: TieredRequest, found: TieredFound) -> dict[str, Any]:
+    """What stands in the JSON object."""
     metadata = found.metadata
     recording = request.recording
-    of_recording = {} if recording is None else recording.as_json()
-    print_json(
-        {
-            **of_recording,
-            "tiered": str(request.bucket),
-            "level": request.level.value,
-            "as_of_ms": found.as_of.metadata_ms,
-            "metadata": {
-                "places": list(map(str, request.places)),
-                "partitions": sorted(metadata.read),
-                "partitions_of_topic": metadata.partitions,
-                "records": metadata.records,
-                "last_ms": metadata.last_ms,
-            },
-            "segments": {
-                state.name: {"segments": number, "log_bytes": bytes_}
-                for state in SegmentState
-                for number, bytes_ in [found.counts.of.get(state.name, (0, 0))]
-            },
-            "objects": dict(zip(("objects", "bytes"), found.counts.of.get(OBJECTS, (0, 0)), strict=True)),
-            "not_judged": found.number(NEWER),
-            "other_files": found.number(OTHERS),
-            "findings": [_as_json(each) for each in found.findings],
-            "numbers": _numbers_as_json(found.numbers),
-            "read_bytes": found.counts.read,
-            "requests": found.requests.as_json(),
-        }
-    )
+    return {
+        **({} if recording is None else recording.as_json()),
+        "tiered": str(request.bucket),
+        "level": request.level.value,
+        "as_of_ms": found.as_of.metadata_ms,
+        "metadata": {
+            "places": list(map(str, request.places)),
+            "partitions": sorted(metadata.read),
+            "partitions_of_topic": metadata.partitions,
+            "records": metadata.records,
+            "last_ms": metadata.last_ms,
+        },
+        "segments": {
+            state.name: {"segments": number, "log_bytes": bytes_}
+            for state in SegmentState
+            for number, bytes_ in [found.counts.of.get(state.name, (0, 0))]
+        },
+        "objects": dict(zip(("objects", "bytes"), found.counts.of.get(OBJECTS, (0, 0)), strict=True)),
+        "not_judged": found.number(NEWER),
+        "other_files": found.number(OTHERS),
+        "findings": [_as_json(each) for each in found.findings],
+        "numbers": _numbers_as_json(found.numbers),
+        "read_bytes": found.counts.read,
+        "requests": found.requests.as_json(),
+    }
 
 
-def show(request: TieredRequest, found: TieredFound) -> None:
-    """Print what was found, the worst first, and what to do about it."""
-    print_table(
+def _tell(outcome: Outcome, request: TieredRequest, found: TieredFound) -> None:
+    """Say what was found, the worst first, and what to do about it."""
+    outcome.table(
         f"{request.bucket}, level {request.level}",
         ("segments", "number", "bytes of logs"),
         [(state.name, *found.counts.of.get(state.name, (0, 0))) for state in SegmentState],
         text_columns=1,
     )
-    _show_numbers(found.numbers)
+    _tell_numbers(outcome, found.numbers)
     objects, bytes_ = found.counts.of.get(OBJECTS, (0, 0))
-    print_line(f"objects:  {objects:,}, {decimal(bytes_)}")
+    outcome.line(f"objects:  {objects:,}, {decimal(bytes_)}")
     metadata = found.metadata
     of_all = "" if metadata.partitions is None else f" of {metadata.partitions:,}"
-    print_line(
+    outcome.line(
         f"metadata: {len(metadata.read):,}{of_all} partitions, {counted(metadata.records, 'record')}, as of "
         f"{show_time(found.as_of.metadata_ms)}"
     )
     if newer := found.number(NEWER):
-        print_line(f"not judged: {counted(newer, 'object')} newer than the metadata, or whose metadata was not read")
+        outcome.line(f"not judged: {counted(newer, 'object')} newer than the metadata, or whose metadata was not read")
     if others := found.number(OTHERS):
-        print_line(f"other files: {others:,}, which are no objects of remote segments")
+        outcome.line(f"other files: {others:,}, which are no objects of remote segments")
     if found.counts.read:
-        print_line(f"read:     {decimal(found.counts.read)} of objects")
-    print_requests(found.requests)
-    _show_what_if(found.numbers, dict(request.what_if))
-    _show_findings(found)
+        outcome.line(f"read:     {decimal(found.counts.read)} of objects")
+    if found.requests:
+        outcome.line(f"requests:    {found.requests}")
+    _tell_what_if(outcome, found.numbers, dict(request.what_if))
+    _tell_findings(outcome, found)
     if request.recording is not None:
-        print_line(request.recording.line)
+        outcome.line(request.recording.line)
 
 
-def _show_findings(found: TieredFound) -> None:
+def _tell_findings(outcome: Outcome, found: TieredFound) -> None:
     if not found.findings:
-        print_line("nothing is wrong, as far as this level shows")
+        outcome.line("nothing is wrong, as far as this level shows")
         return
-    print_table(
+    outcome.table(
         "findings",
         ("verdict", "of", "reason", "number"),
         [(*kind, number) for kind, number in found.kinds.items()],
@@ -297,11 +272,11 @@ def _show_findings(found: TieredFound) -> None:
         segment = "" if each.partition < 0 else f"-{each.partition} {each.start_offset}"
         segment += "" if each.segment_id is None else f" {each.segment_id}"
         detail = "" if each.detail is None else f": {each.detail}"
-        print_line(f"{each.verdict}: {each.topic}{segment} {each.file}: {each.reason}{detail}")
-        print_line(f"  {each.consequence}")
-    print_more(len(found.findings) - PROBLEMS_SHOWN, "; --json has them all")
+        outcome.line(f"{each.verdict}: {each.topic}{segment} {each.file}: {each.reason}{detail}")
+        outcome.line(f"  {each.consequence}")
+    outcome.more(len(found.findings) - PROBLEMS_SHOWN, "; --json has them all")
     for _, file, reason in found.kinds:
-        print_line(f"what to do: {file} {reason}: {what_to_do(file, reason)}")
+        outcome.line(f"what to do: {file} {reason}: {what_to_do(file, reason)}")
 
 
 def _as_json(each: RemoteFindingRow) -> dict[str, Any]:
@@ -320,25 +295,45 @@ def _order(each: RemoteFindingRow) -> tuple[Any, ...]:
     )
 
 
-def run_tiered(request: TieredRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
-    """Audit a bucket, and show what is found."""
+def outcome_of(request: TieredRequest, found: TieredFound) -> Outcome:
+    """How an audit ended, and what it says."""
+    fails = any(Verdict(each.verdict).severity >= request.fail_on.severity for each in found.findings)
+    segments = {state.name.lower(): found.number(state.name) for state in SegmentState}
+    outcome = Outcome(
+        code=ExitCode.PROBLEMS_FOUND if fails else ExitCode.OK,
+        run_id=None if request.recording is None else request.recording.audit_id,
+        counts={
+            "segments": sum(segments.values()),
+            **segments,
+            "objects": found.number(OBJECTS),
+            "not_judged": found.number(NEWER),
+            "broken": found.verdicts(Verdict.BROKEN),
+            "safe": found.verdicts(Verdict.SAFE),
+        },
+        bytes=found.counts.read,
+        requests=found.requests,
+    )
+    outcome.values.update(_values(request, found))
+    _tell(outcome, request, found)
+    return outcome
+
+
+def audit_tiered(request: TieredRequest, backend: Backend) -> Outcome:
+    """Audit a bucket, and record what is found where there is a catalog."""
     warn_of_first(request.known_topics.warnings)
     reader = MetadataReader(request.places, request.topics)
     metadata = read_metadata(reader, request)
     plan = plan_audit(request, metadata)
-    with open_backend() as backend:
-        audit = TieredAudit(backend.engine, plan, reader)
-        if request.recording is not None:
-            backend.catalog.make_tables()
-        findings, counts = audit.find(metadata)
-        findings += of_log_dirs(request, reader)
-        begin_phase("counting")
-        numbers = numbers_of(request, plan, metadata, counts)
-        findings += stalled(numbers, plan.topics, request.stuck_ms)
-        if request.recording is not None:
-            begin_phase("recording in the catalog")
-            record_segments(backend.catalog.tables, request.recording, audit.listed, findings, plan.as_of)
-        requests = requests_made() - request.asked_before + backend.engine.requests()
-        found = TieredFound.of(findings, counts, numbers, metadata, plan.as_of, requests)
-        (_show_json if as_json else show)(request, found)
-    return _result_of(request, found)
+    audit = TieredAudit(backend.engine, plan, reader)
+    if request.recording is not None:
+        backend.catalog.make_tables()
+    findings, counts = audit.find(metadata)
+    findings += of_log_dirs(request, reader)
+    begin_phase("counting")
+    numbers = numbers_of(request, plan, metadata, counts)
+    findings += stalled(numbers, plan.topics, request.stuck_ms)
+    if request.recording is not None:
+        begin_phase("recording in the catalog")
+        record_segments(backend.catalog.tables, request.recording, audit.listed, findings, plan.as_of)
+    requests = requests_made() - request.asked_before + backend.engine.requests()
+    return outcome_of(request, TieredFound.of(findings, counts, numbers, metadata, plan.as_of, requests))

@@ -75,7 +75,7 @@ def plan_audit(request: TieredRequest, metadata: RemoteMetadata) -> TieredPlan:
     directories = {partition: place for partition, place in listed.items() if request.topics.fullmatch(partition.topic)}
     if not directories and not metadata.segments.num_rows:
         raise UsageError(
-            f"--tiered {request.bucket}: no partition's directory, and the metadata has no remote segment; "
+            f"{request.bucket}: no partition's directory, and the metadata has no remote segment; "
             "expected the place that the storage plugin writes to"
         )
     as_of_ms = request.as_of_ms if request.as_of_ms is not None else metadata.last_ms or 0

@@ -264,5 +264,5 @@ def _not_known(metadata: RemoteMetadata, partitions: Sequence[LocalPartition]) -
     return [
         f"leader epochs of {counted(len(unknown), 'partition')} (the first: {unknown[0].directory}) are not compared "
         f"with remote segments: their partition of {REMOTE_LOG_METADATA_TOPIC} is not in these log dirs; name one that "
-        "has it with kidx verify --tiered … --tiered-metadata"
+        "has it with kidx verify-tiered … --tiered-metadata"
     ]

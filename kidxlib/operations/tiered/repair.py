@@ -46,7 +46,6 @@ from kidxlib.operations.tiered.repair_request import RepairRequest
 from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, partition_directory, remake_objects
 from kidxlib.operations.tiered.tiered_request import Recording
 from kidxlib.operations.tiered.what_to_audit import TieredPlan, by_partition
-from kidxlib.run.result import RunResult
 from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import Location
 from kidxlib.storage.publisher import Owner, Published, publish_if
@@ -56,6 +55,7 @@ from kidxlib.terminal import interrupts
 from kidxlib.terminal.build import PROBLEMS_SHOWN, print_requests
 from kidxlib.terminal.console import print_json, print_line, print_more, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.outcome import RunResult
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.terminal.tables import print_table
 from kidxlib.text.times import show_time
@@ -392,7 +392,7 @@ def show(request: RepairRequest, repaired: Repaired) -> None:
         print_line(f"left:     {file} {reason}: {number:,}; {what_to_do(file, reason)}")
     if repaired.safe:
         print_line(
-            f"left:     {counted(repaired.safe, 'finding')} without a wrong answer; kidx verify --tiered has the names"
+            f"left:     {counted(repaired.safe, 'finding')} without a wrong answer; kidx verify-tiered has the names"
         )
     if repaired.outcomes[Outcome.TO_PUT]:
         print_line("nothing was put: --apply does it")

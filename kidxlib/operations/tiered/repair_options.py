@@ -35,7 +35,7 @@ _OPTIONS: Final = (
         type=click.Choice([level.value for level in Level]),
         default=Level.LISTING.value,
         show_default=True,
-        help="With --tiered: find damage as kidx verify --tiered does at this level. The logs of segments that have "
+        help="With --tiered: find damage as kidx verify-tiered does at this level. The logs of segments that have "
         "some are read then.",
     ),
     click.option(

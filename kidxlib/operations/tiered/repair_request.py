@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from kidxlib.audit.finding import Verdict
 from kidxlib.errors import UsageError
 from kidxlib.indexing.source import Source, source_at
 from kidxlib.log.remote.layout import LOCAL
-from kidxlib.operations.tiered.tiered_request import TieredOptions, TieredRequest, tiered_request
+from kidxlib.operations.tiered.tiered_request import TieredRequest, tiered_request
+from kidxlib.run.context import RunContext
 from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.location import Location, is_inside
 from kidxlib.storage.store.s3 import ObjectPath
@@ -58,23 +59,24 @@ def repair_request(options: RepairOptions) -> RepairRequest:
         raise UsageError(
             "--tiered: give --index-dir DIR, a directory for what is made; --apply puts it into the bucket from there"
         )
+    context = RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
+    if options.catalog is not None or options.database is not None:
+        from kidxlib.run.settings import read_settings
+
+        assert options.settings_file is not None
+        context = RunContext.given(
+            read_settings(options.settings_file), options.catalog, options.database, None
+        ).with_catalog()
     audit = tiered_request(
-        TieredOptions(
-            tiered=options.tiered,
-            tiered_metadata=options.tiered_metadata,
-            layout=LOCAL.name,
-            level=options.level,
-            stuck_after="1h",  # of findings that no build mends
-            topics=options.topics,
-            interval_bytes=options.interval_bytes,
-            fail_on=Verdict.BROKEN.value,
-            metadata=options.metadata,
-            now=None,
-            catalog=options.catalog,
-            database=options.database,
-            settings_file=options.settings_file,
-            is_repair=True,
-        )
+        options.tiered,
+        tiered_metadata=options.tiered_metadata,
+        layout=LOCAL.name,
+        level=options.level,
+        context=context,
+        metadata=options.metadata,
+        topics=options.topics,
+        interval_bytes=options.interval_bytes,
+        is_repair=True,
     )
     logs = tuple(source_at(each) for each in options.logs)
     mirror = index_dir_to_write("--index-dir", options.index_dir)

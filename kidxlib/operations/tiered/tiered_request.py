@@ -37,29 +37,9 @@ RETENTION_MS: Final = "retention.ms"
 RETENTION_BYTES: Final = "retention.bytes"
 LOCAL_RETENTION_MS: Final = "local.retention.ms"
 LOCAL_RETENTION_BYTES: Final = "local.retention.bytes"
+STUCK_AFTER: Final = "1h"
 #: Settings that may be asked about, each with the least value that Kafka takes.
 SETTINGS: Final = {RETENTION_MS: -1, RETENTION_BYTES: -1, LOCAL_RETENTION_MS: -2, LOCAL_RETENTION_BYTES: -2}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TieredOptions:
-    """The options as they were given; None or empty where they were not."""
-
-    tiered: str
-    tiered_metadata: tuple[str, ...]
-    layout: str | None
-    level: str
-    stuck_after: str
-    topics: str | None
-    interval_bytes: int | None
-    fail_on: str
-    metadata: MetadataOptions
-    now: str | None
-    what_if: tuple[str, ...] = ()
-    catalog: str | None = None
-    database: str | None = None
-    settings_file: Path | None = None
-    is_repair: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,71 +127,99 @@ def _parse_settings(texts: Iterable[str]) -> dict[str, int]:
     return settings
 
 
-def tiered_request(options: TieredOptions) -> TieredRequest:
-    """Put options together."""
-    if not options.tiered_metadata:
+def tiered_request(
+    tiered: str,
+    *,
+    tiered_metadata: Sequence[str],
+    level: str,
+    context: RunContext,
+    metadata: MetadataOptions,
+    layout: str | None = None,
+    stuck_after: str = STUCK_AFTER,
+    topics: str | None = None,
+    interval_bytes: int | None = None,
+    fail_on: str = Verdict.BROKEN.value,
+    what_if: Sequence[str] = (),
+    now: str | None = None,
+    is_repair: bool = False,
+) -> TieredRequest:
+    """Put options together.
+
+    Args:
+        tiered: the bucket, perhaps with the name that a source of the catalog has.
+        context: has a catalog where the run is recorded.
+    """
+    if not tiered_metadata:
         raise UsageError(
-            "--tiered: no metadata to compare it with; name a log dir that has __remote_log_metadata with "
-            "--tiered-metadata DIR"
+            "no --tiered-metadata: there is nothing to compare the bucket with; name a log dir that has "
+            "__remote_log_metadata with --tiered-metadata DIR"
         )
-    places = tuple(_metadata_place(each) for each in options.tiered_metadata)
-    directories = (place.parent if place.name.endswith(EXPORT_SUFFIX) else place for place in places)
-    sources = tuple(source_at(str(directory)) for directory in directories)
-    name, place = split_name(options.tiered)
-    layout = LAYOUTS[options.layout or LOCAL.name]
-    bucket = _bucket(place, layout)
+    places = tuple(_metadata_place(each) for each in tiered_metadata)
+    sources = tuple(source_at(str(_directory(place))) for place in places)
+    name, place = split_name(tiered)
+    plugin, recording = LAYOUTS[layout or LOCAL.name], None
+    bucket = _bucket(place, plugin)
+    if context.has_catalog:
+        source = name or as_text(_absolute(place))
+        asked = {
+            "tiered": [source, str(bucket)],
+            "repair": is_repair,
+            "layout": layout,
+            "metadata": tiered_metadata,
+            "level": level,
+            "topics": topics,
+            "interval_bytes": interval_bytes,
+            "stuck_after": stuck_after,
+        }
+        recording = _recording(context, source, level, bucket, sources, asked)
     return TieredRequest(
-        layout=layout,
+        layout=plugin,
         bucket=bucket,
         places=places,
         metadata=sources,
-        level=Level(options.level),
-        stuck_ms=int(parse_option("--stuck-after", parse_duration, options.stuck_after).total_seconds() * 1000),
-        as_of_ms=None if options.now is None else parse_option("--now", parse_milliseconds, options.now),
-        topics=parse_topics(".*" if options.topics is None else options.topics),
-        interval_bytes=options.interval_bytes,
-        fail_on=Verdict(options.fail_on),
-        known_topics=read_known_topics(options.metadata, sources),
-        what_if=_parse_settings(options.what_if),
-        recording=_recording(options, name or as_text(_absolute(place)), bucket, sources),
+        level=Level(level),
+        stuck_ms=int(parse_option("--stuck-after", parse_duration, stuck_after).total_seconds() * 1000),
+        as_of_ms=None if now is None else parse_option("--now", parse_milliseconds, now),
+        topics=parse_topics(".*" if topics is None else topics),
+        interval_bytes=interval_bytes,
+        fail_on=Verdict(fail_on),
+        known_topics=read_known_topics(metadata, sources),
+        what_if=_parse_settings(what_if),
+        recording=recording,
     )
 
 
-def _recording(options: TieredOptions, source: str, bucket: Location, sources: Sequence[Source]) -> Recording | None:
+def _directory(place: Location) -> Location:
+    """The directory of what was exported, or of a log dir."""
+    return place.parent if place.name.endswith(EXPORT_SUFFIX) else place
+
+
+def _recording(
+    context: RunContext,
+    source: str,
+    level: str,
+    bucket: Location,
+    metadata: Sequence[Source],
+    asked: Mapping[str, object],
+) -> Recording:
     """What is recorded of a run.
 
     Args:
         source: what the catalog calls the bucket.
-        sources: the places of the metadata.
+        metadata: the places of the metadata.
+        asked: what makes it the same question.
     """
-    if options.catalog is None and options.database is None:
-        return None
-    from kidxlib.run.settings import read_settings  # who keeps no catalog may not have the packages
-
-    assert options.settings_file is not None
-    settings = read_settings(options.settings_file)
-    context = RunContext.given(settings, options.catalog, options.database, options.now).with_catalog()
-    ensure_no_overlap(None, context.catalog, [*sources, Source(source, _absolute(bucket))])
+    ensure_no_overlap(None, context.catalog, [*metadata, Source(source, _absolute(bucket))])
     if isinstance(bucket, ObjectPath):
-        with needing_packages("--tiered with --catalog"):
+        with needing_packages("a bucket with --catalog"):
             import kidxlib.storage.store.client  # noqa: F401  # before anything is read
-    asked = {
-        "tiered": [source, str(bucket)],
-        "repair": options.is_repair,
-        "layout": options.layout,
-        "metadata": options.tiered_metadata,
-        "level": options.level,
-        "topics": options.topics,
-        "interval_bytes": options.interval_bytes,
-        "stuck_after": options.stuck_after,
-    }
     digits = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
-    return Recording(context, context.run_id(digits), source, options.level)
+    return Recording(context, context.run_id(digits), source, level)
 
 
 def _absolute(place: str | Location) -> Location:
     if isinstance(place, str):
-        place = given_location("--tiered ", place) or Path(place)
+        place = given_location("", place) or Path(place)
     return Path(os.path.realpath(place)) if isinstance(place, Path) else place
 
 
@@ -228,13 +236,13 @@ def _metadata_place(text: str) -> Location:
 
 
 def _bucket(text: str, layout: Layout) -> Location:
-    place = given_location("--tiered ", text) or Path(text)
+    place = given_location("", text) or Path(text)
     try:
         found = find_bucket(place) if layout is LOCAL else place
         if not isinstance(found, Path):
             next(iter(found.iterdir()), None)  # raises where nothing has that prefix
         elif not found.is_dir():
-            raise UsageError(f"--tiered {text}: no such directory; expected that of the storage plugin")
+            raise UsageError(f"{text}: no such directory; expected that of the storage plugin")
     except OSError as error:
-        raise UsageError(f"--tiered {text}: {describe_error(error)}") from error
+        raise UsageError(f"{text}: {describe_error(error)}") from error
     return found

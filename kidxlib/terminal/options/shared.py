@@ -6,6 +6,7 @@ from typing import Final
 
 import click
 
+from kidxlib.audit.finding import Verdict
 from kidxlib.terminal.console import show_details
 from kidxlib.terminal.options.numbers import IntegerRange
 from kidxlib.terminal.progress import end_phases
@@ -13,6 +14,13 @@ from kidxlib.terminal.progress import end_phases
 topics: Final = click.option("--topics", metavar="REGEX", default=".*", help="Only topics whose full name matches.")
 accept_truncated: Final = click.option(
     "--accept-truncated", is_flag=True, help="With --in-place: also write the index of a corrupt log's valid prefix."
+)
+fail_on: Final = click.option(
+    "--fail-on",
+    type=click.Choice([Verdict.BROKEN.value, Verdict.TORN.value, Verdict.SAFE.value]),
+    default=Verdict.BROKEN.value,
+    show_default=True,
+    help="Exit 3 if a file has this verdict or a worse one; safe is the mildest, broken the worst.",
 )
 #: More than a machine has cores. Bins of work are made for each process, whether there is work for it or not.
 _PROCESSES_MAX: Final = 1024

@@ -1,4 +1,4 @@
-"""Audits of tiered storage on Spark: what `kidx verify --tiered` says."""
+"""Audits of tiered storage on Spark: what `kidx verify-tiered` says."""
 
 from __future__ import annotations
 

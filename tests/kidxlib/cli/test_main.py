@@ -20,7 +20,8 @@ print([name for name in sys.modules if name.startswith("kidxlib.commands")])
 def test_the_help_of_a_command_on_a_catalog_imports_nothing_that_works_on_it() -> None:
     code = """
 import sys
-from kidxlib.commands import accept, compact, forget_source, report, retention, seek, tables
+from kidxlib.commands import accept, compact, compare, forget_source, report, retention, seek, tables
+from kidxlib.commands import verify, verify_tiered
 print(sorted({"deltalake", "numba", "pyarrow"} & sys.modules.keys()))
 """
     assert started(code) == "[]"

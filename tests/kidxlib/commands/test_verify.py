@@ -36,10 +36,10 @@ from kidxlib.indexing.source import Target, source_at
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, small_file
-from kidxlib.terminal.audit import exit_code, show_summary
+from kidxlib.terminal.audit import exit_code
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import parse_topics
-from tests.support.audits import audited, summarised
+from tests.support.audits import audited, show_summary, summarised
 from tests.support.logs import encoded, golden
 
 _DIRECTORY = "txn-mixed-0"
@@ -521,7 +521,7 @@ def test_no_gate_passes_what_it_is_there_for(
             audited(log_dir)
         return
     summary = summarised(log_dir, tiering=tiering)
-    show_summary("", summary, [])
+    show_summary(summary)
     shown = capsys.readouterr().out
     assert planted.says in shown, shown
     assert exit_code(summary, fail_on) == planted.code, shown
@@ -540,7 +540,7 @@ def test_a_checkpoint_that_another_user_owns_cannot_be_judged(
 
     monkeypatch.setattr(obstacles, "small_file", refused)
     summary = summarised(log_dir)
-    show_summary("", summary, [])
+    show_summary(summary)
     reported = f"fail: {log_dir}/{RECOVERY_POINT_CHECKPOINT}: not readable by this user; what a broker takes from it"
     assert f"{reported} is not known" in capsys.readouterr().out
     assert exit_code(summary, Verdict.BROKEN) == ExitCode.PROBLEMS_FOUND
@@ -561,7 +561,7 @@ def test_a_file_that_this_user_cannot_read_is_told_once(
     monkeypatch.setattr(obstacles, "small_file", refused)
     monkeypatch.setattr(os, "access", lambda path, mode: path != secret)
     summary = summarised(log_dir)
-    show_summary("", summary, [])
+    show_summary(summary)
     reported = [line for line in capsys.readouterr().out.splitlines() if str(secret) in line]
     assert reported == [f"fail: {secret}: not readable by this user; what a broker takes from it is not known"]
     assert exit_code(summary, Verdict.BROKEN) == ExitCode.PROBLEMS_FOUND
@@ -583,7 +583,7 @@ def test_a_file_that_the_log_dirs_owner_cannot_use_is_told_to_root_too(
     os.chown(log, *((0, 0) if of_root else (user, user)))
     log.chmod(mode)
     summary = summarised(log_dir)
-    show_summary("", summary, [])
+    show_summary(summary)
     shown = capsys.readouterr().out
     if not of_root and mode == 0o600:
         assert exit_code(summary, Verdict.BROKEN) == ExitCode.OK, shown
@@ -605,7 +605,7 @@ def test_what_a_log_dir_fails_for_is_told_once_and_segments_all_the_same(
     (log_dir / "lost+found").mkdir()
     _in_partition("old.index")(log_dir)
     rows = audited(log_dir)
-    show_summary("", summarised(log_dir), [])
+    show_summary(summarised(log_dir))
     shown = capsys.readouterr().out
     assert shown.count("fail: ") == 2 and shown.count(f"fail: {log_dir}/lost+found: ") == 1, shown
     assert {row.topic for row in rows.startup} == {"compacted", "txn-mixed"}
@@ -650,7 +650,7 @@ def test_an_index_directory_tells_too_what_has_vanished(
     assert exit_code(summarised(log_dir, index_dir), Verdict.BROKEN) == ExitCode.OK
     _after_clean_stop(plant)(log_dir)
     summary = summarised(log_dir, index_dir)
-    show_summary("", summary, [])
+    show_summary(summary)
     assert says in capsys.readouterr().out
     assert exit_code(summary, Verdict.BROKEN) == ExitCode.PROBLEMS_FOUND
 
@@ -678,7 +678,7 @@ def test_an_index_directory_knows_how_a_log_that_no_checkpoint_knows_began_and_e
     shutil.copytree(golden.SAMPLES / _DIRECTORY, log_dir / _DIRECTORY)
     plant(log_dir)
     summary = summarised(log_dir, sound)
-    show_summary("", summary, [])
+    show_summary(summary)
     assert says in capsys.readouterr().out
     assert exit_code(summary, fail_on) == code
 
@@ -764,7 +764,7 @@ def test_a_last_log_that_ends_before_its_index_is_torn(
     os.truncate(index, index.stat().st_size + room)
     summary = summarised(tmp_path)
     assert (summary.logs(Verdict.TORN), summary.fails(Verdict.TORN)) == (1, True)
-    show_summary("", summary, [])
+    show_summary(summary)
     out = capsys.readouterr().out
     assert f"torn: plain-zstd-0 13697 .log: shorter-than-its-index at byte {kept}: " in out
     missing = f"  offsets from {end} up to 19999 or above are missing, and a broker that starts goes on without them"
@@ -777,7 +777,7 @@ def test_an_archive_without_indexes_is_one_line(tmp_path: Path, capsys: pytest.C
     with (tmp_path / "txn-mixed-0" / segment_files.segment_file(84, segment_files.LOG_SUFFIX)).open("r+b") as log:
         log.seek(1_047_252)
         log.write(b"xx")
-    show_summary("", summarised(tmp_path), [])
+    show_summary(summarised(tmp_path))
     lines = capsys.readouterr().out.splitlines()
     assert "broken: 4 segments without an .index (the first: txn-mixed-0 0)" in lines
     assert not any(f".{suffix}: missing: no such file" in line for line in lines for suffix in ("index", "timeindex"))
@@ -811,7 +811,7 @@ def test_a_torn_batch_that_was_whole_is_called_so(
     log = tmp_path / "logs" / "plain-zstd-0" / f"{13697:020d}.log"
     os.truncate(log, log.stat().st_size - 100)
     os.truncate(log.with_suffix(".index"), entries * OFFSET_ENTRY_BYTES)
-    show_summary("", summarised(tmp_path / "logs"), [])
+    show_summary(summarised(tmp_path / "logs"))
     line = next(each for each in capsys.readouterr().out.splitlines() if "truncates the log" in each)
     was_whole = "; its .index says that offsets 19,840 to 19,999 were appended there: look for them on another replica"
     assert line.endswith("11,741 bytes that are no whole batch" + (was_whole if entries == 37 else ""))

@@ -107,8 +107,6 @@ def test_what_is_left_out_stands_beside_the_result(archive: _Audited, tmp_path: 
     assert_refused(run_here(kidx, "verify", *audit, "--max-bytes", "0"), "--max-bytes 0: no log would be read;")
     tiering = run_here(kidx, "verify", *audit, "--max-bytes", "1", "--require-tiering")
     assert_refused(tiering, "--max-bytes and --require-tiering: give one of them; a part says nothing")
-    copy = ("--copy", "s3://bucket/copy", "--catalog", archive.catalog, "--max-bytes", "1")
-    assert_refused(run_here(kidx, "verify", *copy), "--copy reads no log: leave out --max-bytes")
     metrics, line = tmp_path / "kidx.prom", tmp_path / "line.json"
     shown = archive.verify("--max-bytes", 1, "--metrics-file", metrics, "--json-line", line).out
     [said] = [each for each in shown.splitlines() if each.startswith("read: ")]

@@ -1,9 +1,12 @@
-"""Segments of the catalog whose copies workers look at, in shares: one HEAD each, many on their way at a time."""
+"""Compares the copy of a log dir in an object store with the catalog. Segments come to workers in shares: each is asked
+for with one HEAD, many of these on their way at a time.
+"""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
@@ -15,24 +18,49 @@ import pyarrow.compute as pc
 from kidxlib.audit.copies import PROBLEMS, CopyVerdict, KnownLog, judge_copy
 from kidxlib.catalog.conditions import PRESENT, Among, Condition, rows_where
 from kidxlib.catalog.matching import positions_in
-from kidxlib.catalog.results import CopiesRow, CopyRow
+from kidxlib.catalog.results import COMPARED, CopiesRow, CopyRow
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segment_views import SegmentToCompare
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.shares import cut, share_rows_of
-from kidxlib.engine.work import ItemRows
+from kidxlib.engine.staged import Staged
+from kidxlib.engine.work import ItemRows, Work
 from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.operations.audit.copies.copy_request import CopyRequest
+from kidxlib.operations.backend import Backend
+from kidxlib.run.context import RunContext
 from kidxlib.run.sources import sources_in_catalog
-from kidxlib.storage.store.client import AT_ONCE, Asked, ask_for_head, connect
+from kidxlib.storage.store.client import AT_ONCE, Asked, ask_for_head, connect, ensure_any_object
+from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
+from kidxlib.terminal import interrupts
+from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
+#: Segments whose copies are asked for sooner than workers start: the processor takes a millisecond for a HEAD.
+_FEW_SEGMENTS: Final = 1000
 #: Segments that a worker asks for before it says how far it is, and may be stopped.
 _SHARE_SEGMENTS: Final = 4096
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CopyRequest:
+    """What to compare.
+
+    Attributes:
+        context: of the run, with the catalog.
+        copy: the prefix that stands for the log dir.
+        source: by name; None for the only one that the catalog has.
+        inactive_only: leave out the last segment of each partition.
+    """
+
+    context: RunContext
+    copy: ObjectPath
+    source: str | None
+    topics: re.Pattern[str]
+    inactive_only: bool
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -187,3 +215,73 @@ def _compared(
         rows.append({"problem" if verdict in PROBLEMS else "unknown": row.values()})
     rows += [{"count": CopiesRow(verdict=verdict.value, **of_all).values()} for verdict, of_all in counts.items()]
     return ItemRows(segments=len(segments), rows=rows)
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """What was found.
+
+    Attributes:
+        staged: rows of `COMPARED`.
+        counts: of each verdict that some copy has.
+        requests: of the store.
+    """
+
+    staged: Staged
+    source: str
+    counts: Mapping[CopyVerdict, CopiesRow]
+    requests: Requests
+
+    @classmethod
+    def of(cls, staged: Staged, source: str, requests: Requests) -> Compared:
+        """Count what workers have staged."""
+        rows = staged.rows("count").group_by("verdict")
+        names = ("segments", "log_bytes")
+        sums = rows.aggregate([(name, "sum") for name in names]).rename_columns(["verdict", *names])
+        counts = {CopyVerdict(row.verdict): row for row in CopiesRow.of_arrow(sums)}
+        return cls(staged, source, counts, requests)
+
+    def segments(self, *verdicts: CopyVerdict) -> int:
+        """How many copies have one of some verdicts."""
+        return sum(self.counts[verdict].segments for verdict in verdicts if verdict in self.counts)
+
+    def log_bytes(self, verdict: CopyVerdict) -> int:
+        """The bytes of the logs whose copies have a verdict."""
+        return self.counts[verdict].log_bytes if verdict in self.counts else 0
+
+    def rows(self, kind: str) -> Iterator[CopyRow]:
+        """The copies of one kind, one by one and in order."""
+        for batch in self.staged.batches(kind):
+            yield from CopyRow.of_arrow(batch)
+
+
+def compare_with_store(request: CopyRequest, backend: Backend) -> Compared:
+    """Ask the store for each segment's object, and compare what it says with the catalog. Nothing is written."""
+    tables, path, engine = backend.catalog.tables.for_workers(), backend.catalog.path, backend.engine
+    if tables is None:
+        raise UsageError(
+            f"{request.copy}: Spark alone reaches the catalog {path}, and executors cannot; "
+            "name a catalog in a directory or at s3://"
+        )
+    begin_phase("reading the catalog")
+    to_compare = ToCompare.of(request, tables, path)
+    try:
+        ensure_any_object(connect(), request.copy)
+    except OSError as error:
+        raise UsageError(f"{request.copy}: {error}") from error
+    units = [[share] for share in to_compare.shares(request.copy, engine.cores)]
+    name, is_small = f"{request.context.run_id()}-copies", to_compare.segments <= _FEW_SEGMENTS
+    work = Work(name, units, compare_copies, COMPARED, is_small=is_small)
+    if not work.is_small:
+        engine.start()
+
+    def asked_so_far() -> str:
+        of_all = f"{engine.done().segments:,} of {counted(to_compare.segments, 'segment')} compared"
+        return f"{of_all}, and none reported; run the same command again"
+
+    begin_phase("asking the store", done=engine.done, segments=to_compare.segments, after="counting")
+    with interrupts.telling(asked_so_far), engine.stopping():
+        staged = engine.run(work)
+        interrupts.raise_if_requested()
+    begin_phase("counting")
+    return Compared.of(staged, to_compare.source, request.context.asked(engine.requests()))

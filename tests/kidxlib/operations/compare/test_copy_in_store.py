@@ -15,9 +15,8 @@ from hypothesis import strategies as st
 
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import UsageError
-from kidxlib.operations.audit.copies import compare_work
-from kidxlib.operations.audit.copies.compare_work import ToCompare
-from kidxlib.operations.audit.copies.copy_request import CopyRequest
+from kidxlib.operations.compare import copy_in_store
+from kidxlib.operations.compare.copy_in_store import CopyRequest, ToCompare
 from kidxlib.run.context import RunContext
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.tables.memory_tables import MemoryTables
@@ -31,7 +30,6 @@ _REQUEST = CopyRequest(
     source=None,
     topics=re.compile(".*"),
     inactive_only=False,
-    require_checksums=False,
 )
 
 
@@ -59,7 +57,7 @@ def test_each_segment_is_in_one_share(partitions: dict[tuple[str, int], int], co
     found = ToCompare.of(_REQUEST, _tables(*rows, *others), "catalog")
     assert (found.source, found.segments) == ("s", len(rows))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(compare_work, "_SHARE_SEGMENTS", share_segments)
+        patched.setattr(copy_in_store, "_SHARE_SEGMENTS", share_segments)
         shares = [share.read() for share in found.shares(_COPY, cores)]
     assert max(map(len, shares)) <= share_segments
     read = [(each.topic, each.partition, each.base_offset, each.log_bytes) for share in shares for each in share]
