@@ -38,7 +38,7 @@ sys.exit(int(code))
 def forked_kidx(command: Path, place: Path) -> Iterator[None]:
     """Write an executable that does what `.venv/bin/kidx` does, by a server that listens at `place`."""
     python = PROJECT / ".venv" / "bin" / "python"
-    serving = [python, "-c", "from tests.docs.forked_kidx import serve; serve()", place]
+    serving = [str(python), "-c", "from tests.docs.forked_kidx import serve; serve()", str(place)]
     process = subprocess.Popen(serving, cwd=PROJECT, stdin=subprocess.DEVNULL, text=True, start_new_session=True)
     try:
         deadline = time.monotonic() + _SECONDS_MAX

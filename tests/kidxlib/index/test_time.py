@@ -1,4 +1,4 @@
-"""The time index: Kafka's own tests (TimeIndexTest), and what is ours."""
+"""The time index: what is ours of it. tests/kafka/test_lookup.py changes and asks Kafka's `TimeIndex` alike."""
 
 from __future__ import annotations
 
@@ -44,17 +44,20 @@ def stored(entries: Sequence[tuple[int, int]]) -> bytes:
     return np.array(entries, layouts.TIME_INDEX_ENTRY).tobytes()
 
 
-# ---- Kafka's own tests ----
-
-
-def test_lookup() -> None:
-    assert new_index().lookup(100) == TimestampOffset(-1, BASE_OFFSET)
+def test_errors_say_what_was_expected() -> None:
     index = filled(ENTRIES_MAX - 1)
-    assert index.lookup(9) == TimestampOffset(-1, BASE_OFFSET)
-    assert index.lookup(10) == TimestampOffset(10, 55)
-    assert index.lookup(25) == TimestampOffset(20, 65)
-    assert index.lookup(30) == TimestampOffset(30, 75)
-    assert index.lookup(2**63 - 1) == index.last_entry == TimestampOffset(290, 335)
+    with pytest.raises(IndexFullError, match="full with 29 entries, expected room for one more and one in reserve"):
+        index.maybe_append(10_000, 1000)
+    with pytest.raises(InvalidTimestampError, match="timestamp 289 for entry 29, expected 290"):
+        index.maybe_append(289, 335, skip_full_check=True)
+    with pytest.raises(InvalidOffsetError, match="offset 334 for entry 29, expected 335"):
+        index.maybe_append(10_000, 334, skip_full_check=True)
+    with pytest.raises(CorruptIndexError, match=r"x\.timeindex: the last timestamp is 5, expected 10, .* rebuild it"):
+        TimeIndex.from_bytes(stored([(10, 1), (5, 2)]), BASE_OFFSET, name="x.timeindex").sanity_check()
+    with pytest.raises(CorruptIndexError, match="the last offset is 44, expected 45"):
+        TimeIndex.from_bytes(stored([(10, 1), (15, -1)]), BASE_OFFSET).sanity_check()
+    with pytest.raises(CorruptIndexError, match="17 bytes, expected a multiple of 12"):
+        TimeIndex.from_bytes(bytes(17), 0).sanity_check()
 
 
 def test_entry() -> None:
@@ -65,66 +68,6 @@ def test_entry() -> None:
     for number in (5, -1):
         with pytest.raises(NoSuchEntryError, match=f"no entry {number}, expected 0 to below 5"):
             index.entry(number)
-
-
-def test_truncate() -> None:
-    index = filled(ENTRIES_MAX - 1)
-    index.truncate()
-    assert len(index) == 0
-    index = filled(9)
-    index.truncate_to(10 + BASE_OFFSET)
-    assert (len(index), index.last_entry) == (0, TimestampOffset(-1, BASE_OFFSET))
-    index = filled(9)
-    index.truncate_to(90 + BASE_OFFSET)  # the last entry's offset
-    assert index.last_entry == TimestampOffset(80, 125)
-    index.truncate_to(79 + BASE_OFFSET)  # between two entries
-    assert index.last_entry == TimestampOffset(70, 115)
-    index.truncate_to(1000)
-    assert len(index) == 7
-
-
-def test_append() -> None:
-    index = filled(ENTRIES_MAX - 1)
-    with pytest.raises(IndexFullError, match="full with 29 entries, expected room for one more and one in reserve"):
-        index.maybe_append(10_000, 1000)
-    with pytest.raises(InvalidTimestampError, match="timestamp 289 for entry 29, expected 290"):
-        index.maybe_append(289, 335, skip_full_check=True)
-    with pytest.raises(InvalidOffsetError, match="offset 334 for entry 29, expected 335"):
-        index.maybe_append(10_000, 334, skip_full_check=True)
-    index.maybe_append(10_000, 1000, skip_full_check=True)
-    assert index.last_entry == TimestampOffset(10_000, 1000)
-
-
-def test_sanity() -> None:
-    filled(5).sanity_check()
-    TimeIndex.from_bytes(b"", BASE_OFFSET).sanity_check()
-    TimeIndex.from_bytes(bytes(120), BASE_OFFSET).sanity_check()
-    with pytest.raises(CorruptIndexError, match=r"x\.timeindex: the last timestamp is 5, expected 10, .* rebuild it"):
-        TimeIndex.from_bytes(stored([(10, 1), (5, 2)]), BASE_OFFSET, name="x.timeindex").sanity_check()
-    with pytest.raises(CorruptIndexError, match="the last offset is 44, expected 45"):
-        TimeIndex.from_bytes(stored([(10, 1), (15, -1)]), BASE_OFFSET).sanity_check()
-    with pytest.raises(CorruptIndexError, match="17 bytes, expected a multiple of 12"):
-        TimeIndex.from_bytes(bytes(17), 0).sanity_check()
-
-
-def test_is_full() -> None:
-    index = TimeIndex.new(0, 3 * 12)
-    for number in range(1, 3):
-        assert not index.is_full
-        index.maybe_append(number, number)
-    assert index.is_full
-    assert (len(index), index.max_entries) == (2, 3)
-
-
-def test_last_entry_after_resize() -> None:
-    index = filled(3)
-    index.trim_to_valid_size()
-    assert (index.length, index.last_entry) == (36, TimestampOffset(30, 75))
-    index.reset()
-    assert (index.length, index.last_entry) == (ENTRIES_MAX * 12, TimestampOffset(-1, BASE_OFFSET))
-
-
-# ---- ours ----
 
 
 def test_order_of_checks() -> None:

@@ -43,27 +43,6 @@ def _valid(log: bytes, recovered: RecoveredSegment) -> WholeLog:
     return WholeLog(np.frombuffer(log, np.uint8)[: recovered.facts.valid_bytes])
 
 
-def test_every_golden_segment_at_every_interval_and_back(golden_segment: GoldenSegment) -> None:
-    """4 KiB → 64 KiB → 1 MiB through the denser index each time, and back to 4 KiB by headers; always what a recovery
-    that checks checksums writes.
-    """
-    log, base_offset = golden_segment.log.read_bytes(), golden_segment.base_offset
-    options = replace(golden_segment.options, interval_bytes=INTERVALS[0])
-    full = recover(WholeLog(np.frombuffer(log, np.uint8)), base_offset, options)
-    if full.end.status is Status.QUARANTINED:
-        return
-    at_hand, valid = _indexes(full), _valid(log, full)
-    for interval in INTERVALS[1:]:
-        options = replace(options, interval_bytes=interval)
-        expected = _indexes(recover(WholeLog(np.frombuffer(log, np.uint8)), base_offset, options))
-        if full.facts.offsets_increase:
-            at_hand = from_denser(valid, base_offset, options, at_hand) or at_hand
-            assert at_hand == expected
-        assert _indexes(from_headers(valid, base_offset, options)) == expected
-    options = replace(options, interval_bytes=INTERVALS[0])
-    assert _indexes(from_headers(valid, base_offset, options)) == _indexes(full)
-
-
 def test_lookups_are_right_at_every_interval(golden_segment: GoldenSegment) -> None:
     """Goal: every search by offset and by time ends at the batch that it has to end at.
 

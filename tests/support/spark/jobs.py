@@ -9,6 +9,7 @@ import os
 import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeAlias
 
@@ -55,10 +56,24 @@ class Ended:
         return found
 
 
-def build_here(*arguments: str | Path) -> Ended:
-    """Run build_index within this process."""
+BuildHere: TypeAlias = Callable[..., Ended]
+RunHere: TypeAlias = Callable[..., Ended]
+
+
+def run_here(command: click.Command, *arguments: str | Path) -> Ended:
+    """Run a command of any kind within this process. The workers of one of `kidx` are processes of their own."""
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            run(command, str(command.name), [str(argument) for argument in arguments])
+        except SystemExit as exit_:
+            return Ended(int(str(exit_.code)), out.getvalue(), without_progress(err.getvalue()))
+    raise AssertionError("run() returned")
+
+
+def _job_here(job: click.Command, *arguments: str | Path) -> Ended:
     use_shared_session()
-    return run_here(build_index, *arguments)
+    return run_here(job, *arguments)
 
 
 def build_alone(*arguments: str | Path) -> Ended:
@@ -67,98 +82,22 @@ def build_alone(*arguments: str | Path) -> Ended:
     return run_here(build_index, *arguments)
 
 
-def kidx_build_here(*arguments: str | Path) -> Ended:
-    """Run `kidx build` with the same options within this process. Its workers are processes of their own."""
-    return run_here(kidx_build, *arguments)
-
-
-def kidx_seek_here(*arguments: str | Path) -> Ended:
-    """Run `kidx seek` within this process. Its workers are processes of their own."""
-    return run_here(kidx_seek, *arguments)
-
-
-#: Either of them.
-BuildHere: TypeAlias = Callable[..., Ended]
-RunHere: TypeAlias = Callable[..., Ended]
-
-
-def accept_here(*arguments: str | Path) -> Ended:
-    """Run accept within this process."""
-    use_shared_session()
-    return run_here(accept, *arguments)
-
-
-def forget_here(*arguments: str | Path) -> Ended:
-    """Run forget_source within this process."""
-    use_shared_session()
-    return run_here(forget_source, *arguments)
-
-
-def retention_here(*arguments: str | Path) -> Ended:
-    """Run retention within this process."""
-    use_shared_session()
-    return run_here(retention, *arguments)
-
-
-def recover_here(*arguments: str | Path) -> Ended:
-    """Run recover within this process."""
-    use_shared_session()
-    return run_here(recover, *arguments)
-
-
-def report_here(*arguments: str | Path) -> Ended:
-    """Run report within this process."""
-    use_shared_session()
-    return run_here(report, *arguments)
-
-
-def kidx_report_here(*arguments: str | Path) -> Ended:
-    """Run `kidx report` within this process. Its workers are processes of their own."""
-    return run_here(kidx_report, *arguments)
-
-
-def kidx_retention_here(*arguments: str | Path) -> Ended:
-    """Run `kidx retention` with the same options within this process."""
-    return run_here(kidx_retention, *arguments)
-
-
-def compact_here(*arguments: str | Path) -> Ended:
-    """Run compact_index within this process."""
-    use_shared_session()
-    return run_here(compact_index, *arguments)
-
-
-def kidx_compact_here(*arguments: str | Path) -> Ended:
-    """Run `kidx compact` within this process."""
-    return run_here(kidx_compact, *arguments)
-
-
-def kidx_tables_here(*arguments: str | Path) -> Ended:
-    """Run `kidx tables` within this process."""
-    return run_here(kidx_tables, *arguments)
-
-
-def seek_here(*arguments: str | Path) -> Ended:
-    """Run seek within this process."""
-    use_shared_session()
-    return run_here(seek, *arguments)
-
-
-def verify_here(*arguments: str | Path) -> Ended:
-    """Run verify_index within this process."""
-    use_shared_session()
-    return run_here(verify_index, *arguments)
-
-
-def run_here(command: click.Command, *arguments: str | Path) -> Ended:
-    """Run a command of any kind within this process."""
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        try:
-            run(command, str(command.name), [str(argument) for argument in arguments])
-        except SystemExit as exit_:
-            return Ended(int(str(exit_.code)), out.getvalue(), without_progress(err.getvalue()))
-    raise AssertionError("run() returned")
+# Jobs, and commands of `kidx`, within this process.
+accept_here: RunHere = partial(_job_here, accept)
+build_here: BuildHere = partial(_job_here, build_index)
+compact_here: RunHere = partial(_job_here, compact_index)
+forget_here: RunHere = partial(_job_here, forget_source)
+recover_here: RunHere = partial(_job_here, recover)
+report_here: RunHere = partial(_job_here, report)
+retention_here: RunHere = partial(_job_here, retention)
+seek_here: RunHere = partial(_job_here, seek)
+verify_here: RunHere = partial(_job_here, verify_index)
+kidx_build_here: BuildHere = partial(run_here, kidx_build)
+kidx_compact_here: RunHere = partial(run_here, kidx_compact)
+kidx_report_here: RunHere = partial(run_here, kidx_report)
+kidx_retention_here: RunHere = partial(run_here, kidx_retention)
+kidx_seek_here: RunHere = partial(run_here, kidx_seek)
+kidx_tables_here: RunHere = partial(run_here, kidx_tables)
 
 
 def start(*arguments: str | Path, job: str = "build_index") -> subprocess.Popen[str]:
