@@ -71,13 +71,6 @@ def with_what_is_kept(text: str) -> str:
     return FIGURE.sub(_with_figure, _MEASURED.sub(_with_table, text))
 
 
-def without_what_is_kept(text: str) -> str:
-    """A page without them; its lines keep their numbers."""
-    for kept in (_MEASURED, FIGURE):
-        text = kept.sub(lambda found: "\n" * found[0].count("\n"), text)
-    return text
-
-
 def _with_figure(found: re.Match[str]) -> str:
     return f"{found[1]}{kept_figure(found['benchmark'], found['words'].split('; '))}{found['end']}"
 
