@@ -4,22 +4,25 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import shutil
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import astuple, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 from kidxlib.errors import OffsetOutOfRangeError
 from kidxlib.format import segment_files
+from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.log.fetch import collect_aborted, read_log
-from kidxlib.log.log import Log
+from kidxlib.log.log import LeaderEpochCache, Log
 from kidxlib.log.roll import RollParams, should_roll
 from kidxlib.log.segment import LogOffset, LogSegment
 from kidxlib.lookup.seeker import Seeker
@@ -237,3 +240,54 @@ def test_should_roll(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive
                 assert should_roll(ours, params, **age) == expected, (params, count, first_timestamp, settings)
                 answers[expected] += 1
     say(f"{answers[True]} rolled and {answers[False]} not, as Kafka's")
+
+
+def _entries(java: Any) -> tuple[EpochEntry, ...]:
+    """Of a list of Kafka's, or of an `Optional` of one."""
+    found = re.findall(r"epoch=(-?\d+), startOffset=(-?\d+)", java.toString())
+    return tuple(EpochEntry(int(epoch), int(start_offset)) for epoch, start_offset in found)
+
+
+def _number(java: Any) -> int | None:
+    """Of an `OptionalInt`."""
+    return java.getAsInt() if java.isPresent() else None
+
+
+def _listed(entry: EpochEntry | None) -> tuple[EpochEntry, ...]:
+    return () if entry is None else (entry,)
+
+
+def test_leader_epochs(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
+    """Entries as they are assigned, whatever their order, and each question about epochs and offsets around them:
+    `LeaderEpochFileCache`.
+    """
+    assigned = 0
+    for number in range(500 if exhaustive else 25):
+        directory = scratch / str(number)
+        directory.mkdir()
+        theirs, given = kafka.leader_epochs(directory), list[EpochEntry]()
+        for _ in range(rng.choice([0, 1, 3, 6])):
+            is_later = bool(given) and rng.random() < 0.6
+            last = given[-1] if is_later else EpochEntry(rng.randrange(4), rng.randrange(12))
+            given.append(EpochEntry(last.epoch + rng.choice([0, 1, 2]), last.start_offset + rng.randrange(5)))
+            theirs.assign(given[-1].epoch, given[-1].start_offset)
+        ours = LeaderEpochCache(tuple(given))
+        assert ours.entries == LeaderEpochs(given).entries == _entries(theirs.epochEntries()), given
+        assert _listed(ours.earliest_entry) == _entries(theirs.earliestEntry()), given
+        assert _listed(ours.latest_entry) == _entries(theirs.latestEntry()), given
+        assert ours.previous_epoch() == _number(theirs.previousEpoch()), given
+        for epoch in range(-2, max((each.epoch for each in given), default=0) + 3):
+            assert _listed(ours.epoch_entry(epoch)) == _entries(theirs.epochEntry(epoch)), given
+            assert _listed(ours.previous_entry(epoch)) == _entries(theirs.previousEntry(epoch)), given
+            assert ours.previous_epoch(epoch) == _number(theirs.previousEpoch(epoch)), (given, epoch)
+            assert ours.next_epoch(epoch) == _number(theirs.nextEpoch(epoch)), (given, epoch)
+            end, found = theirs.endOffsetFor(epoch, 30), ours.end_offset_for(epoch, 30)
+            assert ((-1, -1) if found is None else astuple(found)) == (end.getKey(), end.getValue()), (given, epoch)
+        offsets = range(-1, max((each.start_offset for each in given), default=0) + 3)
+        for offset in offsets:
+            assert ours.epoch_for_offset(offset) == _number(theirs.epochForOffset(offset)), (given, offset)
+            end_offset = rng.choice(offsets)
+            left = _entries(theirs.epochEntriesInRange(offset, end_offset))
+            assert ours.entries_in_range(offset, end_offset) == left, (given, offset, end_offset)
+        assigned += len(given)
+    say(f"{assigned} epochs assigned, asked for as Kafka's")

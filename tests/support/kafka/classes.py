@@ -112,6 +112,11 @@ class Kafka:
         """What it reads from logs, and writes to them."""
         return KafkaRecords(self._gateway.jvm)
 
+    def leader_epochs(self, directory: Path) -> Any:
+        """Kafka's `LeaderEpochFileCache` over the file in a directory, where there is one."""
+        file = self._file(str(directory.resolve()), checkpoint_files.LEADER_EPOCH_CHECKPOINT)
+        return self._epoch_cache(self._topic_partition, self._epoch_file(file, self._failures), self._scheduler)
+
     def recover(
         self,
         directory: Path,
@@ -135,11 +140,7 @@ class Kafka:
         producers = self._producer_states(
             self._topic_partition, java_directory, transaction_timeout_ms, self._producer_config, self._clock
         )
-        epoch_file = self._epoch_file(
-            self._file(java_directory, checkpoint_files.LEADER_EPOCH_CHECKPOINT), self._failures
-        )
-        epochs = self._epoch_cache(self._topic_partition, epoch_file, self._scheduler)
-
+        epochs = self.leader_epochs(directory)
         segments = []
         for name in sorted(path.name for path in directory.iterdir() if path.name.endswith(segment_files.LOG_SUFFIX)):
             base_offset = segment_files.parse_segment_log(name)
