@@ -36,6 +36,7 @@ def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell
         columns: their names, each another.
         text_columns: so many columns hold text, the others numbers, and "-" where there is none.
     """
+    assert len({*columns}) == len(columns), columns
     results().print(Text(printable(title), "bold"), soft_wrap=True)
     all_of_it = _Shape(
         tuple(columns),

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from importlib import metadata
 
 import pytest
 
 import jobs
-from jobs.common.submit.jobs import ensure_known_job, job_names, usage, version
+from jobs.common.submit.jobs import ensure_known_job, job_names, usage
 from kidxlib.errors import UsageError
 
 _NAMES = [module.name for module in pkgutil.iter_modules(jobs.__path__) if not module.ispkg]
@@ -31,10 +30,6 @@ def test_help_says_how_it_is_called() -> None:
     assert lines[0].startswith("Usage: ./spark-submit.sh [--dry-run] [--in-image DIR] JOB ")
     assert any(line.startswith("  package         make what") for line in lines)
     assert max(map(len, lines)) <= 140
-
-
-def test_the_version_is_that_of_the_package() -> None:
-    assert version() == f"kidx {metadata.version('kidx')}"
 
 
 @pytest.mark.parametrize(

@@ -9,15 +9,11 @@ import shutil
 import subprocess
 from importlib import metadata
 from pathlib import Path
-from typing import Final
 
 import pytest
 
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.spark.jobs import PROJECT, clean_environment, printed, run_submit
-
-#: What shells and pyspark's own reading of its options could get wrong.
-ODD: Final = ("it's", 'a "word"', "a $HOME `b` \\ c", "*.log", "", "--", "two\nlines", "ümläut")
 
 
 def words_of(command: str) -> list[str]:
@@ -25,29 +21,6 @@ def words_of(command: str) -> list[str]:
     script = f"words=({command})\nprintf '%s\\0' \"${{words[@]}}\""
     read = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
     return read.stdout.split("\0")[:-1]
-
-
-@pytest.mark.parametrize("mode", ["client", "cluster"])
-def test_every_word_reaches_the_job_as_it_was_given(mode: str) -> None:
-    job_options = [word for word in ODD if word != "--"]
-    spark_options = ["--conf", f"spark.app.note={' '.join(ODD)}"]
-    words = words_of(
-        printed("build_index", *job_options, "--", "--master", "yarn", "--deploy-mode", mode, *spark_options)
-    )
-    assert words[-len(job_options) :] == job_options
-    if mode == "cluster":
-        assert f"--conf=spark.app.note={' '.join(ODD)}" in words
-    else:
-        (submit,) = [word for word in words if word.startswith("PYSPARK_SUBMIT_ARGS=")]
-        # As pyspark/java_gateway.py does.
-        split = [
-            "python3",
-            "-c",
-            "import shlex, sys; print('\\0'.join(shlex.split(sys.argv[1])))",
-            submit.partition("=")[2],
-        ]
-        taken = subprocess.run(split, capture_output=True, text=True, check=True).stdout.rstrip("\n").split("\0")
-        assert f"--conf=spark.app.note={' '.join(ODD)}" in taken
 
 
 def test_the_printed_command_does_what_the_script_does(tmp_path: Path) -> None:
@@ -73,12 +46,6 @@ def test_nothing_is_started() -> None:
     )
     assert words_of(command)[-3:] == ["/no/such/python", "-m", "jobs.build_index"]
     assert f"PYTHONPATH={PROJECT}" in words_of(command)
-
-
-def test_modules_that_are_given_are_not_sent_twice() -> None:
-    """Spark refuses two files of one name."""
-    command = printed("seek", "--", "--master=spark://h:7077", "--py-files", "/x/more.zip,/x/kidx.zip")
-    assert '"--py-files" "/x/more.zip,/x/kidx.zip"' in command and "/.jars/kidx.zip" not in command
 
 
 @pytest.mark.parametrize(
