@@ -92,6 +92,7 @@ def test_tables_that_are_not_ours_to_write_are_refused_in_one_line(
     assert sorted(catalog.rglob("*")) == before and not index_dir.exists()
 
 
+@pytest.mark.exhaustive("makes all tables twice by Spark; tests/jobs/catalog upgrades a catalog of version 6")
 def test_tables_of_an_older_version_get_the_columns_that_they_lack(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

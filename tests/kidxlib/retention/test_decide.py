@@ -1,6 +1,6 @@
 """Decisions about a partition's segments: Kafka's own test cases, and what its classes do not tell apart; where a
-partition starts and ends for a broker that starts. A ladder of limits decides as each pair of its limits would by
-itself.
+partition starts and ends for a broker that starts; when segments that stay will go. A ladder of limits decides as each
+pair of its limits would by itself.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.retention.decide import (
+    NEVER_MS,
     NONE_STAYS,
     Bounds,
     Candidates,
@@ -22,7 +23,7 @@ from kidxlib.retention.decide import (
     deletions,
     reasons_of_first,
 )
-from kidxlib.retention.policy import REASONS, Cleanup, TopicPolicy
+from kidxlib.retention.policy import REASONS, Cleanup, Reason, TopicPolicy
 
 _NOW = 1_790_000_000_000
 #: Bytes of each segment here: five records of Kafka's tests.
@@ -175,3 +176,40 @@ def test_bounds_are_those_of_a_broker_that_starts() -> None:
     assert Bounds.at_start(5, 20, log_start_offset=0, high_watermark=99) == Bounds(5, 20, 20)
     bounds = Bounds.at_start(5, 20, log_start_offset=8, high_watermark=15)
     assert [bounds.deleted_up_to(offset).log_start_offset for offset in (3, 10, 18)] == [8, 10, 15]
+
+
+def _due(segments: list[tuple[Reason, int]], retention_ms: int = 100) -> list[int]:
+    reasons, largest = zip(*segments, strict=True)
+    zeros = np.zeros(len(segments), np.int64)
+    decisions = Decisions(
+        deleted=reasons.count(Reason.TIME),
+        reasons=np.array([REASONS.index(reason) for reason in reasons], np.int8),
+        largest_timestamps=np.array(largest, np.int64),
+        age_from_mtime=zeros.astype(np.bool_),
+        future_ms=zeros,
+        backwards_ms=zeros,
+    )
+    return [int(due) for due in decisions.due_ms(retention_ms)]
+
+
+def test_a_segment_goes_once_it_and_all_before_it_are_old_enough() -> None:
+    """A millisecond after the limit; a segment that stays for another reason holds all behind it."""
+    expected = [
+        (Reason.TIME, 1, -1),
+        (Reason.FUTURE_TIMESTAMP, 900, 1001),
+        (Reason.AFTER_KEPT, 5, 1001),
+        (Reason.TIME_NOT_REACHED, 950, 1051),
+        (Reason.NO_TIMESTAMPS, 920, 1051),
+        (Reason.HIGH_WATERMARK, 0, -1),
+        (Reason.TIME_NOT_REACHED, 2_000, -1),
+    ]
+    assert _due([(reason, largest) for reason, largest, _ in expected]) == [due for *_, due in expected]
+
+
+def test_what_goes_in_no_time_that_can_be_shown_has_none() -> None:
+    assert _due([(Reason.TIME_NOT_REACHED, NEVER_MS - 102)]) == [NEVER_MS - 1]
+    assert _due([(Reason.TIME_NOT_REACHED, NEVER_MS - 101)]) == [-1]
+    assert _due([(Reason.TIME_NOT_REACHED, 2**63 - 1)]) == [-1]
+    assert _due([(Reason.TIME_NOT_REACHED, 7)], 2**63 - 1) == [-1]
+    assert _due([(Reason.SIZE_NOT_REACHED, 7)], -1) == [-1]
+    assert _due([(Reason.COMPACTED, 7)]) == [-1]
