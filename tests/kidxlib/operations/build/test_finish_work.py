@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PRODUCER_EVENTS, PartitionStateRow
@@ -16,13 +17,17 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
+from kidxlib.indexing.changes import PartitionChange
+from kidxlib.indexing.tasks import PartitionTask
 from kidxlib.operations.build import finish_work
-from kidxlib.operations.build.finish_work import state_of
+from kidxlib.operations.build.finish_work import KeptStates, state_of
 from kidxlib.recovery.partition_fold import FoldState
 from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
+from kidxlib.storage.directory import Directory
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.conftest import Say
+from tests.support.catalog import filled
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.spark.jobs import Ended, kidx_build_here
 
@@ -222,3 +227,104 @@ def _rows(place: Path, table: Table) -> list[dict[str, Any]]:
 
 def _files(place: Path) -> dict[Path, bytes]:
     return {path.relative_to(place): path.read_bytes() for path in (place / "index").rglob("*") if path.is_file()}
+
+
+KEY: Final = ("broker", "orders", 0)
+TASK: Final = PartitionTask(
+    key=KEY,
+    segments_directory=Directory("/logs/orders-0", ""),
+    index_directory=Directory("/index/orders-0", ""),
+    in_place=False,
+    snapshots=False,
+    epochs=False,
+)
+
+
+def _heads(segments: int) -> pa.Table:
+    """So many segments of a hundred offsets each."""
+    rows = [
+        {
+            **filled(SEGMENTS.schema(), {"source": "broker", "topic": "orders", "partition": 0}),
+            "base_offset": 100 * number,
+            "next_offset": 100 * number + 100,
+            "log_bytes": 1000 + number,
+            "log_mtime_ns": 10**18 + number,
+            "problem_free": True,
+            "present": number > 0,
+        }
+        for number in range(segments)
+    ]
+    return pa.Table.from_pylist(rows, pa.schema([*SEGMENTS.schema(), ("problem_free", "bool"), ("present", "bool")]))
+
+
+def _with_another(heads: pa.Table, column: str, row: int) -> pa.Table:
+    """The same segments, of which one differs in a column."""
+    values: Any = heads[column].to_numpy().copy()
+    values[row] = not values[row] if column == "problem_free" else values[row] + 1
+    return heads.set_column(heads.schema.get_field_index(column), column, pa.chunked_array([values]))
+
+
+def _kept(heads: pa.Table, change: PartitionChange, states: pa.Table) -> KeptStates:
+    return KeptStates([KEY], heads, np.zeros(heads.num_rows, np.int64), [change], states)
+
+
+def _states(heads: pa.Table) -> pa.Table:
+    """What a whole fold of these segments keeps, but for what it found."""
+    change = PartitionChange(topic_id=None, first_present=0, changed_from=None, segments=0)
+    partition = _kept(heads, change, PARTITION_STATES.schema().empty_table()).partition_to_finish(KEY, TASK)
+    assert partition is not None and partition.task.start is None
+    rows = [
+        filled(
+            PARTITION_STATES.schema(),
+            {
+                "source": "broker",
+                "topic": "orders",
+                "base_offset": base_offset,
+                **logs.values(),
+                "state_source": "log-start",
+                "producer_snapshot": b"",
+                "leader_epochs": [],
+            },
+        )
+        for base_offset, logs in partition.logs.items()
+    ]
+    return pa.Table.from_pylist(rows, PARTITION_STATES.schema())
+
+
+def _folded_from(heads: pa.Table, states: pa.Table, changed_from: int | None) -> int:
+    change = PartitionChange(topic_id=None, first_present=100, changed_from=changed_from, segments=0)
+    kept = _kept(heads, change, states)
+    partition = kept.partition_to_finish(KEY, TASK)
+    assert partition is not None
+    base_offsets = kept.heads["base_offset"].to_numpy()
+    folded_from = int(base_offsets[kept.is_folded][0])
+    assert (kept.is_folded == (base_offsets >= folded_from)).all()
+    assert set(partition.task.earlier) == set(range(100, folded_from, 100))
+    assert (partition.task.start is None) == (folded_from == 0)
+    return folded_from
+
+
+def test_one_new_segment_of_a_thousand_is_all_that_is_folded() -> None:
+    assert _folded_from(_heads(1001), _states(_heads(1000)), 100_000) == 100_000
+
+
+def test_a_segment_that_grew_is_folded_from_the_state_before_it() -> None:
+    grown = _with_another(_heads(1000), "log_bytes", 999)
+    assert _folded_from(grown, _states(_heads(1000)), 99_900) == 99_900
+
+
+@pytest.mark.parametrize("column", ["next_offset", "log_bytes", "log_mtime_ns", "problem_free"])
+def test_no_state_is_good_after_a_segment_that_has_become_another(column: str) -> None:
+    other = _with_another(_heads(1001), column, 500)
+    assert _folded_from(other, _states(_heads(1000)), 100_000) == 0
+
+
+def test_nor_after_one_that_has_vanished_amid_others() -> None:
+    heads = _heads(1001)
+    without = pa.concat_tables([heads.slice(0, 500), heads.slice(501)])
+    kept = _kept(without, PartitionChange(None, 100, 100_000, 0), _states(_heads(1000)))
+    assert kept.is_folded.all()
+
+
+def test_all_is_folded_where_that_is_asked_for() -> None:
+    assert _folded_from(_heads(1001), _states(_heads(1000)), None) == 0
