@@ -83,7 +83,7 @@ class _RemoteSegmentRow(Row):
         "what is wrong after the run; what is said of a topic stands with its first segment"
     )
     repairs: Sequence[RemoteRepair] = column(
-        "what kidx build --tiered did about its objects, or would: what was wrong, and bytes of what was made"
+        "what kidx repair-tiered did about its objects, or would: what was wrong, and bytes of what was made"
     )
     level: str = column("how much the run read: listing, indexes or full")
     metadata_ms: int = column("time of the metadata's last record, or the --now of the run, ms since the epoch")

@@ -25,6 +25,7 @@ _COMMANDS: Final = {
     "export": "Write the records of a log dir to files of Parquet, Arrow or JSON.",
     "forget-source": "Take a source out of a catalog.",
     "recover": "Make a killed broker's log dirs ready for its start; change nothing without --apply.",
+    "repair-tiered": "Make objects of remote segments anew; change no bucket without --apply.",
     "report": "Write a page that shows what a catalog knows.",
     "retention": "Plan which segments Kafka would delete, or apply a plan.",
     "seek": "Say where an offset or a time is.",

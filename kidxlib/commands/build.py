@@ -1,89 +1,419 @@
-"""`kidx build`: index segments with all cores of this machine, and record them in a catalog if one is named."""
+"""`kidx build`, `./spark-submit.sh build_index`: write the index files of segments, and record them in a catalog."""
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, Final
+import time
+from collections.abc import Iterable
+from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING, Final
 
 import click
 
-from kidxlib.commands.without_catalog.build_report import run_result, show_json, show_summary
-from kidxlib.commands.without_catalog.build_request import build_request
-from kidxlib.commands.without_catalog.build_run import run_build
-from kidxlib.commands.without_catalog.options import refuse_without_catalog
+from kidxlib.commands.command import FIRST, KIDX, WithOrWithoutCatalog, kidx_command, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.operations.build.options import build_options
-from kidxlib.operations.local_once import open_local_once
-from kidxlib.operations.tiered.repair_options import asks_for_tiered, reported_as
-from kidxlib.run.run_report import reports_run_of
-from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.outcome import RunResult
+from kidxlib.run import options as shared_options
+from kidxlib.run.options import MetadataOptions, metadata_options
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.options.numbers import ByteSize, IntegerRange
+from kidxlib.terminal.outcome import Outcome
 
-#: What only a build with a catalog has, by its parameter.
-_OF_CATALOGS: Final = {
-    "sources": "--source",
-    "sample": "--sample",
-    "rebuild": "--rebuild",
-    "fill_facts": "--fill-facts",
-    "plan_on_executors": "--plan-on-executors",
-    "dry_run": "--dry-run",
-    "settings_file": "--settings",
-    "now": "--now",
-}
+if TYPE_CHECKING:
+    from kidxlib.indexing.plan import AuxiliaryFiles, Plan
+    from kidxlib.indexing.source import Source
+    from kidxlib.operations.backend import Backend
+    from kidxlib.operations.build.build_request import BuildRequest
+    from kidxlib.operations.build.without_catalog import BuiltOnce
+    from kidxlib.operations.maintenance.after_build import OptimizeLimits
+    from kidxlib.run.context import RunContext
+    from kidxlib.storage.location import Location
+
+#: What only a build with a catalog has.
+_OF_CATALOGS: Final = (
+    *("sources", "sample", "rebuild", "fill_facts", "plan_on_executors", "dry_run", "settings_file", "now"),
+)
+_BOTH_PLACES: Final = "--in-place and --index-dir: give one of them, not both"
+_NO_PLACE: Final = "give --index-dir DIR to write there, or --in-place to write beside the segments"
 
 
-@click.command(context_settings={"max_content_width": 110})
-@click.argument("directory", metavar="[DIR]", required=False)
-@build_options
-@shared_options.processes
-@reports_run_of(reported_as)
-@click.pass_context
-def build(context: click.Context, /, directory: str | None, **options: Any) -> RunResult:
-    """Index the segments in DIR, a Kafka log dir or one partition's directory, as Kafka's recovery would.
+@dataclass(frozen=True, kw_only=True)
+class Build(WithOrWithoutCatalog):
+    """What to index, how, and where to.
+
+    Attributes:
+        directory: of `kidx`, and else `sources` are.
+        metadata: where clusters say what topics are configured to.
+    """
+
+    directory: str | None = parameter(click.argument("directory", metavar="[DIR]", required=False), only=KIDX, at=FIRST)
+    sources: tuple[str, ...] = parameter(shared_options.sources, at=FIRST)
+    sample: bool = parameter(shared_options.sample, at=FIRST)
+    index_dir: str | None = option(
+        "--index-dir",
+        metavar="DIR",
+        help="Where <topic>-<partition>/<base offset>.index and .timeindex go. [settings: build.index_dir]",
+        at=FIRST,
+    )
+    in_place: bool = option(
+        "--in-place", is_flag=True, help="Write beside the segments instead, under the log dir's lock.", at=FIRST
+    )
+    accept_truncated: bool = parameter(of_kidx.accept_truncated, at=FIRST)
+    topics: str | None = parameter(shared_options.topics_to_read)
+    interval_bytes: int | None = option(
+        "--interval-bytes",
+        metavar="BYTES",
+        type=IntegerRange(0, 2**31 - 1),
+        help="Kafka's index.interval.bytes. [default: settings: build.interval_bytes, else the topic's]",
+    )
+    max_index_bytes: int | None = option(
+        "--max-index-bytes",
+        metavar="BYTES",
+        type=IntegerRange(12, 2**31 - 1),
+        help="Kafka's segment.index.bytes. [default: settings: build.max_index_bytes, else the topic's]",
+    )
+    verify_crc: bool | None = option(
+        "--verify-crc/--no-verify-crc",
+        default=None,
+        help="Check every batch's checksum, or read batch headers only. [settings: build.verify_crc]",
+    )
+    snapshots: bool | None = option(
+        "--snapshots/--no-snapshots", default=None, help="Write producer snapshots too. [settings: build.snapshots]"
+    )
+    epochs: bool | None = option(
+        "--epochs/--no-epochs", default=None, help="Write leader-epoch-checkpoint files too. [settings: build.epochs]"
+    )
+    rebuild: bool = option("--rebuild", is_flag=True, help="Read every segment again, whatever the catalog says of it.")
+    fill_facts: int | None = option(
+        "--fill-facts",
+        metavar="SIZE",
+        type=ByteSize(),
+        help="Read logs once more for facts that the catalog lacks of them: of at most SIZE bytes together, such as "
+        "500MB or 2TiB.",
+    )
+    plan_on_executors: bool = option(
+        "--plan-on-executors",
+        is_flag=True,
+        help="Let executors, or processes of kidx, list segments and compare them with the catalog, also where there "
+        "are few. "
+        "[settings: build.driver_listing_max]",
+    )
+    metadata: MetadataOptions = parameter(metadata_options)
+    repair: bool = option("--repair", is_flag=True, help="Write only the files that the last audit found broken.")
+    dry_run: bool = option(
+        "--dry-run", is_flag=True, help="Say what would be read and how long that takes; write nothing."
+    )
+    tiered_metadata: tuple[str, ...] = parameter(of_kidx.tiered_metadata)
+    layout: str | None = parameter(of_kidx.layout)
+
+    def __post_init__(self) -> None:
+        if self.is_once:
+            self.refuse(_OF_CATALOGS, "{option}: only for a build with a catalog; name it with --catalog DIR")
+            if self.directory is None:
+                raise UsageError("no DIR: name the log dir, or one partition's directory, to index")
+        elif self.directory is not None and self.sources:
+            raise UsageError(f"DIR {self.directory} and --source: give one of them")
+        _ = self.asked  # what is wrong is told before anything is done
+
+    @property
+    def is_once(self) -> bool:
+        """Whether no catalog is kept: what is found goes with the run."""
+        return not self.has_catalog and not self.is_job
+
+    @property
+    def makes_catalog(self) -> bool:
+        return not self.repair
+
+    @cached_property
+    def context(self) -> RunContext:
+        if not self.is_job:
+            return super().context
+        from kidxlib.run.context import RunContext
+
+        return RunContext.of(self.settings, self.catalog, self.database, self.now)
+
+    @cached_property
+    def asked(self) -> BuildRequest:
+        """What the options come to: with settings, or without a catalog with what the source's own cluster says, and
+        Kafka's defaults.
+        """
+        return self._once() if self.is_once else self._with_settings()
+
+    def _once(self) -> BuildRequest:
+        from kidxlib.indexing.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
+        from kidxlib.indexing.remote_logs import RemoteOptions
+        from kidxlib.indexing.source import Target, source_at
+        from kidxlib.operations.build.build_request import BuildRequest
+        from kidxlib.run.index_options import options_of_topic
+        from kidxlib.run.known_topics import read_known_topics
+        from kidxlib.terminal.options.directories import ensure_no_overlap, index_dir_to_write
+        from kidxlib.terminal.options.sources import parse_topics
+
+        if self.in_place and self.index_dir is not None:
+            raise UsageError(_BOTH_PLACES)
+        if not self.in_place and self.index_dir is None:
+            raise UsageError(_NO_PLACE)
+        source = source_at(str(self.directory), remote=RemoteOptions(self.layout, self.tiered_metadata))
+        known = read_known_topics(self.metadata, (source,))
+        place = None if self.index_dir is None else index_dir_to_write("--index-dir", self.index_dir)
+        ensure_no_overlap(place, None, (source,))
+        auxiliary = AuxiliaryFiles(bool(self.snapshots), bool(self.epochs))
+        return BuildRequest(
+            context=self.context,
+            sources=(source,),
+            target=Target(index_dir=place, by_source=False),
+            publish_truncated=self.accept_truncated or not self.in_place,
+            topics=parse_topics(".*" if self.topics is None else self.topics),
+            interval_bytes=self.interval_bytes,
+            max_index_bytes=self.max_index_bytes,
+            verify_crc=self.verify_crc is not False,
+            auxiliary_files=REPAIRED_AUXILIARY_FILES if self.repair else auxiliary,
+            rebuild=False,
+            repair=self.repair,
+            options_for=lambda partition: options_of_topic(
+                known,
+                partition,
+                interval_bytes=self.interval_bytes,
+                max_index_bytes=self.max_index_bytes,
+                verify_crc=self.verify_crc is not False,
+            ),
+            known_topics=known,
+        )
+
+    def _with_settings(self) -> BuildRequest:
+        from kidxlib.indexing.source import Target
+        from kidxlib.operations.build.build_request import BuildLimits, BuildRequest
+        from kidxlib.run.known_topics import read_known_topics
+        from kidxlib.run.recorded_sources import sources_known_to
+        from kidxlib.run.topic_options import recover_options
+        from kidxlib.terminal.options.sources import parse_topics
+
+        settings, context, build = self.settings, self.context, self.settings.build
+        self._ensure_they_fit()
+        sources, index_dir = self._places()
+        verify_crc = build.verify_crc if self.verify_crc is None else self.verify_crc
+        known = read_known_topics(self.metadata, sources, lambda: sources_known_to(context.catalog))
+        return BuildRequest(
+            sources=sources,
+            target=Target(index_dir=index_dir, by_source=len(sources) > 1),
+            names_index_dir=self.index_dir is not None,
+            publish_truncated=self.accept_truncated or not self.in_place,
+            context=context,
+            topics=parse_topics(build.topics if self.topics is None else self.topics),
+            interval_bytes=self.interval_bytes,
+            max_index_bytes=self.max_index_bytes,
+            verify_crc=verify_crc,
+            auxiliary_files=self._auxiliary_files(),
+            rebuild=self.rebuild,
+            repair=self.repair,
+            options_for=lambda partition: recover_options(
+                settings, known, partition, self.interval_bytes, self.max_index_bytes, verify_crc=verify_crc
+            ),
+            known_topics=known,
+            fill_bytes=self.fill_facts,
+            plans_on_workers=self.plan_on_executors,
+            optimize=self._optimize(),
+            limits=BuildLimits(
+                wave_bytes=build.wave_bytes,
+                wave_seconds=build.wave_seconds,
+                longest_run=timedelta(hours=build.longest_run_hours),
+                driver_listing_max=build.driver_listing_max,
+            ),
+        )
+
+    def _ensure_they_fit(self) -> None:
+        """Refuse options that contradict each other."""
+        for wrong, message in (
+            (self.in_place and self.index_dir, _BOTH_PLACES),
+            (self.in_place and not self._given_sources, "--in-place: name the log dir to write in with --source"),
+            (self.rebuild and self.repair, "--rebuild and --repair: give one of them"),
+            (self.fill_facts is not None and self.repair, "--fill-facts and --repair: give one of them"),
+            (
+                self.fill_facts is not None and self.plan_on_executors,
+                "--fill-facts and --plan-on-executors: give one of them; SIZE is shared out among all segments",
+            ),
+            (self.accept_truncated and not self.in_place, "--accept-truncated: only --in-place needs it"),
+        ):
+            if wrong:
+                raise UsageError(message)
+
+    @property
+    def _given_sources(self) -> tuple[str, ...]:
+        return self.sources if self.directory is None else (self.directory,)
+
+    def _places(self) -> tuple[tuple[Source, ...], Location | None]:
+        """The sources, and the index directory; None where index files go beside the segments."""
+        from kidxlib.indexing.remote_logs import RemoteOptions
+        from kidxlib.run.catalog_place import ensure_usable
+        from kidxlib.run.recorded_sources import ensure_directories
+        from kidxlib.run.sources import chosen_sources, ensure_sample_alone
+        from kidxlib.terminal.options.directories import ensure_no_overlap
+
+        given, catalog = self._given_sources, self.context.catalog
+        named = {"--index-dir": self.index_dir, "--catalog": self.catalog, "--database": self.database}
+        remote = RemoteOptions(self.layout, self.tiered_metadata)
+        ensure_directories(given, catalog)
+        sources = chosen_sources(given, sample=self.sample, options=named, settings=self.settings.build, remote=remote)
+        if not given and not self.sample and catalog is not None:
+            ensure_sample_alone(catalog)
+        index_dir = None if self.in_place else self._index_dir()
+        ensure_no_overlap(index_dir, catalog, sources)
+        if catalog is not None:
+            ensure_usable(catalog)
+        _ensure_text(sources, index_dir)
+        return sources, index_dir
+
+    def _index_dir(self) -> Location:
+        from kidxlib.terminal.options.directories import index_dir_to_write
+
+        if self.index_dir is None and not self.settings_file.exists():  # of a wheel there is none
+            raise UsageError(_NO_PLACE)
+        return index_dir_to_write("--index-dir", self.index_dir or self.settings.build.index_dir)
+
+    def _auxiliary_files(self) -> AuxiliaryFiles:
+        from kidxlib.indexing.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
+
+        if self.repair:
+            return REPAIRED_AUXILIARY_FILES
+        build = self.settings.build
+        return AuxiliaryFiles(
+            snapshots=build.snapshots if self.snapshots is None else self.snapshots,
+            epochs=build.epochs if self.epochs is None else self.epochs,
+        )
+
+    def _optimize(self) -> OptimizeLimits | None:
+        from kidxlib.operations.maintenance.after_build import OptimizeLimits
+
+        tables = self.settings.tables
+        limits = OptimizeLimits(small_files_max=tables.small_files_max, bytes_max=tables.optimize_bytes_max)
+        return limits if tables.optimize else None
+
+    @cached_property
+    def begun(self) -> float:
+        """When the run began, by the monotonic clock."""
+        return time.monotonic()
+
+    @cached_property
+    def plan(self) -> Plan:
+        """What is listed, before anything else is done."""
+        from kidxlib.operations.build.planning import listed_plan
+
+        return listed_plan(self.asked)
+
+    @cached_property
+    def log_dirs(self) -> ExitStack:
+        """Holds the locks of log dirs in which index files are written."""
+        return ExitStack()
+
+    def held(self) -> AbstractContextManager[object]:
+        from kidxlib.operations.build.build_run import hold_log_dirs
+
+        _ = self.begun
+        if not self.dry_run:
+            hold_log_dirs(self.asked, self.plan, self.log_dirs)
+        return self.log_dirs
+
+
+def _ensure_text(sources: Iterable[Source], index_dir: Location | None) -> None:
+    """Refuse paths that a catalog cannot hold."""
+    from kidxlib.storage.location import ensure_text
+
+    for source in sources:
+        ensure_text("--source ", source.path)
+    if index_dir is not None:
+        ensure_text("--index-dir ", index_dir)
+
+
+def run_build(request: Build, backend: Backend) -> Outcome:
+    """Index the segments in DIR, a Kafka log dir or one partition's directory, as Kafka's recovery would. What is
+    broken in a bucket of tiered storage is made anew by kidx repair-tiered.
 
     With --catalog, also record every segment in that catalog, and read only those that are new or have changed since
     its last build: the same as ./spark-submit.sh build_index, and the same catalog. --source takes several log dirs.
     Without --catalog, all is read, nothing but the index files is kept, and no settings file is read.
 
-    With --tiered PLACE and --tiered-metadata PLACE, make objects of remote segments anew that are missing or broken,
-    into --index-dir; with --apply put them into the bucket, too. Logs there are only read, and nothing is deleted.
-    With --catalog each remote segment is recorded there.
-
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some segments have problems, found
-    now or recorded earlier, or logs or partitions are missing; with --tiered, something is broken and not mended;
-    1 failed. 0 means that recovery accepts each log; kidx verify judges the other files, too.
+    now or recorded earlier, or logs or partitions are missing; 1 failed. 0 means that recovery accepts each log; kidx
+    verify judges the other files, too.
     """
-    options["directory"] = directory
-    if asks_for_tiered(context, options):
-        from kidxlib.operations.tiered.repair import run_repair
-        from kidxlib.operations.tiered.repair_request import RepairOptions, repair_request
+    asked, plan = request.asked, request.plan
+    if request.is_once:
+        from kidxlib.operations.build.without_catalog import build_once
 
-        if options["catalog"] is not None:
-            with needing_packages("--catalog"):
-                from kidxlib.commands.in_catalog.tiered import repair_tiered_in_catalog
+        return _outcome_once(asked, build_once(asked, plan, backend, start=request.begun))
+    from kidxlib.operations.build.build_catalog import build, dry_run
 
-            return repair_tiered_in_catalog(**options)
-        as_json, processes = options.pop("as_json"), options.pop("processes")
-        request = repair_request(RepairOptions(**options))
-        return run_repair(request, partial(open_local_once, processes), as_json=as_json)
-    del options["directory"]
-    if options["catalog"] is not None:
-        if directory is not None and options["sources"]:
-            raise UsageError(f"DIR {directory} and --source: give one of them")
-        with needing_packages("--catalog"):  # who keeps no catalog does not wait for these, either
-            from kidxlib.commands.in_catalog.build import build_with_catalog
+    return dry_run(asked, plan, backend) if request.dry_run else build(asked, plan, backend, request.log_dirs)
 
-        if directory is not None:
-            options["sources"] = (directory,)
-        return build_with_catalog(**options)
-    refuse_without_catalog(context, "a build", _OF_CATALOGS)
-    if directory is None:
-        raise UsageError("no DIR: name the log dir, or one partition's directory, to index")
-    as_json, processes = options.pop("as_json"), options.pop("processes")
-    for parameter in ("catalog", *_OF_CATALOGS):
-        del options[parameter]
-    of_logs = build_request(directory, **options)
-    built = run_build(of_logs, processes)
-    (show_json if as_json else show_summary)(of_logs, built)
-    return run_result(built)
+
+def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
+    """What a build without a catalog says of what it did. What could not be looked at is a problem."""
+    from kidxlib.indexing.skipped import unlistable_as_json
+    from kidxlib.run.index_options import known_as_json
+
+    counts, plan = built.scanned.counts, built.plan
+    is_lost = bool(built.gaps.lost) or built.lost.is_loss
+    has_problems = counts.problem_count or is_lost or built.broken.logs or plan.unlistable
+    outcome = Outcome(
+        code=ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK,
+        counts={
+            "partitions": len(plan.partitions),
+            "segments": counts.segments,
+            "unlistable": len(plan.unlistable),
+            "not_well": counts.problem_count,
+            "gaps": len(built.gaps.lost),
+            **built.lost.counts,
+        },
+        bytes=counts.log_bytes,
+        requests=built.requests,
+    )
+    outcome.values.update(
+        source=str(request.sources[0].path),
+        index_dir=str(request.target.index_dir) if request.target.index_dir else None,
+        seconds=round(built.seconds, 3),
+        partitions=len(plan.partitions),
+        skipped={reason.value: count for reason, count in sorted(plan.skipped.counts.items())},
+        **unlistable_as_json(plan.unlistable.values()),
+        cluster_metadata=known_as_json(request.known_topics, plan),
+    )
+    if request.repair:
+        files = built.broken.files.items()
+        broken = sorted(f"{topic}-{number}/{name}" for (_, topic, number), names in files for name in names)
+        outcome.values.update(broken=broken, broken_logs=built.broken.logs)
+    outcome.values.update(
+        counts.as_json() | built.gaps.as_json() | built.lost.as_json() | {"requests": built.requests.as_json()}
+    )
+    _tell_once(outcome, request, built)
+    return outcome
+
+
+def _tell_once(outcome: Outcome, request: BuildRequest, built: BuiltOnce) -> None:
+    """Say what was read and written, and how fast."""
+    from kidxlib.run.index_options import lines_of_known
+    from kidxlib.terminal.build import tell_counts, tell_rate, tell_requests, tell_skipped
+    from kidxlib.terminal.gaps import gap_lines
+
+    tell_counts(outcome, str(request.sources[0].path), built.scanned.counts)
+    outcome.line(*built.lost.lines(many_sources=False), *gap_lines(built.gaps, many_sources=False))
+    tell_skipped(outcome, ((reason.value, count) for reason, count in built.plan.skipped.counts.items()))
+    tell_rate(outcome, built.scanned.counts.log_bytes, built.scanned.read_seconds, built.seconds)
+    tell_requests(outcome, built.requests)
+    outcome.line(*(f"topics:      {line}" for line in lines_of_known(request.known_topics, built.plan)))
+    outcome.line(f"index files: {request.target.index_dir or 'beside the segments'}")
+
+
+def _repair_tiered() -> click.Command:
+    from kidxlib.commands.repair_tiered import repair_tiered
+
+    return repair_tiered
+
+
+build = kidx_command(
+    "build",
+    Build,
+    run_build,
+    reports_as="build_index",
+    formerly={"--tiered": ("kidx repair-tiered PLACE", _repair_tiered)},
+)

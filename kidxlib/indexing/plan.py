@@ -296,7 +296,7 @@ def log_dirs_to_lock(plan: Plan) -> list[Path]:
         if partition.directory.remote is not None:
             raise UsageError(
                 f"{path}: in a bucket of tiered storage, where a broker's plugin alone writes; write to "
-                "an --index-dir instead, and mend the bucket with --tiered"
+                "an --index-dir instead, and mend the bucket with kidx repair-tiered"
             )
         if not isinstance(path, Path):
             raise UsageError(

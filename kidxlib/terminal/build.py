@@ -11,8 +11,8 @@ from kidxlib.format.not_segments import NotASegment
 from kidxlib.indexing.summary import Counts
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import Requests
-from kidxlib.terminal.console import print_detail, print_line, print_more, rate
-from kidxlib.terminal.tables import print_table
+from kidxlib.terminal.console import rate
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 
 #: Topics and segments shown on screen, and segments in the JSON object; their numbers are always there.
@@ -20,11 +20,11 @@ TOPICS_SHOWN: Final = 40
 PROBLEMS_SHOWN: Final = 20
 
 
-def print_counts(title: str, counts: Counts) -> None:
+def tell_counts(outcome: Outcome, title: str, counts: Counts) -> None:
     """Show a row per topic and the segments with problems."""
     topics = counts.largest_topics()
     if topics:
-        print_table(
+        outcome.table(
             title,
             ("topic", "segments", "bytes", "batches", "entries", "aborted", "written", "unchanged", "kept", "problems"),
             [
@@ -42,50 +42,50 @@ def print_counts(title: str, counts: Counts) -> None:
             ],
             text_columns=1,
         )
-    print_more(len(topics) - TOPICS_SHOWN, " topics")
+    outcome.more(len(topics) - TOPICS_SHOWN, " topics")
     for segment in counts.problems[:PROBLEMS_SHOWN]:
-        print_line(
+        outcome.line(
             f"{segment.status}: {segment.log_path}: byte {segment.reason_position or 0}: "
             f"{segment.reason}: {segment.reason_detail}"
         )
-    print_more(counts.problem_count - PROBLEMS_SHOWN, " segments with problems")
+    outcome.more(counts.problem_count - PROBLEMS_SHOWN, " segments with problems")
     if counts.by_published[Published.KEPT]:
-        print_line(
+        outcome.line(
             f"kept: the index files of {counted(counts.by_published[Published.KEPT], 'truncated segment')}: beside a "
             "corrupt log a new index would suppress the broker's own truncation at its next clean start "
             "(--accept-truncated writes them all the same)"
         )
     if counts.by_transaction_index[Published.KEPT]:
-        print_line(
+        outcome.line(
             f"kept: {counted(counts.by_transaction_index[Published.KEPT], '.txnindex file')}: which transactions were "
             "open where the segment begins is not known, and an index that lacks aborted ones "
             "would show their records to read-committed consumers"
         )
     for name in counts.kept[:PROBLEMS_SHOWN]:
-        print_line(f"kept: {name} stays as it is: what came before the segments at hand is not known")
-    print_more(len(counts.kept) - PROBLEMS_SHOWN, " files kept")
+        outcome.line(f"kept: {name} stays as it is: what came before the segments at hand is not known")
+    outcome.more(len(counts.kept) - PROBLEMS_SHOWN, " files kept")
 
 
-def print_skipped(counts: Iterable[tuple[str, int]]) -> None:
+def tell_skipped(outcome: Outcome, counts: Iterable[tuple[str, int]]) -> None:
     """Show in one line how many files and directories are no segments, by reason, to whoever asks for details. Of those
     that nobody expects there each has had a warning.
     """
     text = ", ".join(f"{count:,} × {NotASegment(reason).in_words}" for reason, count in sorted(counts))
     if text:
-        print_detail(f"skipped: {text}")
+        outcome.detail(f"skipped: {text}")
 
 
-def print_rate(log_bytes: int, scan_seconds: float, seconds: float) -> None:
+def tell_rate(outcome: Outcome, log_bytes: int, scan_seconds: float, seconds: float) -> None:
     """Show how fast logs were read, and how long the run took.
 
     Args:
         scan_seconds: in which logs were read, without what it took to begin.
     """
     read = f"read {decimal(log_bytes)} in {scan_seconds:.1f} s ({rate(log_bytes, scan_seconds)}); " if log_bytes else ""
-    print_line(f"{read}{seconds:.1f} s in all")
+    outcome.line(f"{read}{seconds:.1f} s in all")
 
 
-def print_requests(requests: Requests) -> None:
+def tell_requests(outcome: Outcome, requests: Requests) -> None:
     """Show what was asked of object stores, if anything was."""
     if requests:
-        print_line(f"requests:    {requests}")
+        outcome.line(f"requests:    {requests}")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from kidxlib.storage.store.requests import Requests
-from kidxlib.terminal.console import more, note, print_json, print_line
+from kidxlib.terminal.console import more, note, print_json, print_line, shows_details
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.tables import Cell, print_table
 
@@ -64,6 +64,11 @@ class Outcome(RunResult):
     def line(self, *lines: str) -> None:
         """Show a line each."""
         self.shown.extend(lines)
+
+    def detail(self, line: str) -> None:
+        """Show a line to whoever asks for more, with -v."""
+        if shows_details():
+            self.line(line)
 
     def more(self, left_out: int, what: str = "") -> None:
         """Show how many more there are than are shown, where there are more; as `print_more`."""

@@ -34,7 +34,8 @@ _SAYS: Final = {
     "_log.warning": (WARNING, 0),
     "self.fail": (UsageError.__name__, 0),  # of a type of click's options
     "click.UsageError": (UsageError.__name__, 0),
-    "leave_out": (UsageError.__name__, 3),
+    "self.refuse": (UsageError.__name__, 1),
+    "outcome.warn": (WARNING, 0),
     "_raise_malformed": (UsageError.__name__, 2),
 }
 #: More texts than that of one call are those of a mistake in this module.

@@ -28,14 +28,14 @@ def audit(directory: Path, catalog: Path) -> None:
     """Audit a bucket, damage it, and audit it again."""
     site = site_of(directory)
     shutil.copytree(PROJECT / "samples" / "tiered", directory)
-    options = ("--tiered", f"{SOURCE}={directory}", "--tiered-metadata", site.log_dir, "--catalog", catalog)
-    first = run_here(kidx, "verify", *options, "--now", FIRST_AT)
+    options = (f"{SOURCE}={directory}", "--tiered-metadata", site.log_dir, "--catalog", catalog)
+    first = run_here(kidx, "verify-tiered", *options, "--now", FIRST_AT)
     assert first.code == 0, first.err
     _lost(site).object(TRANSACTION_INDEX_SUFFIX).unlink()
     cut = _cut(site).object(OFFSET_INDEX_SUFFIX)
     cut.write_bytes(cut.read_bytes()[:-3])
     _lost(site).copy_objects(_ORPHAN, 1_000)
-    second = run_here(kidx, "verify", *options, "--now", SECOND_AT)
+    second = run_here(kidx, "verify-tiered", *options, "--now", SECOND_AT)
     assert second.code == 3, second.err
 
 

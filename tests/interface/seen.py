@@ -72,7 +72,7 @@ def _of_runs(directory: Path) -> Iterator[tuple[str, str]]:
     (copy / "txn-mixed-0" / "00000000000000000084.log").unlink()
     damaged = copy / "plain-zstd-0" / "00000000000000013697.log"
     damaged.write_bytes(damaged.read_bytes()[:-7])
-    tiered = ("--tiered", _SAMPLES / "tiered" / "kafka-tiered-storage")
+    tiered = _SAMPLES / "tiered" / "kafka-tiered-storage"
     metadata = ("--tiered-metadata", _SAMPLES / "tiered" / "log-dir")
     source, metrics = ("--source", f"s={copy}"), directory / "kidx.prom"
     runs: Mapping[str, tuple[object, ...]] = {
@@ -80,8 +80,8 @@ def _of_runs(directory: Path) -> Iterator[tuple[str, str]]:
         "build": ("build", *source, "--catalog", catalog, "--index-dir", index, "--metrics-file", metrics),
         "verify DIR": ("verify", copy, "--index-dir", index),
         "verify": ("verify", *source, "--catalog", catalog),
-        "verify-tiered": ("verify-tiered", tiered[1], *metadata),
-        "build --tiered": ("build", *tiered, *metadata, "--index-dir", directory / "mirror"),
+        "verify-tiered": ("verify-tiered", tiered, *metadata),
+        "repair-tiered": ("repair-tiered", tiered, *metadata, "--index-dir", directory / "mirror"),
         "recover": ("recover", logs),
         "retention": ("retention", "--catalog", catalog, "--now", "2026-11-25T00:00Z"),
         "seek": ("seek", "--catalog", catalog, "--topic", "append-time", "--partition", "0", "--offset", "100"),

@@ -37,7 +37,7 @@ from kidxlib.lookup.seeker import Seeker
 from kidxlib.messages.remote_log_metadata import SegmentState
 from tests.kafka.reading import Seen, read, read_all, read_until_error, wait_until_read
 from tests.support import cluster_metadata as made_up
-from tests.support.audits import repaired, verified
+from tests.support.audits import repaired, verified_tiered
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker, BrokerRun
 from tests.support.kafka.tiered import (
     METADATA_TOPIC,
@@ -77,8 +77,8 @@ def filled(tmp_path_factory: pytest.TempPathFactory) -> _Filled:
 
 
 def _audited(site: Site, level: str, *options: str, code: int = 0) -> dict[str, Any]:
-    where = ("--tiered", site.bucket, "--tiered-metadata", site.log_dir, "--level", level)
-    return verified(*where, *options, code=code)
+    where = (site.bucket, "--tiered-metadata", site.log_dir, "--level", level)
+    return verified_tiered(*where, *options, code=code)
 
 
 @pytest.mark.parametrize("level", list(Level))
@@ -98,8 +98,8 @@ def test_nothing_is_found_in_a_sound_bucket(filled: _Filled, level: Level) -> No
 def test_each_damage_has_its_finding_and_no_other(filled: _Filled, tmp_path: Path, name: str) -> None:
     damage, site = _DAMAGES[name], filled.site.copy(tmp_path)
     damage.plant(site)
-    where = ("--tiered", str(site.bucket), "--tiered-metadata", str(site.log_dir), "--level", damage.level)
-    result = CliRunner().invoke(kidx, ["verify", *where, "--json"], standalone_mode=False)
+    where = (str(site.bucket), "--tiered-metadata", str(site.log_dir), "--level", damage.level)
+    result = CliRunner().invoke(kidx, ["verify-tiered", *where, "--json"], standalone_mode=False)
     [finding] = _audited(site, damage.level, code=result.return_value)["findings"]
     assert (finding["file"], finding["reason"]) == damage.found
     assert result.return_value == (3 if finding["verdict"] == "broken" else 0)
@@ -334,7 +334,7 @@ def _seen(broker: Broker) -> Seen:
 
 def _mend(site: Site, directory: Path, level: str) -> dict[str, str]:
     """Repair a bucket; what became of each object by its name."""
-    where = ("--tiered", site.bucket, "--tiered-metadata", site.log_dir, "--index-dir", directory / "mirror")
+    where = (site.bucket, "--tiered-metadata", site.log_dir, "--index-dir", directory / "mirror")
     found = repaired(*where, "--level", level, "--apply", code=0)
     return {each["name"]: each["outcome"] for each in found["objects"]}
 

@@ -53,7 +53,8 @@ def test_what_a_catalog_knows_is_answered_without_a_compiler() -> None:
     """Numba takes a second to import. A build with nothing new to read, and a page need none of it."""
     code = """
 import sys
-import kidxlib.commands.without_catalog.build_report
+import kidxlib.operations.build.build_catalog
+import kidxlib.operations.build.without_catalog
 import kidxlib.operations.backend
 print("numba" in sys.modules)
 """

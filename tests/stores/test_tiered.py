@@ -20,7 +20,7 @@ from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.storage.store.client import objects_with_etags
 from kidxlib.storage.store.s3 import ObjectPath, open_object
 from tests.docs.pages import PROJECT
-from tests.support.audits import repaired, verified
+from tests.support.audits import repaired, verified_tiered
 from tests.support.object_store import Fault, ObjectStore
 from tests.support.remote_rows import catalog_at, remote_rows
 from tests.support.spark.jobs import run_here
@@ -47,7 +47,7 @@ def url(site: Site, store: ObjectStore) -> Iterator[str]:
 
 
 def _audited(url: str, site: Site, level: str, code: int = 0) -> dict[str, Any]:
-    return verified("--tiered", url, "--tiered-metadata", site.log_dir, "--level", level, code=code)
+    return verified_tiered(url, "--tiered-metadata", site.log_dir, "--level", level, code=code)
 
 
 def _keys(segment: RemoteSegment) -> list[str]:
@@ -56,7 +56,7 @@ def _keys(segment: RemoteSegment) -> list[str]:
 
 def test_a_bucket_in_a_store(site: Site, url: str, store: ObjectStore) -> None:
     """A listing asks for names alone, other levels for what they read; a loss is found, and nothing is written."""
-    of_folder = verified("--tiered", site.bucket, "--tiered-metadata", site.log_dir, "--level", "full", code=0)
+    of_folder = verified_tiered(site.bucket, "--tiered-metadata", site.log_dir, "--level", "full", code=0)
     before = store.contents("tiered")
     for level in ("listing", "indexes", "full"):
         store.requests.clear()
@@ -105,8 +105,8 @@ def test_etags_are_recorded(site: Site, url: str, store: ObjectStore, tmp_path: 
     """Those that the store has, by as many requests as without them; an object that is put again has another one."""
     catalog = catalog_at(tmp_path / "catalog")
     without = _audited(url, site, "listing")["requests"]
-    where = ("--tiered", f"it={url}", "--tiered-metadata", site.log_dir, "--catalog", catalog)
-    first = verified(*where, "--now", "2026-11-26T10:00Z", code=0)
+    where = (f"it={url}", "--tiered-metadata", site.log_dir, "--catalog", catalog)
+    first = verified_tiered(*where, "--now", "2026-11-26T10:00Z", code=0)
     assert first["requests"] == without
     listed = {each["name"]: each for row in remote_rows(catalog) for each in row["objects"]}
     contents = store.contents("tiered")
@@ -116,7 +116,7 @@ def test_etags_are_recorded(site: Site, url: str, store: ObjectStore, tmp_path: 
     key = _key(site.segments(_TOPIC)[0], OFFSET_INDEX_SUFFIX)
     content = contents[key.removeprefix("tiered/")]
     store.put(key, content[:-1] + bytes([content[-1] ^ 1]))
-    verified(*where, "--now", "2026-11-26T11:00Z", code=0)
+    verified_tiered(*where, "--now", "2026-11-26T11:00Z", code=0)
     etags = {(each["name"], each["etag"]) for row in remote_rows(catalog) for each in row["objects"] if each["etag"]}
     assert len(etags) == len(listed) + 1
 
@@ -169,7 +169,7 @@ def test_what_is_deleted_meanwhile_is_not_missed(site: Site, url: str, store: Ob
 
 
 def _repaired(url: str, site: Site, code: int) -> dict[str, Any]:
-    where = ("--tiered", url, "--tiered-metadata", site.log_dir, "--index-dir", site.log_dir.parent / "mirror")
+    where = (url, "--tiered-metadata", site.log_dir, "--index-dir", site.log_dir.parent / "mirror")
     return repaired(*where, "--level", "indexes", "--apply", code=code)
 
 
@@ -210,7 +210,7 @@ def test_a_log_that_a_broker_still_has_is_not_fetched(site: Site, url: str, stor
     directory.mkdir(parents=True)
     (directory / "partition.metadata").write_text(f"version: 0\ntopic_id: {segment.partition.topic_id}")
     shutil.copy2(segment.object(LOG_SUFFIX), directory / segment_file(segment.offsets[0], LOG_SUFFIX))
-    where = ("--tiered", url, "--tiered-metadata", site.log_dir, "--index-dir", tmp_path / "mirror")
+    where = (url, "--tiered-metadata", site.log_dir, "--index-dir", tmp_path / "mirror")
     found = repaired(*where, "--level", "listing", "--logs", directory.parent, "--apply", code=0)
     assert found["local_logs"]["segments"] == 1
     fetched = {each.key for each in store.requests if each.method == "GET" and each.key.endswith(LOG_SUFFIX)}

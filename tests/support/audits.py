@@ -108,8 +108,8 @@ def verified_tiered(*arguments: object, code: int) -> dict[str, Any]:
 
 
 def repaired(*arguments: object, code: int) -> dict[str, Any]:
-    """The JSON object of `kidx build --tiered`."""
-    return _json_of("build", *arguments, code=code)
+    """The JSON object of `kidx repair-tiered`."""
+    return _json_of("repair-tiered", *arguments, code=code)
 
 
 def _json_of(command: str, *arguments: object, code: int) -> dict[str, Any]:

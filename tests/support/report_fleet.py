@@ -72,8 +72,8 @@ def build_fleet(directory: Path, rng: random.Random) -> Fleet:
     shutil.copytree(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, bucket)
     next(iter(sorted(bucket.rglob(f"*{TRANSACTION_INDEX_SUFFIX}")))).unlink()
     metadata = PROJECT / "samples" / "tiered" / "log-dir"
-    tiered = ("--tiered", f"bucket={bucket}", "--tiered-metadata", str(metadata), "--level", "full")
-    run_kidx("verify", *tiered, *at, *audited, codes=(0, 3))
+    tiered = (f"bucket={bucket}", "--tiered-metadata", str(metadata), "--level", "full")
+    run_kidx("verify-tiered", *tiered, *at, *audited, codes=(0, 3))
     return Fleet(catalog, log_dirs, bucket)
 
 

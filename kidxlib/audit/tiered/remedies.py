@@ -11,7 +11,7 @@ from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX
 
-_ANEW: Final = "make it anew with kidx build --tiered … --apply, as docs/tiered.md shows"
+_ANEW: Final = "make it anew with kidx repair-tiered … --apply, as docs/tiered.md shows"
 _INDEX: Final = (
     f"{_ANEW}; then remove the segment's files from "
     "remote-log-index-cache of each broker, which goes on with what it has there"

@@ -30,28 +30,25 @@ from kidxlib.indexing.listed import numbers_in, partitions_of
 from kidxlib.indexing.plan import Plan, repairs
 from kidxlib.indexing.skipped import unlistable_as_json
 from kidxlib.indexing.source import Source
-from kidxlib.operations.backend import Backend, OpenBackend
+from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_report import (
     Built,
-    build_as_json,
     catalog_damage,
     exit_code,
     listed_log_dirs,
     lost_counts,
-    print_report,
-    result_of,
+    outcome_of,
 )
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.build_run import (
     BuildRun,
     Scanned,
     ensure_locks_cover_workers,
-    hold_log_dirs,
     removing_held_indexes,
     sweep_leftovers,
 )
 from kidxlib.operations.build.finish import finish_partitions_of
-from kidxlib.operations.build.planning import find_changes, listed_plan
+from kidxlib.operations.build.planning import find_changes
 from kidxlib.operations.build.waves import recording_phase, scan_in_waves
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.damage.known_damage import KnownDamage
@@ -63,10 +60,9 @@ from kidxlib.storage.ranged_log import RANGE_BYTES
 from kidxlib.storage.small_files import NO_CHECKPOINTS, Checkpoints
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath, is_object
-from kidxlib.tables.protocol import MaintenanceOf, Tables
-from kidxlib.terminal.console import note, print_json, print_line, print_lines, rate
+from kidxlib.terminal.console import note, rate
 from kidxlib.terminal.options.directories import ensure_no_overlap
-from kidxlib.terminal.outcome import RunResult
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
@@ -181,8 +177,8 @@ def ensure_as_recorded(request: BuildRequest, catalog: TablesCatalog) -> None:
             )
 
 
-def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) -> RunResult:
-    """Compare, and print what a build would do."""
+def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
+    """Compare, and say what a build would do."""
     catalog, of_log_dirs = backend.catalog, listed_log_dirs(request, plan)
     ensure_as_recorded(request, catalog)
     if request.repair:
@@ -199,14 +195,14 @@ def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) 
     seconds = log_bytes / last_rate if last_rate else None
     cost = cost_of(plan, changes, request.context.asked(backend.engine.requests()))
     counts = {"segments": to_read, "unchanged": changes.unchanged, "gone": changes.gone.num_rows}
-    result = RunResult(
+    outcome = Outcome(
         code=exit_code(plan, damage, changes),
         counts={**counts, **lost_counts(changes), "unlistable": len(plan.unlistable), **damage.counts},
         bytes=log_bytes,
         catalog_segments=damage.figures if is_known else None,
     )
-    if as_json:
-        shown = {
+    outcome.values.update(
+        {
             "to_read": to_read,
             "to_read_bytes": log_bytes,
             "unchanged": changes.unchanged,
@@ -218,42 +214,18 @@ def run_dry(request: BuildRequest, plan: Plan, backend: Backend, as_json: bool) 
             "cost": cost.as_json(),
             "damage": damage.as_json(),
         }
-        print_json(shown)
-        return result
-    print_line(f"would read {counted(to_read, 'segment')}, {decimal(log_bytes)}")
-    print_line(f"unchanged: {counted(changes.unchanged, 'segment')}, {decimal(changes.unchanged_bytes)}")
-    print_line(f"missing:   {counted(changes.gone.num_rows, 'segment')} of the catalog")
-    print_lines(damage.lines(many_sources=len(request.sources) > 1))
+    )
+    outcome.line(f"would read {counted(to_read, 'segment')}, {decimal(log_bytes)}")
+    outcome.line(f"unchanged: {counted(changes.unchanged, 'segment')}, {decimal(changes.unchanged_bytes)}")
+    outcome.line(f"missing:   {counted(changes.gone.num_rows, 'segment')} of the catalog")
+    outcome.line(*damage.lines(many_sources=len(request.sources) > 1))
     if cost:
-        print_line(f"requests:  {cost}")
-    if not to_read:
-        return result
-    if seconds is None:
-        print_line("estimate:  none, as no build of this catalog has read anything yet")
-    else:
-        print_line(f"estimate:  {seconds:.0f} s at the last build's {rate(log_bytes, seconds)}")
-    return result
-
-
-def run_build(
-    request: BuildRequest, open_backend: OpenBackend, maintenance_of: MaintenanceOf, *, dry_run: bool, as_json: bool
-) -> RunResult:
-    """List the sources, and read what is new or has changed; in a dry run only say what that would be.
-
-    Args:
-        open_backend: called once the log dirs' locks are held.
-        maintenance_of: puts the tables in order at the end.
-    """
-    plan = listed_plan(request)
-    if dry_run:
-        with open_backend() as backend:
-            return run_dry(request, plan, backend, as_json)
-    built = _build(request, plan, open_backend, maintenance_of)
-    if as_json:
-        print_json(build_as_json(request, built))
-    else:
-        print_report(request, built)
-    return result_of(built)
+        outcome.line(f"requests:  {cost}")
+    if to_read and seconds is None:
+        outcome.line("estimate:  none, as no build of this catalog has read anything yet")
+    elif to_read and seconds is not None:
+        outcome.line(f"estimate:  {seconds:.0f} s at the last build's {rate(log_bytes, seconds)}")
+    return outcome
 
 
 def request_columns(request: BuildRequest, versions: Mapping[str, str]) -> dict[str, Any]:
@@ -297,65 +269,64 @@ def _as_text(value: str | int | bool | None) -> str | None:
     return value if value is None or isinstance(value, str) else json.dumps(value)
 
 
-def _build(request: BuildRequest, plan: Plan, open_backend: OpenBackend, maintenance_of: MaintenanceOf) -> Built:
+def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: contextlib.ExitStack) -> Outcome:
+    """Read what is new or has changed, and record it.
+
+    Args:
+        log_dirs: holds the log dirs' locks; they are given back once a broker may start.
+    """
     start = time.monotonic()
-    build_id, of_log_dirs = request.context.run_id(), listed_log_dirs(request, plan)
-    with contextlib.ExitStack() as stack:
-        log_dirs = stack.enter_context(contextlib.ExitStack())
-        hold_log_dirs(request, plan, log_dirs)
-        backend = stack.enter_context(open_backend())
-        catalog = backend.catalog
-        ensure_no_overlap(request.target.index_dir, catalog.path, request.sources)
-        is_new = not catalog.has_segments()
-        ensure_as_recorded(request, catalog)
-        if request.repair:
-            plan = repairs_of_last_audits(catalog, plan, request.sources)
-        begin_phase("comparing with the catalog")
-        changes = find_changes(request, plan, None if is_new else catalog, backend.engine)
-        sweep_leftovers(request, plan, backend)
-        ensure_locks_cover_workers(request, changes, backend)
-        catalog.make_tables()
-        log_dirs.enter_context(removing_held_indexes(request, plan))
-        with catalog.holding() as commit:
-            marked = catalog.mark(changes, build_id, commit)
-            run = BuildRun(request, plan, backend, build_id, commit)
-            scanned = scan_in_waves(run, changes)
-            notes, damage = _finish(run, scanned, of_log_dirs)
-            begin_phase(recording_phase(request))
-        row = BuildRow.of(
-            {
-                "build_id": build_id,
-                "seconds": round(time.monotonic() - start, 3),
-                "rows_changed": marked + scanned.rows_changed,
-                **request_columns(request, backend.versions),
-                **found_columns(plan, changes),
-                **scan_columns(scanned),
-            }
-        )
-        begin_phase("recording the build")
-        catalog.append_build(row)
-        log_dirs.close()  # a broker may start
-        return Built(
-            plan=plan,
-            changes=changes,
-            scanned=scanned,
-            row=row,
-            notes=notes,
-            damage=damage,
-            requests=request.context.asked(backend.engine.requests()),
-            catalog=catalog.path,
-            is_new=is_new,
-            optimized=_optimize(request, row, catalog.tables, maintenance_of),
-        )
+    build_id, of_log_dirs, catalog = request.context.run_id(), listed_log_dirs(request, plan), backend.catalog
+    ensure_no_overlap(request.target.index_dir, catalog.path, request.sources)
+    is_new = not catalog.has_segments()
+    ensure_as_recorded(request, catalog)
+    if request.repair:
+        plan = repairs_of_last_audits(catalog, plan, request.sources)
+    begin_phase("comparing with the catalog")
+    changes = find_changes(request, plan, None if is_new else catalog, backend.engine)
+    sweep_leftovers(request, plan, backend)
+    ensure_locks_cover_workers(request, changes, backend)
+    catalog.make_tables()
+    log_dirs.enter_context(removing_held_indexes(request, plan))
+    with catalog.holding() as commit:
+        marked = catalog.mark(changes, build_id, commit)
+        run = BuildRun(request, plan, backend, build_id, commit)
+        scanned = scan_in_waves(run, changes)
+        notes, damage = _finish(run, scanned, of_log_dirs)
+        begin_phase(recording_phase(request))
+    row = BuildRow.of(
+        {
+            "build_id": build_id,
+            "seconds": round(time.monotonic() - start, 3),
+            "rows_changed": marked + scanned.rows_changed,
+            **request_columns(request, backend.versions),
+            **found_columns(plan, changes),
+            **scan_columns(scanned),
+        }
+    )
+    begin_phase("recording the build")
+    catalog.append_build(row)
+    log_dirs.close()  # a broker may start
+    built = Built(
+        plan=plan,
+        changes=changes,
+        scanned=scanned,
+        row=row,
+        notes=notes,
+        damage=damage,
+        requests=request.context.asked(backend.engine.requests()),
+        catalog=catalog.path,
+        is_new=is_new,
+        optimized=_optimize(request, row, backend),
+    )
+    return outcome_of(request, built)
 
 
-def _optimize(
-    request: BuildRequest, row: BuildRow, tables: Tables, maintenance_of: MaintenanceOf
-) -> list[OptimizedTable]:
+def _optimize(request: BuildRequest, row: BuildRow, backend: Backend) -> list[OptimizedTable]:
     """Put tables in order where the settings say so. A build that has changed nothing has added to one alone."""
     if request.optimize is None:
         return []
-    return optimize_tables(maintenance_of(tables), TABLES if row.rows_changed else (BUILDS,), request.optimize)
+    return optimize_tables(backend.maintenance, TABLES if row.rows_changed else (BUILDS,), request.optimize)
 
 
 def record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all_topics: bool) -> list[str]:

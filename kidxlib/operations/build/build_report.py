@@ -21,11 +21,11 @@ from kidxlib.operations.damage.lost import OfLogDirs
 from kidxlib.operations.maintenance.after_build import OptimizedTable, optimized_as_json, optimized_as_line
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.storage.store.requests import Requests
-from kidxlib.terminal.build import PROBLEMS_SHOWN, print_counts, print_rate, print_requests, print_skipped
-from kidxlib.terminal.console import print_detail, print_line, print_lines, warn
+from kidxlib.terminal.build import PROBLEMS_SHOWN, tell_counts, tell_rate, tell_requests, tell_skipped
+from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.sources import as_line
-from kidxlib.terminal.outcome import RunResult
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 
 
@@ -124,7 +124,7 @@ _FACTS: Final = {
 _COUNTED: Final = ("partitions", "segments", "unchanged", "gone", "rows_changed")
 
 
-def build_as_json(request: BuildRequest, built: Built) -> dict[str, Any]:
+def _as_json(request: BuildRequest, built: Built) -> dict[str, Any]:
     """A build's JSON object: the row of `builds`, and what that does not have."""
     counts, started_at = built.scanned.counts.as_json(), request.context.now.isoformat()
     shown = {**built.row.values(), **counts, "started_at": started_at, "notes": built.notes}
@@ -135,43 +135,43 @@ def build_as_json(request: BuildRequest, built: Built) -> dict[str, Any]:
     return {**shown, "catalog": built.catalog, "new_catalog": built.is_new}
 
 
-def print_report(request: BuildRequest, built: Built) -> None:
-    """Show what was made, where it is, and what to do next."""
+def _tell(outcome: Outcome, request: BuildRequest, built: Built) -> None:
+    """Say what was made, where it is, and what to do next."""
     row = built.row
-    print_counts(f"build {row.build_id}", built.scanned.counts)
+    tell_counts(outcome, f"build {row.build_id}", built.scanned.counts)
     if row.unchanged or row.gone:
-        print_line(f"not read: {counted(row.unchanged, 'unchanged segment')}; missing from the source: {row.gone:,}")
+        outcome.line(f"not read: {counted(row.unchanged, 'unchanged segment')}; missing from the source: {row.gone:,}")
     named = {segment.log_path for segment in built.scanned.counts.problems[:PROBLEMS_SHOWN]}
-    print_lines(built.damage.lines(many_sources=len(request.sources) > 1, named=named))
-    print_skipped(row.skipped.items())
+    outcome.line(*built.damage.lines(many_sources=len(request.sources) > 1, named=named))
+    tell_skipped(outcome, row.skipped.items())
     for text in built.notes:
-        print_line(f"note: {text}")
+        outcome.line(f"note: {text}")
     if request.repair and not row.partitions:
-        print_line("repair:      nothing, the last audit found nothing broken")
+        outcome.line("repair:      nothing, the last audit found nothing broken")
     else:
-        print_rate(row.log_bytes, built.scanned.read_seconds, row.seconds)
-    print_requests(built.requests)
-    print_line(f"source:      {as_line(request.sources)}")
+        tell_rate(outcome, row.log_bytes, built.scanned.read_seconds, row.seconds)
+    tell_requests(outcome, built.requests)
+    outcome.line(f"source:      {as_line(request.sources)}")
     for line in lines_of_known(request.known_topics, built.plan):
-        print_line(f"topics:      {line}")
+        outcome.line(f"topics:      {line}")
     where = "beside the segments" if request.in_place else request.target.index_dir
-    print_line(f"index files: {where}")
+    outcome.line(f"index files: {where}")
     if unknown := [f"{_FACTS[name]} of {count:,}" for name, count in built.unknown_facts.items() if count]:
-        print_detail(
+        outcome.detail(
             f"optional:    {', '.join(unknown)} segments would make reads by time faster, and show whether a copy on "
             "S3 is whole; --fill-facts SIZE reads their logs for it"
         )
-    print_line(f"catalog:     {built.catalog} ({counted(row.rows_changed, 'row')} of segments added or changed)")
+    outcome.line(f"catalog:     {built.catalog} ({counted(row.rows_changed, 'row')} of segments added or changed)")
     if line := optimized_as_line(built.optimized):
-        print_line(f"tables:      {line}")
-    print_line("next:        kidx report makes a page of the catalog; its tables answer questions in SQL")
+        outcome.line(f"tables:      {line}")
+    outcome.line("next:        kidx report makes a page of the catalog; its tables answer questions in SQL")
     if built.is_new:
-        print_line(f"new catalog made at {built.catalog}")
+        outcome.line(f"new catalog made at {built.catalog}")
 
 
-def result_of(built: Built) -> RunResult:
-    """How the run ended, for who watches from outside."""
-    return RunResult(
+def outcome_of(request: BuildRequest, built: Built) -> Outcome:
+    """How the run ended, and what it says."""
+    outcome = Outcome(
         code=exit_code(built.plan, built.damage, built.changes),
         run_id=built.row.build_id,
         counts={
@@ -185,3 +185,6 @@ def result_of(built: Built) -> RunResult:
         requests=built.requests,
         catalog_segments=built.damage.figures,
     )
+    outcome.values.update(_as_json(request, built))
+    _tell(outcome, request, built)
+    return outcome

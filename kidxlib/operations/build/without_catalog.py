@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import TypeAlias
 
 from kidxlib.audit.gaps import FoundGaps
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import all_new
 from kidxlib.indexing.plan import Plan, repairs
-from kidxlib.operations.backend import Backend, OpenBackend
+from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_report import asked_of, listed_log_dirs
 from kidxlib.operations.build.build_request import BuildRequest
-from kidxlib.operations.build.build_run import BuildRun, Scanned, hold_log_dirs, removing_held_indexes, sweep_leftovers
+from kidxlib.operations.build.build_run import BuildRun, Scanned, removing_held_indexes, sweep_leftovers
 from kidxlib.operations.build.finish import finish_partitions_of
-from kidxlib.operations.build.planning import listed_plan
 from kidxlib.operations.build.waves import scan_in_waves
 from kidxlib.operations.damage.gaps import gaps_between, known_logs
 from kidxlib.operations.damage.lost import Lost
@@ -31,10 +28,6 @@ class BrokenFiles:
 
     files: Mapping[PartitionKey, frozenset[str]] = field(default_factory=dict)
     logs: int = 0
-
-
-#: Audits the files of a plan.
-FindBroken: TypeAlias = Callable[[BuildRequest, Plan, Backend], BrokenFiles]
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,32 +52,28 @@ class BuiltOnce:
     requests: Requests
 
 
-def build_once(request: BuildRequest, open_backend: OpenBackend, find_broken: FindBroken) -> BuiltOnce:
+def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: float) -> BuiltOnce:
     """Index the segments of the sources.
 
     Args:
-        open_backend: called once the log dirs' locks are held; its catalog has nothing yet, and nobody reads it later.
-        find_broken: for a repair, which has no catalog to say what an earlier audit found.
+        backend: its catalog has nothing yet, and nobody reads it later.
+        start: when the run began, by the monotonic clock.
     """
-    start = time.monotonic()
-    plan = listed_plan(request)
-    of_log_dirs = listed_log_dirs(request, plan)
-    broken = BrokenFiles()
-    with contextlib.ExitStack() as stack:
-        hold_log_dirs(request, plan, stack)
-        backend = stack.enter_context(open_backend())
-        sweep_leftovers(request, plan, backend)
-        if request.repair:
-            broken = find_broken(request, plan, backend)
-            plan = repairs(plan, broken.files)
-        scanned = read_and_finish(request, plan, backend)
-        sources = [source.name for source in request.sources]
-        tables = backend.catalog.tables
-        logs = known_logs(tables, sources, request.topics)
-        gaps = gaps_between(tables, logs, *asked_of(request, plan)).found
-        not_known = of_log_dirs.log_dirs if request.repair else plan.unlistable  # a repair reads a few logs
-        lost = of_log_dirs.lost(tables, logs, not_known)
-        requests = request.context.asked(backend.engine.requests())
+    of_log_dirs, broken = listed_log_dirs(request, plan), BrokenFiles()
+    sweep_leftovers(request, plan, backend)
+    if request.repair:
+        # Whoever repairs nothing does not wait for what an audit imports. There is no catalog to say what one found.
+        from kidxlib.operations.audit.broken import broken_now
+
+        broken = BrokenFiles(*broken_now(request, plan, backend))
+        plan = repairs(plan, broken.files)
+    scanned = read_and_finish(request, plan, backend)
+    tables = backend.catalog.tables
+    logs = known_logs(tables, [source.name for source in request.sources], request.topics)
+    gaps = gaps_between(tables, logs, *asked_of(request, plan)).found
+    not_known = of_log_dirs.log_dirs if request.repair else plan.unlistable  # a repair reads a few logs
+    lost = of_log_dirs.lost(tables, logs, not_known)
+    requests = request.context.asked(backend.engine.requests())
     return BuiltOnce(plan, scanned, broken, gaps, lost, time.monotonic() - start, requests)
 
 

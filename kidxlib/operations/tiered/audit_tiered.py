@@ -22,7 +22,7 @@ from kidxlib.operations.tiered.record import record_segments
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.tiered.tiered_request import TieredRequest
 from kidxlib.storage.store.requests import Requests, requests_made
-from kidxlib.terminal.build import PROBLEMS_SHOWN
+from kidxlib.terminal.build import PROBLEMS_SHOWN, tell_requests
 from kidxlib.terminal.console import warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
@@ -250,8 +250,7 @@ def _tell(outcome: Outcome, request: TieredRequest, found: TieredFound) -> None:
         outcome.line(f"other files: {others:,}, which are no objects of remote segments")
     if found.counts.read:
         outcome.line(f"read:     {decimal(found.counts.read)} of objects")
-    if found.requests:
-        outcome.line(f"requests:    {found.requests}")
+    tell_requests(outcome, found.requests)
     _tell_what_if(outcome, found.numbers, dict(request.what_if))
     _tell_findings(outcome, found)
     if request.recording is not None:

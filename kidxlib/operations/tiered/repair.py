@@ -37,14 +37,13 @@ from kidxlib.indexing.source import Source
 from kidxlib.log.remote.layout import object_name
 from kidxlib.log.remote.segments import epochs_up_to
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
-from kidxlib.operations.backend import OpenBackend
+from kidxlib.operations.backend import Backend
 from kidxlib.operations.tiered.find import TieredAudit, plan_audit, read_metadata
 from kidxlib.operations.tiered.numbers import local_logs
 from kidxlib.operations.tiered.record import Key, keys_of, record_segments
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
-from kidxlib.operations.tiered.repair_request import RepairRequest
 from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, partition_directory, remake_objects
-from kidxlib.operations.tiered.tiered_request import Recording
+from kidxlib.operations.tiered.tiered_request import Recording, TieredRequest
 from kidxlib.operations.tiered.what_to_audit import TieredPlan, by_partition
 from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import Location
@@ -52,12 +51,11 @@ from kidxlib.storage.publisher import Owner, Published, publish_if
 from kidxlib.storage.store.requests import AT_ONCE, Requests, in_order, requests_made
 from kidxlib.tables.protocol import Tables
 from kidxlib.terminal import interrupts
-from kidxlib.terminal.build import PROBLEMS_SHOWN, print_requests
-from kidxlib.terminal.console import print_json, print_line, print_more, warn_of_first
+from kidxlib.terminal.build import PROBLEMS_SHOWN, tell_requests
+from kidxlib.terminal.console import warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.outcome import RunResult
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.terminal.tables import print_table
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
@@ -76,7 +74,24 @@ _States: TypeAlias = Mapping[tuple[str, int, str], str]
 _FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED.name
 
 
-class Outcome(enum.StrEnum):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepairRequest:
+    """What to mend.
+
+    Attributes:
+        audit: finds it.
+        mirror: where what is made goes, in directories and files that are named as in the bucket.
+        apply: whether it goes to the bucket, too.
+        logs: log dirs whose logs are read in the place of the bucket's, where they prove to be the same.
+    """
+
+    audit: TieredRequest
+    mirror: Location
+    apply: bool
+    logs: tuple[Source, ...] = ()
+
+
+class ObjectOutcome(enum.StrEnum):
     """What became of an object that is missing or broken."""
 
     TO_PUT = "to-put"  # it is in the mirror, and --apply would put it
@@ -91,7 +106,7 @@ class Outcome(enum.StrEnum):
 
     @property
     def is_mended(self) -> bool:
-        return self in (Outcome.PUT, Outcome.SAME, Outcome.RIGHT)
+        return self in (ObjectOutcome.PUT, ObjectOutcome.SAME, ObjectOutcome.RIGHT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,17 +114,17 @@ class Mended:
     """An object, what became of it, and why."""
 
     row: RemadeRow
-    outcome: Outcome
+    outcome: ObjectOutcome
     why: str | None = None
 
 
 def _as_planned(row: RemadeRow) -> Mended:
     """What becomes of an object before anything is put."""
     if row.reason is None:
-        return Mended(row, Outcome.RIGHT)
+        return Mended(row, ObjectOutcome.RIGHT)
     if row.why_not is not None:
-        return Mended(row, Outcome.NOT_MADE, row.why_not)
-    return Mended(row, Outcome.TO_PUT)
+        return Mended(row, ObjectOutcome.NOT_MADE, row.why_not)
+    return Mended(row, ObjectOutcome.TO_PUT)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,10 +146,10 @@ class _Putting:
         for start in range(0, len(rows), AT_ONCE):
             group = rows[start : start + AT_ONCE]
             if self.interrupted.is_set():
-                done += [Mended(row, Outcome.NOT_PUT, "the run was interrupted") for row in group]
+                done += [Mended(row, ObjectOutcome.NOT_PUT, "the run was interrupted") for row in group]
                 continue
             done += in_order(partial(self._put, self._states()), group)
-        if any(each.outcome is Outcome.PUT for each in done):
+        if any(each.outcome is ObjectOutcome.PUT for each in done):
             done = list(in_order(partial(self._after, self._states()), done))
         yield from done
 
@@ -146,19 +161,21 @@ class _Putting:
         partition = _partition(row)
         content = read_file(partition_directory(self.mirror, self.plan.layout, partition), row.name)
         if content is None or (len(content), crc32c(content)) != (row.made_bytes, row.made_crc32c):
-            return Mended(row, Outcome.FAILED, "the mirror does not have what was made: another run writes to it")
+            return Mended(row, ObjectOutcome.FAILED, "the mirror does not have what was made: another run writes to it")
         try:
             if (why_not := self._why_not(states, row)) is not None:
-                return Mended(row, Outcome.NOT_PUT, why_not)
+                return Mended(row, ObjectOutcome.NOT_PUT, why_not)
             directory = partition_directory(self.plan.bucket, self.plan.layout, partition)
             published = publish_if(directory, row.name, content, row.is_as_seen, self._owner(row))
         except PublishError as error:
-            return Mended(row, Outcome.FAILED, str(error))
+            return Mended(row, ObjectOutcome.FAILED, str(error))
         except OSError as error:
-            return Mended(row, Outcome.FAILED, f"{self._log(row)}: {error.strerror or error}")
+            return Mended(row, ObjectOutcome.FAILED, f"{self._log(row)}: {error.strerror or error}")
         if published is Published.KEPT:
-            return Mended(row, Outcome.CONFLICT, "it is not what was read: somebody else has written or removed it")
-        return Mended(row, Outcome.PUT if published is Published.WRITTEN else Outcome.SAME)
+            return Mended(
+                row, ObjectOutcome.CONFLICT, "it is not what was read: somebody else has written or removed it"
+            )
+        return Mended(row, ObjectOutcome.PUT if published is Published.WRITTEN else ObjectOutcome.SAME)
 
     def _why_not(self, states: _States, row: RemadeRow) -> str | None:
         """Why a segment is not to be touched; None where it may be."""
@@ -173,7 +190,7 @@ class _Putting:
 
     def _after(self, states: _States, mended: Mended) -> Mended:
         """What became of an object that was put, in the end."""
-        if mended.outcome is not Outcome.PUT:
+        if mended.outcome is not ObjectOutcome.PUT:
             return mended
         try:
             why = self._why_not(states, mended.row)
@@ -181,7 +198,7 @@ class _Putting:
             return mended  # it was put; what became of the segment then, the next audit says
         if why is None:
             return mended
-        return replace(mended, outcome=Outcome.LEFT_OVER, why=f"{why}; nobody will delete what was put")
+        return replace(mended, outcome=ObjectOutcome.LEFT_OVER, why=f"{why}; nobody will delete what was put")
 
     def _log(self, row: RemadeRow) -> Location:
         return self.plan.directory(_partition(row)) / object_name(row.start_offset, row.segment_id, LOG_SUFFIX)
@@ -216,7 +233,7 @@ def _record_repair(
         row = each.row
         repair = {"suffix": row.file, "reason": row.reason, "outcome": each.outcome.value, "why": each.why}
         repairs[_key(each)].append({**repair, "bytes": row.made_bytes})
-        if each.outcome is Outcome.PUT:
+        if each.outcome is ObjectOutcome.PUT:
             put[_key(each)].append({"suffix": row.file, "name": row.name, "bytes": row.made_bytes})
     found = [*findings, *_found_by_reading(findings, objects)]
     record_segments(tables, recording, _with_objects(listed, put), found, as_of, repairs)
@@ -318,61 +335,41 @@ class Repaired:
         )
 
     @property
-    def outcomes(self) -> Counter[Outcome]:
+    def outcomes(self) -> Counter[ObjectOutcome]:
         """How many objects there are of each outcome."""
         return Counter(each.outcome for each in self.objects)
 
 
-def _result_of(request: RepairRequest, repaired: Repaired) -> RunResult:
-    """How the run ended."""
-    run_id = None if request.audit.recording is None else request.audit.recording.audit_id
-    is_mended = not repaired.left and all(each.outcome.is_mended for each in repaired.objects)
-    return RunResult(
-        code=ExitCode.OK if is_mended else ExitCode.PROBLEMS_FOUND,
-        run_id=run_id,
-        counts={
-            "segments": repaired.segments,
-            "made": repaired.made,
-            **{outcome.value.replace("-", "_"): repaired.outcomes[outcome] for outcome in Outcome},
-            "left": len(repaired.left),
-        },
-        bytes=repaired.log_bytes,
-        requests=repaired.requests,
-    )
-
-
-def _show_json(request: RepairRequest, repaired: Repaired) -> None:
-    """Print the JSON object."""
+def _values(request: RepairRequest, repaired: Repaired) -> dict[str, Any]:
+    """What stands in the JSON object."""
     recording = request.audit.recording
-    print_json(
-        {
-            **({} if recording is None else recording.as_json()),
-            "tiered": str(request.audit.bucket),
-            "index_dir": str(request.mirror),
-            "level": request.audit.level.value,
-            "applied": request.apply,
-            "metadata": {
-                "places": list(map(str, request.audit.places)),
-                "records": repaired.metadata.records,
-                "last_ms": repaired.metadata.last_ms,
-            },
-            "segments": repaired.segments,
-            "log_bytes": repaired.log_bytes,
-            "local_logs": {"segments": repaired.local_segments, "bytes": repaired.local_bytes},
-            "made": {"objects": repaired.made, "bytes": repaired.made_bytes},
-            "objects": [_as_json(each) for each in repaired.objects],
-            "left": [{**each.values(), "what_to_do": what_to_do(each.file, each.reason)} for each in repaired.left],
-            "safe": repaired.safe,
-            "requests": repaired.requests.as_json(),
-        }
-    )
+    return {
+        **({} if recording is None else recording.as_json()),
+        "tiered": str(request.audit.bucket),
+        "index_dir": str(request.mirror),
+        "level": request.audit.level.value,
+        "applied": request.apply,
+        "metadata": {
+            "places": list(map(str, request.audit.places)),
+            "records": repaired.metadata.records,
+            "last_ms": repaired.metadata.last_ms,
+        },
+        "segments": repaired.segments,
+        "log_bytes": repaired.log_bytes,
+        "local_logs": {"segments": repaired.local_segments, "bytes": repaired.local_bytes},
+        "made": {"objects": repaired.made, "bytes": repaired.made_bytes},
+        "objects": [_as_json(each) for each in repaired.objects],
+        "left": [{**each.values(), "what_to_do": what_to_do(each.file, each.reason)} for each in repaired.left],
+        "safe": repaired.safe,
+        "requests": repaired.requests.as_json(),
+    }
 
 
-def show(request: RepairRequest, repaired: Repaired) -> None:
-    """Print what became of each object that was wrong, and what is left."""
+def _tell(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
+    """Say what became of each object that was wrong, and what is left."""
     kinds = Counter((each.row.file, each.row.reason or "", each.outcome.value) for each in repaired.objects)
     if kinds:
-        print_table(
+        outcome.table(
             f"{request.audit.bucket}, level {request.audit.level}",
             ("of", "reason", "outcome", "number"),
             [(*kind, number) for kind, number in sorted(kinds.items())],
@@ -382,36 +379,36 @@ def show(request: RepairRequest, repaired: Repaired) -> None:
         row = each.row
         why = "" if each.why is None else f": {each.why}"
         segment = f"{row.topic}-{row.partition} {row.start_offset} {row.segment_id}"
-        print_line(f"{each.outcome}: {segment} {row.file}: {row.reason or 'nothing is wrong'}{why}")
-    print_more(len(repaired.objects) - PROBLEMS_SHOWN, "; --json has them all")
-    _show_logs(request, repaired)
+        outcome.line(f"{each.outcome}: {segment} {row.file}: {row.reason or 'nothing is wrong'}{why}")
+    outcome.more(len(repaired.objects) - PROBLEMS_SHOWN, "; --json has them all")
+    _tell_logs(outcome, request, repaired)
     if repaired.metadata.last_ms is not None:
-        print_line(f"metadata: as of {show_time(repaired.metadata.last_ms)}")
-    print_requests(repaired.requests)
+        outcome.line(f"metadata: as of {show_time(repaired.metadata.last_ms)}")
+    tell_requests(outcome, repaired.requests)
     for (file, reason), number in Counter((each.file, each.reason) for each in repaired.left).items():
-        print_line(f"left:     {file} {reason}: {number:,}; {what_to_do(file, reason)}")
+        outcome.line(f"left:     {file} {reason}: {number:,}; {what_to_do(file, reason)}")
     if repaired.safe:
-        print_line(
+        outcome.line(
             f"left:     {counted(repaired.safe, 'finding')} without a wrong answer; kidx verify-tiered has the names"
         )
-    if repaired.outcomes[Outcome.TO_PUT]:
-        print_line("nothing was put: --apply does it")
-    elif repaired.outcomes[Outcome.PUT]:
-        print_line(_CACHES)
+    if repaired.outcomes[ObjectOutcome.TO_PUT]:
+        outcome.line("nothing was put: --apply does it")
+    elif repaired.outcomes[ObjectOutcome.PUT]:
+        outcome.line(_CACHES)
     elif not repaired.objects and not repaired.left:
-        print_line("nothing is to be mended, as far as this level shows")
+        outcome.line("nothing is to be mended, as far as this level shows")
     if request.audit.recording is not None:
-        print_line(request.audit.recording.line)
+        outcome.line(request.audit.recording.line)
 
 
-def _show_logs(request: RepairRequest, repaired: Repaired) -> None:
-    print_line(f"read:     {counted(repaired.segments, 'segment')}, {decimal(repaired.log_bytes)} of logs")
+def _tell_logs(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
+    outcome.line(f"read:     {counted(repaired.segments, 'segment')}, {decimal(repaired.log_bytes)} of logs")
     if request.logs:
-        print_line(
+        outcome.line(
             f"of these: {counted(repaired.local_segments, 'segment')}, {decimal(repaired.local_bytes)}, in --logs, "
             "proved to be the same"
         )
-    print_line(f"made:     {counted(repaired.made, 'object')}, {decimal(repaired.made_bytes)}, in {request.mirror}")
+    outcome.line(f"made:     {counted(repaired.made, 'object')}, {decimal(repaired.made_bytes)}, in {request.mirror}")
 
 
 def _as_json(each: Mended) -> dict[str, Any]:
@@ -419,7 +416,27 @@ def _as_json(each: Mended) -> dict[str, Any]:
     return {**columns, "outcome": each.outcome.value, "why": each.why}
 
 
-def run_repair(request: RepairRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
+def outcome_of(request: RepairRequest, repaired: Repaired) -> Outcome:
+    """How a repair ended, and what it says."""
+    is_mended = not repaired.left and all(each.outcome.is_mended for each in repaired.objects)
+    outcome = Outcome(
+        code=ExitCode.OK if is_mended else ExitCode.PROBLEMS_FOUND,
+        run_id=None if request.audit.recording is None else request.audit.recording.audit_id,
+        counts={
+            "segments": repaired.segments,
+            "made": repaired.made,
+            **{each.value.replace("-", "_"): repaired.outcomes[each] for each in ObjectOutcome},
+            "left": len(repaired.left),
+        },
+        bytes=repaired.log_bytes,
+        requests=repaired.requests,
+    )
+    outcome.values.update(_values(request, repaired))
+    _tell(outcome, request, repaired)
+    return outcome
+
+
+def repair(request: RepairRequest, backend: Backend) -> Outcome:
     """Make anew what is missing or broken in a bucket, and put it there if that is asked for."""
     warn_of_first(request.audit.known_topics.warnings)
     reader = MetadataReader(request.audit.places, request.audit.topics)
@@ -427,32 +444,30 @@ def run_repair(request: RepairRequest, open_backend: OpenBackend, *, as_json: bo
     plan = plan_audit(request.audit, metadata)
     interrupted = threading.Event()
     recording = request.audit.recording
-    with open_backend() as backend:
-        audit = TieredAudit(backend.engine, plan, reader)
+    audit = TieredAudit(backend.engine, plan, reader)
+    if recording is not None:
+        backend.catalog.make_tables()
+    findings, _ = audit.find(metadata)
+    broken = [each for each in findings if each.verdict == Verdict.BROKEN.value]
+    made = _remade(request, audit, broken)
+    planned = [_as_planned(row) for row in _of_interest(made, broken)]
+    with interrupts.stopping(interrupted.set):
+        if request.apply and any(each.outcome is ObjectOutcome.TO_PUT for each in planned):
+            begin_phase("putting")
+            planned = _put(planned, _Putting(plan, reader, request.mirror, interrupted))
         if recording is not None:
-            backend.catalog.make_tables()
-        findings, _ = audit.find(metadata)
-        broken = [each for each in findings if each.verdict == Verdict.BROKEN.value]
-        made = _remade(request, audit, broken)
-        planned = [_as_planned(row) for row in _of_interest(made, broken)]
-        with interrupts.stopping(interrupted.set):
-            if request.apply and any(each.outcome is Outcome.TO_PUT for each in planned):
-                begin_phase("putting")
-                planned = _put(planned, _Putting(plan, reader, request.mirror, interrupted))
-            if recording is not None:
-                begin_phase("recording in the catalog")
-                left = _not_mended(findings, planned)
-                _record_repair(backend.catalog.tables, recording, audit.listed, left, planned, plan.as_of)
-            repaired = Repaired.of(
-                objects=planned,
-                left=_left(broken, planned),
-                safe=len(findings) - len(broken),
-                made=made,
-                metadata=metadata,
-                requests=requests_made() - request.audit.asked_before + backend.engine.requests(),
-            )
-            (_show_json if as_json else show)(request, repaired)
-    return _result_of(request, repaired)
+            begin_phase("recording in the catalog")
+            left = _not_mended(findings, planned)
+            _record_repair(backend.catalog.tables, recording, audit.listed, left, planned, plan.as_of)
+        repaired = Repaired.of(
+            objects=planned,
+            left=_left(broken, planned),
+            safe=len(findings) - len(broken),
+            made=made,
+            metadata=metadata,
+            requests=requests_made() - request.audit.asked_before + backend.engine.requests(),
+        )
+    return outcome_of(request, repaired)
 
 
 @dataclass(frozen=True, slots=True)
@@ -537,8 +552,8 @@ def _of_interest(made: Iterable[RemadeRow], broken: Iterable[RemoteFindingRow]) 
 
 
 def _put(planned: Sequence[Mended], putting: _Putting) -> list[Mended]:
-    rows = [each.row for each in planned if each.outcome is Outcome.TO_PUT]
-    return [each for each in planned if each.outcome is not Outcome.TO_PUT] + list(putting.put(rows))
+    rows = [each.row for each in planned if each.outcome is ObjectOutcome.TO_PUT]
+    return [each for each in planned if each.outcome is not ObjectOutcome.TO_PUT] + list(putting.put(rows))
 
 
 def _left(broken: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:

@@ -35,20 +35,6 @@ def first_given(context: click.Context, options: Mapping[str, str]) -> str | Non
     )
 
 
-def leave_out(context: click.Context, options: dict[str, Any], others: Mapping[str, str], why: str) -> None:
-    """Remove options that only another kind of run has.
-
-    Args:
-        options: all of the command's, by parameter.
-        others: what a user calls those to remove, by parameter.
-        why: what to say where one was given; `{option}` stands for it.
-    """
-    if (option := first_given(context, others)) is not None:
-        raise UsageError(why.format(option=option))
-    for parameter in others:
-        options.pop(parameter, None)
-
-
 def renamed_option(
     new: str,
     *,

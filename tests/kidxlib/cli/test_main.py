@@ -14,14 +14,14 @@ from kidxlib.cli.main import kidx
 print([item.value for item in kidx.shell_complete(click.Context(kidx), "re")])
 print([name for name in sys.modules if name.startswith("kidxlib.commands")])
 """
-    assert started(code).splitlines() == ["['recover', 'report', 'retention']", "[]"]
+    assert started(code).splitlines() == ["['recover', 'repair-tiered', 'report', 'retention']", "[]"]
 
 
 def test_the_help_of_a_command_on_a_catalog_imports_nothing_that_works_on_it() -> None:
     code = """
 import sys
-from kidxlib.commands import accept, compact, compare, forget_source, report, retention, seek, tables
-from kidxlib.commands import verify, verify_tiered
+from kidxlib.commands import accept, build, compact, compare, forget_source, repair_tiered, report
+from kidxlib.commands import retention, seek, tables, verify, verify_tiered
 print(sorted({"deltalake", "numba", "pyarrow"} & sys.modules.keys()))
 """
     assert started(code) == "[]"

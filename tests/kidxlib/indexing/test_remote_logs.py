@@ -245,7 +245,6 @@ def test_a_build_makes_the_indexes_that_the_broker_has_made(tmp_path: Path) -> N
     [
         (("build", _PLACE, "--in-place"), "in a bucket of tiered storage, where a broker's plugin alone writes"),
         (("verify", _PLACE), "in a bucket of tiered storage, whose own indexes kidx verify-tiered audits"),
-        (("build", "--tiered", _PLACE, "--layout", "local"), "leave out --layout"),
         (("seek", "--catalog", "x", "--layout", "local"), "--layout: the catalog knows what its sources are"),
     ],
 )

@@ -16,9 +16,9 @@ from prometheus_client.parser import text_string_to_metric_families
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.run.run_report import reports_run
-from kidxlib.terminal.build import print_skipped
+from kidxlib.terminal.build import tell_skipped
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.outcome import RunResult
+from kidxlib.terminal.outcome import Outcome, RunResult
 from kidxlib.terminal.progress import begin_phase
 from tests.docs.log_dirs import put
 from tests.support.alerts import by_promtool, damage_told
@@ -263,8 +263,10 @@ def test_details_are_for_those_who_ask(tmp_path: Path) -> None:
     def a_job() -> RunResult:
         begin_phase("looking")
         begin_phase("finding")
-        print_skipped([("broker file", 2)])
-        return RunResult(code=ExitCode.OK, counts={}, bytes=0)
+        outcome = Outcome()
+        tell_skipped(outcome, [("broker file", 2)])
+        outcome.show(as_json=False)
+        return outcome
 
     verbose = run_here(a_job, "-v")
     assert verbose.out == "skipped: 2 × broker file\n"

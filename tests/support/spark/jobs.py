@@ -22,10 +22,12 @@ from jobs.build_index import build_index
 from jobs.compact_index import compact_index
 from jobs.forget_source import forget_source
 from jobs.recover import recover
+from jobs.repair_tiered import repair_tiered
 from jobs.report import report
 from jobs.retention import retention
 from jobs.seek import seek
 from jobs.verify_index import verify_index
+from jobs.verify_tiered import verify_tiered
 from kidxlib.catalog.tables import TABLES
 from kidxlib.commands.build import build as kidx_build
 from kidxlib.commands.compact import compact as kidx_compact
@@ -88,10 +90,12 @@ build_here: BuildHere = partial(_job_here, build_index)
 compact_here: RunHere = partial(_job_here, compact_index)
 forget_here: RunHere = partial(_job_here, forget_source)
 recover_here: RunHere = partial(_job_here, recover)
+repair_tiered_here: RunHere = partial(_job_here, repair_tiered)
 report_here: RunHere = partial(_job_here, report)
 retention_here: RunHere = partial(_job_here, retention)
 seek_here: RunHere = partial(_job_here, seek)
 verify_here: RunHere = partial(_job_here, verify_index)
+verify_tiered_here: RunHere = partial(_job_here, verify_tiered)
 kidx_build_here: BuildHere = partial(run_here, kidx_build)
 kidx_compact_here: RunHere = partial(run_here, kidx_compact)
 kidx_report_here: RunHere = partial(run_here, kidx_report)

@@ -16,6 +16,7 @@ import pytest
 
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.tables import TABLES
+from kidxlib.commands.build import Build
 from kidxlib.engine.local import LocalEngine
 from kidxlib.engine.processes import Workers
 from kidxlib.errors import UsageError
@@ -24,7 +25,6 @@ from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.discover import find_partitions, find_segments
 from kidxlib.indexing.plan import Plan
 from kidxlib.operations.build.build_request import BuildRequest
-from kidxlib.operations.build.from_options import BuildOptions, build_request
 from kidxlib.operations.build.planning import find_changes, listed_plan
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.run.options import SETTINGS_FILE, MetadataOptions
@@ -37,8 +37,9 @@ from tests.support.spark.jobs import kidx_build_here
 _SOURCES: Final = ("a", "b", "alone-0")
 _STEPS, _STEPS_EXHAUSTIVE = 5, 300
 _OPTIONS: Final[dict[str, Any]] = {
-    **dict.fromkeys(("database", "max_index_bytes", "verify_crc", "fill_facts")),
-    **dict.fromkeys(("sample", "in_place", "accept_truncated", "repair"), False),
+    **dict.fromkeys(("directory", "database", "max_index_bytes", "verify_crc", "fill_facts", "layout", "processes")),
+    **dict.fromkeys(("sample", "in_place", "accept_truncated", "repair", "dry_run", "as_json"), False),
+    "tiered_metadata": (),
     "plan_on_executors": True,
     "settings_file": SETTINGS_FILE,
     "now": "2026-11-25T00:00:00Z",
@@ -149,20 +150,19 @@ def _rows_of(root: Path, partitions: Collection[PartitionKey]) -> list[dict[str,
 
 def _request(root: Path, rng: random.Random) -> BuildRequest:
     sources = rng.sample(_SOURCES, rng.choice([2, 3, 3]))
-    return build_request(
-        BuildOptions(
-            **_OPTIONS,
-            sources=tuple(f"{name}={root / 'disks' / name}" for name in sources),
-            index_dir=str(root / "index"),
-            catalog=str(root / "catalog"),
-            topics=rng.choice([None, None, "t|alone"]),
-            interval_bytes=rng.choice([None, None, 100]),
-            snapshots=rng.random() < 0.5,
-            epochs=rng.random() < 0.5,
-            rebuild=rng.random() < 0.1,
-            metadata=MetadataOptions(),
-        )
+    build = Build(
+        **_OPTIONS,
+        sources=tuple(f"{name}={root / 'disks' / name}" for name in sources),
+        index_dir=str(root / "index"),
+        catalog=str(root / "catalog"),
+        topics=rng.choice([None, None, "t|alone"]),
+        interval_bytes=rng.choice([None, None, 100]),
+        snapshots=rng.random() < 0.5,
+        epochs=rng.random() < 0.5,
+        rebuild=rng.random() < 0.1,
+        metadata=MetadataOptions(),
     )
+    return build.asked
 
 
 def _catalog(root: Path) -> TablesCatalog | None:
@@ -202,23 +202,9 @@ def request_of_two(tmp_path: Path, rng: random.Random) -> BuildRequest:
     source, index_dir, catalog = f"disk={tmp_path / 'disk'}", str(tmp_path / "index"), str(tmp_path / "catalog")
     ended = kidx_build_here("--source", source, "--index-dir", index_dir, "--catalog", catalog)
     assert ended.code in (0, 3), ended.err
-    none: dict[str, Any] = dict.fromkeys(
-        ("database", "topics", "interval_bytes", "max_index_bytes", "verify_crc", "snapshots", "epochs", "fill_facts")
-    )
-    no: dict[str, Any] = dict.fromkeys(
-        ("sample", "in_place", "accept_truncated", "rebuild", "plan_on_executors", "repair"), False
-    )
-    options = BuildOptions(
-        sources=(source,),
-        index_dir=index_dir,
-        catalog=catalog,
-        metadata=MetadataOptions(),
-        settings_file=SETTINGS_FILE,
-        now=None,
-        **none,
-        **no,
-    )
-    return build_request(options)
+    options = {**_OPTIONS, "plan_on_executors": False, "now": None, "rebuild": False, "metadata": MetadataOptions()}
+    none = dict.fromkeys(("topics", "interval_bytes", "snapshots", "epochs"))
+    return Build(**options, **none, sources=(source,), index_dir=index_dir, catalog=catalog).asked
 
 
 def _at_most(request: BuildRequest, segments: int) -> BuildRequest:

@@ -27,7 +27,7 @@ from kidxlib.log.remote.layout import (
     object_name,
 )
 from tests.docs.pages import PROJECT
-from tests.support.audits import verified
+from tests.support.audits import verified_tiered
 from tests.support.tiered_sites import RemoteSegment, Site
 
 _SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
@@ -83,8 +83,8 @@ def _manifest(segment: RemoteSegment, positions: dict[str, Any]) -> dict[str, An
 
 
 def _audited(bucket: Path, level: str, code: int) -> list[dict[str, Any]]:
-    where = ("--tiered", bucket, "--layout", "aiven", "--tiered-metadata", _SAMPLE.log_dir, "--level", level)
-    found: list[dict[str, Any]] = verified(*where, code=code)["findings"]
+    where = (bucket, "--layout", "aiven", "--tiered-metadata", _SAMPLE.log_dir, "--level", level)
+    found: list[dict[str, Any]] = verified_tiered(*where, code=code)["findings"]
     return found
 
 

@@ -18,7 +18,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, TIME_INDEX_SUFFIX, segment_
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from tests.docs.pages import PROJECT
 from tests.support import cluster_metadata as made_up
-from tests.support.audits import verified
+from tests.support.audits import verified_tiered
 from tests.support.tiered_sites import RemoteSegment, Site
 
 _SAMPLE: Final = Site(PROJECT / "samples" / "tiered" / STORAGE_DIRECTORY, PROJECT / "samples" / "tiered" / "log-dir")
@@ -31,8 +31,8 @@ def site(tmp_path: Path) -> Site:
 
 
 def _numbers(site: Site, *options: object) -> dict[str, Any]:
-    where = ("--tiered", site.bucket, "--tiered-metadata", site.log_dir)
-    found: dict[str, Any] = verified(*where, *options, code=0)["numbers"]
+    where = (site.bucket, "--tiered-metadata", site.log_dir)
+    found: dict[str, Any] = verified_tiered(*where, *options, code=0)["numbers"]
     return found
 
 
@@ -129,8 +129,8 @@ def test_copying_that_stands_still(
     directory = made_up.write_copy(
         site.log_dir.parent / "__cluster_metadata-0", {0: made_up.leader_change(0, [1]) + made_up.data(1, changes)}
     )
-    where = ("--tiered", site.bucket, "--tiered-metadata", site.log_dir, "--cluster-metadata", directory)
-    found = verified(*where, *options, code=3 if stalls else 0)
+    where = (site.bucket, "--tiered-metadata", site.log_dir, "--cluster-metadata", directory)
+    found = verified_tiered(*where, *options, code=3 if stalls else 0)
     on_copying = [each for each in found["findings"] if each["reason"] == "stalled"]
     assert bool(on_copying) == stalls
     if stalls:
@@ -213,6 +213,6 @@ def test_what_other_settings_would_free(site: Site) -> None:
 
 @pytest.mark.parametrize("text", ["retention.ms", "retention.ms=", "retention.ms=-2", "cleanup.policy=1", "x=1"])
 def test_settings_that_do_not_exist_are_refused(text: str) -> None:
-    where = ["verify", "--tiered", str(_SAMPLE.bucket), "--tiered-metadata", str(_SAMPLE.log_dir)]
+    where = ["verify-tiered", str(_SAMPLE.bucket), "--tiered-metadata", str(_SAMPLE.log_dir)]
     with pytest.raises(UsageError, match=r"--what-if .*: expected NAME=NUMBER of retention\.ms"):
         CliRunner().invoke(kidx, [*where, "--what-if", text], standalone_mode=False, catch_exceptions=False)

@@ -22,7 +22,7 @@ from kidxlib.operations.tiered.tiered_request import Recording
 from kidxlib.run.context import RunContext
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.docs.pages import PROJECT
-from tests.support.audits import verified
+from tests.support.audits import verified_tiered
 from tests.support.remote_rows import catalog_at, remote_rows
 from tests.support.tiered_sites import RemoteSegment, Site, damages
 
@@ -46,8 +46,8 @@ def site(tmp_path: Path) -> Site:
 
 
 def _audited(site: Site, catalog: Path, *options: object, code: int) -> dict[str, Any]:
-    where = ("--tiered", f"it={site.bucket}", "--tiered-metadata", site.log_dir, "--catalog", catalog)
-    return verified(*where, *options, code=code)
+    where = (f"it={site.bucket}", "--tiered-metadata", site.log_dir, "--catalog", catalog)
+    return verified_tiered(*where, *options, code=code)
 
 
 def _objects(segment: RemoteSegment) -> list[tuple[str, str, int, int]]:

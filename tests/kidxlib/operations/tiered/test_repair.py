@@ -48,7 +48,7 @@ def site(tmp_path: Path) -> Site:
 
 def _repaired(site: Site, *options: object, code: int) -> dict[str, Any]:
     mirror = site.log_dir.parent / "mirror"
-    where = ("--tiered", site.bucket, "--tiered-metadata", site.log_dir, "--index-dir", mirror)
+    where = (site.bucket, "--tiered-metadata", site.log_dir, "--index-dir", mirror)
     return repaired(*where, *options, code=code)
 
 
@@ -193,7 +193,7 @@ def _log(log_dir: Path, segment: RemoteSegment) -> Path:
 
 
 def _repaired_from_copies(site: Site, logs: Path, code: int = 0) -> dict[str, Any]:
-    where = ("--tiered", site.bucket, "--tiered-metadata", site.log_dir, "--index-dir", site.log_dir.parent / "mirror")
+    where = (site.bucket, "--tiered-metadata", site.log_dir, "--index-dir", site.log_dir.parent / "mirror")
     return repaired(*where, "--logs", logs, "--apply", code=code)
 
 

@@ -13,26 +13,23 @@ from kidxlib.errors import UsageError
 from tests.docs.pages import PROJECT
 
 _SAMPLE: Final = PROJECT / "samples" / "tiered"
-_HERE: Final = ("--tiered", str(_SAMPLE))
+_HERE: Final = (str(_SAMPLE),)
 _METADATA: Final = ("--tiered-metadata", str(_SAMPLE / "log-dir"))
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ((*_HERE, *_METADATA), "--tiered: give --index-dir DIR"),
-        ((*_HERE, "--index-dir", "x"), "--tiered: no metadata to compare it with"),
-        ((*_HERE, *_METADATA, "--in-place"), "leave out --in-place"),
+        ((*_HERE, *_METADATA), "no --index-dir: name a directory"),
+        ((*_HERE, "--index-dir", "x"), "no --tiered-metadata"),
         ((*_HERE, *_METADATA, "--settings", "x"), "--settings: only with --catalog"),
         ((*_HERE, *_METADATA, "--index-dir", "x", "--catalog", "no such"), "no catalog"),
-        ((*_HERE, *_METADATA, "."), "leave out DIR"),
-        ((".", "--apply", "--in-place"), "--apply: only with --tiered"),
-        (("--tiered", "no such", *_METADATA, "--index-dir", "x"), "--tiered no such: no such directory"),
+        (("no such", *_METADATA, "--index-dir", "x"), "no such: no such directory"),
     ],
 )
 def test_options_that_do_not_go_together(options: tuple[str, ...], said: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError) as refused:
-        CliRunner().invoke(kidx, ["build", *options], standalone_mode=False, catch_exceptions=False)
+        CliRunner().invoke(kidx, ["repair-tiered", *options], standalone_mode=False, catch_exceptions=False)
     assert said in str(refused.value)
 
 
@@ -40,4 +37,4 @@ def test_options_that_do_not_go_together(options: tuple[str, ...], said: str, tm
 def test_the_mirror_is_a_place_of_its_own(inside: str) -> None:
     options = [*_HERE, *_METADATA, "--index-dir", str(_SAMPLE / inside)]
     with pytest.raises(UsageError):
-        CliRunner().invoke(kidx, ["build", *options], standalone_mode=False, catch_exceptions=False)
+        CliRunner().invoke(kidx, ["repair-tiered", *options], standalone_mode=False, catch_exceptions=False)

@@ -1,1 +1,0 @@
-"""Commands of `kidx` that may have a catalog, where they are given none."""
