@@ -1,4 +1,4 @@
-"""Where the fields of a batch's header stand, and what they mean, as constants of compiled loops."""
+"""Where the fields of a batch's header stand, and what they mean, as constants of compiled loops; and its size."""
 
 from __future__ import annotations
 
@@ -33,3 +33,8 @@ V2_RECORDS_COUNT_AT: Final = layouts.field_position(layouts.BATCH_V2, "records_c
 V1_CRC_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "crc")
 V1_ATTRIBUTES_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "attributes")
 V1_TIMESTAMP_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "timestamp")
+
+
+def batch_size(header: bytes) -> int:
+    """All bytes of a batch, as its header says; negative where that is what it says (`LogInputStream`)."""
+    return LOG_OVERHEAD + int.from_bytes(header[SIZE_AT:LOG_OVERHEAD], signed=True)

@@ -15,7 +15,7 @@ from typing import Final
 
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import MAGIC_AT, SIZE_AT
+from kidxlib.format.batch_header import BATCH_BYTES_MIN, MAGIC_AT, batch_size
 from kidxlib.format.checksums.crc import extend_crc32, extend_crc32c
 from kidxlib.format.codecs import CHUNK_BYTES, ByteStream
 from kidxlib.java import as_long
@@ -193,8 +193,8 @@ def spans(log: LogBytes, position: int = 0) -> Iterator[tuple[int, int, bytes]]:
         raise MalformedRecordsError(position, "that position", "one from 0 on")
     while position < log.size - layouts.HEADER_SIZE_UP_TO_MAGIC:
         head = log.read(position, layouts.BATCH_V2.itemsize)
-        size = layouts.LOG_OVERHEAD + int.from_bytes(head[SIZE_AT : SIZE_AT + 4], signed=True)
-        if size < layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN:
+        size = batch_size(head)
+        if size < BATCH_BYTES_MIN:
             raise MalformedRecordsError(
                 position, f"size {size - layouts.LOG_OVERHEAD}", f"{layouts.ENTRY_SIZE_MIN} or more"
             )

@@ -21,6 +21,7 @@ from typing import Final
 import numpy as np
 
 from kidxlib.format import layouts
+from kidxlib.format.batch_header import BATCH_BYTES_MIN, MAGIC_AT, V1_ATTRIBUTES_AT, V1_CRC_AT, V2_CRC_AT, batch_size
 from kidxlib.recovery import check_kernel
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
@@ -32,16 +33,10 @@ _DAMAGED_MAX: Final = 1_000
 
 #: With so large an interval there is no index point, and nothing that is wrong with an index.
 _WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX)
-_V1_ATTRIBUTES_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "attributes")
 
 #: So many bytes are looked at, at a time; twice as many are in memory.
 _PIECE_BYTES: Final = 4 * 1024 * 1024
-#: The smallest batch of any format.
-_SMALLEST: Final = layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN
-
 _HEADER: Final = layouts.as_struct(layouts.BATCH_V2)
-_SIZE: Final = slice(8, 12)
-_MAGIC_AT: Final = layouts.field_position(layouts.BATCH_V2, "magic")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,15 +79,15 @@ def _may_begin(log: LogBytes, position: int, least_offset: int, most_offset: int
     least, most = (offset.to_bytes(8)[:of_offset] for offset in (least_offset, most_offset))
     if not least <= header[:of_offset] <= most:
         return False
-    if left < _SIZE.stop:
+    if left < layouts.LOG_OVERHEAD:
         return True
-    size = layouts.LOG_OVERHEAD + int.from_bytes(header[_SIZE], signed=True)
+    size = batch_size(header)
     if not left < size <= layouts.SEGMENT_BYTES_MAX - position:
         return False
-    if left <= _MAGIC_AT:
+    if left <= MAGIC_AT:
         return True
-    if header[_MAGIC_AT] != layouts.MAGIC_V2 or len(header) < _HEADER.size:
-        return header[_MAGIC_AT] <= layouts.MAGIC_V2
+    if header[MAGIC_AT] != layouts.MAGIC_V2 or len(header) < _HEADER.size:
+        return header[MAGIC_AT] <= layouts.MAGIC_V2
     fields = _header_fields(header)
     return (
         0 <= fields["records_count"] <= fields["last_offset_delta"] + 1
@@ -104,10 +99,10 @@ def _may_begin(log: LogBytes, position: int, least_offset: int, most_offset: int
 def _holds_whole_batch(log: LogBytes, position: int, least_offset: int, most_offset: int) -> bool:
     """Whether the file ends with the batch at a position, or a whole one stands after it."""
     left = log.size - position
-    magic = log.read(position + _MAGIC_AT, 1)
+    magic = log.read(position + MAGIC_AT, 1)
     if not magic:
         return False
-    header_bytes = layouts.BATCH_V2_BYTES_MIN if magic[0] >= layouts.MAGIC_V2 else _SMALLEST
+    header_bytes = layouts.BATCH_V2_BYTES_MIN if magic[0] >= layouts.MAGIC_V2 else BATCH_BYTES_MIN
     if left >= header_bytes and batch_checksum(log, position, left) == _stored_checksum(log, position, magic[0]):
         return True
     return next_whole_batch(log, position + 1, least_offset, most_offset) is not None
@@ -129,13 +124,12 @@ def next_whole_batch(log: LogBytes, position: int, least_offset: int, most_offse
 def _is_whole(log: LogBytes, position: int) -> bool:
     """Whether the checksum of the batch fits whose header stands there; it may be larger than what is in memory."""
     header = log.read(position, _HEADER.size)
-    size = layouts.LOG_OVERHEAD + int.from_bytes(header[_SIZE], signed=True)
-    return batch_checksum(log, position, size) == _stored_checksum(log, position, header[_MAGIC_AT])
+    size = batch_size(header)
+    return batch_checksum(log, position, size) == _stored_checksum(log, position, header[MAGIC_AT])
 
 
 def _stored_checksum(log: LogBytes, position: int, magic: int) -> int:
-    layout = layouts.BATCH_V2 if magic >= layouts.MAGIC_V2 else layouts.MESSAGE_V1
-    return int.from_bytes(log.read(position + layouts.field_position(layout, "crc"), 4))
+    return int.from_bytes(log.read(position + (V2_CRC_AT if magic >= layouts.MAGIC_V2 else V1_CRC_AT), 4))
 
 
 def _header_fields(header: bytes) -> dict[str, int]:
@@ -181,7 +175,7 @@ def _count(log: LogBytes, position: int, base_offset: int, next_offset: int) -> 
             records = None if records is None or records_of_it is None else records + records_of_it
         elif found.end.reason != "invalid-control-record":  # after which recovery ends, and batches go on
             is_truncated = found.end.status is Status.TRUNCATED
-            nothing_whole = log.size - position < _SMALLEST
+            nothing_whole = log.size - position < BATCH_BYTES_MIN
             if is_truncated and (nothing_whole or is_unfinished(log, position, base_offset, next_offset)):
                 return batches, records
             return None, None
@@ -193,14 +187,14 @@ def _damaged(log: LogBytes, position: int, next_offset: int) -> tuple[int | None
     is not what would follow.
     """
     header = log.read(position, _HEADER.size)
-    size = layouts.LOG_OVERHEAD + int.from_bytes(header[_SIZE], signed=True)
+    size = batch_size(header)
     first = int.from_bytes(header[:8], signed=True)
     if first < next_offset:
         return None, None, next_offset
-    if header[_MAGIC_AT] > layouts.MAGIC_V2:
+    if header[MAGIC_AT] > layouts.MAGIC_V2:
         return size, None, first + 1
-    if header[_MAGIC_AT] < layouts.MAGIC_V2:
-        is_wrapper = header[_V1_ATTRIBUTES_AT] & layouts.ATTRIBUTE_CODEC
+    if header[MAGIC_AT] < layouts.MAGIC_V2:
+        is_wrapper = header[V1_ATTRIBUTES_AT] & layouts.ATTRIBUTE_CODEC
         return size, None if is_wrapper else 1, first + 1
     fields = _header_fields(header)
     count, delta = fields["records_count"], fields["last_offset_delta"]

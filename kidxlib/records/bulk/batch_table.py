@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts
+from kidxlib.format.batch_header import batch_size
 from kidxlib.records import batch_headers
 from kidxlib.records.batch_headers import Batch, parse_batch
 from kidxlib.records.bulk.batch_table_kernel import (
@@ -153,8 +154,7 @@ def _window_of_batch(log: LogBytes, position: int) -> tuple[int, NDArray[np.uint
     """A window that holds the whole batch at a position."""
     start, window = log.window(position)
     at = position - start
-    head = window[at : at + layouts.LOG_OVERHEAD].tobytes()
-    size = layouts.LOG_OVERHEAD + int.from_bytes(head[8:], signed=True)
+    size = batch_size(window[at : at + layouts.LOG_OVERHEAD].tobytes())
     if len(window) - at >= min(size, log.size - position) or size < layouts.LOG_OVERHEAD:
         return start, window
     return position, np.frombuffer(log.read(position, size), np.uint8)

@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 
 from kidxlib.format import layouts
+from kidxlib.format.batch_header import batch_size
 from kidxlib.format.checksums import crc as checksums
 from kidxlib.java import as_long
 from kidxlib.records.batch_headers import parse_batch
@@ -78,7 +79,7 @@ def _fold_records(log: LogBytes, end: int) -> HeaderFacts | None:
             window_position, window = log.window(position)
             continue
         head = log.read(position, layouts.BATCH_V2_BYTES_MIN)
-        size = layouts.LOG_OVERHEAD + int.from_bytes(head[8:12], signed=True)
+        size = batch_size(head)
         found = records_in(log, parse_batch(position, size, head))
         if found is None or not found.complete:
             return None
