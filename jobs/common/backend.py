@@ -10,19 +10,17 @@ from importlib import metadata
 
 import pyspark
 
-from jobs.common.catalog.by_rows import MaintenanceByRows, TablesByRows
 from jobs.common.catalog.find_place import find_place
 from jobs.common.catalog.spark_maintenance import SparkMaintenance
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.engine import spark_engine
 from jobs.common.spark.session import JobSession
 from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION, UPGRADE_ORDER
-from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.local import local_maintenance
 from kidxlib.run.catalog_place import STAGING, no_catalog
-from kidxlib.run.context import Committer, RunContext
+from kidxlib.run.context import RunContext
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.layout import made_by_an_older_release
@@ -76,13 +74,7 @@ def open_spark(
 
 def spark_maintenance(tables: Tables) -> Maintenance:
     """The upkeep of a catalog's tables: by the driver where it reaches them, else by Spark."""
-    if isinstance(tables, SparkTables):
-        return SparkMaintenance(tables)
-    if not isinstance(tables, TablesByRows):
-        return local_maintenance(tables)
-    return MaintenanceByRows(
-        local_maintenance(tables.driver), lambda: spark_maintenance(tables.spark()), tables.driver_rows_max
-    )
+    return SparkMaintenance(tables) if isinstance(tables, SparkTables) else local_maintenance(tables)
 
 
 @contextlib.contextmanager
@@ -103,14 +95,10 @@ def open_spark_on(job: str, context: RunContext) -> AbstractContextManager[Backe
 
 
 def _tables(session: JobSession, context: RunContext) -> Tables:
+    """The catalog by way of delta-rs where that reaches it: in a directory, or in S3, where commits of Spark can
+    overwrite one another. A metastore and other URLs are Spark's.
+    """
     path = context.catalog
-    if path is not None and is_object(path):
-        if context.commits is Committer.SPARK:
-            raise UsageError(
-                f'--catalog {path}: the settings have spark.commits = "spark"; in S3 Spark\'s commits can overwrite '
-                "one another, and those of delta-rs cannot: leave that setting out"
-            )
+    if path is not None and (is_object(path) or "://" not in path):
         return DeltaTables(path.rstrip("/"))
-    if path is None or "://" in path or context.commits is Committer.SPARK:
-        return SparkTables(session.get(), find_place(session.get(), path, context.database), context.database)
-    return TablesByRows(DeltaTables(path), lambda: SparkTables(session.get(), path), context.driver_rows_max)
+    return SparkTables(session.get(), find_place(session.get(), path, context.database), context.database)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import uuid
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import TYPE_CHECKING, Self
 
 from kidxlib.errors import UsageError
@@ -18,13 +17,6 @@ if TYPE_CHECKING:
     from kidxlib.run.settings import Settings  # a build without a catalog has no settings, and no package to read them
 
 
-class Committer(StrEnum):
-    """Who commits to a catalog that the driver of a job reaches without Spark."""
-
-    DELTA_RS = "delta-rs"
-    SPARK = "spark"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
     """The catalog, the time it is, and the place of Spark's event logs.
@@ -32,8 +24,6 @@ class RunContext:
     Attributes:
         catalog: absolute path or URL of its directory; None where `database` names it, or there is none.
         event_log_dir: absolute path or URL of a directory; None where no logs are wanted.
-        commits: who commits, of a job.
-        driver_rows_max: how many rows a commit by the driver of a job may be about.
         asked_before: of object stores, by this process, for something else.
     """
 
@@ -41,8 +31,6 @@ class RunContext:
     database: str | None
     now: datetime
     event_log_dir: str | None
-    commits: Committer = Committer.DELTA_RS
-    driver_rows_max: int = 0
     asked_before: Requests = field(default_factory=requests_made, compare=False)
 
     @classmethod
@@ -55,8 +43,6 @@ class RunContext:
             database=database,
             now=datetime.now(UTC) if now is None else parse_option("--now", parse_time, now),
             event_log_dir=absolute(settings.spark.event_log_dir) if settings.spark.event_log_dir else None,
-            commits=settings.spark.commits,
-            driver_rows_max=settings.spark.driver_rows_max,
         )
 
     @classmethod

@@ -7,7 +7,6 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field
 
-from kidxlib.run.context import Committer
 from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.text.toml_file import TomlTable, checked, pattern, read_text
 
@@ -63,10 +62,8 @@ class TopicSettings(TomlTable):
 class SparkSettings(TomlTable):
     """`[spark]`: how the jobs use Spark, besides `spark-defaults.conf`."""
 
+    gone = ("commits", "driver_rows_max")
     event_log_dir: str = ""
-    commits: Annotated[Committer, Field(strict=False)] = Committer.DELTA_RS
-    # A row takes half a kB of the driver's memory while it is committed.
-    driver_rows_max: Annotated[int, Field(ge=0, le=2**63 - 1)] = 2_000_000
 
 
 class TablesSettings(TomlTable):

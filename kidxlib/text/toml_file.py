@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import difflib
 import io
+import logging
 import re
 import stat
 import sys
 import tomllib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Final, TypeVar
+from typing import Annotated, Any, ClassVar, Final, TypeVar
 
 from pydantic import (
     BaseModel,
@@ -25,6 +26,8 @@ from pydantic_core import PydanticCustomError
 
 from kidxlib.errors import UsageError
 
+_log = logging.getLogger(__name__)
+
 #: Of a file that people write.
 _BYTES_MAX: Final = 64 * 1024 * 1024
 #: Characters of a value in a message: Python 3.13 writes values that are nested thousands deep.
@@ -37,8 +40,12 @@ class TomlTable(BaseModel):
 
     Keys may have Kafka's dots. To TOML `retention.ms` is a table `retention` with a key `ms`, quoted or not; both are
     read.
+
+    Attributes:
+        gone: keys of earlier releases. A file that has one is read, with a warning.
     """
 
+    gone: ClassVar[tuple[str, ...]] = ()
     model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
 
     @model_validator(mode="before")
@@ -50,6 +57,9 @@ class TomlTable(BaseModel):
         known = [field.alias or name for name, field in cls.model_fields.items()]
         flat: dict[str, Any] = {}
         for key, value in _flat(table, known):
+            if key in cls.gone:
+                _log.warning("%s: a key of earlier releases, which does nothing any more; leave it out", key)
+                continue
             if key not in known:
                 nearest = difflib.get_close_matches(key, known, n=1)
                 hint = f"did you mean {nearest[0]}?" if nearest else f"known: {', '.join(sorted(known))}"

@@ -12,10 +12,17 @@ from jobs.common.spark import session
 from kidxlib.catalog.tables import TABLES
 from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.run.options import SETTINGS_FILE
 from tests.docs.log_dirs import put
 from tests.support.logs.batches import Batch
-from tests.support.spark.jobs import Ended, accept_here, forget_here, kidx_build_here, rows, run_here
+from tests.support.spark.jobs import (
+    Ended,
+    accept_here,
+    forget_here,
+    kidx_build_here,
+    rows,
+    run_here,
+    through_a_metastore,
+)
 
 _NOW: Final = ("--now", "2026-11-24T10:00:00Z")
 _REASON: Final = ("--reason", "known", "--by", "ann", "--apply")
@@ -73,9 +80,8 @@ def test_the_jobs_do_what_kidx_does_and_start_no_jvm(tmp_path: Path, monkeypatch
 
 @pytest.mark.exhaustive("Spark commits a dozen times, two seconds each; tests/jobs/build has builds that it commits")
 def test_spark_commits_the_same(tmp_path: Path) -> None:
-    settings = tmp_path / "kidx.toml"
-    settings.write_text(SETTINGS_FILE.read_text().replace('commits = "delta-rs"', 'commits = "spark"'))
-    assert _told(tmp_path / "spark", accept_here, forget_here, "--settings", settings) == _told(tmp_path / "kidx")
+    accept, forget = through_a_metastore(accept_here), through_a_metastore(forget_here)
+    assert _told(tmp_path / "spark", accept, forget) == _told(tmp_path / "kidx")
 
 
 def _told(

@@ -13,8 +13,7 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.support.logs import golden
-from tests.support.object_store import BUCKET, ObjectStore
-from tests.support.spark.jobs import PROJECT, build_alone, build_here, kidx_build_here
+from tests.support.spark.jobs import PROJECT, BuildHere, build_alone, build_here, kidx_build_here, through_a_metastore
 
 #: What a build by Spark may ask of it, counted as Spark's history server does.
 _QUERIES_MAX: Final = 25
@@ -68,24 +67,11 @@ def test_a_new_catalog_takes_few_queries(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("setting", "engine"),
-    [
-        ('commits = "delta-rs"', "delta-rs"),
-        ("driver_rows_max = 3", "Apache-Spark"),
-    ],
+    ("build", "engine"), [(build_here, "delta-rs"), (through_a_metastore(build_here), "Apache-Spark")]
 )
-def test_who_commits(setting: str, engine: str, tmp_path: Path) -> None:
-    """As settings say, and by the number of rows. Delta's history names who did. With `commits = "spark"`:
-    tests/jobs/build/test_engines.py.
-    """
-    assert build_here(*_places(tmp_path), *_settings(tmp_path, setting)).code == 0
+def test_who_commits(build: BuildHere, engine: str, tmp_path: Path) -> None:
+    """Delta's history names who did."""
+    assert build(*_places(tmp_path)).code == 0
     history = DeltaTable(tmp_path / "catalog" / "segments").history()
     written = [commit for commit in history if commit["operation"] != "CREATE TABLE"]
     assert written and {str(commit["engineInfo"]).startswith(engine) for commit in written} == {True}, history
-
-
-def test_spark_commits_nothing_to_s3(tmp_path: Path, store: ObjectStore) -> None:
-    places = ("--source", golden.SAMPLES, "--index-dir", tmp_path / "index", "--catalog", f"s3a://{BUCKET}/catalog")
-    ended = build_here(*places, *_settings(tmp_path, 'commits = "spark"'))
-    says = f'error: --catalog s3://{BUCKET}/catalog: the settings have spark.commits = "spark"; in S3 '
-    assert ended.code == 2 and ended.err.splitlines()[-1].startswith(says), ended

@@ -8,10 +8,9 @@ from pathlib import Path
 import pytest
 
 from kidxlib.cli.main import kidx
-from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.logs import golden
-from tests.support.spark.jobs import kidx_build_here, recover_here, run_here
+from tests.support.spark.jobs import RunHere, kidx_build_here, recover_here, run_here, through_a_metastore
 
 
 @pytest.fixture
@@ -24,12 +23,10 @@ def catalog(tmp_path: Path) -> Path:
     return tmp_path / "catalog"
 
 
-@pytest.mark.parametrize("commits", ["delta-rs", "spark"])
-def test_the_job_says_what_kidx_says(catalog: Path, tmp_path: Path, commits: str) -> None:
-    settings = tmp_path / "kidx.toml"
-    settings.write_text(SETTINGS_FILE.read_text().replace('commits = "delta-rs"', f'commits = "{commits}"'))
-    options = ("--catalog", catalog, "--dry-run", "--json", "--settings", settings)
-    by_job, by_kidx = recover_here(*options), run_here(kidx, "recover", *options)
+@pytest.mark.parametrize("recover", [recover_here, through_a_metastore(recover_here)])
+def test_the_job_says_what_kidx_says(catalog: Path, recover: RunHere) -> None:
+    options = ("--catalog", catalog, "--dry-run", "--json")
+    by_job, by_kidx = recover(*options), run_here(kidx, "recover", *options)
     assert by_job.code == by_kidx.code == 0, (by_job.err, by_kidx.err)
     assert by_job.json == by_kidx.json
     assert [each["source"] for each in by_job.json["sources"]] == ["a", "b"]

@@ -169,10 +169,14 @@ def test_a_build_killed_while_it_makes_its_tables_is_finished_by_the_next_one(
     tmp_path: Path, log_dir: Path, undisturbed: tuple[dict[str, bytes], list[dict[str, Any]]]
 ) -> None:
     """Kill -9 of the JVM once a table has a log directory, and before all have a commit: Delta makes no table there."""
-    by_spark = tmp_path / "by-spark.toml"
-    by_spark.write_text('[spark]\ncommits = "spark"\n')
-    place = Place(Path(tempfile.mkdtemp(dir=tmp_path)), log_dir, by_spark)
-    job = start(*place.arguments)
+    directory = Path(tempfile.mkdtemp(dir=tmp_path))
+    place = Place(directory, log_dir)
+    mounted = f"spark.hadoop.fs.viewfs.mounttable.nodes.link./data=file://{directory}"
+    by_spark = [
+        *(f"viewfs://nodes/data/{place.catalog.name}" if each == place.catalog else each for each in place.arguments),
+        *("--", "--conf", mounted),
+    ]
+    job = start(*by_spark)
     begun = place.catalog / "builds" / "_delta_log"
     java = while_it_runs(job, lambda: next(iter(jvm(job)), None), DEADLINE_SECONDS)  # to look for it takes a while
     while job.poll() is None and not begun.is_dir():
@@ -185,7 +189,7 @@ def test_a_build_killed_while_it_makes_its_tables_is_finished_by_the_next_one(
     if all(any(log.glob("*.json")) for log in place.catalog.glob("*/_delta_log")):
         raise TooLateError(messages)
 
-    again = build(*place.arguments)
+    again = build(*by_spark)
     assert again.code == 0 and "removed, left by a run that ended while it made this table" in again.err, again
     assert place.state() == undisturbed
 

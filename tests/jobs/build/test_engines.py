@@ -22,7 +22,7 @@ from tests.support.logs import golden
 from tests.support.logs.batches import Batch, encode
 from tests.support.logs.random_logs import write_random_log
 from tests.support.spark.histories import assert_same_histories, assert_spark_reads_the_same
-from tests.support.spark.jobs import BuildHere, Ended, build_here, kidx_build_here
+from tests.support.spark.jobs import BuildHere, Ended, build_here, kidx_build_here, through_a_metastore
 
 #: What is another in each run, or with each engine.
 _OF_THE_RUN: Final = ("build_id", "seconds", "scan_seconds", "versions", "waves", "index_directory", "options")
@@ -77,9 +77,7 @@ def test_each_engine_continues_the_others_catalog(log_dir: Path, tmp_path: Path,
     with a catalog of kidx, and a driver that lists by executors with what Spark made of it. A build that Spark commits
     takes half a minute: with `--exhaustive` it begins, too, and goes all the way.
     """
-    settings = tmp_path / "spark-commits.toml"
-    settings.write_text('[spark]\ncommits = "spark"\n')
-    by_spark: BuildHere = partial(build_here, "--settings", settings)
+    by_spark = through_a_metastore(build_here)
     writers: dict[str, Sequence[BuildHere]] = {
         "kidx": (kidx_build_here,),
         "kidx-spark-driver": (partial(kidx_build_here, _BY_WORKERS), by_spark, partial(build_here, _BY_WORKERS)),

@@ -7,9 +7,6 @@ import time
 from pathlib import Path
 from typing import Final
 
-from deltalake import DeltaTable
-
-from jobs.common.catalog.by_rows import MaintenanceByRows
 from jobs.common.catalog.spark_maintenance import SparkMaintenance
 from jobs.common.catalog.spark_tables import SparkTables
 from jobs.common.spark.session import session
@@ -70,23 +67,3 @@ def _put_together(catalog: Path, by_spark: SparkMaintenance) -> None:
         append_rows(catalog, SEGMENTS, {"topic": "one more", "partition": int(are_all), "base_offset": 9})
         rows = sorted(map(str, driver.read(SEGMENTS).to_pylist()))
         paths = by_spark.files(SEGMENTS)["path"].to_pylist()
-
-
-def test_the_driver_writes_small_tables_anew_and_spark_large_ones(tmp_path: Path) -> None:
-    tables = DeltaTables(str(tmp_path))
-    use_shared_session()
-    with session("test") as spark:
-        for rows_max, operation in ((5, "WRITE"), (4, "OPTIMIZE")):
-            append_rows(tmp_path, SEGMENTS, {"topic": "t", "partition": rows_max, "base_offset": 0})
-            append_rows(tmp_path, SEGMENTS, *({"topic": "t", "partition": rows_max, "base_offset": n} for n in (1, 2)))
-            started: list[SparkMaintenance] = []
-
-            def by_spark(started: list[SparkMaintenance] = started) -> SparkMaintenance:
-                started.append(SparkMaintenance(SparkTables(spark, str(tmp_path))))
-                return started[-1]
-
-            MaintenanceByRows(DeltaMaintenance(tables), by_spark, rows_max).rewrite(SEGMENTS)
-            assert len(started) == (operation == "OPTIMIZE")
-            assert DeltaTable(tmp_path / "segments").history(1)[0]["operation"] == operation
-            assert DeltaMaintenance(tables).files(SEGMENTS).num_rows == 1
-    assert tables.read(SEGMENTS).num_rows == 6

@@ -20,7 +20,7 @@ from tests.faults.processes import kill_session, while_it_runs
 from tests.jobs.archive import Archive, Copies
 from tests.support.logs import golden
 from tests.support.spark.histories import assert_same_histories
-from tests.support.spark.jobs import Ended, compact_here, kidx_compact_here, rows, start
+from tests.support.spark.jobs import Ended, compact_here, kidx_compact_here, rows, start, through_a_metastore
 
 DEADLINE_SECONDS: Final = 300.0
 _SPARSE: Final = 65536
@@ -61,9 +61,7 @@ def test_each_engine_does_the_same(copies: Copies, tmp_path: Path, exhaustive: b
     )
     engines: dict[str, Callable[..., Ended]] = {"kidx": kidx_compact_here, "spark": compact_here}
     if exhaustive:
-        settings = tmp_path / "spark-commits.toml"
-        settings.write_text('[spark]\ncommits = "spark"\n')
-        engines["spark-commits"] = partial(compact_here, "--settings", settings)
+        engines["spark-commits"] = through_a_metastore(compact_here)
     found = {
         name: _history(Archive(copies.archive.directory, compact=run), copies, steps, tmp_path / name)
         for name, run in engines.items()

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.report_fleet import NOW_MS, Fleet, build_fleet
-from tests.support.spark.jobs import kidx_report_here, report_here
+from tests.support.spark.jobs import kidx_report_here, report_here, through_a_metastore
 
 #: All that a report says but when and with which version it was made.
 _PAGES: Final = ("overview", "health", "retention", "shape", "growth", "replicas", "builds", "timeline", "timelines")
@@ -22,10 +22,9 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Fleet:
 
 
 def test_each_engine_says_what_the_other_does(fleet: Fleet, tmp_path: Path) -> None:
-    (tmp_path / "spark-commits.toml").write_text('[spark]\ncommits = "spark"\n')
     at = ("--catalog", fleet.catalog, "--now", str(NOW_MS), "--json")
     by_kidx = kidx_report_here(*at)
-    by_spark = report_here(*at, "--settings", tmp_path / "spark-commits.toml", "--output", tmp_path / "report.html")
+    by_spark = through_a_metastore(report_here)(*at, "--output", tmp_path / "report.html")
     assert _numbers(by_spark.json) == _numbers(by_kidx.json), "Spark's answers are DataFusion's"
     assert (tmp_path / "report.html").stat().st_size < 2_000_000
     session = SparkSession.getActiveSession()

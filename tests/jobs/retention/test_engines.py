@@ -6,7 +6,6 @@ import os
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,7 +16,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from tests.jobs.archive import Archive, Copies
 from tests.support.logs import golden
 from tests.support.spark.histories import assert_same_histories
-from tests.support.spark.jobs import RunHere, kidx_retention_here, retention_here
+from tests.support.spark.jobs import RunHere, kidx_retention_here, retention_here, through_a_metastore
 
 #: What is another in each run.
 _OF_THE_RUN: Final = ("plan_id", "planned_at", "deleted_at")
@@ -55,9 +54,7 @@ def test_each_engine_plans_and_applies_as_the_other(tmp_path: Path, exhaustive: 
     copies = Copies(archive)
     runs: dict[str, RunHere] = {"kidx": kidx_retention_here, "spark": retention_here}
     if exhaustive:
-        settings = tmp_path / "spark-commits.toml"
-        settings.write_text('[spark]\ncommits = "spark"\n')
-        runs["spark-commits"] = partial(retention_here, "--settings", settings)
+        runs["spark-commits"] = through_a_metastore(retention_here)
     said = {}
     for name, run in runs.items():
         copies.restore()

@@ -55,6 +55,13 @@ def test_wrong_settings_are_one_line(content: bytes, says: str, tmp_path: Path) 
     assert str(raised.value).startswith(f"{path}: ") and says in str(raised.value)
 
 
+def test_a_setting_of_earlier_releases_is_read(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "kidx.toml"
+    path.write_text('[spark]\nevent_log_dir = "/logs"\ncommits = "spark"\ndriver_rows_max = 5\n')
+    assert read_settings(path).spark.event_log_dir == "/logs"
+    assert [message.partition(":")[0] for message in caplog.messages] == ["commits", "driver_rows_max"]
+
+
 def test_a_settings_file_that_is_none_is_one_line(tmp_path: Path) -> None:
     for path, says in ((tmp_path, "Is a directory"), (tmp_path / "no", "No such file or directory")):
         with pytest.raises(UsageError, match=f"{path}: cannot read the settings: {says}"):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import io
 import json
 import os
@@ -19,6 +20,7 @@ from deltalake import DeltaTable, QueryBuilder
 
 from jobs.accept import accept
 from jobs.build_index import build_index
+from jobs.common.spark.session import session
 from jobs.compact_index import compact_index
 from jobs.forget_source import forget_source
 from jobs.recover import recover
@@ -102,6 +104,20 @@ kidx_report_here: RunHere = partial(run_here, kidx_report)
 kidx_retention_here: RunHere = partial(run_here, kidx_retention)
 kidx_seek_here: RunHere = partial(run_here, kidx_seek)
 kidx_tables_here: RunHere = partial(run_here, kidx_tables)
+
+
+def through_a_metastore(run: RunHere) -> RunHere:
+    """A job whose `--catalog` is the directory of a database: Spark reads and commits there."""
+
+    def run_there(*arguments: str | Path) -> Ended:
+        at = arguments.index("--catalog")
+        name = f"kidx_{hashlib.sha256(os.fsencode(arguments[at + 1])).hexdigest()[:16]}"
+        use_shared_session()
+        with session("test") as spark:
+            spark.sql(f"CREATE DATABASE IF NOT EXISTS {name} LOCATION '{arguments[at + 1]}'")
+        return run(*arguments[:at], "--database", name, *arguments[at + 2 :])
+
+    return run_there
 
 
 def start(*arguments: str | Path, job: str = "build_index") -> subprocess.Popen[str]:
