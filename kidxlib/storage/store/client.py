@@ -1,7 +1,9 @@
 """The client of an object store for what pyarrow's file system does not offer: checksums that the store computed, ETags
 of a listing, and writes on the condition that nobody else has written meanwhile.
 
-It is botocore's, and finds credentials, region and endpoint as the other does.
+It is botocore's, and finds credentials, region and endpoint as the other does. It does not stand for the other: a small
+GET takes it 3 ms of processor time, in which no other thread of Python runs, and pyarrow 0.5 ms outside of Python (an
+AMD EPYC without AVX-512). A bucket of a million segments is asked some millions of times.
 """
 
 from __future__ import annotations
