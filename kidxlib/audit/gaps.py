@@ -50,7 +50,7 @@ from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, PartitionKey
 from kidxlib.log.cluster_metadata.image import ConfigValue
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.location import Location, as_text, files_in
-from kidxlib.storage.logs_aside import LogAside, logs_aside, loose_logs, remedy_of
+from kidxlib.storage.logs_aside import LogAside, LogsAside, remedy_of
 from kidxlib.text.words import counted
 
 #: What findings on gaps have in place of a file's suffix, and what acceptances have for their reason.
@@ -113,6 +113,7 @@ class Gap:
         topic_id: None where it is not known.
         known_by: who knows some of them: other logs first, then files of the partition.
         aside: logs that have some of them, and that no broker loads as the partition's.
+        remedy: what to do about these; None where there are none.
     """
 
     source: str
@@ -125,6 +126,7 @@ class Gap:
     topic_id: str | None = None
     known_by: tuple[KnownBy, ...] = ()
     aside: tuple[LogAside, ...] = ()
+    remedy: str | None = None
 
     @property
     def partition_key(self) -> PartitionKey:
@@ -159,7 +161,7 @@ class Gap:
         """What speaks for a loss, and what comes of it."""
         named = {as_text(each.path) for each in self.aside}
         known = "; ".join((self.why, *(each.in_words for each in self.known_by if each.who not in named)))
-        to_do = remedy_of(self.aside) or "look for the log on other replicas and copies"
+        to_do = self.remedy or "look for the log on other replicas and copies"
         return f"{known}. Consumers and followers pass over these offsets without a word: {to_do}"
 
     @property
@@ -271,27 +273,22 @@ class Directories:
         except OSError:
             return ()
 
-    def logs_aside(self, gap: Gap) -> Iterator[LogAside]:
-        """The logs that begin in a gap, and that no broker loads as the partition's: in its directory, and loose in the
-        log dirs.
-        """
-        if (directory := self.places.get(gap.partition_key)) is not None:
-            log_dirs = sorted({place.parent for place in self.places.values()}, key=str)
-            yield from logs_aside(directory, gap.first_offset, gap.last_offset + 1)
-            yield from loose_logs(log_dirs, directory, gap.first_offset, gap.last_offset + 1)
-
-    def among_others(self, gap: Gap, overlapping: Iterable[Mapping[str, Any]]) -> Iterator[LogAside]:
-        """The logs that fill a gap to the offset, and overlap those of another partition, in whose directory they are.
+    def logs_aside(self, gap: Gap, looks: LogsAside, overlapping: Iterable[Mapping[str, Any]]) -> Iterator[LogAside]:
+        """The logs that begin in a gap, and that no broker loads as the partition's: by their names or places, and
+        those that fill it to the offset and overlap those of another partition, in whose directory they are.
 
         Args:
             overlapping: `FACTS` of logs.
         """
         directory = self.places.get(gap.partition_key)
+        if directory is None:
+            return
+        yield from looks.logs(directory, gap.first_offset, gap.last_offset + 1)
+        log = segment_files.segment_file(gap.first_offset, segment_files.LOG_SUFFIX)
         for row in overlapping:
             place = self.places.get((row["source"], row["topic"], row["partition"]))
             fits = (row["base_offset"], row["next_offset"]) == (gap.first_offset, gap.last_offset + 1)
-            if fits and place not in (None, directory) and directory is not None:
-                log = segment_files.segment_file(gap.first_offset, segment_files.LOG_SUFFIX)
+            if fits and place not in (None, directory):
                 yield LogAside(place / log, gap.first_offset, directory / log, place.name)
 
     def producers_at(self, key: PartitionKey, offset: int) -> NDArray[np.void] | None:
@@ -334,15 +331,16 @@ def gaps_in(
     of_topics = between.filter(pa.array(is_explained, pa.bool_()))
     explained = list(_explained_topics(of_topics, said))
     asked, lost, overlapping = directories or Directories(), list[Gap](), _overlapping(borders)
+    looks = LogsAside(sorted({place.parent for place in asked.places.values()}, key=str))
     for row in between.filter(pa.array([not each for each in is_explained], pa.bool_())).to_pylist():
         gap = _gap(row, said[row["source"], row["topic"]])
         names = asked.names(gap.partition_key)
         of_gap = _of_gap(gap, names, is_damaged=row["after_damage"])
         if of_gap is None:
-            aside = (*asked.logs_aside(gap), *asked.among_others(gap, overlapping))
+            aside = tuple(asked.logs_aside(gap, looks, overlapping))
             by_logs = (KnownBy(who=as_text(each.path), says="begins among them") for each in aside)
             known = (*by_logs, *_by_snapshots(gap, names, asked))
-            lost.append(_known_by(replace(gap, aside=aside), known))
+            lost.append(_known_by(replace(gap, aside=aside, remedy=remedy_of(aside)), known))
         else:
             explained.append(_explained_gap(gap, of_gap))
     return replace(found, lost=tuple(lost), explained=tuple(_added_up(explained)))

@@ -38,7 +38,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, StateSource
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.logs_aside import logs_aside, remedy_of
+from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import may_be_deleting, read_leader_epochs
 
 #: How often a partition is looked at whose files a broker changes meanwhile.
@@ -235,9 +235,11 @@ def _with_logs_aside(
         FIRST_LOGS_MISSING: (0 if first is None else first.start_offset, logs[0].base_offset),
     }
 
+    aside = LogsAside(task.log_dirs)
+
     def with_aside(base_offset: int, finding: Finding) -> Finding:
         place = (base_offset, base_offset + 1) if is_missing(finding) else places.get(finding.reason or "")
-        return finding if place is None else with_logs_aside(finding, task.directory, *place)
+        return finding if place is None else with_logs_aside(finding, aside, task.directory, *place)
 
     return [replace(each, finding=with_aside(each.base_offset, each.finding)) for each in findings]
 
@@ -359,7 +361,7 @@ def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty
 
 def _simulate_empty(task: PartitionAudit) -> StartupSimulation:
     named = "" if task.known_to is None else f"; there is no such directory, and {task.known_to} names it"
-    left = remedy_of(logs_aside(task.directory, 0, segment_files.OFFSET_MAX))
+    left = LogsAside().remedy_of_empty(task.directory)
     mend = (
         left or task.remedy or "restore it from a copy; where other replicas have the partition, the broker fetches it"
     )

@@ -36,6 +36,7 @@ class PartitionAudit:
         remedy: what to do then.
         is_brokers: a broker starts with it. With what lies in a bucket of tiered storage none does.
         tiered: its remote segments; None where none are known.
+        log_dirs: all at hand, that may have logs of it.
     """
 
     topic_partition: topic_partition.TopicPartition
@@ -48,6 +49,7 @@ class PartitionAudit:
     remedy: str = ""
     is_brokers: bool = True
     tiered: TieredPartition | None = None
+    log_dirs: tuple[Location, ...] = ()
 
 
 def partition_audits(
@@ -59,8 +61,9 @@ def partition_audits(
     tiering: bool,
     topics: re.Pattern[str] | None = None,
     metadata: Mapping[str, ClusterMetadata] = MappingProxyType({}),
-) -> tuple[dict[PartitionKey, PartitionAudit], list[str]]:
-    """What to audit in a plan's partitions after their segments were read, and warnings for a person.
+) -> tuple[dict[PartitionKey, PartitionAudit], Mapping[Location, LastStop]]:
+    """What to audit in a plan's partitions after their segments were read, and how the brokers of log dirs stopped, by
+    log dir in their order: their notes are warnings for a person.
 
     Args:
         sources: of the plan. A log dir without any segment counts, too: another one may know what it should have.
@@ -74,6 +77,7 @@ def partition_audits(
     whole = {each.path: each for each in sources if each.name in plan.log_dirs and each.remote is None}
     log_dirs = {*whole, *(partition.directory.log_dir for partition in plan.partitions)}
     stops = _last_stops(plan, log_dirs - remote, whole, clean_shutdown, metadata)
+    at_hand = tuple(sorted(log_dirs - remote, key=str))
     # What is copied ends with a whole batch.
     stops |= {log_dir: last_stop_of_folders(log_dir, (), True, None) for log_dir in remote}
     audits = {
@@ -85,6 +89,7 @@ def partition_audits(
             last_stop=stops[partition.directory.log_dir].of(partition.directory.topic_partition),
             tiering=tiering,
             is_brokers=partition.directory.remote is None,
+            log_dirs=at_hand,
         )
         for partition in plan.partitions
         if partition.key not in plan.unlistable
@@ -104,8 +109,9 @@ def partition_audits(
                     tiering=tiering,
                     known_to=absent.known_to,
                     remedy=absent.remedy,
+                    log_dirs=at_hand,
                 )
-    return audits, [note for log_dir in sorted(log_dirs - remote, key=str) for note in stops[log_dir].notes]
+    return audits, {log_dir: stops[log_dir] for log_dir in at_hand}
 
 
 def _last_stops(

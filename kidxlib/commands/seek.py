@@ -288,13 +288,12 @@ def _answer_in(
         of_log_dirs: of all that were named.
     """
     from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
-    from kidxlib.format.segment_files import OFFSET_MAX
     from kidxlib.indexing.source import source_at
     from kidxlib.lookup.answers import TIMESTAMP
     from kidxlib.lookup.remote_log import remote_log
     from kidxlib.lookup.seeker import Seeker
     from kidxlib.operations.seek.one_question import answer_of
-    from kidxlib.storage.logs_aside import logs_aside, remedy_of
+    from kidxlib.storage.logs_aside import LogsAside
     from kidxlib.storage.small_files import read_offset_checkpoint
 
     wanted = found.topic_partition
@@ -311,7 +310,7 @@ def _answer_in(
             says = of_log_dirs.of_log(found.path, wanted, None, high_watermark)
             seeker = Seeker.of_directory(found.path, index_directory, log_start_offset=log_start, of_log_dir=says)
     except (OSError, NoSegmentsError) as error:  # its directory may not be listed, or has no log
-        aside = remedy_of(logs_aside(found.path, 0, OFFSET_MAX)) if isinstance(error, NoSegmentsError) else None
+        aside = LogsAside().remedy_of_empty(found.path) if isinstance(error, NoSegmentsError) else None
         why = "; ".join(filter(None, (describe_error(error), aside)))
         if not is_wide:
             raise UsageError(f"{why}; nothing was answered") from error

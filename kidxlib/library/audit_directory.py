@@ -119,7 +119,7 @@ def audit_directory(
     ensure_listable(plan)
     log_dir = source.path if parse_partition_directory(source.path.name) is None else source.path.parent
     metadata = read_to_end(log_dir / METADATA_DIRECTORY)
-    audits, notes = partition_audits(
+    audits, stops = partition_audits(
         plan,
         (source,),
         lambda _: OptionsOfTopic(like),
@@ -138,7 +138,7 @@ def audit_directory(
     partitions = _with_gaps(found, pa.Table.from_pylist(facts, SEGMENTS.schema(FACTS)), plan, known)
     return AuditedDirectory(
         tuple(sorted(partitions, key=lambda partition: partition.topic_partition)),
-        (*plan.warnings, *notes, *known.warnings),
+        (*plan.warnings, *(note for stop in stops.values() for note in stop.notes), *known.warnings),
     )
 
 

@@ -39,7 +39,7 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location
 from kidxlib.storage.lock import is_locked
 from kidxlib.storage.log_dir import read_topic_id
-from kidxlib.storage.logs_aside import logs_aside, remedy_of, what_is_aside
+from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.small_files import read_leader_epochs, read_offset_checkpoint
 
@@ -239,6 +239,7 @@ class ReadingEnds:
         self.unreadable: list[str] = []
         self._checkpoints: dict[Location, _Checkpoints] = {}
         self._only_replicas = OnlyReplicas(self.brokers)
+        self._aside = LogsAside(self.brokers.log_dirs)
 
     def of(
         self, directory: PartitionDirectory, logs: Sequence[ListedLog], wanted: Wanted, index_of: IndexOf
@@ -255,13 +256,20 @@ class ReadingEnds:
         log_start = _moved_start(directory.path, known.log_starts.get(partition, 0), logs)
         seen = replace(wanted, first_offset=max(wanted.first_offset, log_start))
         if not logs:
-            aside = remedy_of(logs_aside(directory.path, 0, _OFFSET_MAX))
-            nothing = LeftOut(partition=partition, why=Why.NO_LOG, first_offset=0, end_offset=None, edge=0, aside=aside)
+            nothing = LeftOut(
+                partition=partition,
+                why=Why.NO_LOG,
+                first_offset=0,
+                end_offset=None,
+                edge=0,
+                remedy=self._aside.remedy_of_empty(directory.path),
+            )
             return PartitionEnds(seen=seen, high_watermark=high_watermark, left_out=[nothing])
         found = _Found(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
         is_asked = found.first_base > seen.first_offset and wanted.first_ms == Wanted().first_ms
         lost_from = lost_first_offset(directory.path, partition, found.first_base) if is_asked else None
-        left_out = [*found.before_first_segment(wanted, lost_from, directory.path), *found.below_start(lost_from)]
+        left_out = list(found.before_first_segment(wanted, lost_from, directory.path, self._aside))
+        left_out += found.below_start(lost_from)
         if not left_out and log_start > found.first_base and not has_times(wanted):
             is_last = log_start > logs[-1].base_offset
             tail = _tail(logs, index_of, replace(wanted, first_offset=_OFFSET_MAX)) if is_last else None
@@ -298,7 +306,7 @@ class ReadingEnds:
                 first_offset=tail.end_offset,
                 end_offset=high_watermark,
                 edge=high_watermark,
-                aside=what_is_aside(directory.path, tail.end_offset, high_watermark),
+                remedy=self._aside.remedy(directory.path, tail.end_offset, high_watermark),
             )
             return replace(ends, is_short=True), [*left_out, missing]
         end = min(tail.end_offset, seen.last_offset + 1 if seen.last_offset < _OFFSET_MAX else _OFFSET_MAX)
@@ -382,7 +390,9 @@ class _Found:
     log_start: int
     first_base: int
 
-    def before_first_segment(self, wanted: Wanted, lost_from: int | None, directory: Location) -> Iterator[LeftOut]:
+    def before_first_segment(
+        self, wanted: Wanted, lost_from: int | None, directory: Location, aside: LogsAside
+    ) -> Iterator[LeftOut]:
         """Offsets that the log has by a checkpoint, or had by its leader epochs, and no segment here.
 
         Args:
@@ -393,7 +403,7 @@ class _Found:
             first, end = max(lost_from, wanted.first_offset), min(self.first_base, wanted.last_offset + 1)
             if first < end:
                 lost = self._left_out(Why.FIRST_LOGS_MISSING, first, end, self.first_base)
-                yield replace(lost, aside=what_is_aside(directory, first, end))
+                yield replace(lost, remedy=aside.remedy(directory, first, end))
             return
         first, end = max(self.log_start, wanted.first_offset), min(self.first_base, wanted.last_offset + 1)
         if self.log_start > 0 and first < end:

@@ -25,7 +25,7 @@ from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.left_out import LeftOut, Why
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.storage.location import Location, location
-from kidxlib.storage.logs_aside import what_is_aside
+from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import read_offset_checkpoint
 
 _POLICY: Final = "cleanup.policy"
@@ -97,7 +97,7 @@ def gaps_of(logs: Iterable[LogRead], reads: Iterable[SegmentRead]) -> list[LeftO
     if not lost:
         return []
     directories = {(read.topic, read.partition): location(read.log_path).parent for read in reads}
-    all_log_dirs = sorted({directory.parent for directory in directories.values()}, key=str)
+    aside = LogsAside(sorted({directory.parent for directory in directories.values()}, key=str))
     return [
         LeftOut(
             partition=TopicPartition(log.topic, log.partition),
@@ -105,9 +105,7 @@ def gaps_of(logs: Iterable[LogRead], reads: Iterable[SegmentRead]) -> list[LeftO
             first_offset=log.next_offset,
             end_offset=log.end_offset,
             edge=log.end_offset,
-            aside=what_is_aside(
-                directories[log.topic, log.partition], log.next_offset, log.end_offset, log_dirs=all_log_dirs
-            ),
+            remedy=aside.remedy(directories[log.topic, log.partition], log.next_offset, log.end_offset),
         )
         for log in lost
     ]

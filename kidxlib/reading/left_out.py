@@ -60,8 +60,9 @@ class LeftOut:
         directory_id: of a partition without a directory, the `directory.id` of the log dir that has it by the metadata;
             None where that does not say it.
         aside: of a partition without a directory, a folder with its records that the broker moves, deletes or has set
-            aside, or that somebody has renamed; of missing offsets or logs, what to do about logs that begin among
-            them and that no broker loads; None for none.
+            aside, or that somebody has renamed; None for none.
+        remedy: of missing offsets or logs, what to do about logs that begin among them and that no broker loads; None
+            for none.
         told_by: of a partition in an older log dir, what tells that.
         is_problem: who asked gets less than there is, or not what was asked for. Else it is good to know.
     """
@@ -74,6 +75,7 @@ class LeftOut:
     records: int | None = None
     directory_id: str | None = None
     aside: str | None = None
+    remedy: str | None = None
     told_by: str | None = None
     is_problem: bool = True
 
@@ -170,13 +172,15 @@ def _line(why: Why, found: list[LeftOut]) -> str:
         names = _few([each.partition.directory for each in found])
         aside = [each.aside for each in found if each.aside is not None]
         folders = f"; perhaps all that is left is {_few(aside)}: {COPY_IT}" if aside else ""
-        if why is Why.NO_LOG and aside:
-            folders = f"; {_few(aside)}"
-        return f"{what.format(counted(len(found), 'partition'))}: {names}; {to_do}{folders}"
+        return f"{what.format(counted(len(found), 'partition'))}: {names}; {to_do}{folders}{_remedies(found)}"
     what, edge, to_do = _OF_OFFSETS[why]
     names = _few([f"{each.offsets} ({edge} {each.edge})" for each in found])
-    aside = [each.aside for each in found if each.aside is not None]
-    return f"{what.format(_sizes(found))}: {names}{to_do}{f'; {_few(aside)}' if aside else ''}"
+    return f"{what.format(_sizes(found))}: {names}{to_do}{_remedies(found)}"
+
+
+def _remedies(found: list[LeftOut]) -> str:
+    remedies = [each.remedy for each in found if each.remedy is not None]
+    return f"; {_few(remedies)}" if remedies else ""
 
 
 def _sizes(found: list[LeftOut]) -> str:

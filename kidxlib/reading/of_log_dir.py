@@ -14,7 +14,7 @@ from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.gaps_met import is_compacted
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.logs_aside import what_is_aside
+from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import before_first_log, read_offset_checkpoint
 
 
@@ -46,7 +46,7 @@ class OfLogDirs:
             partial(why_no_high_watermark, log_dir, partition),
             partial(lost_first_offset, directory, partition, first_base),
             partial(is_compacted, partition.topic, log_dir, brokers),
-            partial(what_is_aside, directory, log_dirs=brokers.log_dirs),
+            partial(LogsAside(brokers.log_dirs).remedy, directory),
             is_log_dir=True,
         )
 

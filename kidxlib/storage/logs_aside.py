@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -20,6 +20,7 @@ from kidxlib.format.segment_files import (
     CLEANED_SUFFIX,
     DELETED_SUFFIX,
     LOG_SUFFIX,
+    OFFSET_MAX,
     SWAP_SUFFIX,
     parse_segment_log,
     segment_file,
@@ -58,23 +59,56 @@ class LogAside:
         return "does not load it"
 
 
-def logs_aside(directory: Location, first_offset: int, end_offset: int) -> tuple[LogAside, ...]:
-    """The logs under other names in a partition's directory that begin with offsets of a range, in their order. A
-    directory that cannot be listed has none, and an empty file is none.
+class LogsAside:
+    """Looks for logs aside in directories of partitions, and loose in log dirs, and lists each once. What cannot be
+    listed has none, and an empty file is none.
 
     Args:
-        directory: of the partition.
-        first_offset, end_offset: of the range; no log of the partition has these offsets.
+        log_dirs: all of the broker that are at hand; that of a partition is one in any case.
     """
-    return tuple(_asides(directory, directory, first_offset, end_offset))
 
+    def __init__(self, log_dirs: Iterable[Location] = ()) -> None:
+        self._log_dirs = tuple(log_dirs)
+        self._named: dict[Location, list[tuple[str, Location]]] = {}
 
-def loose_logs(
-    log_dirs: Iterable[Location], directory: Location, first_offset: int, end_offset: int
-) -> Iterator[LogAside]:
-    """The logs that lie in log dirs, in no partition's directory, as in `logs_aside`."""
-    for log_dir in log_dirs:
-        yield from _asides(log_dir, directory, first_offset, end_offset)
+    def logs(self, directory: Location, first_offset: int, end_offset: int) -> tuple[LogAside, ...]:
+        """The logs that begin with offsets of a range: in a partition's directory, in their order, and then loose ones.
+
+        Args:
+            directory: of the partition, none of whose logs has these offsets.
+        """
+        places = dict.fromkeys([directory, directory.parent, *self._log_dirs])
+        found = (each for place in places for each in self._in(place, directory, first_offset, end_offset))
+        return tuple(found)
+
+    def remedy(self, directory: Location, first_offset: int, end_offset: int) -> str | None:
+        """What to do about the logs of a range, as `remedy_of`."""
+        return remedy_of(self.logs(directory, first_offset, end_offset))
+
+    def remedy_of_empty(self, directory: Location) -> str | None:
+        """What to do about logs of a partition without any: a loose one may be of any partition."""
+        return remedy_of(tuple(self._in(directory, directory, 0, OFFSET_MAX)))
+
+    def _in(self, place: Location, directory: Location, first_offset: int, end_offset: int) -> Iterator[LogAside]:
+        for name, path in self._named_in(place):
+            base_offset = parse_segment_log(name)
+            is_in_place = place == directory and path.name == name
+            if base_offset is None or is_in_place or path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)):
+                continue
+            if first_offset <= base_offset < end_offset and _begins_in(path, first_offset, end_offset):
+                yield LogAside(path, base_offset, directory / segment_file(base_offset, LOG_SUFFIX))
+
+    def _named_in(self, place: Location) -> list[tuple[str, Location]]:
+        """The files of a place that have a log's name in theirs, with that, in its order."""
+        if place not in self._named:
+            files: Mapping[str, Location] = {}
+            with contextlib.suppress(OSError):
+                files = files_in(place)
+            if any(name.endswith(f"{LOG_SUFFIX}{SWAP_SUFFIX}") for name in files):
+                files = {}  # what is marked to be deleted was replaced: a broker that starts puts that in place
+            named = ((match[1], path) for name, path in files.items() if (match := _LOG.search(name)) is not None)
+            self._named[place] = sorted(named, key=lambda each: (each[0], each[1].name))
+        return self._named[place]
 
 
 def remedy_of(found: Sequence[LogAside]) -> str | None:
@@ -105,37 +139,6 @@ def remedy_of(found: Sequence[LogAside]) -> str | None:
     if first.target.exists():
         told += f", in the place of the file there, of which keep a copy ({first.target.stat().st_size:,} bytes)"
     return f"{told}, before the broker starts, which {first.becomes}"
-
-
-def what_is_aside(
-    directory: Location, first_offset: int, end_offset: int, log_dirs: Iterable[Location] = ()
-) -> str | None:
-    """What to do about logs that begin in a range, in a partition's directory or loose in a log dir; None where there
-    are none.
-
-    Args:
-        log_dirs: all of the broker that are at hand, besides that of the partition.
-    """
-    places = dict.fromkeys([directory.parent, *log_dirs])
-    found = logs_aside(directory, first_offset, end_offset)
-    return remedy_of([*found, *loose_logs(places, directory, first_offset, end_offset)])
-
-
-def _asides(place: Location, directory: Location, first_offset: int, end_offset: int) -> Iterator[LogAside]:
-    try:
-        files = files_in(place)
-    except OSError:
-        return
-    if any(name.endswith(f"{LOG_SUFFIX}{SWAP_SUFFIX}") for name in files):
-        return  # what is marked to be deleted was replaced: a broker that starts puts that in place
-    named = ((match[1], path) for name, path in files.items() if (match := _LOG.search(name)) is not None)
-    for name, path in sorted(named, key=lambda each: (each[0], each[1].name)):
-        base_offset = parse_segment_log(name)
-        is_in_place = place == directory and path.name == name
-        if base_offset is None or is_in_place or path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)):
-            continue
-        if first_offset <= base_offset < end_offset and _begins_in(path, first_offset, end_offset):
-            yield LogAside(path, base_offset, directory / segment_file(base_offset, LOG_SUFFIX))
 
 
 def _begins_in(path: Location, first_offset: int, end_offset: int) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import functools
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -53,7 +54,7 @@ NO_TOPIC_ID: Final = (
 ASK_METADATA: Final = "--cluster-metadata DIR tells which is the cluster's"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class NodeLogDir:
     """A log dir of a node.
 
@@ -65,6 +66,16 @@ class NodeLogDir:
     path: Location
     directory_id: str | None
     directories: Sequence[Location]
+
+    @functools.cached_property
+    def known_ends(self) -> Mapping[TopicPartition, int]:
+        """Where its checkpoints say that logs end. What cannot be read is said elsewhere."""
+        found: dict[TopicPartition, int] = {}
+        for name in (checkpoint_files.RECOVERY_POINT_CHECKPOINT, checkpoint_files.HIGH_WATERMARK_CHECKPOINT):
+            with contextlib.suppress(CheckpointError, OSError):
+                for partition, offset in (read_offset_checkpoint(self.path / name) or {}).items():
+                    found[partition] = max(offset, found.get(partition, offset))
+        return found
 
 
 @dataclass(frozen=True, slots=True)
@@ -301,8 +312,8 @@ def _whose_log(folder: _Folder, other: TopicPartition, log_dirs: Sequence[NodeLo
     Args:
         topic_id: that of the topic of its name.
     """
-    end, own = _log_end(folder.path), _known_end(folder.log_dir, folder.named)
-    of_other = {_known_end(log_dir, other) for log_dir in log_dirs}
+    end, own = _log_end(folder.path), folder.log_dir.known_ends.get(folder.named)
+    of_other = {log_dir.known_ends.get(other) for log_dir in log_dirs}
     write = f"write 'topic_id: {topic_id}' into the file in place of that"
     begins = "the broker then begins an empty partition"
     if end is not None and end == own and end not in of_other:
@@ -313,15 +324,6 @@ def _whose_log(folder: _Folder, other: TopicPartition, log_dirs: Sequence[NodeLo
         f"if the log in it is that of {folder.named.directory}, {write}; if it is a copy of {other.directory}, move "
         f"the directory away: {begins}"
     )
-
-
-def _known_end(log_dir: NodeLogDir, partition: TopicPartition) -> int | None:
-    """Where checkpoints of a log dir say that a log ends; None where they do not name it."""
-    known = []
-    for name in (checkpoint_files.RECOVERY_POINT_CHECKPOINT, checkpoint_files.HIGH_WATERMARK_CHECKPOINT):
-        with contextlib.suppress(CheckpointError, OSError):  # what cannot be read is said elsewhere
-            known.append((read_offset_checkpoint(log_dir.path / name) or {}).get(partition))
-    return max((offset for offset in known if offset is not None), default=None)
 
 
 def _log_end(directory: Location) -> int | None:

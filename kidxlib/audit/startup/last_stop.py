@@ -21,7 +21,7 @@ from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties
-from kidxlib.storage.logs_aside import what_is_aside
+from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.text.words import counted
 
@@ -349,13 +349,15 @@ def _by_file(lacking: Iterable[tuple[Location, TopicPartition, Iterable[str]]]) 
         )
 
 
-def with_logs_aside(finding: Finding, directory: Location, first_offset: int, end_offset: int) -> Finding:
+def with_logs_aside(
+    finding: Finding, aside: LogsAside, directory: Location, first_offset: int, end_offset: int
+) -> Finding:
     """A finding on offsets that are in no log, with the logs that begin among them and that no broker loads.
 
     Args:
         directory: of the partition.
     """
-    remedy = what_is_aside(directory, first_offset, end_offset)
+    remedy = aside.remedy(directory, first_offset, end_offset)
     return finding if remedy is None else replace(finding, consequence=f"{finding.consequence}; {remedy}")
 
 

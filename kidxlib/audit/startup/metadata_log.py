@@ -33,7 +33,8 @@ RESTORE: Final = "restore the directory from a backup, or copy it from another c
 
 
 def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
-    """What the log of a node's own copy has lost, or may have; None where nothing tells of it.
+    """What the log of a node's own copy has lost, or may have; None where nothing tells of it. It is a loss where a
+    file beside the log knows of more, and the node is the quorum's only voter: nobody else has that.
 
     Args:
         metadata: read to its end. A node that runs may have gone on since.
@@ -41,8 +42,8 @@ def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
     files = files_in(metadata.directory)
     path, torn = _torn_bytes(metadata, files)
     known, known_to = _known_end(metadata, files)
-    lost = []
-    if torn is not None and known > metadata.end_offset:
+    lost, is_short = [], torn is not None and known > metadata.end_offset
+    if is_short:
         lost.append(f"{known_to} knows offset {known - 1}")
     if torn:
         lost.append(f"{torn:,} bytes behind that are no whole batch")
@@ -51,17 +52,8 @@ def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
     found = f"the log of the cluster's metadata ends at offset {metadata.end_offset}, and {', and '.join(lost)}"
     if len(lost) == 1 and torn and not (metadata.directory.parent / CLEAN_SHUTDOWN_FILE).exists():
         found += ", perhaps of an append that was broken off"
-    return Obstacle(path, found, Effect.HIDES, without_it(metadata), RESTORE)
-
-
-def is_cut_short(metadata: ClusterMetadata) -> bool:
-    """Whether a file beside the log knows of offsets that the log does not have, and did once.
-
-    Args:
-        metadata: as for `lost_metadata`.
-    """
-    files = files_in(metadata.directory)
-    return _torn_bytes(metadata, files)[1] is not None and _known_end(metadata, files)[0] > metadata.end_offset
+    is_loss = is_short and metadata.only_voter is not None
+    return Obstacle(path, found, Effect.HIDES, without_it(metadata), RESTORE, is_loss)
 
 
 def without_it(metadata: ClusterMetadata) -> str:

@@ -527,7 +527,8 @@ def _by_metadata(
         yield from found
         return
     folders = f"{counted(len(aside), 'folder')} of partitions here, of topics that it does not have"
-    yield replace(lost, found=f"{lost.found}; {folders} (the first: {aside[0].where.parent.name})")
+    found_there = f"{lost.found}; {folders} (the first: {aside[0].where.parent.name})"
+    yield replace(lost, found=found_there, is_loss=False)  # nobody accepts that all is set aside
     yield from (each for each in found if each not in aside)
 
 

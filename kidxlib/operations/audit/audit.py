@@ -22,7 +22,6 @@ from kidxlib.audit.rows import AuditSummary, Kind, StartFailure
 from kidxlib.audit.startup.absent import by_node
 from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
-from kidxlib.audit.startup.metadata_log import is_cut_short, lost_metadata
 from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA
 from kidxlib.audit.tasks import PartitionAudit, partition_audits
 from kidxlib.catalog import updates
@@ -56,7 +55,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.run.known_topics import KnownTopics, unnamed_log_dirs, without_metadata_log
-from kidxlib.run.recorded_sources import source_paths, warn_of_other_names
+from kidxlib.run.recorded_sources import as_sources, source_paths, warn_of_other_names
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, read_meta_properties
@@ -356,8 +355,11 @@ def audit(request: AuditRequest, backend: Backend) -> Outcome:
     """Audit all that the sources have, and record what is found where there is a catalog. No other one is asked."""
     plan, audit_id = _listed(request), request.audit_id
     catalog = backend.catalog if request.context.has_catalog else None
+    at_hand = list(request.sources)
     if catalog is not None:
-        warn_of_other_names(request.sources, source_paths(catalog.tables))
+        recorded = source_paths(catalog.tables)
+        warn_of_other_names(request.sources, recorded)
+        at_hand += as_sources(recorded)
     planned = _planned(request, plan, catalog)
     found, unread = _found(request, planned, backend.engine, catalog)
     if catalog is not None and audit_id is not None:
@@ -371,7 +373,7 @@ def audit(request: AuditRequest, backend: Backend) -> Outcome:
     accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
     summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys, list_safe=request.how.list_safe)
     summary.many_sources = len(request.sources) > 1
-    of_nodes = [*_not_named(request, plan, catalog), *_lost_metadata(request, plan, catalog), *planned.cut_metadata]
+    of_nodes = [*_not_named(request, plan, at_hand), *_lost_metadata(request, plan, at_hand), *planned.cut_metadata]
     summary.failures |= dict.fromkeys([*of_nodes, *planned.lost_checkpoints])
     failures = unread.all_failures(accepted.partitions)
     summary.add_failures(failures)
@@ -522,11 +524,11 @@ def _found(
     return with_gaps(found, planned.plan, request.known_topics, tables, unread.facts), unread
 
 
-def _not_named(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> list[str]:
+def _not_named(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> list[str]:
     """The log dirs of the sources' brokers that nobody has named: what is lost there, no audit of these shows."""
     if request.how.alone:
         return []
-    log_dirs, at_hand = _log_dirs(request, plan, catalog)
+    log_dirs = _log_dirs(request, plan)
     nameless = [path for path in (source.path for source in log_dirs) if _directory_id(path) is None]
     return [
         f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), which nobody "
@@ -560,12 +562,15 @@ def _directory_id(log_dir: Location) -> str | None:
         return None
 
 
-def _lost_metadata(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> list[str]:
+def _lost_metadata(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> list[str]:
     """The nodes of which no log dir has the cluster's metadata, so that nobody knows what a start does. Warns of them
     where somebody has said where the metadata is, or that the log dir is to be judged alone.
+
+    Args:
+        at_hand: all sources, with those of the catalog.
     """
     found = []
-    for node_id, log_dirs in without_metadata_log(*_log_dirs(request, plan, catalog), request.known_topics):
+    for node_id, log_dirs in without_metadata_log(_log_dirs(request, plan), at_hand, request.known_topics):
         where = f"{', '.join(map(str, log_dirs))}: node {node_id} has {METADATA_DIRECTORY} in none of these log dirs"
         if request.cluster_metadata is not None:
             warn(
@@ -582,25 +587,14 @@ def _lost_metadata(request: AuditRequest, plan: Plan, catalog: TablesCatalog | N
     return found
 
 
-def _cut_metadata(request: AuditRequest, plan: Plan, notes: Collection[str]) -> list[str]:
-    """Which of the notes say that a quorum's only voter has lost the end of its metadata: nobody else has that."""
-    log_dirs = {str(source.path) for source in request.sources if source.name in plan.log_dirs}
-    own = [each.to_end for each in request.known_topics.read() if str(each.directory.parent) in log_dirs]
-    told = [str(lost_metadata(each)) for each in own if each.only_voter is not None and is_cut_short(each)]
-    return [each for each in told if each in notes]
-
-
-def _log_dirs(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> tuple[list[Source], list[Source]]:
-    """The sources that are log dirs; and all sources, with those of the catalog."""
-    recorded = {} if catalog is None else source_paths(catalog.tables)
-    at_hand = [*request.sources, *(Source(name, location(path)) for name, path in recorded.items())]
-    return [each for each in request.sources if each.name in plan.log_dirs and each.remote is None], at_hand
+def _log_dirs(request: AuditRequest, plan: Plan) -> list[Source]:
+    """The sources that are log dirs."""
+    return [each for each in request.sources if each.name in plan.log_dirs and each.remote is None]
 
 
 def _without_metadata(request: AuditRequest, plan: Plan) -> list[Location]:
     """The log dirs of brokers of whose cluster nobody knows the metadata."""
-    of_brokers = [source for source in request.sources if source.name in plan.log_dirs and source.remote is None]
-    known = request.known_topics.of_sources
+    known, of_brokers = request.known_topics.of_sources, _log_dirs(request, plan)
     return [each.path for each in of_brokers if each.name not in known and (each.path / META_PROPERTIES).exists()]
 
 
@@ -619,7 +613,7 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
             find_interval=request.interval_bytes is None,
         )
     how = request.how
-    audits, notes = partition_audits(
+    audits, stops = partition_audits(
         plan,
         request.sources,
         request.options_for,
@@ -629,8 +623,10 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
         metadata=request.known_topics.by_source,
     )
     with_remote, not_compared = _with_remote_segments(request, plan, audits)
-    cut = _cut_metadata(request, plan, notes)
-    warn_of_first([*(each for each in notes if each not in cut), *not_compared])
+    lost = (stop.lost_metadata for stop in stops.values())
+    cut = [str(each) for each in lost if each is not None and each.is_loss]
+    notes = [note for stop in stops.values() for note in stop.notes if note not in cut]
+    warn_of_first([*notes, *not_compared])
     gone = without_directory(plan, request.sources, request.topics, request.target, in_catalog)
     warn_of_first(gone.values())
     aside = folders_aside(source.path for source in request.sources if source.name in plan.log_dirs)

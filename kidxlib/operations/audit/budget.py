@@ -41,6 +41,7 @@ from kidxlib.operations.damage.acceptances import version_now
 from kidxlib.operations.damage.damaged_segments import last_findings
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.location import as_text, files_in
+from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.tables.protocol import Tables, TablesToRead
 from kidxlib.text.words import counted
 
@@ -395,7 +396,9 @@ def _ends(facts: pa.Table, audits: Mapping[PartitionKey, PartitionAudit]) -> Ite
         if end is not None and audit.is_brokers:
             below = below_checkpoints(end, None, audit.last_stop)
             if below is not None:
-                found.append((base_offset, with_logs_aside(below, audit.directory, end, segment_files.OFFSET_MAX)))
+                aside = LogsAside(audit.log_dirs)
+                below = with_logs_aside(below, aside, audit.directory, end, segment_files.OFFSET_MAX)
+                found.append((base_offset, below))
         # Checkpoints and indexes were looked at after the listing: a broker that runs may have written meanwhile.
         if found and _is_last(audit, base_offset, row["log_bytes_last"]):
             yield from (row_of_partition(key[0], audit, SegmentFinding(*each)) for each in found)

@@ -51,7 +51,7 @@ from kidxlib.operations.compare.place import (
 from kidxlib.operations.compare.replica import compare_pairs
 from kidxlib.operations.compare.replica_partition import ReplicaFindings
 from kidxlib.storage.log_dir import PARTITION_METADATA
-from kidxlib.storage.logs_aside import what_is_aside
+from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
@@ -314,7 +314,7 @@ class _PartitionFindings:
 
     def _aside(self, first: int, end: int) -> str:
         """What B has of offsets under other names."""
-        remedy = what_is_aside(self._compared.other.path, first, end)
+        remedy = LogsAside().remedy(self._compared.other.path, first, end)
         return "" if remedy is None else f"; {remedy}"
 
     def _is_behind(self) -> Finding:

@@ -37,7 +37,7 @@ from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.recorded_sources import can_be_listed
 from kidxlib.storage.location import Location, as_text, files_in, location, version_at
 from kidxlib.storage.log_dir import looks_unmounted
-from kidxlib.storage.logs_aside import logs_aside, remedy_of
+from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import Checkpoints, before_first_log, usable_checkpoints
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.gaps import lost_lines
@@ -358,17 +358,20 @@ class OfLogDirs:
             lost = self._as_recorded(tables, logs, lost)
         empty = [self._empty(key) for key in sorted(lost) if key not in end_of]
         emptied = [self._empty(key, _BY_CATALOG) for key in sorted(end_of.keys() - lost) if self._is_emptied(key)]
-        found = list(_ends(tables, logs, {key: self._stop_of(key) for key in lost if key in end_of}))
+        aside = LogsAside(self.stops)
+        found = list(_ends(tables, logs, {key: self._stop_of(key) for key in lost if key in end_of}, aside))
         return Lost(
             partitions=tuple(sorted([*self.partitions, *empty, *emptied], key=lambda each: each.partition_key)),
             ends=tuple(each for each in found if each.accepted_by is None),
             accepted=tuple(each for each in found if each.accepted_by is not None),
-            starts=tuple(_with_accepted(tables, list(self._starts(begin_of, not_known)), LEADER_EPOCH_CHECKPOINT)),
+            starts=tuple(
+                _with_accepted(tables, list(self._starts(begin_of, not_known, aside)), LEADER_EPOCH_CHECKPOINT)
+            ),
             twice=self.twice,
         )
 
     def _starts(
-        self, begins: Mapping[PartitionKey, int], not_known: Collection[PartitionKey]
+        self, begins: Mapping[PartitionKey, int], not_known: Collection[PartitionKey], aside: LogsAside
     ) -> Iterator[tuple[LostStart, dict[str, Any]]]:
         """The first logs that are lost, as an audit finds them, each with what `held` looks at. Only of logs that begin
         above 0 leader epochs are read.
@@ -387,7 +390,7 @@ class OfLogDirs:
                 continue  # a finding of its own
             if lost is None or (found := of_lost_logs(*lost)) is None:
                 continue
-            found = with_logs_aside(found, directory, lost[0].start_offset, lost[1])
+            found = with_logs_aside(found, aside, directory, lost[0].start_offset, lost[1])
             assert found.reason is not None and found.detail is not None and found.consequence is not None
             path = directory / LEADER_EPOCH_CHECKPOINT
             start = LostStart(
@@ -463,7 +466,7 @@ class OfLogDirs:
         self, key: PartitionKey, known_by: str = "the log dir's checkpoints say that it had some"
     ) -> LostPartition:
         stop, directory = self._stop_of(key), self.log_dirs[key] / TopicPartition(key[1], key[2]).directory
-        aside = remedy_of(logs_aside(directory, 0, OFFSET_MAX))
+        aside = LogsAside().remedy_of_empty(directory)
         return LostPartition(
             source=key[0],
             topic=key[1],
@@ -573,7 +576,9 @@ def _known_end(stop: PartitionStop) -> int:
     return max(stop.known_end, stop.log_start_offset)
 
 
-def _ends(tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, PartitionStop]) -> Iterator[LostEnd]:
+def _ends(
+    tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, PartitionStop], aside: LogsAside
+) -> Iterator[LostEnd]:
     """The ends of some partitions, by the last log of each. What of a damaged one was there nobody knows.
 
     Args:
@@ -593,7 +598,7 @@ def _ends(tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, Par
         found = below_checkpoints(row["next_offset"], position, stop)
         if found is None or found.reason is None or found.detail is None:
             continue
-        aside = with_logs_aside(found, location(path).parent, row["next_offset"], OFFSET_MAX)
+        told = with_logs_aside(found, aside, location(path).parent, row["next_offset"], OFFSET_MAX)
         end = LostEnd(
             source=key[0],
             topic=key[1],
@@ -604,7 +609,7 @@ def _ends(tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, Par
             known_end=_known_end(stop),
             reason=found.reason,
             detail=found.detail,
-            consequence=aside.consequence or "",
+            consequence=told.consequence or "",
         )
         ends.append((end, _as_finding(end, end.base_offset, LOG_SUFFIX, position, version)))
     yield from _with_accepted(tables, ends, LOG_SUFFIX)

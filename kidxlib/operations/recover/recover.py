@@ -16,7 +16,7 @@ from rich.filesize import decimal
 
 from kidxlib.audit.startup.loader import RECOVERED_AS
 from kidxlib.errors import LockHeldError, UntrustedError, UsageError
-from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_MAX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import is_moved
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend, OpenBackend
@@ -43,7 +43,7 @@ from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.lock import locked, locked_to_read
-from kidxlib.storage.logs_aside import logs_aside, remedy_of, what_is_aside
+from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.audit import start_takes
 from kidxlib.terminal.console import (
@@ -408,10 +408,11 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
     yield from _of_log_dirs(plan)
     yield from _of_absent(plan)
     yield from _of_gaps(plan)
-    yield from _of_first_logs(plan, log_dirs)
+    aside = LogsAside(log_dirs)
+    yield from _of_first_logs(plan, aside)
     for each in plan.forecasts:
         yield from each.obstacles
-        left = _of_lost_end(each, log_dirs)
+        left = _of_lost_end(each, aside)
         yield from left
         is_told = bool(left) and not (each.dropped or each.hidden)
         if not each.obstacles and not is_told and (why := _of_partition(plan, each)) is not None:
@@ -459,26 +460,26 @@ def _of_absent(plan: RecoveryPlan) -> Iterator[Obstacle]:
 def _of_gaps(plan: RecoveryPlan) -> Iterator[Obstacle]:
     """The logs of gaps that are there under other names or in other places: accepted by nothing, as in `_of_absent`."""
     for gap in plan.gaps.lost:
-        if (remedy := remedy_of(gap.aside)) is not None:
-            yield Obstacle(f"{gap.aside[0].target.parent}: {gap.detail}; {remedy}")
+        if gap.remedy is not None:
+            yield Obstacle(f"{gap.aside[0].target.parent}: {gap.detail}; {gap.remedy}")
 
 
-def _of_first_logs(plan: RecoveryPlan, log_dirs: Sequence[Path]) -> Iterator[Obstacle]:
+def _of_first_logs(plan: RecoveryPlan, aside: LogsAside) -> Iterator[Obstacle]:
     """The logs that are there of first logs that are lost, as in `_of_gaps`."""
     for each, finding in plan.lost_epochs:
         lost = each.seen.lost_first
-        remedy = what_is_aside(each.directory, lost.start, lost.stop, log_dirs) if lost else None
+        remedy = aside.remedy(each.directory, lost.start, lost.stop) if lost else None
         if remedy is not None:
             yield Obstacle(f"{each.directory}: {finding.detail}; {remedy}")
 
 
-def _of_lost_end(each: Forecast, log_dirs: Sequence[Path]) -> list[Obstacle]:
+def _of_lost_end(each: Forecast, aside: LogsAside) -> list[Obstacle]:
     """The logs that are there of an end that is lost, or of a partition without any, as in `_of_gaps`."""
     gone = each.gone
-    if each.is_empty:  # any loose log might be one of its logs
-        remedy = remedy_of(logs_aside(each.directory, 0, OFFSET_MAX))
+    if each.is_empty:
+        remedy = aside.remedy_of_empty(each.directory)
     else:
-        remedy = what_is_aside(each.directory, gone.start, gone.stop, log_dirs) if gone else None
+        remedy = aside.remedy(each.directory, gone.start, gone.stop) if gone else None
     return [] if remedy is None else [Obstacle(f"{_what_is_lost(each)}; {remedy}")]
 
 

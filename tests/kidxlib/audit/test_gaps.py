@@ -14,7 +14,7 @@ from kidxlib.audit.gaps import FACTS, Directories, Evidence, FoundGaps, between_
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import segment_files
 from kidxlib.log.cluster_metadata.image import ConfigOrigin, ConfigValue
-from kidxlib.storage.logs_aside import logs_aside, what_is_aside
+from kidxlib.storage.logs_aside import LogsAside
 
 
 def _log(base: int, end: int | None, **other: Any) -> dict[str, Any]:
@@ -224,7 +224,7 @@ def test_a_log_of_a_gap_that_no_broker_loads_is_named(case: _Aside, tmp_path: Pa
     [gap] = gaps_in(rows, directories=Directories(places)).lost
     if case.path.startswith("t-0"):  # unless a cleaner was at work: then a broker has what has replaced it
         _write_log(tmp_path / "t-0" / _name(70, ".log.swap"))
-        assert not logs_aside(tmp_path / "t-0", 10, 25)
+        assert all(each.path.parent == tmp_path for each in LogsAside().logs(tmp_path / "t-0", 10, 25))
     if case.becomes is None:
         assert not gap.aside and gap.consequence.endswith("look for the log on other replicas and copies")
         return
@@ -246,10 +246,10 @@ def test_no_log_is_told_to_take_the_place_of_another_one(tmp_path: Path) -> None
     deleted, loose = partition / _name(10, ".log.deleted"), tmp_path / _name(10, ".log")
     for path in (deleted, loose):
         _write_log(path)
-    told = what_is_aside(partition, 10, 25)
+    told = LogsAside().remedy(partition, 10, 25)
     assert told is not None
     assert told.startswith(f"{deleted} and {loose} begin there: see by kidx dump which one has all records, and move")
     loose.unlink()
     log.touch()
-    told = what_is_aside(partition, 10, 25)
+    told = LogsAside().remedy(partition, 10, 25)
     assert told is not None and f"move it to {log}, with the other files of that offset, in the place of the" in told

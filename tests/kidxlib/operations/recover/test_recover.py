@@ -813,3 +813,19 @@ def test_a_checkpoint_that_has_a_topic_that_the_metadata_lacks(two: list[Path]) 
     )
     for said in (shown(*two), run_kidx("verify", *two).output):
         assert said.count(told) == 1 and "topic renamed" not in said, said
+
+
+def test_a_lost_end_that_lies_loose_in_another_log_dir(two: list[Path], tmp_path: Path) -> None:
+    """Each command looks in all log dirs that it was given."""
+    log = two[0] / NAME / LAST
+    loose = log.rename(two[1] / LAST)
+    topic = NAME.rpartition("-")[0]
+    for command, *options in (
+        ("recover",),
+        ("verify",),
+        ("seek", "--topic", topic, "--partition", "0", "--timestamp", "-1"),
+        ("export", "--topics", topic, "--output", str(tmp_path / "rows.arrow")),
+    ):
+        ended = kidx(command, *two, *options)
+        said = f"{ended.out}{ended.err}"
+        assert f"{loose} begins there: see by kidx dump" in said and f"move it to {log}" in said, said
