@@ -12,7 +12,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from importlib import import_module
 from pathlib import Path
 from typing import Final, NoReturn
 
@@ -56,8 +55,6 @@ def serve() -> NoReturn:
     """Listen at the place that is the first argument, and fork a `kidx` for each that connects."""
     from tests.faults import preloaded  # noqa: F401  (for what it imports)
 
-    for command in (PROJECT / "kidxlib" / "commands").glob("[a-z]*.py"):
-        import_module(f"kidxlib.commands.{command.stem}")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that answer
     place = sys.argv[1]
     with socket.socket(socket.AF_UNIX) as server:

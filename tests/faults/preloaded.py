@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import importlib
 import multiprocessing
+import pkgutil
 import tempfile
 from pathlib import Path
-from typing import Final
 
+from kidxlib import commands, operations
 from kidxlib.engine.without_pandas import import_no_pandas
-
-#: What commands import once they are called, below `kidxlib`.
-_USED: Final = (
-    *(f"commands.{name}" for name in ("build", "compact", "recover", "seek", "tables", "verify")),
-    *(f"commands.in_catalog.{name}" for name in ("audit", "build", "seek", "tiered")),
-    *(f"operations.{name}" for name in ("build.build_run", "build.scan_work", "compaction.compact", "recover.recover")),
-)
 
 
 def _load() -> None:
@@ -27,8 +21,9 @@ def _load() -> None:
     from tests.faults import children
     from tests.faults.trees import small_log, write_log
 
-    for name in _USED:
-        importlib.import_module(f"kidxlib.{name}")
+    for package in (commands, operations):
+        for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+            importlib.import_module(module.name)
     _, send = multiprocessing.Pipe(duplex=False)
     with tempfile.TemporaryDirectory() as directory, send:
         write_log(Path(directory, "kafka-logs", "topic-0"), 0, small_log())

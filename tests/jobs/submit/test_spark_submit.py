@@ -4,10 +4,8 @@ are what runs.
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
-from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -46,43 +44,6 @@ def test_nothing_is_started() -> None:
     )
     assert words_of(command)[-3:] == ["/no/such/python", "-m", "jobs.build_index"]
     assert f"PYTHONPATH={PROJECT}" in words_of(command)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "says"),
-    [
-        (["--in-image", "opt/kidx", "seek"], "--in-image: opt/kidx; expected the directory's path in the image"),
-        (["--in-image", "/opt/kidx", "seek"], "--in-image: only with --master k8s://…, not local[*,4]"),
-        (["--dry-run", "package"], "package has no such option"),
-        (["--dry-run", "sekk"], "no such job: sekk; did you mean seek? there are: accept build_index "),
-    ],
-)
-def test_wrong_options_are_one_line(arguments: list[str], says: str) -> None:
-    ended = run_submit(*arguments)
-    assert (ended.code, ended.out) == (ExitCode.USAGE, "")
-    (line,) = ended.err.splitlines()
-    assert says in line
-
-
-def test_a_link_in_another_directory_does_what_the_script_does(tmp_path: Path) -> None:
-    """Through two links, one of them relative, called by its name alone, from elsewhere."""
-    place = tmp_path / "some bin"
-    place.mkdir()
-    (place / "first").symlink_to(PROJECT / "spark-submit.sh")
-    (place / "kidx-spark").symlink_to("first")
-    (tmp_path / "jobs").mkdir()
-    (tmp_path / "jobs" / "not_ours.py").touch()
-
-    def ask(*arguments: str) -> subprocess.CompletedProcess[str]:
-        environment = {**clean_environment(), "PATH": f"{place}:{os.environ['PATH']}"}
-        return subprocess.run(
-            ["kidx-spark", *arguments], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-        )
-
-    helped = ask("--help")
-    assert helped.returncode == 0 and "build_index" in helped.stdout and "not_ours" not in helped.stdout
-    assert (ask("--version").stdout, ask("--version").returncode) == (f"kidx {metadata.version('kidx')}\n", 0)
-    assert f"PYTHONPATH={PROJECT}" in words_of(ask("--dry-run", "build_index").stdout)
 
 
 @pytest.mark.parametrize("flag", ["-h", "--help"])
