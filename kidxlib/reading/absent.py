@@ -19,7 +19,7 @@ from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_dam
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.reading.left_out import LeftOut, Why
 from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import MetaProperties, read_meta_properties, read_topic_id
+from kidxlib.storage.log_dir import PARTITION_METADATA, MetaProperties, read_meta_properties, read_topic_id
 
 
 class BrokersMetadata:
@@ -99,6 +99,41 @@ def not_of_one_time(
     ]
     told = {each.told_by for each in left_out}
     return left_out, [*(line for line in older.values() if line not in told), *maybe]
+
+
+def of_other_topics(brokers: BrokersMetadata, there: Iterable[tuple[TopicPartition, Location]]) -> Iterator[LeftOut]:
+    """The partitions whose `partition.metadata` has another topic id than the cluster's metadata has for their topic: a
+    broker serves none of them, and what is in them may be another topic's.
+
+    Args:
+        there: partitions that are read, with their log dirs.
+    """
+    names: dict[str, Mapping[str, str]] = {}
+    for partition, log_dir in there:
+        with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told
+            cluster_id = brokers.owner(log_dir).cluster_id
+            metadata = None if cluster_id is None else brokers.of_cluster(cluster_id)
+            if cluster_id is None or metadata is None:
+                continue
+            if cluster_id not in names:
+                names[cluster_id] = {topic_id: name for name, topic_id in metadata.to_end.topics.items()}
+            expected = metadata.to_end.topics.get(partition.topic)
+            found = read_topic_id(log_dir / partition.directory)
+            if found is None or found == expected or (expected is None and found not in names[cluster_id]):
+                continue
+            whose = f", which is {names[cluster_id][found]}'s" if found in names[cluster_id] else ""
+            has = "no such topic" if expected is None else f"{expected} for this topic"
+            yield LeftOut(
+                partition=partition,
+                why=Why.OTHER_TOPIC_ID,
+                first_offset=0,
+                end_offset=None,
+                edge=0,
+                told_by=(
+                    f"{PARTITION_METADATA} there has {found}{whose}, and the cluster's metadata has {has}: the records "
+                    "may be another topic's; kidx verify says what to do"
+                ),
+            )
 
 
 def absent_partitions(

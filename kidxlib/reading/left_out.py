@@ -46,6 +46,7 @@ class Why(enum.StrEnum):
     OTHER_LOG_DIR = "other-log-dir"
     NOT_IN_LOG_DIRS = "not-in-log-dirs"
     OLDER_LOG_DIR = "older-log-dir"
+    OTHER_TOPIC_ID = "other-topic-id"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ class LeftOut:
             aside, or that somebody has renamed; None for none.
         remedy: of missing offsets or logs, what to do about logs that begin among them and that no broker loads; None
             for none.
-        told_by: of a partition in an older log dir, what tells that.
+        told_by: of a partition in an older log dir, or with another topic's id, what tells that.
         is_problem: who asked gets less than there is, or not what was asked for. Else it is good to know.
     """
 
@@ -90,13 +91,13 @@ class LeftOut:
 
 
 def lines_of(left_out: Iterable[LeftOut]) -> Iterator[str]:
-    """A line for each reason, and for each log dir that is older than others."""
+    """A line for each reason, and for each thing that tells of partitions that they are not as they should be."""
     by_reason: dict[Why, dict[str | None, list[LeftOut]]] = {}
     for each in left_out:
         by_reason.setdefault(each.why, {}).setdefault(each.told_by, []).append(each)
     for why in Why:
         for told_by, found in by_reason.get(why, {}).items():
-            yield _line(why, found) if told_by is None else _line_of_older(told_by, found)
+            yield _line(why, found) if told_by is None else _line_told_by(why, told_by, found)
 
 
 #: What is said of offsets, by the reason: what there is, what they lie beyond, and what to do.
@@ -161,9 +162,13 @@ _OF_PARTITIONS: Final = {
 }
 
 
-def _line_of_older(told_by: str, found: list[LeftOut]) -> str:
+#: What is said of partitions that are read, and of which something tells that they are not as they should be.
+_AS_TOLD: Final = {Why.OLDER_LOG_DIR: "in an older log dir", Why.OTHER_TOPIC_ID: "with another topic id"}
+
+
+def _line_told_by(why: Why, told_by: str, found: list[LeftOut]) -> str:
     names = _few([each.partition.directory for each in found])
-    return f"in an older log dir: {counted(len(found), 'partition')}: {names}; {told_by}"
+    return f"{_AS_TOLD[why]}: {counted(len(found), 'partition')}: {names}; {told_by}"
 
 
 def _line(why: Why, found: list[LeftOut]) -> str:

@@ -26,6 +26,7 @@ from kidxlib.reading.absent import (
     may_be_elsewhere,
     not_anywhere,
     not_of_one_time,
+    of_other_topics,
 )
 from kidxlib.reading.bounds import Bound, ListedLog, bounds_of, end_of
 from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
@@ -446,10 +447,13 @@ class _Planner:
             self._left_out += not_anywhere(self._request.missing_names(known))
 
     def compare_times(self, directories: Iterable[PartitionDirectory]) -> None:
-        """Note which partitions are read in a log dir that is older than another one of its broker."""
-        there = ((each.topic_partition, each.log_dir) for each in directories)
-        left_out, self._of_another_time = not_of_one_time(self._ends.brokers, there)
-        self._left_out += left_out
+        """Note which partitions are read in a log dir that is older than another one of its broker, or have another
+        topic's id.
+        """
+        there = [(each.topic_partition, each.log_dir) for each in directories]
+        left_out, of_another_time = not_of_one_time(self._ends.brokers, there)
+        self._of_another_time += of_another_time
+        self._left_out += [*left_out, *of_other_topics(self._ends.brokers, there)]
 
     def _note_ends(self, ends: PartitionEnds) -> None:
         self._left_out += ends.left_out

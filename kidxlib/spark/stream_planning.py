@@ -16,7 +16,7 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.reading.aborted import AbortedRanges
-from kidxlib.reading.absent import BrokersMetadata, not_of_one_time
+from kidxlib.reading.absent import BrokersMetadata, not_of_one_time, of_other_topics
 from kidxlib.reading.left_out import LeftOut, Why, lines_of
 from kidxlib.reading.places import LogEnd, PartitionLogs, Place, listed_logs
 from kidxlib.reading.plan import ReadPlan, plan_reads
@@ -260,9 +260,15 @@ class StreamPlanner:
         return StreamOffsets(until, log_bytes, starts if start is None else None)
 
     def _warn_of_times(self) -> None:
-        """Say which log dirs are not of one time: once, and not for each micro-batch."""
-        _, told = not_of_one_time(BrokersMetadata(source_request(self._options, None).log_dirs), ())
-        for line in told:
+        """Say which log dirs are not of one time, and which partitions have another topic's id: once, and not for each
+        micro-batch.
+        """
+        request = source_request(self._options, None)
+        brokers = BrokersMetadata(request.log_dirs)
+        _, told = not_of_one_time(brokers, ())
+        asked = filter(request.names, request.partitions())
+        there = ((each.topic_partition, each.log_dir) for each in asked)
+        for line in (*told, *lines_of(of_other_topics(brokers, there))):
             _log.warning("%s", line)
 
     def _starts(self, there: Mapping[TopicPartition, Available]) -> Numbers:

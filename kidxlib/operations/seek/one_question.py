@@ -12,7 +12,6 @@ from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from kidxlib.catalog.conditions import PRESENT, Among, Condition
 from kidxlib.catalog.partitions import PARTITIONS, PartitionToSearch
@@ -40,6 +39,7 @@ from kidxlib.reading.absent import (
     may_be_elsewhere,
     not_of_one_time,
     numbered_below,
+    of_other_topics,
 )
 from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of
 from kidxlib.reading.of_log_dir import OfLogDirs
@@ -145,7 +145,7 @@ class NotAsked:
     @property
     def is_problem(self) -> bool:
         """Whether a log dir that was asked ought to have one, or another one has it of a topic that was named; or an
-        answer rests on an older log dir.
+        answer rests on an older log dir, or on a partition with another topic's id.
         """
         return any(each.is_problem for each in self.left_out)
 
@@ -163,13 +163,15 @@ class NotAsked:
         ]
 
     def with_times(self, brokers: BrokersMetadata, asked: Iterable[tuple[TopicPartition, Location]]) -> NotAsked:
-        """With what tells that log dirs are not of one time.
+        """With what tells that log dirs are not of one time, and which partitions have another topic's id.
 
         Args:
             brokers: of all log dirs at hand.
             asked: the partitions that were asked, with their log dirs.
         """
-        left_out, of_another_time = not_of_one_time(brokers, asked)
+        there = list(asked)
+        left_out, of_another_time = not_of_one_time(brokers, there)
+        left_out += of_other_topics(brokers, there)
         return replace(self, left_out=[*self.left_out, *left_out], of_another_time=of_another_time)
 
     def why_not_in(self, partition: TopicPartition) -> str | None:
@@ -232,17 +234,15 @@ def not_asked_of(tables: Tables, question: Question, source: str | None, answers
 
 
 def times_of(tables: Tables, held: pa.Table) -> NotAsked:
-    """What tells that log dirs of partitions that were asked are not of one time, as far as they are on this machine.
+    """What tells that log dirs of partitions that were asked are not of one time, or that partitions have another
+    topic's id, as far as they are on this machine.
 
     Args:
         held: the partitions, with their sources.
     """
     here = _sources_here(tables)
     brokers = BrokersMetadata(each.log_dir for each in here.values())
-    older, _ = brokers.of_another_time()
-    names = [name for name, each in here.items() if each.log_dir in older]
-    in_older = held.filter(pc.is_in(held["source"], pa.array(names, pa.string()))).to_pylist()
-    return NotAsked().with_times(brokers, _with_log_dirs(in_older, here))
+    return NotAsked().with_times(brokers, _with_log_dirs(held.select(PARTITIONS.key).to_pylist(), here))
 
 
 def _sources_here(tables: Tables) -> dict[str, Source]:

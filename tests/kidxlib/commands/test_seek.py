@@ -12,6 +12,7 @@ import pytest
 
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.commands.build import build
+from kidxlib.commands.export import export
 from kidxlib.commands.seek import seek
 from kidxlib.format.checkpoint_files import (
     CLEANER_CHECKPOINT,
@@ -21,10 +22,13 @@ from kidxlib.format.checkpoint_files import (
     clean_shutdown,
 )
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
+from kidxlib.library.read import read
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.log import Log
 from kidxlib.lookup.answers import MARKER
+from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
+from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.conftest import Say
 from tests.support.catalog import append_rows
@@ -292,6 +296,38 @@ def test_log_dirs_of_two_stops_are_told(tmp_path: Path) -> None:
         assert (ended.code, (of_t_1 if number else told) in ended.err) == (3 if number else 0, True), ended
     (b / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(9))
     assert run_here(seek, a, b, "--topic", "t", "--timestamp", "3000").err == ""
+
+
+def test_a_partition_with_another_topics_id_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """By whoever reads it or answers out of it, with 3: a broker does not serve it. One without an id is not told."""
+    a, b = _two_log_dirs(tmp_path)
+    catalog, questions, output = tmp_path / "catalog", tmp_path / "questions.csv", tmp_path / "all.arrow"
+    questions.write_text("topic,partition,offset,timestamp\nt,1,3,\n")
+    for log_dir, number in ((a, 0), (b, 1)):
+        (log_dir / f"t-{number}" / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id('t')}\n")
+    sources = ("--source", f"a={a}", "--source", f"b={b}")
+    assert kidx_build_here(*sources, "--catalog", catalog, "--index-dir", tmp_path / "index").code == 0
+    asked = ("--topic", "t", "--timestamp", "3000")
+    assert (run_here(seek, a, b, *asked).err, read([a, b]).read_all().num_rows) == ("", 30) and not caplog.records
+    (b / "t-1" / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id('b')}\n")
+    said = f"with another topic id: 1 partition: t-1; partition.metadata there has {topic_id('b')}, and the cluster's "
+    said += f"metadata has {topic_id('t')} for this topic: the records may be another topic's"
+    for ended in (
+        run_here(seek, a, b, *asked),
+        run_here(seek, "--catalog", catalog, *asked),
+        run_here(seek, "--catalog", catalog, "--queries", questions, "--output", tmp_path / "answers.csv"),
+        run_here(export, a, b, "--output", output),
+    ):
+        assert (ended.code, ended.err.count(said)) == (3, 1), ended
+    assert run_here(seek, a, b, *asked, "--partition", "0").code == 0
+    assert read([a, b]).read_all().num_rows == 30 and [said in each.message for each in caplog.records] == [True]
+    assert [said in each for each in who_wrote([a, b], "t-1", 5).notes] == [True]
+    (b / "t-1").rename(b / "u-1")
+    (b / "u-1" / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id('t')}\n")
+    ended = run_here(seek, a, b, "--topic", "u", "--timestamp", "3000")
+    assert (
+        ended.code == 3 and f"{topic_id('t')}, which is t's, and the cluster's metadata has no such" in ended.err
+    )
 
 
 def test_a_consumer_group_is_not_reset_in_part_without_a_word(tmp_path: Path) -> None:

@@ -273,7 +273,9 @@ def test_otherwise_it_is_not(why: str, tmp_path: Path, held_lock: Path) -> None:
         log_dir = log_dir.rename(held_lock / "logs").rename(held_lock.with_name("moved"))
         shutil.copytree(log_dir, held_lock, dirs_exist_ok=True)
         log_dir = held_lock
-    assert _told(_plan(log_dir)) == [(Why.BEYOND_HIGH_WATERMARK, 150, 200, 50, True)]
+    [told, *others] = _told(_plan(log_dir))
+    assert told == (Why.BEYOND_HIGH_WATERMARK, 150, 200, 50, True)
+    assert [each[0] for each in others] == ([Why.OTHER_TOPIC_ID] if why == "id" else [])
 
 
 def test_log_dirs_of_a_broker_are_read_together(tmp_path: Path) -> None:
