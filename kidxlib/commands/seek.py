@@ -269,14 +269,16 @@ def _question_in(request: Seek, sources: Sequence[Source], partitions: Iterable[
 
 def _why_none(question: Question, partitions: Iterable[TopicPartition], others: NotAsked) -> str:
     from kidxlib.lookup.cataloged_partitions import no_such_partition
+    from kidxlib.reading.left_out import mount
 
+    unmounted = "" if others.unmounted is None else f"; {mount(others.unmounted)}"
     if question.topic is None:
-        return "no partition in it; expected directories named <topic>-<partition>"
+        return f"no partition in it; expected directories named <topic>-<partition>{unmounted}"
     wanted = TopicPartition(question.topic, question.partition or 0)
     if (where := others.why_not_in(wanted)) is not None:
         return where
     name_all = "; another log dir of its broker may have it: name all" if others.without_metadata else ""
-    return no_such_partition(wanted, partitions) + name_all
+    return no_such_partition(wanted, partitions) + (unmounted or name_all)
 
 
 def _answer_in(

@@ -17,9 +17,15 @@ from kidxlib.errors import CheckpointError, KidxError
 from kidxlib.format.topic_partition import TopicPartition, is_moved, is_other_name, loaded_as, looks_like
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.reading.left_out import LeftOut, Why
+from kidxlib.reading.left_out import LeftOut, Why, mount
 from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import PARTITION_METADATA, MetaProperties, read_meta_properties, read_topic_id
+from kidxlib.storage.log_dir import (
+    PARTITION_METADATA,
+    MetaProperties,
+    looks_unmounted,
+    read_meta_properties,
+    read_topic_id,
+)
 
 
 class BrokersMetadata:
@@ -174,11 +180,25 @@ def absent_partitions(
         for partition in filter(means, numbered_below(there)):
             found.setdefault(partition, _absent_one(partition, Why.NOT_IN_LOG_DIRS, None, is_problem=by_name))
     folders = _other_folders(log_dirs) if found else []
+    empty = unmounted_in(log_dirs) if found else None
     return [
-        replace(each, aside=_aside(folders, partition, topic_ids.get(partition.topic)))
+        _with_place(replace(each, aside=_aside(folders, partition, topic_ids.get(partition.topic))), empty)
         for partition, each in sorted(found.items())
         if partition not in there
     ]
+
+
+def _with_place(absent: LeftOut, empty: str | None) -> LeftOut:
+    """With the log dirs that may have it once they are mounted: whoever has named these has not asked for a part."""
+    if empty is None or absent.why is Why.NO_DIRECTORY:
+        return absent
+    return replace(absent, unmounted=empty, is_problem=True)
+
+
+def unmounted_in(log_dirs: Collection[Location]) -> str | None:
+    """The log dirs in which nothing is, as where a disk is not mounted; None where something is in all of them."""
+    found = sorted(str(log_dir) for log_dir in log_dirs if looks_unmounted(log_dir))
+    return ", ".join(found) or None
 
 
 def not_anywhere(partitions: Iterable[TopicPartition]) -> Iterator[LeftOut]:
@@ -228,11 +248,15 @@ def _has_metadata(log_dir: Location) -> bool:
     return (log_dir / METADATA_DIRECTORY).exists()
 
 
-def may_be_elsewhere(log_dir: Location) -> str:
-    """What is said of a log dir without metadata."""
+def may_be_elsewhere(log_dir: Location, unmounted: str | None) -> str:
+    """What is said of a log dir without metadata.
+
+    Args:
+        unmounted: `unmounted_in` the log dirs that are read.
+    """
     return (
         f"{log_dir}: no {METADATA_DIRECTORY} in it, so that another log dir of its broker has that, and perhaps "
-        "partitions that are asked for; name all log dirs"
+        f"partitions that are asked for; {'name all log dirs' if unmounted is None else mount(unmounted)}"
     )
 
 

@@ -64,6 +64,8 @@ class LeftOut:
             aside, or that somebody has renamed; None for none.
         remedy: of missing offsets or logs, what to do about logs that begin among them and that no broker loads; None
             for none.
+        unmounted: of a partition that none of the log dirs has that are read, those of them in which nothing is; None
+            for none.
         told_by: of a partition in an older log dir, or with another topic's id, what tells that.
         is_problem: who asked gets less than there is, or not what was asked for. Else it is good to know.
     """
@@ -77,6 +79,7 @@ class LeftOut:
     directory_id: str | None = None
     aside: str | None = None
     remedy: str | None = None
+    unmounted: str | None = None
     told_by: str | None = None
     is_problem: bool = True
 
@@ -166,6 +169,15 @@ _OF_PARTITIONS: Final = {
 _AS_TOLD: Final = {Why.OLDER_LOG_DIR: "in an older log dir", Why.OTHER_TOPIC_ID: "with another topic id"}
 
 
+def mount(unmounted: str) -> str:
+    """What to do about log dirs in which nothing is.
+
+    Args:
+        unmounted: which they are.
+    """
+    return f"nothing is in {unmounted}: is the disk mounted? Mount it, and run this again"
+
+
 def _line_told_by(why: Why, told_by: str, found: list[LeftOut]) -> str:
     names = _few([each.partition.directory for each in found])
     return f"{_AS_TOLD[why]}: {counted(len(found), 'partition')}: {names}; {told_by}"
@@ -177,6 +189,8 @@ def _line(why: Why, found: list[LeftOut]) -> str:
         names = _few([each.partition.directory for each in found])
         aside = [each.aside for each in found if each.aside is not None]
         folders = f"; perhaps all that is left is {_few(aside)}: {COPY_IT}" if aside else ""
+        if found[0].unmounted is not None:
+            to_do = mount(found[0].unmounted)
         return f"{what.format(counted(len(found), 'partition'))}: {names}; {to_do}{folders}{_remedies(found)}"
     what, edge, to_do = _OF_OFFSETS[why]
     names = _few([f"{each.offsets} ({edge} {each.edge})" for each in found])

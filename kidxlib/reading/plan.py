@@ -27,11 +27,12 @@ from kidxlib.reading.absent import (
     not_anywhere,
     not_of_one_time,
     of_other_topics,
+    unmounted_in,
 )
 from kidxlib.reading.bounds import Bound, ListedLog, bounds_of, end_of
 from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
 from kidxlib.reading.known_logs import KnownEvents, KnownLog, KnownLogs, KnownPartition
-from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of
+from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of, mount
 from kidxlib.reading.places import settled_segments
 from kidxlib.reading.request import ReadRequest
 from kidxlib.reading.segment_read import SegmentRead
@@ -71,7 +72,8 @@ class ReadPlan:
         first_offsets: of partitions that hold offsets that are wanted, the first one of these that may be there.
         left_out: offsets that are not read, and such as are asked for and not there.
         failed: partitions that cannot be planned, and why, where that does not end all.
-        unreadable: checkpoint files that are malformed, and what is done without them, a line each.
+        unreadable: checkpoint files that are malformed, and what is done without them, a line each; and log dirs of
+            whose broker nobody can tell what else it has, as another one is empty.
         of_another_time: log dirs that may be older than others of their broker, a line each.
         notes: what a person should know besides, a line each.
     """
@@ -173,6 +175,7 @@ def plan_reads(
         raise UsageError(
             next(iter(planner.failed.values()), None)
             or f"{request.place}: no segment found; expected files named <20 digits>{LOG_SUFFIX}"
+            + _if_unmounted(request)
         )
     if compares_times:
         planner.compare_times([each for each, _ in asked])
@@ -180,6 +183,11 @@ def plan_reads(
     planner.notes += _notes_on_sources(request, directories, len(asked), skipped)
     planner.left_out_topics = sorted({each.topic_partition.topic for each in directories if request.leaves_out(each)})
     return planner.plan()
+
+
+def _if_unmounted(request: ReadRequest) -> str:
+    unmounted = unmounted_in([source.path for source in request.sources])
+    return "" if unmounted is None else f"; {mount(unmounted)}"
 
 
 def _notes_on_sources(
@@ -441,7 +449,12 @@ class _Planner:
             whole = {source.path for source in self._request.sources}
             by_name = self._request.is_by_name
             self._left_out += absent_partitions(whole, self._request.means, self._ends.brokers, there, by_name=by_name)
-            self.notes += map(may_be_elsewhere, log_dirs_without_metadata(whole, self._ends.brokers))
+            unmounted = unmounted_in(whole)
+            lines = [may_be_elsewhere(each, unmounted) for each in log_dirs_without_metadata(whole, self._ends.brokers)]
+            if unmounted is None:
+                self.notes += lines
+            else:
+                self._ends.unreadable += lines
         if self.named_partitions:
             known = {*there, *(each.partition for each in self._left_out)}
             self._left_out += not_anywhere(self._request.missing_names(known))

@@ -40,8 +40,9 @@ from kidxlib.reading.absent import (
     not_of_one_time,
     numbered_below,
     of_other_topics,
+    unmounted_in,
 )
-from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of
+from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of, mount
 from kidxlib.reading.of_log_dir import OfLogDirs
 from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.storage.location import Location, location
@@ -133,12 +134,14 @@ class NotAsked:
         left_out: partitions that the cluster's metadata gives to the brokers of the log dirs; and those that were asked
             in older log dirs.
         without_metadata: log dirs of which nobody can tell what else their brokers have.
+        unmounted: log dirs that were asked and in which nothing is; None for none.
         of_topics: all partitions that are known to be of the topics, whichever broker has them, and were not asked.
         of_another_time: log dirs that may be older than others of their broker, a line each.
     """
 
     left_out: Sequence[LeftOut] = ()
     without_metadata: Sequence[Location] = ()
+    unmounted: str | None = None
     of_topics: Sequence[TopicPartition] = ()
     of_another_time: Sequence[str] = ()
 
@@ -147,12 +150,14 @@ class NotAsked:
         """Whether a log dir that was asked ought to have one, or another one has it of a topic that was named; or an
         answer rests on an older log dir, or on a partition with another topic's id.
         """
-        return any(each.is_problem for each in self.left_out)
+        is_unknown = bool(self.without_metadata) and self.unmounted is not None
+        return is_unknown or any(each.is_problem for each in self.left_out)
 
     def tell(self, outcome: Outcome) -> None:
         """Say it, a line for each kind."""
         outcome.note(*lines_of(each for each in self.left_out if not each.is_problem))
-        outcome.note(*map(may_be_elsewhere, self.without_metadata))
+        elsewhere = (may_be_elsewhere(each, self.unmounted) for each in self.without_metadata)
+        (outcome.note if self.unmounted is None else outcome.warn)(*elsewhere)
         outcome.warn(*self.of_another_time)
         outcome.warn(*lines_of(each for each in self.left_out if each.is_problem))
 
@@ -181,7 +186,7 @@ class NotAsked:
                 name = "" if each.directory_id is None else f" (directory.id {each.directory_id})"
                 return (
                     f"no partition {partition.directory} in it; by the cluster's metadata it is in another log dir of "
-                    f"the broker{name}: name that one"
+                    f"the broker{name}: {'name that one' if each.unmounted is None else mount(each.unmounted)}"
                 )
             if each.partition == partition and each.aside is not None:
                 return f"no partition {partition.directory} in it; there is {each.aside}: {COPY_IT}"
@@ -211,7 +216,8 @@ def find_not_asked(
     asked = set(there)
     of_topics = {each for each in _of_topics(known, there) if means(each)} - asked
     left_out = absent_partitions(log_dirs, means, brokers, asked, by_name=question.topic is not None)
-    return NotAsked(left_out, log_dirs_without_metadata(log_dirs, brokers), sorted(of_topics))
+    without_metadata = log_dirs_without_metadata(log_dirs, brokers)
+    return NotAsked(left_out, without_metadata, unmounted_in(log_dirs), sorted(of_topics))
 
 
 def _of_topics(known: Iterable[ClusterMetadata], there: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
@@ -307,6 +313,7 @@ def outcome_of(answers: Sequence[Answer], question: Question, others: NotAsked, 
     outcome.values.update(
         answers=[{column: answer[column] for column in RESULT_COLUMNS} for answer in answers],
         left_out=others.as_json(),
+        empty_log_dirs=others.unmounted,
     )
     others.tell(outcome)
     return outcome

@@ -325,9 +325,30 @@ def test_a_partition_with_another_topics_id_is_told(tmp_path: Path, caplog: pyte
     (b / "t-1").rename(b / "u-1")
     (b / "u-1" / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id('t')}\n")
     ended = run_here(seek, a, b, "--topic", "u", "--timestamp", "3000")
-    assert (
-        ended.code == 3 and f"{topic_id('t')}, which is t's, and the cluster's metadata has no such" in ended.err
-    )
+    assert ended.code == 3 and f"{topic_id('t')}, which is t's, and the cluster's metadata has no such" in ended.err
+
+
+@pytest.mark.parametrize("first_is_empty", [False, True])
+@pytest.mark.parametrize("topics", [("t",), ()])
+def test_of_an_empty_log_dir_it_is_asked_whether_its_disk_is_mounted(
+    topics: tuple[str, ...], first_is_empty: bool, tmp_path: Path
+) -> None:
+    """Of all topics, too: whoever names it has not asked for a part. The first one has the metadata."""
+    a, b = _two_log_dirs(tmp_path)
+    empty = a if first_is_empty else b
+    shutil.rmtree(empty)
+    (empty / "lost+found").mkdir(parents=True)
+    said = f"nothing is in {empty}: is the disk mounted? Mount it, and run this again\n"
+    asked = (*(("--topic", *topics) if topics else ()), "--timestamp", "3000")
+    exported = (*(("--topics", *topics) if topics else ()), "--output", tmp_path / "all.arrow")
+    for ended in (run_here(seek, a, b, *asked), run_here(export, a, b, *exported)):
+        assert ended.code == 3 and said in ended.err and "name all" not in ended.err, ended
+    assert run_here(seek, a, b, *asked, "--json").json["empty_log_dirs"] == str(empty)
+    missing = "0" if first_is_empty else "1"
+    ended = run_here(seek, a, b, "--topic", "t", "--partition", missing, "--timestamp", "3000")
+    assert ended.code == 2 and said in ended.err
+    for ended in (run_here(seek, empty, *asked), run_here(export, empty, *exported[:-1], tmp_path / "b.arrow")):
+        assert ended.code == 2 and (said in ended.err or topics), ended
 
 
 def test_a_consumer_group_is_not_reset_in_part_without_a_word(tmp_path: Path) -> None:
