@@ -35,10 +35,18 @@ class BrokersMetadata:
         log_dirs: those that are looked at.
     """
 
-    def __init__(self, log_dirs: Iterable[Location]) -> None:
+    def __init__(self, log_dirs: Iterable[Location], known: Mapping[Location, ClusterMetadata] | None = None) -> None:
+        """
+        Args:
+            known: metadata of the clusters of log dirs that somebody has read already.
+        """
         self.log_dirs = list(dict.fromkeys(log_dirs))
         self._owners: dict[Location, MetaProperties] = {}
         self._metadata: dict[str, ClusterMetadata | None] = {}
+        for log_dir, metadata in (known or {}).items():
+            with contextlib.suppress(OSError, KidxError):  # whose it is nobody knows
+                if (cluster_id := self.owner(log_dir).cluster_id) is not None:
+                    self._metadata[cluster_id] = metadata
 
     def owner(self, log_dir: Location) -> MetaProperties:
         """Whose a log dir is."""

@@ -32,6 +32,7 @@ from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import Source
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
 from kidxlib.operations.damage.acceptance_rule import COLUMNS, VERSION_NAMES, findings_of, held, others_of
+from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.recorded_sources import can_be_listed
@@ -129,6 +130,22 @@ class PartitionTwice:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class OlderLogDir:
+    """A log dir that stopped before another one of its broker: what was written since is missing in it.
+
+    Attributes:
+        detail: what says so, what a broker that starts does with it, and what to do.
+    """
+
+    source: str
+    log_dir: str
+    detail: str
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "reason": "older-log-dir"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LostEnd:
     """A log that ends below what its log dir's checkpoints say.
 
@@ -203,6 +220,8 @@ class Lost:
         ends: those that nobody has accepted.
         accepted: the others.
         twice: by topic and partition.
+        older: log dirs that are older than others of their broker.
+        maybe_older: what else tells that log dirs are not of one time, a line each; it may be no loss.
     """
 
     partitions: tuple[LostPartition, ...] = ()
@@ -210,6 +229,8 @@ class Lost:
     accepted: tuple[LostEnd, ...] = ()
     starts: tuple[LostStart, ...] = ()
     twice: tuple[PartitionTwice, ...] = ()
+    older: tuple[OlderLogDir, ...] = ()
+    maybe_older: tuple[str, ...] = ()
 
     @property
     def lost_starts(self) -> list[LostStart]:
@@ -219,7 +240,7 @@ class Lost:
     @property
     def is_loss(self) -> bool:
         """Whether there is something that nobody has accepted."""
-        return bool(self.partitions or self.ends or self.lost_starts or self.twice)
+        return bool(self.partitions or self.ends or self.lost_starts or self.twice or self.older)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -228,6 +249,7 @@ class Lost:
             "first_logs_missing": len(self.lost_starts),
             "ends_below": len(self.ends),
             "ends_below_accepted": len(self.accepted),
+            "log_dirs_older": len(self.older),
         }
 
     def as_json(self) -> dict[str, Any]:
@@ -237,10 +259,14 @@ class Lost:
             "first_logs_missing": [each.as_json() for each in self.starts],
             "ends_below": [each.as_json() for each in self.ends],
             "ends_below_accepted": [each.as_json() for each in self.accepted],
+            "log_dirs_older": [each.as_json() for each in self.older],
+            "log_dirs_maybe_older": list(self.maybe_older),
         }
 
     def lines(self, *, many_sources: bool) -> Iterator[str]:
         """What nobody has accepted, a line for each topic and reason, and the first that is accepted."""
+        yield from (f"{Verdict.BROKEN}: {each.detail}" for each in self.older)
+        yield from (f"warning: {line}" for line in self.maybe_older)
         lost: list[PartitionTwice | LostPartition | LostStart | LostEnd]
         lost = [*self.twice, *self.partitions, *self.lost_starts, *self.ends]
         yield from lost_lines(lost, "partition", many_sources=many_sources)
@@ -266,6 +292,7 @@ class OfLogDirs:
         stops: what checkpoints said before the listing, by log dir.
         partitions: those that no log dir has.
         twice: those that two log dirs of one broker have.
+        older, maybe_older: as in `Lost`.
         not_reached: of recorded ones, the sources that cannot be listed here.
         empty: of recorded ones, those in which nothing is, though the catalog has partitions there.
         is_recorded: nothing was listed. A log that is not as the catalog has it says nothing then: it may have grown.
@@ -275,6 +302,8 @@ class OfLogDirs:
     stops: Mapping[Location, LastStop] = field(default_factory=dict)
     partitions: tuple[LostPartition, ...] = ()
     twice: tuple[PartitionTwice, ...] = ()
+    older: tuple[OlderLogDir, ...] = ()
+    maybe_older: tuple[str, ...] = ()
     not_reached: tuple[Source, ...] = ()
     empty: tuple[Source, ...] = ()
     is_recorded: bool = False
@@ -303,7 +332,8 @@ class OfLogDirs:
         }
         found = _lost_partitions(whole, stops, metadata)
         lost = tuple(each for each in found if topics.fullmatch(each.topic))
-        return cls(log_dirs, stops, lost, _twice(log_dirs, metadata))
+        older, maybe_older = _of_times([each for each in sources if each.name in plan.log_dirs], metadata)
+        return cls(log_dirs, stops, lost, _twice(log_dirs, metadata), older, maybe_older)
 
     @classmethod
     def recorded(
@@ -333,7 +363,16 @@ class OfLogDirs:
         empty = tuple(each for each in reached if each.name in having and looks_unmounted(each.path))
         absent = _lost_partitions(whole, stops, known.by_source)
         wanted = tuple(each for each in absent if topics.fullmatch(each.topic))
-        return cls(log_dirs, stops, wanted, _twice(log_dirs, known.by_source), not_reached, empty, is_recorded=True)
+        return cls(
+            log_dirs,
+            stops,
+            wanted,
+            _twice(log_dirs, known.by_source),
+            *_of_times(reached, known.by_source),
+            not_reached=not_reached,
+            empty=empty,
+            is_recorded=True,
+        )
 
     def lost(self, tables: TablesToRead, logs: pa.Table, not_known: Collection[PartitionKey] = ()) -> Lost:
         """What is not there, now that the logs were read.
@@ -368,6 +407,8 @@ class OfLogDirs:
                 _with_accepted(tables, list(self._starts(begin_of, not_known, aside)), LEADER_EPOCH_CHECKPOINT)
             ),
             twice=self.twice,
+            older=self.older,
+            maybe_older=self.maybe_older,
         )
 
     def _starts(
@@ -515,6 +556,23 @@ def _twice(
             one, two = (as_text(each / partition.directory) for each in (other, log_dir))
             found.append(PartitionTwice(source=source, topic=topic, partition=number, directory=two, other=one))
     return tuple(found)
+
+
+def _of_times(
+    sources: Sequence[Source], metadata: Mapping[str, ClusterMetadata]
+) -> tuple[tuple[OlderLogDir, ...], tuple[str, ...]]:
+    """The log dirs of sources on this machine that are older than others of their broker, and what else tells that some
+    are not of one time, as whoever reads them is told.
+
+    Args:
+        metadata: as of `_lost_partitions`.
+    """
+    names = {each.log_dir: each.name for each in sources if isinstance(each.log_dir, Path)}
+    known = {log_dir: metadata[name] for log_dir, name in names.items() if name in metadata}
+    brokers = BrokersMetadata(names, known)
+    older, maybe_older = brokers.of_another_time()
+    found = (OlderLogDir(source=names[each], log_dir=as_text(each), detail=said) for each, said in older.items())
+    return tuple(found), tuple(maybe_older)
 
 
 def _absent(

@@ -115,6 +115,12 @@ def _of_lost(health: dict[str, Any]) -> list[Attention]:
         detail = f"{row['topic']}-{row['partition']}: {row['detail']}. {_sentence(row['consequence'])}"
         title = f"{counted(len(twice), 'partition')} in two log dirs of a broker"
         found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
+    if older := health["log_dirs_older"]:
+        title = f"{counted(len(older), 'log dir')} older than others of the broker"
+        found.append(Attention(Severity.BAD, "health", title, _sentence(older[0]["detail"]), is_missing=True))
+    if lines := health["log_dirs_maybe_older"]:
+        title = f"{counted(len(lines), 'log dir')} perhaps of another time than others of the broker"
+        found.append(Attention(Severity.UNKNOWN, "health", title, _sentence(lines[0])))
     audited = {(row["path"], row["reason"]) for row in health["files"]}
     starts = [row for row in health["first_logs_missing"] if row["accepted_by"] is None]
     if starts := [row for row in starts if (row["path"], row["reason"]) not in audited]:

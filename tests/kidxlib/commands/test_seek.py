@@ -281,7 +281,7 @@ def test_log_dirs_of_two_stops_are_told(tmp_path: Path) -> None:
     of_t_1 = f"in an older log dir: 1 partition: t-1; {told}"
     catalog, questions = tmp_path / "catalog", tmp_path / "questions.csv"
     sources = ("--source", f"a={a}", "--source", f"b={b}")
-    assert kidx_build_here(*sources, "--catalog", catalog, "--index-dir", tmp_path / "index").code == 0
+    assert kidx_build_here(*sources, "--catalog", catalog, "--index-dir", tmp_path / "index").code == 3
     for place in ((a, b), ("--catalog", catalog)):
         for option, said in (((), of_t_1), (("--partition", "1"), of_t_1), (("--partition", "0"), told)):
             ended = run_here(seek, *place, "--topic", "t", *option, "--timestamp", "3000")

@@ -16,8 +16,9 @@ from kidxlib.indexing.plan import Plan
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.build import planning
 from kidxlib.storage import small_files
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.docs.log_dirs import put
-from tests.support.cluster_metadata import OTHER_ID, data, leader_change, partition, topic, topic_id, write_copy
+from tests.support.cluster_metadata import OTHER_ID, change, data, leader_change, partition, topic, topic_id, write_copy
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import Ended, run_here
 
@@ -214,6 +215,36 @@ def test_a_partition_in_two_log_dirs_is_named_by_build_report_and_retention(log_
     ended = _kidx(*map(str, commands[0]))
     assert f"broken: b: orders-1: in-two-log-dirs: {other}/orders-1 is there, and {log_dir}/orders-1" in ended.out
     assert ended.code == 3 and _missing(catalog) == [(3, "1 partition in two log dirs of a broker")]
+
+
+@pytest.mark.parametrize("sign", ["marker", "leader epochs"])
+def test_log_dirs_of_two_stops_are_named_by_build_report_and_retention(sign: str, log_dir: Path) -> None:
+    """In the words of `verify`. A marker of an earlier stop is a loss; leader epochs that are older may be none."""
+    other, ids = log_dir.parent / "other", topic_id("t")
+    put(other / "users-0", 0, [Batch(), Batch()])
+    (other / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={OTHER_ID}\n")
+    values = [topic("users", ids), partition(ids, 0, [1], [OTHER_ID])]
+    values += [change("PartitionChangeRecord", partitionId=0, topicId=ids, leader=1)] * 2
+    write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    if sign == "marker":
+        for place, epoch in ((log_dir, 9), (other, 7)):
+            (place / CLEAN_SHUTDOWN_FILE).write_bytes(checkpoint_files.clean_shutdown(epoch))
+        told = f"broken: {other}/{CLEAN_SHUTDOWN_FILE}: brokerEpoch 7, and that of {log_dir} is 9: the broker did not"
+    else:
+        (other / "users-0" / checkpoint_files.LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 0\n")
+        told = (
+            f"warning: {other}: it may be an older copy than the cluster's metadata: the newest leader epoch of users"
+        )
+    sources, catalog = ("--source", f"a={log_dir}", "--source", f"b={other}"), log_dir.parent / "catalog"
+    index, is_loss = log_dir.parent / "index", sign == "marker"
+    built = _kidx("build", *sources, "--index-dir", index, "--catalog", catalog)
+    planned = _kidx("retention", "--catalog", catalog, "--retention-ms", "1")
+    reported = _kidx("report", "--catalog", catalog, "--json")
+    assert [(each.code, each.out.count(told)) for each in (built, planned)] == [(3 if is_loss else 0, 1)] * 2
+    assert (reported.code, len(reported.json["health"]["log_dirs_older"])) == ((3, 1) if is_loss else (0, 0))
+    assert any(told.partition(": ")[2] in row["detail"] for row in reported.json["attention"])
+    again = _kidx("build", *sources, "--index-dir", index, "--catalog", catalog, "--json")
+    assert (again.code, len(again.json["damage"]["log_dirs_older"])) == ((3, 1) if is_loss else (0, 0))
 
 
 def test_the_report_looks_for_what_is_missing(log_dir: Path) -> None:
