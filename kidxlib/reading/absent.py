@@ -131,12 +131,10 @@ def of_other_topics(brokers: BrokersMetadata, there: Iterable[tuple[TopicPartiti
                 continue
             if cluster_id not in names:
                 names[cluster_id] = {topic_id: name for name, topic_id in metadata.to_end.topics.items()}
-            expected = metadata.to_end.topics.get(partition.topic)
             found = read_topic_id(log_dir / partition.directory)
-            if found is None or found == expected or (expected is None and found not in names[cluster_id]):
+            told = found and other_topic_id(found, partition.topic, metadata.to_end, names[cluster_id])
+            if not told:
                 continue
-            whose = f", which is {names[cluster_id][found]}'s" if found in names[cluster_id] else ""
-            has = "no such topic" if expected is None else f"{expected} for this topic"
             yield LeftOut(
                 partition=partition,
                 why=Why.OTHER_TOPIC_ID,
@@ -144,10 +142,26 @@ def of_other_topics(brokers: BrokersMetadata, there: Iterable[tuple[TopicPartiti
                 end_offset=None,
                 edge=0,
                 told_by=(
-                    f"{PARTITION_METADATA} there has {found}{whose}, and the cluster's metadata has {has}: the records "
-                    "may be another topic's; kidx verify says what to do"
+                    f"{PARTITION_METADATA} there has {told}: the records may be another topic's; kidx verify says what "
+                    "to do"
                 ),
             )
+
+
+def other_topic_id(topic_id: str, topic: str, metadata: ClusterMetadata, names: Mapping[str, str]) -> str | None:
+    """What tells that a topic id is not the topic's; None where it is, or nobody knows either of them.
+
+    Args:
+        topic_id: in the `partition.metadata` of a directory with the topic's name.
+        metadata: read to its end.
+        names: of its topics, by their ids.
+    """
+    expected = metadata.topics.get(topic)
+    if topic_id == expected or (expected is None and topic_id not in names):
+        return None
+    whose = f", which is {names[topic_id]}'s" if topic_id in names else ""
+    has = "no such topic" if expected is None else f"{expected} for this topic"
+    return f"{topic_id}{whose}, and the cluster's metadata has {has}"
 
 
 def absent_partitions(

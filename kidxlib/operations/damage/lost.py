@@ -27,17 +27,18 @@ from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.errors import CheckpointError, ClusterMetadataError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_MAX, parse_segment_log
-from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
+from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition, looks_like
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import Source
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
 from kidxlib.operations.damage.acceptance_rule import COLUMNS, VERSION_NAMES, findings_of, held, others_of
-from kidxlib.reading.absent import BrokersMetadata
+from kidxlib.reading.absent import BrokersMetadata, other_topic_id
+from kidxlib.reading.left_out import Why
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.recorded_sources import can_be_listed
 from kidxlib.storage.location import Location, as_text, files_in, location, version_at
-from kidxlib.storage.log_dir import looks_unmounted
+from kidxlib.storage.log_dir import PARTITION_METADATA, looks_unmounted, read_topic_id
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import Checkpoints, before_first_log, usable_checkpoints
 from kidxlib.tables.protocol import TablesToRead
@@ -127,6 +128,37 @@ class PartitionTwice:
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "reason": self.reason, "detail": self.detail, "consequence": self.consequence}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Misnamed:
+    """A partition's directory that has another partition's name: what is in it is counted as what it is called.
+
+    Attributes:
+        reason: `other-topic-id`: by its `partition.metadata` and the cluster's metadata; `renamed`: by its name.
+        detail: what tells it.
+    """
+
+    source: str
+    topic: str
+    partition: int
+    directory: str
+    reason: str
+    detail: str
+
+    @property
+    def consequence(self) -> str:
+        return (
+            "a broker that starts serves nothing of it, and it is counted or planned here as what it is called: kidx "
+            "verify says what to do"
+        )
+
+    @property
+    def brief(self) -> str:
+        return f"{self.topic}-{self.partition}"
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "consequence": self.consequence}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -222,6 +254,7 @@ class Lost:
         twice: by topic and partition.
         older: log dirs that are older than others of their broker.
         maybe_older: what else tells that log dirs are not of one time, a line each; it may be no loss.
+        misnamed: by source, topic and partition.
     """
 
     partitions: tuple[LostPartition, ...] = ()
@@ -231,6 +264,7 @@ class Lost:
     twice: tuple[PartitionTwice, ...] = ()
     older: tuple[OlderLogDir, ...] = ()
     maybe_older: tuple[str, ...] = ()
+    misnamed: tuple[Misnamed, ...] = ()
 
     @property
     def lost_starts(self) -> list[LostStart]:
@@ -240,7 +274,8 @@ class Lost:
     @property
     def is_loss(self) -> bool:
         """Whether there is something that nobody has accepted."""
-        return bool(self.partitions or self.ends or self.lost_starts or self.twice or self.older)
+        found = (self.partitions, self.ends, self.lost_starts, self.twice, self.older, self.misnamed)
+        return any(found)
 
     @property
     def counts(self) -> dict[str, int]:
@@ -250,12 +285,14 @@ class Lost:
             "ends_below": len(self.ends),
             "ends_below_accepted": len(self.accepted),
             "log_dirs_older": len(self.older),
+            "partitions_misnamed": len(self.misnamed),
         }
 
     def as_json(self) -> dict[str, Any]:
         return {
             "partitions_missing": [each.as_json() for each in self.partitions],
             "partitions_twice": [each.as_json() for each in self.twice],
+            "partitions_misnamed": [each.as_json() for each in self.misnamed],
             "first_logs_missing": [each.as_json() for each in self.starts],
             "ends_below": [each.as_json() for each in self.ends],
             "ends_below_accepted": [each.as_json() for each in self.accepted],
@@ -267,8 +304,8 @@ class Lost:
         """What nobody has accepted, a line for each topic and reason, and the first that is accepted."""
         yield from (f"{Verdict.BROKEN}: {each.detail}" for each in self.older)
         yield from (f"warning: {line}" for line in self.maybe_older)
-        lost: list[PartitionTwice | LostPartition | LostStart | LostEnd]
-        lost = [*self.twice, *self.partitions, *self.lost_starts, *self.ends]
+        lost: list[Misnamed | PartitionTwice | LostPartition | LostStart | LostEnd]
+        lost = [*self.misnamed, *self.twice, *self.partitions, *self.lost_starts, *self.ends]
         yield from lost_lines(lost, "partition", many_sources=many_sources)
         accepted: list[LostStart | LostEnd] = [
             *(each for each in self.starts if each.accepted_by is not None),
@@ -292,7 +329,7 @@ class OfLogDirs:
         stops: what checkpoints said before the listing, by log dir.
         partitions: those that no log dir has.
         twice: those that two log dirs of one broker have.
-        older, maybe_older: as in `Lost`.
+        older, maybe_older, misnamed: as in `Lost`.
         not_reached: of recorded ones, the sources that cannot be listed here.
         empty: of recorded ones, those in which nothing is, though the catalog has partitions there.
         is_recorded: nothing was listed. A log that is not as the catalog has it says nothing then: it may have grown.
@@ -304,6 +341,7 @@ class OfLogDirs:
     twice: tuple[PartitionTwice, ...] = ()
     older: tuple[OlderLogDir, ...] = ()
     maybe_older: tuple[str, ...] = ()
+    misnamed: tuple[Misnamed, ...] = ()
     not_reached: tuple[Source, ...] = ()
     empty: tuple[Source, ...] = ()
     is_recorded: bool = False
@@ -333,7 +371,8 @@ class OfLogDirs:
         found = _lost_partitions(whole, stops, metadata)
         lost = tuple(each for each in found if topics.fullmatch(each.topic))
         older, maybe_older = _of_times([each for each in sources if each.name in plan.log_dirs], metadata)
-        return cls(log_dirs, stops, lost, _twice(log_dirs, metadata), older, maybe_older)
+        listed = {each.key: (each.directory.path, each.topic_id) for each in plan.partitions if each.key in log_dirs}
+        return cls(log_dirs, stops, lost, _twice(log_dirs, metadata), older, maybe_older, _misnamed(listed, metadata))
 
     @classmethod
     def recorded(
@@ -350,14 +389,15 @@ class OfLogDirs:
         stops = _stops({source.log_dir: usable_checkpoints(source.log_dir) for source in reached})
         whole = {source.path: source.name for source in reached if source.path == source.log_dir}
         of_source = {source.name: source.log_dir for source in reached}
-        rows = tables.read(PARTITIONS, [*PARTITION_KEY, "directory", "present"], [Among("source", tuple(of_source))])
-        log_dirs = {
-            (row["source"], row["topic"], row["partition"]): of_source[row["source"]]
-            for row in rows.to_pylist()
+        names = [*PARTITION_KEY, "directory", "present", "topic_id"]
+        listed = {
+            (row["source"], row["topic"], row["partition"]): (location(row["directory"]), row["topic_id"])
+            for row in tables.read(PARTITIONS, names, [Among("source", tuple(of_source))]).to_pylist()
             if row["present"]
             and topics.fullmatch(row["topic"])
             and location(row["directory"]).parent == of_source[row["source"]]
         }
+        log_dirs = {key: of_source[key[0]] for key in listed}
         not_reached = tuple(source for source in sources if source not in reached)
         having = {name for name, _, _ in log_dirs}
         empty = tuple(each for each in reached if each.name in having and looks_unmounted(each.path))
@@ -369,6 +409,7 @@ class OfLogDirs:
             wanted,
             _twice(log_dirs, known.by_source),
             *_of_times(reached, known.by_source),
+            _misnamed(listed, known.by_source),
             not_reached=not_reached,
             empty=empty,
             is_recorded=True,
@@ -409,6 +450,7 @@ class OfLogDirs:
             twice=self.twice,
             older=self.older,
             maybe_older=self.maybe_older,
+            misnamed=self.misnamed,
         )
 
     def _starts(
@@ -573,6 +615,65 @@ def _of_times(
     older, maybe_older = brokers.of_another_time()
     found = (OlderLogDir(source=names[each], log_dir=as_text(each), detail=said) for each, said in older.items())
     return tuple(found), tuple(maybe_older)
+
+
+def _misnamed(
+    listed: Mapping[PartitionKey, tuple[Location, str | None]], metadata: Mapping[str, ClusterMetadata]
+) -> tuple[Misnamed, ...]:
+    """The directories with another partition's name. A broker that runs may delete a topic and make it anew while log
+    dirs are listed: what is found by ids is looked at again, by what the files say then.
+
+    Args:
+        listed: the directory of each partition, and the topic id in its `partition.metadata`.
+        metadata: as of `_lost_partitions`.
+    """
+    found = _misnamed_by_id(listed, metadata)
+    if found:
+        read = {name: _read_again(metadata[name]) for name in {source for source, _, _ in found}}
+        found = _misnamed_by_id({key: (listed[key][0], _topic_id(listed[key][0])) for key in found}, read)
+    ids = {(topic, number): topic_id for (_, topic, number), (_, topic_id) in listed.items()}
+    for key, (directory, topic_id) in listed.items():
+        _, topic, number = key
+        meant = TopicPartition(topic.lstrip("."), number)
+        if key in found or (meant.topic, number) not in ids or not looks_like(directory.name, meant):
+            continue
+        if None in (topic_id, ids[meant.topic, number]) or topic_id == ids[meant.topic, number]:
+            looks = f"it looks like {meant.directory}, which is there, too, and that somebody has copied or renamed"
+            found[key] = "renamed", looks
+    return tuple(
+        Misnamed(
+            source=source,
+            topic=topic,
+            partition=number,
+            directory=as_text(listed[source, topic, number][0]),
+            reason=reason,
+            detail=detail,
+        )
+        for (source, topic, number), (reason, detail) in sorted(found.items())
+    )
+
+
+def _misnamed_by_id(
+    listed: Mapping[PartitionKey, tuple[Location, str | None]], metadata: Mapping[str, ClusterMetadata]
+) -> dict[PartitionKey, tuple[str, str]]:
+    """What tells of directories that their topic ids are not those of their topics, by partition, after the reason."""
+    names = {id(each): {topic_id: name for name, topic_id in each.to_end.topics.items()} for each in metadata.values()}
+    found: dict[PartitionKey, tuple[str, str]] = {}
+    for key, (directory, topic_id) in listed.items():
+        known = metadata.get(key[0])
+        if known is None or topic_id is None or key[1] == METADATA_TOPIC:
+            continue
+        told = other_topic_id(topic_id, key[1], known.to_end, names[id(known)])
+        if told is not None:
+            found[key] = Why.OTHER_TOPIC_ID.value, f"{directory / PARTITION_METADATA}: {told}"
+    return found
+
+
+def _topic_id(directory: Location) -> str | None:
+    try:
+        return read_topic_id(directory)
+    except (CheckpointError, OSError):
+        return None
 
 
 def _absent(

@@ -115,6 +115,11 @@ def _of_lost(health: dict[str, Any]) -> list[Attention]:
         detail = f"{row['topic']}-{row['partition']}: {row['detail']}. {_sentence(row['consequence'])}"
         title = f"{counted(len(twice), 'partition')} in two log dirs of a broker"
         found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
+    if misnamed := health["partitions_misnamed"]:
+        row = misnamed[0]
+        detail = f"{row['topic']}-{row['partition']}: {row['detail']}. {_sentence(row['consequence'])}"
+        title = f"{counted(len(misnamed), 'directory', 'directories')} with another partition's name"
+        found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
     if older := health["log_dirs_older"]:
         title = f"{counted(len(older), 'log dir')} older than others of the broker"
         found.append(Attention(Severity.BAD, "health", title, _sentence(older[0]["detail"]), is_missing=True))

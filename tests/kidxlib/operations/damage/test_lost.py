@@ -16,6 +16,7 @@ from kidxlib.indexing.plan import Plan
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.build import planning
 from kidxlib.storage import small_files
+from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.docs.log_dirs import put
 from tests.support.cluster_metadata import OTHER_ID, change, data, leader_change, partition, topic, topic_id, write_copy
@@ -215,6 +216,36 @@ def test_a_partition_in_two_log_dirs_is_named_by_build_report_and_retention(log_
     ended = _kidx(*map(str, commands[0]))
     assert f"broken: b: orders-1: in-two-log-dirs: {other}/orders-1 is there, and {log_dir}/orders-1" in ended.out
     assert ended.code == 3 and _missing(catalog) == [(3, "1 partition in two log dirs of a broker")]
+
+
+@pytest.mark.parametrize("sign", ["topic id", "name", "no id", "another topic", "its own topic"])
+def test_a_directory_with_another_partitions_name_is_named_by_build_report_and_retention(
+    sign: str, log_dir: Path
+) -> None:
+    """One that somebody has renamed or copied: it is counted as what it is called. Topics may begin with a dot."""
+    own, other = topic_id("o"), topic_id("p")
+    (log_dir / "orders-2").rename(log_dir / ".orders-1")
+    _write(log_dir, 3, 3)
+    if sign in ("topic id", "its own topic"):
+        values = [topic("orders", own), *([topic(".orders", other)] if sign == "its own topic" else [])]
+        values += [partition(own, number, [1], [_HERE]) for number in range(2)]
+        write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    ids = {"topic id": own, "name": own, "another topic": other, "its own topic": other}
+    for name, its_id in ((".orders-1", ids.get(sign)), ("orders-1", own)):
+        if its_id is not None:
+            (log_dir / name / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {its_id}\n")
+    catalog = log_dir.parent / "catalog"
+    told = {"topic id": "other-topic-id", "another topic": None, "its own topic": None}.get(sign, "renamed")
+    built, planned = (
+        _build(log_dir, "--json"),
+        _kidx("retention", "--catalog", catalog, "--retention-ms", "1", "--json"),
+    )
+    reported = _kidx("report", "--catalog", catalog, "--json")
+    for ended, shown in ((built, built.json["damage"]), (planned, planned.json), (reported, reported.json["health"])):
+        found = [(row["reason"], row["directory"]) for row in shown["partitions_misnamed"]]
+        assert found == ([] if told is None else [(told, str(log_dir / ".orders-1"))])
+        assert ended.code == (0 if told is None else 3)
+    assert _build(log_dir).out.count(f"broken: .orders-1: {told}: ") == (told is not None)
 
 
 @pytest.mark.parametrize("sign", ["marker", "leader epochs"])
