@@ -103,6 +103,10 @@ class Answers:
         """The timestamps of the records that were found."""
         return self._columns["timestamp"][rows]
 
+    def offsets(self, rows: _Rows) -> _Rows:
+        """The offsets of the records that were found."""
+        return self._columns["offset"][rows]
+
     def segments(self, rows: _Rows) -> _Rows:
         """The base offsets of the segments with the batches that were found."""
         return self._columns["segment_base_offset"][rows]
@@ -223,6 +227,7 @@ _BETWEEN: Final = (
 _READS_ON: Final = "kidx export --times TIME/ reads on"
 GAP: Final = "in no log: unless the topic is compacted, a segment is missing"
 _LOST: Final = "in no log, and the topic is not compacted: a segment is missing; kidx verify looks for who has it"
+HIDDEN: Final = "no consumer gets what the logs have below it"
 _HOUR_MS: Final = 3_600_000
 #: In which a distance of times is told: what one is called, and its ms.
 _UNITS: Final = (("year", 365 * 24 * _HOUR_MS), ("day", 24 * _HOUR_MS), ("hour", _HOUR_MS))
@@ -387,6 +392,23 @@ def remark_on_start(log: Log, rows: Longs, answers: Answers) -> None:
     finally:
         first.release()
     answers.unsure(rows, why)
+    remark_on_hidden(log, rows, answers)
+
+
+def remark_on_hidden(log: Log, rows: Longs, answers: Answers) -> None:
+    """Add a remark where an answer is at the log start, or below it, and the logs have more below that."""
+    first, start = log.segments[0].base_offset, log.log_start_offset
+    if not len(rows) or start <= first:
+        return
+    try:
+        is_late = _why_start_is_late(log) is not None
+    except FILE_ERRORS:
+        return  # whoever looks for the end says it
+    if not is_late:
+        answers.note(
+            rows,
+            f"the log start is {start}, by {LOG_START_OFFSET_CHECKPOINT}: {HIDDEN}, from offset {first} on",
+        )
 
 
 def remark_on_end(log: Log, rows: Longs, answers: Answers) -> None:

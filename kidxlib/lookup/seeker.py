@@ -30,6 +30,7 @@ from kidxlib.lookup.answers import (
     log_name,
     remark_on_end,
     remark_on_gap,
+    remark_on_hidden,
     remark_on_lost_start,
     remark_on_overlap,
     remark_on_start,
@@ -121,6 +122,7 @@ def _inside(log: Log, targets: Longs, answers: Answers) -> Longs:
     start = log.log_start_offset
     is_inside = targets >= start
     answers.note(np.flatnonzero(~is_inside), f"below the log start offset {start}")
+    remark_on_hidden(log, np.flatnonzero(~is_inside & (targets >= log.segments[0].base_offset)), answers)
     remark_on_lost_start(log, targets, answers)
     try:
         end = log.log_end_offset
@@ -411,6 +413,8 @@ class Seeker:
             answer_special(self.log, target, rows, answers)
         _answer_timestamps(self.log, self._largest, rest, wanted, answers)
         remark_on_times(self.log, rest, wanted, answers)
+        found = rest[answers.found[rest]]
+        remark_on_hidden(self.log, found[answers.offsets(found) == self.log.log_start_offset], answers)
         return answers.to_arrow()
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.log.log import Log
 from kidxlib.log.segment import EARLIEST_PENDING_UPLOAD, TimestampAndOffset
-from kidxlib.lookup.answers import FAR, GAP, MARKER
+from kidxlib.lookup.answers import FAR, GAP, HIDDEN, MARKER
 from kidxlib.records import batch_headers, reader
 from tests.support.logs.golden import GoldenSegment
 
@@ -92,13 +92,15 @@ def check_timestamp(log: Log, timestamp: int, answer: Mapping[str, Any], remarks
         return
     record = TimestampAndOffset(answer["timestamp"], answer["offset"], answer["leader_epoch"])
     assert answer["found"] and record == expected, (timestamp, answer, expected)
-    _check_note(answer, (*remarks, MARKER, FAR, GAP))
+    _check_note(answer, (*remarks, MARKER, FAR, GAP, HIDDEN))
     if timestamp >= 0:  # the batch holds the record
         segment = next(each for each in log.segments if each.base_offset == answer["segment_base_offset"])
         holder = next(batch_headers.batches(segment.log, answer["position"]))
         assert record.offset in [each.offset for each in reader.records(segment.log, holder)], timestamp
         assert answer["batch_base_offset"] == reader.base_offset(segment.log, holder)
         assert (MARKER in (answer["note"] or "")) == holder.is_control
+        is_hiding = log.log_start_offset > log.segments[0].base_offset and record.offset == log.log_start_offset
+        assert (HIDDEN in (answer["note"] or "")) == is_hiding, (timestamp, answer)
         assert (FAR in (answer["note"] or "")) == (record.timestamp - timestamp > 3_600_000)
 
 

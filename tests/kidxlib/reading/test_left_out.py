@@ -501,6 +501,27 @@ def test_an_answer_out_of_another_partitions_log_is_not_certain(
             assert is_certain or ended.code == ExitCode.PROBLEMS_FOUND
 
 
+@pytest.mark.parametrize(
+    ("question", "is_told"),
+    [
+        (("--timestamp", "-2"), True),
+        (("--timestamp", "20000"), True),
+        (("--timestamp", "70000"), False),
+        (("--timestamp", "-1"), False),
+        (("--offset", "40"), True),
+        (("--offset", "50"), False),
+    ],
+)
+def test_an_answer_at_a_log_start_says_what_the_logs_have_below_it(
+    question: tuple[str, str], is_told: bool, tmp_path: Path
+) -> None:
+    """As after `kafka-delete-records`; an export says it, too."""
+    log_dir = _log_dir(tmp_path, log_start=50)
+    ended = run_here(seek, log_dir, "--topic", "t", "--partition", "0", *question, "--json")
+    note = ended.json["answers"][0]["note"] or ""
+    assert ("the log start is 50, by log-start-offset-checkpoint: no consumer gets what the logs" in note) is is_told
+
+
 def test_a_checkpoint_that_cannot_be_read_is_told_and_ends_nothing(tmp_path: Path) -> None:
     """As after a power loss: without it reading goes from the first segment to the end."""
     log_dir = _log_dir(tmp_path)
