@@ -100,6 +100,7 @@ def run_report(request: ReportOn, backend: Backend) -> Outcome:
         counts={
             "segments": overview["segments"],
             "missing": missing,
+            "not_reached": len(report.sections["health"]["not_reached"]),
             **{severity.value: sum(row["severity"] == severity for row in attention) for severity in Severity},
         },
         bytes=overview["log_bytes"],

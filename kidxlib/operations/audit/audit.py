@@ -260,6 +260,7 @@ def counts(plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, par
         "segments_lost": summary.lost_count,
         "partitions_gone": partitions_gone,
         "unlistable": len(plan.unlistable),
+        "sources_empty": len(plan.empty),
         "gaps": len(summary.gaps.lost),
         "in_use": summary.in_use[0],
         "in_use_bytes": summary.in_use[1],
@@ -423,6 +424,7 @@ def _of_run(
         of_run["accepted_findings"] = accepted.as_json()
     return of_run | {
         **unlistable_as_json(plan.unlistable.values()),
+        "empty_sources": [{"source": name, "path": as_text(path)} for name, path in plan.empty.items()],
         "cluster_metadata": known_as_json(request.known_topics, plan),
         "aside": [{"path": as_text(each.path), "kind": each.kind, "bytes": each.bytes} for each in aside],
     }

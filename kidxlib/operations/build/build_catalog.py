@@ -34,6 +34,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_report import (
     Built,
     catalog_damage,
+    emptied,
     exit_code,
     listed_log_dirs,
     lost_counts,
@@ -52,7 +53,7 @@ from kidxlib.operations.build.planning import find_changes
 from kidxlib.operations.build.waves import recording_phase, scan_in_waves
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.damage.known_damage import KnownDamage
-from kidxlib.operations.damage.lost import Lost, OfLogDirs
+from kidxlib.operations.damage.lost import OfLogDirs
 from kidxlib.operations.maintenance.after_build import OptimizedTable, optimize_tables
 from kidxlib.run.recorded_sources import recorded_sources, warn_of_other_names
 from kidxlib.storage.location import Location, location
@@ -190,14 +191,20 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
     if is_known:
         damage = catalog_damage(request, catalog, plan, of_log_dirs, changes)
     else:
-        damage = KnownDamage(lost=Lost(of_log_dirs.partitions))
+        damage = KnownDamage(lost=of_log_dirs.listed)
     log_bytes, to_read = changes.bytes_to_read, changes.to_read.num_rows
     seconds = log_bytes / last_rate if last_rate else None
     cost = cost_of(plan, changes, request.context.asked(backend.engine.requests()))
     counts = {"segments": to_read, "unchanged": changes.unchanged, "gone": changes.gone.num_rows}
     outcome = Outcome(
         code=exit_code(plan, damage, changes),
-        counts={**counts, **lost_counts(changes), "unlistable": len(plan.unlistable), **damage.counts},
+        counts={
+            **counts,
+            **lost_counts(changes),
+            "unlistable": len(plan.unlistable),
+            "sources_emptied": len(emptied(plan, damage)),
+            **damage.counts,
+        },
         bytes=log_bytes,
         catalog_segments=damage.figures if is_known else None,
     )
@@ -210,6 +217,7 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
             "gone": changes.gone.num_rows,
             **lost_counts(changes),
             **unlistable_as_json(plan.unlistable.values()),
+            "emptied_sources": emptied(plan, damage),
             "estimated_seconds": seconds,
             "cost": cost.as_json(),
             "damage": damage.as_json(),

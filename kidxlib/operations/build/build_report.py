@@ -20,6 +20,7 @@ from kidxlib.operations.damage.known_damage import KnownDamage
 from kidxlib.operations.damage.lost import OfLogDirs
 from kidxlib.operations.maintenance.after_build import OptimizedTable, optimized_as_json, optimized_as_line
 from kidxlib.run.index_options import known_as_json, lines_of_known
+from kidxlib.storage.location import as_text
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.build import PROBLEMS_SHOWN, tell_counts, tell_rate, tell_requests, tell_skipped
 from kidxlib.terminal.console import warn
@@ -66,15 +67,24 @@ def lost_counts(changes: Changes) -> dict[str, int]:
     return {"partitions_gone": len(changes.emptied), "partitions_cut_off": len(changes.missing_at_end)}
 
 
+def emptied(plan: Plan, damage: KnownDamage) -> list[dict[str, Any]]:
+    """The sources in which no segment is, though the catalog has some, as JSON objects have them."""
+    return [
+        {"source": name, "path": as_text(path), "segments": damage.present(name)}
+        for name, path in plan.empty.items()
+        if damage.present(name)
+    ]
+
+
 def exit_code(plan: Plan, damage: KnownDamage, changes: Changes) -> ExitCode:
     """The exit code of a build, by all that is known of what was asked for, whether this run found it or an earlier
     one. Only this run knows that segments which are missing were the last of their partition.
     """
-    missing = [(name, path) for name, path in plan.empty.items() if damage.present(name)]
-    for name, path in missing:
+    missing = emptied(plan, damage)
+    for each in missing:
         warn(
-            f"{path}: no segment found, but the catalog has {damage.present(name):,} of source {name}, which stay "
-            "there: is it mounted? If they will not come back, kidx forget-source removes them"
+            f"{each['path']}: no segment found, but the catalog has {each['segments']:,} of source {each['source']}, "
+            "which stay there: is it mounted? If they will not come back, kidx forget-source removes them"
         )
     has_problems = damage.is_loss or plan.unlistable or missing or changes.missing_at_end
     return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK
@@ -130,6 +140,7 @@ def _as_json(request: BuildRequest, built: Built) -> dict[str, Any]:
     shown = {**built.row.values(), **counts, "started_at": started_at, "notes": built.notes}
     shown |= {"options": request.recorded(), **lost_counts(built.changes), "unknown_facts": built.unknown_facts}
     shown |= {**unlistable_as_json(built.plan.unlistable.values()), "damage": built.damage.as_json()}
+    shown["emptied_sources"] = emptied(built.plan, built.damage)
     shown |= {"requests": built.requests.as_json(), "optimized": optimized_as_json(built.optimized)}
     shown |= {"cluster_metadata": known_as_json(request.known_topics, built.plan)}
     return {**shown, "catalog": built.catalog, "new_catalog": built.is_new}
@@ -178,6 +189,7 @@ def outcome_of(request: BuildRequest, built: Built) -> Outcome:
             **{name: getattr(built.row, name) for name in _COUNTED},
             **lost_counts(built.changes),
             "unlistable": len(built.plan.unlistable),
+            "sources_emptied": len(emptied(built.plan, built.damage)),
             "not_well": built.scanned.counts.problem_count,
             **built.damage.counts,
         },

@@ -7,7 +7,7 @@ read, `OfLogDirs.lost`. Who has listed nothing, and has a catalog, begins with `
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -281,6 +281,7 @@ class Lost:
     def counts(self) -> dict[str, int]:
         return {
             "partitions_missing": len(self.partitions),
+            "partitions_twice": len(self.twice),
             "first_logs_missing": len(self.lost_starts),
             "ends_below": len(self.ends),
             "ends_below_accepted": len(self.accepted),
@@ -415,6 +416,17 @@ class OfLogDirs:
             is_recorded=True,
         )
 
+    @property
+    def listed(self) -> Lost:
+        """What is not there, or is there twice, by the listing alone: no log was read yet."""
+        return Lost(
+            partitions=self.partitions,
+            twice=self.twice,
+            older=self.older,
+            maybe_older=self.maybe_older,
+            misnamed=self.misnamed,
+        )
+
     def lost(self, tables: TablesToRead, logs: pa.Table, not_known: Collection[PartitionKey] = ()) -> Lost:
         """What is not there, now that the logs were read.
 
@@ -440,17 +452,14 @@ class OfLogDirs:
         emptied = [self._empty(key, _BY_CATALOG) for key in sorted(end_of.keys() - lost) if self._is_emptied(key)]
         aside = LogsAside(self.stops)
         found = list(_ends(tables, logs, {key: self._stop_of(key) for key in lost if key in end_of}, aside))
-        return Lost(
+        return replace(
+            self.listed,
             partitions=tuple(sorted([*self.partitions, *empty, *emptied], key=lambda each: each.partition_key)),
             ends=tuple(each for each in found if each.accepted_by is None),
             accepted=tuple(each for each in found if each.accepted_by is not None),
             starts=tuple(
                 _with_accepted(tables, list(self._starts(begin_of, not_known, aside)), LEADER_EPOCH_CHECKPOINT)
             ),
-            twice=self.twice,
-            older=self.older,
-            maybe_older=self.maybe_older,
-            misnamed=self.misnamed,
         )
 
     def _starts(
@@ -609,8 +618,10 @@ def _of_times(
     Args:
         metadata: as of `_lost_partitions`.
     """
-    names = {each.log_dir: each.name for each in sources if isinstance(each.log_dir, Path)}
-    known = {log_dir: metadata[name] for log_dir, name in names.items() if name in metadata}
+    names: dict[Location, str] = {each.log_dir: each.name for each in sources if isinstance(each.log_dir, Path)}
+    known: dict[Location, ClusterMetadata] = {
+        log_dir: metadata[name] for log_dir, name in names.items() if name in metadata
+    }
     brokers = BrokersMetadata(names, known)
     older, maybe_older = brokers.of_another_time()
     found = (OlderLogDir(source=names[each], log_dir=as_text(each), detail=said) for each, said in older.items())
@@ -709,6 +720,16 @@ def _lost(source: str, absent: AbsentPartition, stop: LastStop) -> LostPartition
         has_directory=False,
         detail=f"no such directory, and {absent.known_to} names it{f'; {absent.remedy}' if absent.aside else ''}",
     )
+
+
+def not_reached(empty: Iterable[Source], others: Iterable[Source]) -> list[dict[str, Any]]:
+    """What JSON objects say of sources of which nobody knows what is there.
+
+    Args:
+        empty, others: those in which nothing is, and those that cannot be listed.
+    """
+    rows = [(each, True) for each in empty] + [(each, False) for each in others]
+    return [{"source": each.name, "path": as_text(each.path), "is_empty": is_empty} for each, is_empty in rows]
 
 
 def _stops(checkpoints: Mapping[Location, Checkpoints]) -> dict[Location, LastStop]:

@@ -23,7 +23,7 @@ from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.damage.gaps import asked_of_recorded, gaps_between, known_logs
-from kidxlib.operations.damage.lost import OfLogDirs
+from kidxlib.operations.damage.lost import OfLogDirs, not_reached
 from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.questions import FOUND, LAST_REMOTE_AUDITS, Answers, future
 from kidxlib.operations.report.savings.saving import TopicSavings
@@ -51,7 +51,6 @@ from kidxlib.retention.policy import Cleanup, Origin, Policy, TopicConfig
 from kidxlib.run.known_topics import read_known_topics
 from kidxlib.run.options import MetadataOptions
 from kidxlib.run.recorded_sources import as_sources, source_paths
-from kidxlib.storage.location import as_text
 from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
@@ -176,10 +175,7 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
         "health": {
             **health_section(answers, paths, tables.path, gaps),
             **lost.as_json(),
-            "not_reached": [
-                {"source": each.name, "path": as_text(each.path), "is_empty": each in of_log_dirs.empty}
-                for each in (*of_log_dirs.empty, *of_log_dirs.not_reached)
-            ],
+            "not_reached": not_reached(of_log_dirs.empty, of_log_dirs.not_reached),
         },
         "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
         "shape": shape_section(answers, _savings(tables, sample)),

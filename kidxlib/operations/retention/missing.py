@@ -9,7 +9,7 @@ from typing import Any, Self
 
 from kidxlib.indexing.source import Source
 from kidxlib.operations.damage.gaps import KnownGaps, asked_of_recorded, gaps_between, known_logs
-from kidxlib.operations.damage.lost import Lost, OfLogDirs
+from kidxlib.operations.damage.lost import Lost, OfLogDirs, not_reached
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.tables.protocol import TablesToRead
@@ -54,10 +54,10 @@ class Missing:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {**self.gaps.counts, **self.lost.counts}
+        return {**self.gaps.counts, **self.lost.counts, "not_reached": len(self.empty) + len(self.not_reached)}
 
     def as_json(self) -> dict[str, Any]:
-        return {**self.gaps.as_json(), **self.lost.as_json()}
+        return {**self.gaps.as_json(), **self.lost.as_json(), "not_reached": not_reached(self.empty, self.not_reached)}
 
     def lines(self, *, many_sources: bool) -> Iterator[str]:
         """What is missing, a line for each topic and reason."""

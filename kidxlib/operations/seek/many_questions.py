@@ -241,8 +241,8 @@ def consumer_offsets(answers: pa.Table, held: pa.Table) -> Values:
 
 def write_consumer_offsets(
     path: Path, answers: pa.Table, held: pa.Table, not_asked: Sequence[TopicPartition] = ()
-) -> bool:
-    """Write the offsets that are known, a line for each partition, and warn of the others; whether there are none. A
+) -> int:
+    """Write the offsets that are known, a line for each partition, and warn of the others; how many these are. A
     consumer group would be reset in part.
 
     Args:
@@ -267,7 +267,7 @@ def write_consumer_offsets(
             f"{path}: without {_few(named, len(not_asked))}, which no source that was asked has: a consumer group "
             "would be reset in part"
         )
-    return not (left_out.num_rows or not_asked)
+    return left_out.num_rows + len(not_asked)
 
 
 def _few(named: Sequence[str], count: int) -> str:
@@ -279,14 +279,14 @@ def _answer_one(request: SeekRequest, question: Question, backend: Backend, else
     tables = backend.catalog.tables
     answers = answers_of_catalog(tables, question, request.source)
     others = not_asked_of(tables, question, request.source, answers)
-    lacks = False
+    lacks = None
     if request.output is not None or request.consumer_group_csv is not None:
         rows = pa.Table.from_pylist([dict(answer) for answer in answers], RESULT)
         if request.consumer_group_csv is not None:
             asked = _asked_of(answers)
             held = held_partitions(tables, asked, request.source)
             ensure_unambiguous(asked, held)
-            lacks = not write_consumer_offsets(request.consumer_group_csv, rows, held, others.of_topics)
+            lacks = write_consumer_offsets(request.consumer_group_csv, rows, held, others.of_topics)
         _write(request, backend, elsewhere, iter(rows.to_batches()))
     return outcome_of(answers, question, others, lacks=lacks)
 
@@ -359,18 +359,19 @@ def _answer_many(
     staged = _answered(questions, held, unknown, backend)
     begin_phase("writing the answers")
     counts = count_answers(staged)
-    is_whole = True
+    lacks = None
     if request.consumer_group_csv is not None:
-        is_whole = write_consumer_offsets(request.consumer_group_csv, staged.rows(KIND), held)
+        lacks = write_consumer_offsets(request.consumer_group_csv, staged.rows(KIND), held)
     _write(request, backend, elsewhere, staged.batches(KIND))
     times = times_of(tables, held)
-    fails = times.is_problem or not is_whole or counts["file_error"]
+    fails = times.is_problem or lacks or counts["file_error"]
     outcome = Outcome(
         code=ExitCode.PROBLEMS_FOUND if fails else ExitCode.OK,
         counts={name: counts[name] for name in _COUNTED},
         bytes=counts["bytes_read"],
     )
     tell_counts(outcome, request, counts, unknown, round(time.monotonic() - start, 3))
+    outcome.values.update(left_out=times.as_json(), consumer_group_csv_lacks=lacks)
     times.tell(outcome)
     return outcome
 

@@ -288,14 +288,14 @@ def answer_of(seeker: Seeker | str, question: Question, source: str, high_waterm
     return {**asked, "target": question.target, "source": source, **answer}
 
 
-def outcome_of(answers: Sequence[Answer], question: Question, others: NotAsked, *, lacks: bool = False) -> Outcome:
+def outcome_of(answers: Sequence[Answer], question: Question, others: NotAsked, *, lacks: int | None = None) -> Outcome:
     """What a run says that gave these answers, and how it ended.
 
     Args:
         others: partitions that the question means and that nobody asked.
-        lacks: what was asked for besides is not whole.
+        lacks: how many partitions `--consumer-group-csv` lacks; None where it is not asked for.
     """
-    is_problem = lacks or others.is_problem or any(answer["file_error"] for answer in answers)
+    is_problem = bool(lacks) or others.is_problem or any(answer["file_error"] for answer in answers)
     outcome = Outcome(
         code=ExitCode.PROBLEMS_FOUND if is_problem else ExitCode.OK,
         counts={
@@ -314,6 +314,7 @@ def outcome_of(answers: Sequence[Answer], question: Question, others: NotAsked, 
         answers=[{column: answer[column] for column in RESULT_COLUMNS} for answer in answers],
         left_out=others.as_json(),
         empty_log_dirs=others.unmounted,
+        consumer_group_csv_lacks=lacks,
     )
     others.tell(outcome)
     return outcome

@@ -294,6 +294,8 @@ def test_log_dirs_of_two_stops_are_told(tmp_path: Path) -> None:
         many = ("--queries", questions, "--output", tmp_path / f"answers-{number}.csv")
         ended = run_here(seek, "--catalog", catalog, *many)
         assert (ended.code, (of_t_1 if number else told) in ended.err) == (3 if number else 0, True), ended
+        many = ("--queries", questions, "--output", tmp_path / f"again-{number}.csv", "--json")
+        assert run_here(seek, "--catalog", catalog, *many).json["left_out"] == left_out * number
     (b / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(9))
     assert run_here(seek, a, b, "--topic", "t", "--timestamp", "3000").err == ""
 
@@ -363,8 +365,8 @@ def test_a_consumer_group_is_not_reset_in_part_without_a_word(tmp_path: Path) ->
             ended = run_here(seek, *asked)
             assert ended.code == 3 and "in other log dirs of the broker: 1 partition: t-1" in ended.err
         for only, lacks in ((), "a" * source.startswith("a") and "t-1"), (("--source", "a"), "t-1"):
-            ended = run_here(seek, *asked, *only, "--consumer-group-csv", offsets)
-            assert ended.code == (3 if lacks else 0), ended
+            ended = run_here(seek, *asked, *only, "--consumer-group-csv", offsets, "--json")
+            assert (ended.code, ended.json["consumer_group_csv_lacks"]) == ((3, 1) if lacks else (0, 0)), ended
             assert (f"{offsets}: without {lacks}, which no source that was asked has" in ended.err) == bool(lacks)
             assert len(offsets.read_text().splitlines()) == (2 if lacks else 3)
             offsets.unlink()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -276,6 +278,40 @@ def test_log_dirs_of_two_stops_are_named_by_build_report_and_retention(sign: str
     assert any(told.partition(": ")[2] in row["detail"] for row in reported.json["attention"])
     again = _kidx("build", *sources, "--index-dir", index, "--catalog", catalog, "--json")
     assert (again.code, len(again.json["damage"]["log_dirs_older"])) == ((3, 1) if is_loss else (0, 0))
+
+
+def test_json_and_counts_have_what_a_run_fails_for(log_dir: Path) -> None:
+    """A source that is empty, one that is not there, and a partition that is there twice, also before a first build."""
+    other, catalog = log_dir.parent / "other", log_dir.parent / "catalog"
+    put(other / "orders-1", 0, [Batch(), Batch()])
+    (other / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={OTHER_ID}\n")
+    metrics = log_dir.parent / "kidx.prom"
+    counted = ("--json", "--metrics-file", metrics)
+    sources = ("--source", f"a={log_dir}", "--source", f"b={other}", "--catalog", catalog)
+    build = ("build", *sources, "--index-dir", log_dir.parent / "index", *counted)
+
+    def count(name: str) -> list[str]:
+        return re.findall(rf'kidx_run_count{{[^}}]*"{name}"[^}}]*}} ([0-9.]+)', metrics.read_text())
+
+    for dry_run in (("--dry-run",), ()):
+        built = _kidx(*build, *dry_run)
+        assert built.code == 3 and [row["partition"] for row in built.json["damage"]["partitions_twice"]] == [1]
+        assert count("partitions_twice") == ["1.0"]
+    shutil.rmtree(other)
+    asked = ("retention", "--catalog", catalog, "--retention-ms", "1", *counted)
+    for is_empty in (False, True):
+        if is_empty:
+            other.mkdir()
+        planned, reported = _kidx(*asked), _kidx("report", "--catalog", catalog, "--json")
+        found = [{"source": "b", "path": str(other), "is_empty": is_empty}]
+        assert (planned.code, planned.json["not_reached"], count("not_reached")) == (3, found, ["1.0"])
+        assert (reported.code, reported.json["health"]["not_reached"]) == (3, found)
+    for dry_run in (("--dry-run",), ()):
+        built = _kidx(*build, *dry_run)
+        assert built.json["emptied_sources"] == [{"source": "b", "path": str(other), "segments": 1}]
+        assert (built.code, count("sources_emptied")) == (3, ["1.0"])
+    audited = _kidx("verify", log_dir, other, *counted)
+    assert [row["path"] for row in audited.json["empty_sources"]] == [str(other)] and count("sources_empty") == ["1.0"]
 
 
 def test_the_report_looks_for_what_is_missing(log_dir: Path) -> None:
