@@ -296,13 +296,12 @@ def _answer_in(
     from kidxlib.lookup.seeker import Seeker
     from kidxlib.operations.seek.one_question import answer_of
     from kidxlib.storage.logs_aside import LogsAside
-    from kidxlib.storage.small_files import read_offset_checkpoint
 
     wanted = found.topic_partition
-    log_start = (read_offset_checkpoint(found.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}).get(wanted, 0)
+    log_start = (of_log_dirs.offsets_in(found.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}).get(wanted, 0)
     high_watermark = None
     with contextlib.suppress(CheckpointError):  # it is for a note alone
-        high_watermark = (read_offset_checkpoint(found.log_dir / HIGH_WATERMARK_CHECKPOINT) or {}).get(wanted)
+        high_watermark = (of_log_dirs.offsets_in(found.log_dir / HIGH_WATERMARK_CHECKPOINT) or {}).get(wanted)
     index_directory = None if index_dir is None else source_at(index_dir).path / wanted.directory
     seeker: Seeker | str
     try:

@@ -11,6 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -28,7 +29,7 @@ from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.bounds import ListedLog, bounds_of
 from kidxlib.reading.left_out import LeftOut, Why
-from kidxlib.reading.of_log_dir import lost_first_offset
+from kidxlib.reading.of_log_dir import ReadOffsets, lost_first_offset
 from kidxlib.reading.request import OffsetRange, ReadRequest
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
@@ -238,6 +239,7 @@ class ReadingEnds:
         self.brokers = BrokersMetadata(request.log_dirs)
         self.unreadable: list[str] = []
         self._checkpoints: dict[Location, _Checkpoints] = {}
+        self._offsets_in: ReadOffsets = cache(read_offset_checkpoint)
         self._only_replicas = OnlyReplicas(self.brokers)
         self._aside = LogsAside(self.brokers.log_dirs)
 
@@ -267,7 +269,9 @@ class ReadingEnds:
             return PartitionEnds(seen=seen, high_watermark=high_watermark, left_out=[nothing])
         found = _Found(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
         is_asked = found.first_base > seen.first_offset and wanted.first_ms == Wanted().first_ms
-        lost_from = lost_first_offset(directory.path, partition, found.first_base) if is_asked else None
+        lost_from = None
+        if is_asked:
+            lost_from = lost_first_offset(directory.path, partition, found.first_base, self._offsets_in)
         left_out = list(found.before_first_segment(wanted, lost_from, directory.path, self._aside))
         left_out += found.below_start(lost_from)
         if not left_out and log_start > found.first_base and not has_times(wanted):
@@ -346,7 +350,7 @@ class ReadingEnds:
 
     def _offsets(self, path: Location, without: str) -> Mapping[TopicPartition, int]:
         try:
-            return read_offset_checkpoint(path) or {}
+            return self._offsets_in(path) or {}
         except CheckpointError as error:
             self.unreadable.append(f"{error}; without it {without}")
             return {}

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Collection
-from functools import partial
+from collections.abc import Callable, Collection, Mapping
+from functools import cache, partial
+from typing import TypeAlias
 
 from kidxlib.errors import CheckpointError, KidxError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
@@ -17,15 +18,20 @@ from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import before_first_log, read_offset_checkpoint
 
+#: Reads a checkpoint file, as `read_offset_checkpoint`.
+ReadOffsets: TypeAlias = Callable[[Location], Mapping[TopicPartition, int] | None]
+
 
 class OfLogDirs:
-    """What is said of the logs in some log dirs. The cluster's metadata is read once for each log dir.
+    """What is said of the logs in some log dirs. Checkpoints and the cluster's metadata are read once for each log dir.
 
     Args:
         log_dirs: all that may have the cluster's metadata, besides the one in which a log is.
     """
 
     def __init__(self, log_dirs: Collection[Location] = ()) -> None:
+        #: What checkpoint files say, as `read_offset_checkpoint`.
+        self.offsets_in: ReadOffsets = cache(read_offset_checkpoint)
         self._log_dirs = log_dirs
         self._brokers: dict[Location, BrokersMetadata] = {}
 
@@ -43,15 +49,17 @@ class OfLogDirs:
         brokers = self._brokers.setdefault(log_dir, BrokersMetadata([log_dir, *self._log_dirs]))
         return OfLogDir(
             high_watermark,
-            partial(why_no_high_watermark, log_dir, partition),
-            partial(lost_first_offset, directory, partition, first_base),
+            partial(why_no_high_watermark, log_dir, partition, self.offsets_in),
+            partial(lost_first_offset, directory, partition, first_base, self.offsets_in),
             partial(is_compacted, partition.topic, log_dir, brokers),
             partial(LogsAside(brokers.log_dirs).remedy, directory),
             is_log_dir=True,
         )
 
 
-def why_no_high_watermark(log_dir: Location, partition: TopicPartition) -> tuple[str, bool] | None:
+def why_no_high_watermark(
+    log_dir: Location, partition: TopicPartition, offsets_in: ReadOffsets
+) -> tuple[str, bool] | None:
     """Why a broker's checkpoint has no high watermark of a partition, and whether it cannot be read. None where it has
     one by now, or where no broker has written: a broker writes one of each partition of a log dir
     (`ReplicaManager.checkpointHighWatermarks`).
@@ -60,7 +68,7 @@ def why_no_high_watermark(log_dir: Location, partition: TopicPartition) -> tuple
     try:
         if not (log_dir / META_PROPERTIES).exists():
             return None
-        offsets = read_offset_checkpoint(path)
+        offsets = offsets_in(path)
     except (CheckpointError, OSError) as error:
         return describe_error(error), True
     if offsets is None:
@@ -68,7 +76,9 @@ def why_no_high_watermark(log_dir: Location, partition: TopicPartition) -> tuple
     return None if partition in offsets else (f"{path}: has no line for {partition.directory}", False)
 
 
-def lost_first_offset(directory: Location, partition: TopicPartition, first_base: int | None) -> int | None:
+def lost_first_offset(
+    directory: Location, partition: TopicPartition, first_base: int | None, offsets_in: ReadOffsets
+) -> int | None:
     """Where a partition's leader epochs begin, if logs from there on were lost; None where they were not, or nobody
     knows.
 
@@ -78,9 +88,10 @@ def lost_first_offset(directory: Location, partition: TopicPartition, first_base
 
     Args:
         first_base: as of `OfLogDirs.of_log`.
+        offsets_in: reads checkpoint files, each once.
     """
     with contextlib.suppress(KidxError, OSError):
-        starts = read_offset_checkpoint(directory.parent / LOG_START_OFFSET_CHECKPOINT)
+        starts = offsets_in(directory.parent / LOG_START_OFFSET_CHECKPOINT)
         if starts is None or partition in starts:
             return None
         lost = before_first_log(directory, first_base)

@@ -12,7 +12,7 @@ import os
 import re
 import stat
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import BinaryIO, Final, TypeVar
@@ -213,17 +213,20 @@ def read_leader_epochs(partition_directory: Location) -> LeaderEpochs | None:
     return None if entries is None else LeaderEpochs(entries)
 
 
-def before_first_log(partition_directory: Location, first_base: int | None = None) -> tuple[EpochEntry, int] | None:
+def before_first_log(
+    partition_directory: Location, first_base: int | None = None, names: Collection[str] | None = None
+) -> tuple[EpochEntry, int] | None:
     """The first leader epoch of a partition, if it begins before the first log, and where that log begins; None where
     it does not, or where a log is just being deleted.
 
     Args:
         first_base: the base offset of the first log; None for that of the first that is in the directory now.
+        names: of the files that are there now; None to list them, where need be.
     """
     epochs = read_leader_epochs(partition_directory)
     if epochs is None or epochs.first is None or (first_base is not None and epochs.first.start_offset >= first_base):
         return None
-    names = files_in(partition_directory)
+    names = files_in(partition_directory) if names is None else names
     if may_be_deleting(partition_directory, names):
         return None
     if first_base is None:

@@ -449,69 +449,88 @@ class OfLogDirs:
         if self.is_recorded:
             lost = self._as_recorded(tables, logs, lost)
         empty = [self._empty(key) for key in sorted(lost) if key not in end_of]
-        emptied = [self._empty(key, _BY_CATALOG) for key in sorted(end_of.keys() - lost) if self._is_emptied(key)]
         aside = LogsAside(self.stops)
+        emptied, starts = self._looked_at(begin_of, lost, not_known, aside)
         found = list(_ends(tables, logs, {key: self._stop_of(key) for key in lost if key in end_of}, aside))
         return replace(
             self.listed,
             partitions=tuple(sorted([*self.partitions, *empty, *emptied], key=lambda each: each.partition_key)),
             ends=tuple(each for each in found if each.accepted_by is None),
             accepted=tuple(each for each in found if each.accepted_by is not None),
-            starts=tuple(
-                _with_accepted(tables, list(self._starts(begin_of, not_known, aside)), LEADER_EPOCH_CHECKPOINT)
-            ),
+            starts=tuple(_with_accepted(tables, starts, LEADER_EPOCH_CHECKPOINT)),
         )
 
-    def _starts(
-        self, begins: Mapping[PartitionKey, int], not_known: Collection[PartitionKey], aside: LogsAside
-    ) -> Iterator[tuple[LostStart, dict[str, Any]]]:
-        """The first logs that are lost, as an audit finds them, each with what `held` looks at. Only of logs that begin
-        above 0 leader epochs are read.
+    def _looked_at(
+        self,
+        begins: Mapping[PartitionKey, int],
+        lost: Collection[PartitionKey],
+        not_known: Collection[PartitionKey],
+        aside: LogsAside,
+    ) -> tuple[list[LostPartition], list[tuple[LostStart, dict[str, Any]]]]:
+        """The partitions that were emptied since they were recorded, and first logs that are lost, each with what
+        `held` looks at. A directory of what was recorded is listed once.
 
         Args:
             begins: where the first log begins that the catalog has.
+            lost: partitions that are lost anyhow.
         """
+        emptied, starts = list[LostPartition](), list[tuple[LostStart, dict[str, Any]]]()
         for key, begin in sorted(begins.items()):
-            log_dir = self.log_dirs.get(key)
-            if begin == 0 or log_dir is None or key in not_known or not self._stop_of(key).begins_with_first_log:
-                continue
-            directory = log_dir / TopicPartition(key[1], key[2]).directory
-            try:
-                lost = before_first_log(directory, None if self.is_recorded else begin)  # a build has just listed it
-            except (CheckpointError, OSError):
-                continue  # a finding of its own
-            if lost is None or (found := of_lost_logs(*lost)) is None:
-                continue
-            found = with_logs_aside(found, aside, directory, lost[0].start_offset, lost[1])
-            assert found.reason is not None and found.detail is not None and found.consequence is not None
-            path = directory / LEADER_EPOCH_CHECKPOINT
-            start = LostStart(
-                source=key[0],
-                topic=key[1],
-                partition=key[2],
-                path=as_text(path),
-                first_offset=lost[0].start_offset,
-                log_start=lost[1],
-                reason=found.reason,
-                detail=found.detail,
-                consequence=found.consequence,
-            )
-            seen = version_at(path)
-            version = (None,) * 3 if seen is None else (seen.size, seen.mtime_ns, seen.inode)
-            yield start, _as_finding(start, lost[1], LEADER_EPOCH_CHECKPOINT, None, version)
+            names = self._names_now(key)
+            if key not in lost and names is not None and all(parse_segment_log(name) is None for name in names):
+                emptied.append(self._empty(key, _BY_CATALOG))
+            if begin != 0 and key in self.log_dirs and key not in not_known:
+                starts += self._start(key, begin, names, aside)
+        return emptied, starts
 
-    def _is_emptied(self, key: PartitionKey) -> bool:
-        """Whether a recorded partition's directory has no log any more. In an object store nobody looks: that is a
-        request for each partition.
+    def _start(
+        self, key: PartitionKey, begin: int, names: Collection[str] | None, aside: LogsAside
+    ) -> Iterator[tuple[LostStart, dict[str, Any]]]:
+        """The first logs of a partition that are lost, as an audit finds them. Only of logs that begin above 0 leader
+        epochs are read.
+
+        Args:
+            begin: above 0.
+            names: of the files that are there now; None where nobody has listed them.
+        """
+        if not self._stop_of(key).begins_with_first_log:
+            return
+        directory = self.log_dirs[key] / TopicPartition(key[1], key[2]).directory
+        try:
+            lost = before_first_log(directory, None if self.is_recorded else begin, names)  # a build has just listed it
+        except (CheckpointError, OSError):
+            return  # a finding of its own
+        if lost is None or (found := of_lost_logs(*lost)) is None:
+            return
+        found = with_logs_aside(found, aside, directory, lost[0].start_offset, lost[1])
+        assert found.reason is not None and found.detail is not None and found.consequence is not None
+        path = directory / LEADER_EPOCH_CHECKPOINT
+        start = LostStart(
+            source=key[0],
+            topic=key[1],
+            partition=key[2],
+            path=as_text(path),
+            first_offset=lost[0].start_offset,
+            log_start=lost[1],
+            reason=found.reason,
+            detail=found.detail,
+            consequence=found.consequence,
+        )
+        seen = version_at(path)
+        version = (None,) * 3 if seen is None else (seen.size, seen.mtime_ns, seen.inode)
+        yield start, _as_finding(start, lost[1], LEADER_EPOCH_CHECKPOINT, None, version)
+
+    def _names_now(self, key: PartitionKey) -> Collection[str] | None:
+        """The files in a recorded partition's directory; None where nobody looks: of what was just listed, and in an
+        object store, where that is a request for each partition.
         """
         log_dir = self.log_dirs.get(key)
         if not self.is_recorded or not isinstance(log_dir, Path):
-            return False
+            return None
         try:
-            names = files_in(log_dir / TopicPartition(key[1], key[2]).directory)
+            return files_in(log_dir / TopicPartition(key[1], key[2]).directory).keys()
         except OSError:  # as in `_as_recorded`
-            return False
-        return all(parse_segment_log(name) is None for name in names)
+            return None
 
     def _stop_of(self, key: PartitionKey) -> PartitionStop:
         return _of_partition(self.stops[self.log_dirs[key]], key)
@@ -638,6 +657,8 @@ def _misnamed(
         listed: the directory of each partition, and the topic id in its `partition.metadata`.
         metadata: as of `_lost_partitions`.
     """
+    # In a bucket of tiered storage directories have other names.
+    listed = {key: each for key, each in listed.items() if each[0].name == TopicPartition(key[1], key[2]).directory}
     found = _misnamed_by_id(listed, metadata)
     if found:
         read = {name: _read_again(metadata[name]) for name in {source for source, _, _ in found}}

@@ -294,8 +294,8 @@ def test_log_dirs_of_two_stops_are_told(tmp_path: Path) -> None:
         many = ("--queries", questions, "--output", tmp_path / f"answers-{number}.csv")
         ended = run_here(seek, "--catalog", catalog, *many)
         assert (ended.code, (of_t_1 if number else told) in ended.err) == (3 if number else 0, True), ended
-        many = ("--queries", questions, "--output", tmp_path / f"again-{number}.csv", "--json")
-        assert run_here(seek, "--catalog", catalog, *many).json["left_out"] == left_out * number
+        again = ("--queries", questions, "--output", tmp_path / f"again-{number}.csv", "--json")
+        assert run_here(seek, "--catalog", catalog, *again).json["left_out"] == left_out * number
     (b / CLEAN_SHUTDOWN_FILE).write_bytes(clean_shutdown(9))
     assert run_here(seek, a, b, "--topic", "t", "--timestamp", "3000").err == ""
 
@@ -341,15 +341,15 @@ def test_of_an_empty_log_dir_it_is_asked_whether_its_disk_is_mounted(
     shutil.rmtree(empty)
     (empty / "lost+found").mkdir(parents=True)
     said = f"nothing is in {empty}: is the disk mounted? Mount it, and run this again\n"
-    asked = (*(("--topic", *topics) if topics else ()), "--timestamp", "3000")
-    exported = (*(("--topics", *topics) if topics else ()), "--output", tmp_path / "all.arrow")
-    for ended in (run_here(seek, a, b, *asked), run_here(export, a, b, *exported)):
+    asked = (*(f"--topic={name}" for name in topics), "--timestamp", "3000")
+    exported = (*(f"--topics={name}" for name in topics), "--output")
+    for ended in (run_here(seek, a, b, *asked), run_here(export, a, b, *exported, tmp_path / "all.arrow")):
         assert ended.code == 3 and said in ended.err and "name all" not in ended.err, ended
     assert run_here(seek, a, b, *asked, "--json").json["empty_log_dirs"] == str(empty)
     missing = "0" if first_is_empty else "1"
     ended = run_here(seek, a, b, "--topic", "t", "--partition", missing, "--timestamp", "3000")
     assert ended.code == 2 and said in ended.err
-    for ended in (run_here(seek, empty, *asked), run_here(export, empty, *exported[:-1], tmp_path / "b.arrow")):
+    for ended in (run_here(seek, empty, *asked), run_here(export, empty, *exported, tmp_path / "b.arrow")):
         assert ended.code == 2 and (said in ended.err or topics), ended
 
 

@@ -31,6 +31,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.library.read import count, read
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.reading import ends, of_log_dir
 from kidxlib.reading.left_out import Damage, Why
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
@@ -38,7 +39,7 @@ from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
 from kidxlib.run.catalog_place import existing_tables
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, before_first_log
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, before_first_log, read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.cluster_metadata import (
     change,
@@ -520,6 +521,26 @@ def test_an_answer_at_a_log_start_says_what_the_logs_have_below_it(
     ended = run_here(seek, log_dir, "--topic", "t", "--partition", "0", *question, "--json")
     note = ended.json["answers"][0]["note"] or ""
     assert ("the log start is 50, by log-start-offset-checkpoint: no consumer gets what the logs" in note) is is_told
+
+
+def test_checkpoints_are_read_once_for_all_partitions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a seek of all, and by a read that begins below all first logs."""
+    for number in range(3):
+        _log_dir(tmp_path / str(number), (100,), log_start=0)
+        (tmp_path / str(number) / "t-0").rename(tmp_path / f"t-{number}")
+    (tmp_path / "0" / LOG_START_OFFSET_CHECKPOINT).rename(tmp_path / LOG_START_OFFSET_CHECKPOINT)
+    met = list[Path]()
+
+    def reading(path: Path) -> Mapping[TopicPartition, int] | None:
+        met.append(path)
+        return read_offset_checkpoint(path)
+
+    for module in (of_log_dir, ends):
+        monkeypatch.setattr(module, "read_offset_checkpoint", reading)
+    run_here(seek, tmp_path, "--topic", "t", "--timestamp", "1")
+    assert met.count(tmp_path / LOG_START_OFFSET_CHECKPOINT) == 1
+    _plan(tmp_path)
+    assert met.count(tmp_path / LOG_START_OFFSET_CHECKPOINT) == 2
 
 
 def test_a_checkpoint_that_cannot_be_read_is_told_and_ends_nothing(tmp_path: Path) -> None:

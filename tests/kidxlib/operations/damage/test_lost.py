@@ -17,7 +17,9 @@ from kidxlib.indexing import discover
 from kidxlib.indexing.plan import Plan
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.build import planning
+from kidxlib.operations.damage import lost as lost_module
 from kidxlib.storage import small_files
+from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.docs.log_dirs import put
@@ -312,6 +314,25 @@ def test_json_and_counts_have_what_a_run_fails_for(log_dir: Path) -> None:
         assert (built.code, count("sources_emptied")) == (3, ["1.0"])
     audited = _kidx("verify", log_dir, other, *counted)
     assert [row["path"] for row in audited.json["empty_sources"]] == [str(other)] and count("sources_empty") == ["1.0"]
+
+
+def test_a_directory_is_listed_once_for_what_was_recorded(log_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether it was emptied, and whether its first logs are lost, are told by the same listing."""
+    put(log_dir / "orders-0", 3, [Batch(), Batch(), Batch()])
+    (log_dir / "orders-0" / segment_file(0, ".log")).unlink()
+    (log_dir / "orders-0" / checkpoint_files.LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 0\n")
+    (log_dir / checkpoint_files.LOG_START_OFFSET_CHECKPOINT).write_bytes(checkpoint_files.offset_checkpoint({}))
+    assert _build(log_dir).code == 3
+    listed = list[Path]()
+
+    def listing(place: Path) -> dict[str, Location]:
+        listed.append(place)
+        return files_in(place)
+
+    for module in (lost_module, small_files):
+        monkeypatch.setattr(module, "files_in", listing)
+    assert _missing(log_dir.parent / "catalog") == [(3, "1 partition without first logs")]
+    assert listed.count(log_dir / "orders-0") == 1
 
 
 def test_the_report_looks_for_what_is_missing(log_dir: Path) -> None:
