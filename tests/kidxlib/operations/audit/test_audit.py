@@ -241,7 +241,8 @@ def test_options_that_cannot_be_are_one_line(tmp_path: Path) -> None:
     assert_refused(_verify_here("--now", "0", tmp_path), "--now: only for an audit with a catalog")
     assert_refused(_verify_here(tmp_path, "--source", "x", *catalog), f"DIR {tmp_path} and --source: give one of them")
     assert_refused(_verify_here(golden.SAMPLES, *catalog), f"--catalog {tmp_path / 'catalog'}: no catalog there")
-    assert_refused(_verify_here(golden.SAMPLES, "--catalog", golden.SAMPLES / "catalog"), "one is inside the other")
+    (tmp_path / "inside" / "segments" / "_delta_log").mkdir(parents=True)
+    assert_refused(_verify_here(tmp_path, "--catalog", tmp_path / "inside"), "one is inside the other")
     assert_refused(
         _verify_here(golden.SAMPLES, "--index-dir", tmp_path / "no"),
         "no such directory; expected an index directory that a build has",
