@@ -203,7 +203,7 @@ def request_of_two(tmp_path: Path, rng: random.Random) -> BuildRequest:
     ended = kidx_build_here("--source", source, "--index-dir", index_dir, "--catalog", catalog)
     assert ended.code in (0, 3), ended.err
     options = {**_OPTIONS, "plan_on_executors": False, "now": None, "rebuild": False, "metadata": MetadataOptions()}
-    none = dict.fromkeys(("topics", "interval_bytes", "snapshots", "epochs"))
+    none: dict[str, Any] = dict.fromkeys(("topics", "interval_bytes", "snapshots", "epochs"))
     return Build(**options, **none, sources=(source,), index_dir=index_dir, catalog=catalog).asked
 
 
