@@ -14,7 +14,7 @@ from __future__ import annotations
 from jobs.common.backend import open_spark
 from jobs.repair_tiered import repair_tiered
 from kidxlib.commands.build import Build, run_build
-from kidxlib.commands.command import spark_job
+from kidxlib.commands.command import Former, spark_job
 from kidxlib.terminal.command import run
 
 build_index = spark_job(
@@ -25,7 +25,7 @@ build_index = spark_job(
         "build_index", request.context, must_exist=not request.makes_catalog, upgrade=not request.dry_run
     ),
     __doc__,
-    formerly={"--tiered": ("./spark-submit.sh repair_tiered PLACE", lambda: repair_tiered)},
+    formerly={"--tiered": Former("./spark-submit.sh repair_tiered PLACE", lambda: repair_tiered)},
 )
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from __future__ import annotations
 from jobs.common.backend import open_spark_on
 from jobs.compare import verify_copy
 from jobs.verify_tiered import verify_tiered
-from kidxlib.commands.command import spark_job
+from kidxlib.commands.command import Former, spark_job
 from kidxlib.commands.verify import Verify, run_verify
 from kidxlib.terminal.command import run
 
@@ -25,8 +25,8 @@ verify_index = spark_job(
     lambda request: open_spark_on("verify_index", request.context),
     __doc__,
     formerly={
-        "--tiered": ("./spark-submit.sh verify_tiered PLACE", lambda: verify_tiered),
-        "--copy": ("./spark-submit.sh compare SOURCE URL --catalog DIR", lambda: verify_copy),
+        "--tiered": Former("./spark-submit.sh verify_tiered PLACE", lambda: verify_tiered),
+        "--copy": Former("./spark-submit.sh compare SOURCE URL --catalog DIR", lambda: verify_copy),
     },
 )
 

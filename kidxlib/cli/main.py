@@ -23,6 +23,7 @@ _COMMANDS: Final = {
     "doctor": "Show what is installed and what works here, for a bug report.",
     "dump": "Show what is in a segment's files.",
     "export": "Write the records of a log dir to files of Parquet, Arrow or JSON.",
+    "fleet": "Say how long brokers would take to start after a crash, by a catalog.",
     "forget-source": "Take a source out of a catalog.",
     "recover": "Make a killed broker's log dirs ready for its start; change nothing without --apply.",
     "repair-tiered": "Make objects of remote segments anew; change no bucket without --apply.",

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kidxlib.commands.command import FIRST, KIDX, WithOrWithoutCatalog, kidx_command, option, parameter
+from kidxlib.commands.command import FIRST, KIDX, Former, WithOrWithoutCatalog, kidx_command, option, parameter
 from kidxlib.errors import UsageError
 from kidxlib.run import options as shared_options
 from kidxlib.run.options import MetadataOptions, metadata_options
@@ -415,5 +415,5 @@ build = kidx_command(
     Build,
     run_build,
     reports_as="build_index",
-    formerly={"--tiered": ("kidx repair-tiered PLACE", _repair_tiered)},
+    formerly={"--tiered": Former("kidx repair-tiered PLACE", _repair_tiered)},
 )

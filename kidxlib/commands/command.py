@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from functools import cached_property
 from inspect import cleandoc
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias, TypeVar
 
 import click
 from click.core import ParameterSource
@@ -42,8 +42,24 @@ _Given = TypeVar("_Given", bound="Asked")
 #: Does the work. A command that opens neither workers nor a catalog gets None.
 _Run: TypeAlias = "Callable[[_Given, Any], Outcome]"
 _Open: TypeAlias = "Callable[[_Given], AbstractContextManager[Backend | None]]"
-#: An option that once made another command of this one, and that command: what to type now, and what to run.
-Formerly: TypeAlias = "Mapping[str, tuple[str, Callable[[], click.Command]]]"
+
+
+class Former(NamedTuple):
+    """What an option once made of another command, which is a command of its own now.
+
+    Attributes:
+        now: what to type.
+        command: what to run.
+        is_argument: the new command takes the option's value as an argument, and else has the option.
+    """
+
+    now: str
+    command: Callable[[], click.Command]
+    is_argument: bool = True
+
+
+#: By the option; None where the command itself has another name now.
+Formerly: TypeAlias = "Mapping[str | None, Former]"
 
 #: Where help lists a parameter: the first, the command's own, and those that many commands have, in this order.
 FIRST, OWN, SETTINGS, NOW, JSON, PROCESSES = range(6)
@@ -219,6 +235,11 @@ def spark_job(
     return _command(name, given, run, opened, entry=SPARK, reports_as=name, text=text, formerly=formerly)
 
 
+def former_job(name: str, former: Former) -> click.Command:
+    """A job that has another name now."""
+    return _Command(name, formerly={None: former})
+
+
 class _Command(click.Command):
     """A command of which options have once made another one: these run that, and say what to type."""
 
@@ -229,21 +250,24 @@ class _Command(click.Command):
     def make_context(
         self, info_name: str | None, args: list[str], parent: click.Context | None = None, **extra: Any
     ) -> click.Context:
-        for option, (now, command) in self._formerly.items():
-            rest = _without(option, args)
+        for option, former in self._formerly.items():
+            rest = list(args) if option is None else _without(option, args)
             if rest is not None:
-                made = command()
+                made = former.command()
                 program, space, _ = (info_name or "").rpartition(" ")
-                context = made.make_context(f"{program}{space}{made.name}", rest, parent, **extra)
-                context.meta[_NOW] = f"{info_name} {option} is now {now}; the old spelling goes with the next release"
+                words = rest if former.is_argument else args
+                context = made.make_context(f"{program}{space}{made.name}", words, parent, **extra)
+                old = " ".join(filter(None, (info_name, option)))
+                context.meta[_NOW] = f"{old} is now {former.now}; the old spelling goes with the next release"
                 return context
         return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
-        if ctx.command is self:
-            return super().invoke(ctx)
-        result = ctx.command.invoke(ctx)
-        warn(ctx.meta[_NOW])
+        if ctx.command is not self:
+            return ctx.command.invoke(ctx)
+        result = super().invoke(ctx)
+        if (now := ctx.meta.pop(_NOW, None)) is not None:
+            warn(now)
         return result
 
 

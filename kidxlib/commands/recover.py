@@ -2,69 +2,176 @@
 
 from __future__ import annotations
 
-from functools import partial
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Final
 
 import click
 
+from kidxlib.commands.command import FIRST, JSON, Asked, Former, kidx_command, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.operations.local_once import open_local_once
-from kidxlib.operations.recover.fleet_options import DRY_RUN, RATES, Rates, ensure_dry_run, rate_options
-from kidxlib.operations.recover.options import Level, recover_options
-from kidxlib.run import options as shared_options
-from kidxlib.run.options import MetadataOptions
-from kidxlib.run.run_report import reports_run_of
-from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options.given import first_given
-from kidxlib.terminal.outcome import RunResult
+from kidxlib.run.options import MetadataOptions, metadata_options
+from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.outcome import Outcome
 
-#: What recovers a broker beside its disks, by parameter: none of it goes with a catalog.
-_OF_LOG_DIRS: Final = {
-    "log_dirs": "LOG_DIR…",
-    "apply": "--apply",
-    "level": "--level",
-    "everything": "--all",
-    "truncate": "--truncate",
-    "keep": "--keep",
-    "mends": "--mend",
-    "accepted_topics": "--accept-topic-id",
-    "replicas": "--replica",
-    "sets_snapshot_aside": "--set-aside-snapshot",
-    "accept_loss": "--accept-loss",
-    "alone": "--this-dir-alone",
-    "trusts": "--trust-page-cache",
-    "broker_logs": "--broker-log",
-    "or_leave": "--or-leave",
-    "cluster_metadata": "--cluster-metadata",
-    "server_properties": "--server-properties",
-    "metadata_high_watermark": "--metadata-high-watermark",
-    "processes": "--processes",
-}
-_OF_CATALOG: Final = {"dry_run": "--dry-run", **RATES, "settings_file": "--settings"}
+if TYPE_CHECKING:
+    from kidxlib.operations.backend import Backend
+    from kidxlib.operations.recover.recover import RecoverRequest
+
+#: The values of `Level`, which stands beside what a command's help does not wait for.
+_LEVELS: Final = ("checkpoint", "marker")
 
 
-@click.command(context_settings={"max_content_width": 110})
-@recover_options
-@shared_options.catalog
-@DRY_RUN
-@rate_options
-@shared_options.settings_file
-@reports_run_of("recover")
-@click.pass_context
-def recover(
-    context: click.Context,
-    /,
-    catalog: str | None,
-    dry_run: bool,
-    settings_file: Path,
-    broker_rate: int,
-    kidx_rate: int,
-    recovery_threads: int,
-    log_dirs: tuple[str, ...],
-    as_json: bool,
-    **options: Any,
-) -> RunResult:
+@dataclass(frozen=True, kw_only=True)
+class Recover(Asked):
+    """What to recover, as in `RecoverRequest`.
+
+    Attributes:
+        metadata: where the cluster says what topics are configured to.
+    """
+
+    log_dirs: tuple[str, ...] = parameter(click.argument("log_dirs", metavar="LOG_DIR…", nargs=-1), at=FIRST)
+    apply: bool = option("--apply", is_flag=True, help="Do what the plan says. Without it nothing is written.")
+    level: str = option(
+        "--level",
+        type=click.Choice(_LEVELS),
+        default=_LEVELS[0],
+        show_default=True,
+        help="checkpoint: the broker reads the last segment of each partition again, and judges for itself. marker: it "
+        "reads none.",
+    )
+    everything: bool = option(
+        "--all",
+        "everything",
+        is_flag=True,
+        help="Read all segments, as a broker without recovery points would. [default: from the recovery points on]",
+    )
+    truncate: bool = option(
+        "--truncate",
+        is_flag=True,
+        help="Cut logs where the broker would cut them as it starts, and drop later segments where it would. Needs "
+        "--keep.",
+    )
+    keep: Path | None = option(
+        "--keep",
+        metavar="DIR",
+        type=click.Path(path_type=Path),
+        help="Where --truncate copies what it cuts off, and what the broker will drop; and --mend the files that it "
+        "replaces. Outside of all log dirs.",
+    )
+    mends: bool = option(
+        "--mend",
+        "mends",
+        is_flag=True,
+        help="Put small files in place that are missing or cannot be read, where logs and the cluster's metadata tell "
+        "what they were: leader epochs, recovery points, and with the next two options more. Needs --keep.",
+    )
+    accepted_topics: tuple[str, ...] = option(
+        "--accept-topic-id",
+        "accepted_topics",
+        metavar="NAME",
+        multiple=True,
+        help="With --mend: partitions of this topic that have no partition.metadata are those of the topic that the "
+        "metadata knows by this name, and not of a deleted one. May be repeated.",
+    )
+    replicas: tuple[str, ...] = option(
+        "--replica",
+        "replicas",
+        metavar="DIR",
+        multiple=True,
+        help="With --mend: a log dir of another broker, or a copy of one. Where a partition has no partition.metadata, "
+        "and the replica there has the topic id that the metadata has and the same batches, that confirms it. May be "
+        "repeated.",
+    )
+    sets_snapshot_aside: bool = option(
+        "--set-aside-snapshot",
+        "sets_snapshot_aside",
+        is_flag=True,
+        help="With --mend: move a snapshot of the cluster's metadata that cannot be read to --keep, where an older one "
+        "and the log lead to the same end.",
+    )
+    accept_loss: bool = option(
+        "--accept-loss",
+        is_flag=True,
+        help="Go on where records are dropped: by --truncate below the high watermark or the recovery point; else by "
+        "the broker, to which those partitions are left.",
+    )
+    alone: bool = option(
+        "--this-dir-alone",
+        "alone",
+        is_flag=True,
+        help="The broker's other log dirs are lost: go on with those that are named. At level checkpoint only.",
+    )
+    trusts: bool = option(
+        "--trust-page-cache",
+        "trusts",
+        is_flag=True,
+        help="Read batch headers alone, where a note of the last run and the kernel show that nothing is lost that the "
+        "broker had written; else read all. --apply makes the note for the next run.",
+    )
+    broker_logs: tuple[Path, ...] = option(
+        "--broker-log",
+        "broker_logs",
+        metavar="FILE",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="What the broker has said since its last start; with an error of a disk in it nothing is trusted. May be "
+        "repeated.",
+    )
+    or_leave: bool = option(
+        "--or-leave",
+        is_flag=True,
+        help="For a start script: exit with 0 also where nothing could be done, and where something is dropped, so "
+        "that the broker starts in any case.",
+    )
+    metadata: MetadataOptions = parameter(metadata_options)
+    processes: int | None = parameter(of_kidx.processes, at=JSON - 1)
+
+    def __post_init__(self) -> None:
+        if not self.log_dirs:
+            raise UsageError("LOG_DIR…: missing; name all log dirs of one broker, as log.dirs names them")
+        if (self.truncate or self.mends) != (self.keep is not None):
+            raise UsageError("--keep DIR: needed by --truncate and by --mend, and of no use without one of them")
+        if (self.accepted_topics or self.replicas or self.sets_snapshot_aside) and not self.mends:
+            raise UsageError(
+                "--accept-topic-id, --replica, --set-aside-snapshot: only --mend puts files in place; give it too"
+            )
+        if self.trusts and self.everything:
+            raise UsageError(
+                "--all and --trust-page-cache: --all reads every log, whatever is in the page cache; give one of them"
+            )
+        if self.broker_logs and not self.trusts:
+            raise UsageError("--broker-log: only --trust-page-cache looks there; give it too")
+
+    @cached_property
+    def asked(self) -> RecoverRequest:
+        """What the options come to."""
+        from kidxlib.operations.recover.recover import RecoverRequest
+        from kidxlib.operations.recover.recovery_plan import Level
+
+        return RecoverRequest(
+            log_dirs=self.log_dirs,
+            apply=self.apply,
+            level=Level(self.level),
+            everything=self.everything,
+            truncate=self.truncate,
+            keep=self.keep,
+            mends=self.mends,
+            accepted_topics=self.accepted_topics,
+            replicas=self.replicas,
+            sets_snapshot_aside=self.sets_snapshot_aside,
+            accept_loss=self.accept_loss,
+            alone=self.alone,
+            trusts=self.trusts,
+            broker_logs=self.broker_logs,
+            or_leave=self.or_leave,
+            metadata=self.metadata,
+        )
+
+
+def run_recover(request: Recover, backend: Backend) -> Outcome:
     """Make a killed broker's log dirs ready for its start, so that it need not read its logs again.
 
     Without --apply nothing is written. The plan says what the broker's next start would do, and what it would lose.
@@ -73,83 +180,33 @@ def recover(
 
     LOG_DIR… are all log dirs of one broker that has stopped. No log is changed: what a broker cuts off, it still cuts
     off itself. With --truncate that is cut off here, and kept. With --mend small files are put in place that are
-    missing or cannot be read.
-
-    With --catalog and --dry-run, without LOG_DIR, it says how long a broker would take with each source of a catalog.
+    missing or cannot be read. How long a broker would take with each source of a catalog says kidx fleet.
 
     Exit codes: 0 the broker drops nothing, and with --apply it is ready; 2 refused or wrong options, nothing changed;
     3 the same, and the broker drops what the lines name, or starts without it; 1 failed.
     """
-    if catalog is None:
-        if (option := first_given(context, _OF_CATALOG)) is not None:
-            raise UsageError(f"{option}: only with --catalog, which says how long each of its sources would take")
-        if not log_dirs:
-            raise UsageError("LOG_DIR…: missing; name all log dirs of one broker, as log.dirs names them")
-        return _beside_disks(log_dirs=log_dirs, as_json=as_json, **options)
-    if (option := first_given(context, _OF_LOG_DIRS)) is not None:
-        raise UsageError(
-            f"{option} and --catalog: a catalog tells how long starts take, without the log dirs; give one of them"
-        )
-    ensure_dry_run(dry_run)
-    rates = Rates.of(broker_rate=broker_rate, kidx_rate=kidx_rate, recovery_threads=recovery_threads)
-    with needing_packages("kidx recover --catalog"):
-        from kidxlib.commands.in_catalog.recover import forecast_of_fleet
+    from kidxlib.operations.recover.recover import recover
 
-    return forecast_of_fleet(catalog, settings_file, rates, as_json=as_json)
+    return recover(request.asked, backend, as_it_comes=not request.as_json)
 
 
-def _beside_disks(
-    *,
-    log_dirs: tuple[str, ...],
-    apply: bool,
-    level: str,
-    everything: bool,
-    truncate: bool,
-    keep: Path | None,
-    mends: bool,
-    accepted_topics: tuple[str, ...],
-    replicas: tuple[str, ...],
-    sets_snapshot_aside: bool,
-    accept_loss: bool,
-    alone: bool,
-    trusts: bool,
-    broker_logs: tuple[Path, ...],
-    or_leave: bool,
-    metadata: MetadataOptions,
-    processes: int | None,
-    as_json: bool,
-) -> RunResult:
-    """Recover the log dirs of one broker."""
-    if (truncate or mends) != (keep is not None):
-        raise UsageError("--keep DIR: needed by --truncate and by --mend, and of no use without one of them")
-    if (accepted_topics or replicas or sets_snapshot_aside) and not mends:
-        raise UsageError(
-            "--accept-topic-id, --replica, --set-aside-snapshot: only --mend puts files in place; give it too"
-        )
-    if trusts and everything:
-        raise UsageError(
-            "--all and --trust-page-cache: --all reads every log, whatever is in the page cache; give one of them"
-        )
-    if broker_logs and not trusts:
-        raise UsageError("--broker-log: only --trust-page-cache looks there; give it too")
-    from kidxlib.operations.recover.recover import RecoverRequest, run_recover
+def _opened(request: Recover) -> AbstractContextManager[Backend]:
+    from kidxlib.operations.local_once import open_local_once
 
-    request = RecoverRequest(
-        log_dirs=log_dirs,
-        apply=apply,
-        level=Level(level),
-        everything=everything,
-        truncate=truncate,
-        keep=keep,
-        mends=mends,
-        accepted_topics=accepted_topics,
-        replicas=replicas,
-        sets_snapshot_aside=sets_snapshot_aside,
-        accept_loss=accept_loss,
-        alone=alone,
-        trusts=trusts,
-        broker_logs=broker_logs,
-        or_leave=or_leave,
-        metadata=metadata,
-    )
-    return run_recover(request, partial(open_local_once, processes), as_json=as_json)
+    return open_local_once(request.processes)
+
+
+def _fleet() -> click.Command:
+    from kidxlib.commands.fleet import fleet
+
+    return fleet
+
+
+recover = kidx_command(
+    "recover",
+    Recover,
+    run_recover,
+    opened=_opened,
+    reports_as="recover",
+    formerly={"--catalog": Former("kidx fleet --catalog DIR", _fleet, is_argument=False)},
+)

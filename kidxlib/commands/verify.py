@@ -13,6 +13,7 @@ from kidxlib.audit.finding import Verdict
 from kidxlib.commands.command import (
     FIRST,
     KIDX,
+    Former,
     Formerly,
     WithOrWithoutCatalog,
     kidx_command,
@@ -257,8 +258,8 @@ def _verify_copy() -> click.Command:
 
 
 _FORMERLY: Final[Formerly] = {
-    "--tiered": ("kidx verify-tiered PLACE", _verify_tiered),
-    "--copy": ("kidx compare SOURCE URL --catalog DIR", _verify_copy),
+    "--tiered": Former("kidx verify-tiered PLACE", _verify_tiered),
+    "--copy": Former("kidx compare SOURCE URL --catalog DIR", _verify_copy),
 }
 
 verify = kidx_command("verify", Verify, run_verify, reports_as="verify_index", formerly=_FORMERLY)

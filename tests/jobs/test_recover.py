@@ -1,4 +1,4 @@
-"""The job says of a fleet what `kidx recover --catalog` says, with Spark and without; and recovers nothing."""
+"""The job says of a fleet what `kidx fleet` says, with Spark and without."""
 
 from __future__ import annotations
 
@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from kidxlib.cli.main import kidx
-from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.logs import golden
-from tests.support.spark.jobs import RunHere, kidx_build_here, recover_here, run_here, through_a_metastore
+from tests.support.spark.jobs import RunHere, fleet_here, kidx_build_here, recover_here, run_here, through_a_metastore
 
 
 @pytest.fixture
@@ -23,15 +22,20 @@ def catalog(tmp_path: Path) -> Path:
     return tmp_path / "catalog"
 
 
-@pytest.mark.parametrize("recover", [recover_here, through_a_metastore(recover_here)])
-def test_the_job_says_what_kidx_says(catalog: Path, recover: RunHere) -> None:
-    options = ("--catalog", catalog, "--dry-run", "--json")
-    by_job, by_kidx = recover(*options), run_here(kidx, "recover", *options)
+@pytest.mark.parametrize("fleet", [fleet_here, through_a_metastore(fleet_here)])
+def test_the_job_says_what_kidx_says(catalog: Path, fleet: RunHere) -> None:
+    options = ("--catalog", catalog, "--json")
+    by_job, by_kidx = fleet(*options), run_here(kidx, "fleet", *options)
     assert by_job.code == by_kidx.code == 0, (by_job.err, by_kidx.err)
     assert by_job.json == by_kidx.json
     assert [each["source"] for each in by_job.json["sources"]] == ["a", "b"]
 
 
-def test_it_recovers_nothing(catalog: Path) -> None:
-    ended = recover_here("--catalog", catalog)
-    assert ended.code == ExitCode.USAGE and "--catalog: only with --dry-run" in ended.err, ended
+def test_the_old_spelling_says_what_to_type(catalog: Path) -> None:
+    options = ("--catalog", catalog, "--dry-run", "--json")
+    new = run_here(kidx, "fleet", "--catalog", catalog, "--json")
+    for old, now in (
+        (recover_here(*options), "./spark-submit.sh fleet"),
+        (run_here(kidx, "recover", *options), "kidx fleet --catalog DIR"),
+    ):
+        assert (old.code, old.json) == (new.code, new.json) and f"is now {now};" in old.err, old

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -14,18 +13,12 @@ import pyarrow as pa
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CatalogError
-from kidxlib.operations.backend import OpenBackend
-from kidxlib.operations.recover.fleet_options import Rates
-from kidxlib.run.context import RunContext
 from kidxlib.run.recorded_sources import as_sources, can_be_listed, source_paths
-from kidxlib.run.settings import read_settings
 from kidxlib.storage.location import as_text
 from kidxlib.storage.log_dir import looks_unmounted
-from kidxlib.tables.protocol import Question, TablesToAsk
-from kidxlib.terminal.console import print_json, print_line
+from kidxlib.tables.protocol import Question, Tables, TablesToAsk
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.outcome import RunResult
-from kidxlib.terminal.tables import print_table
+from kidxlib.terminal.outcome import Outcome
 
 _COLUMNS: Final[tuple[tuple[str, pa.DataType], ...]] = (
     ("source", pa.string()),
@@ -71,6 +64,21 @@ ORDER BY source, clean_shutdown
 )
 
 _DECIMALS: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rates:
+    """How fast logs are recovered.
+
+    Attributes:
+        broker: bytes a second of one thread of a broker.
+        kidx: bytes a second of kidx, with all cores.
+        threads: of a broker, for each log dir.
+    """
+
+    broker: int
+    kidx: int
+    threads: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,66 +129,54 @@ def _seconds(log_bytes: int, largest_bytes: int, rates: Rates) -> float:
     return max(log_bytes / rates.threads, largest_bytes) / rates.broker
 
 
-def fleet_context(catalog: str | None, database: str | None, settings_file: Path) -> RunContext:
-    """The catalog of a fleet."""
-    return RunContext.of(read_settings(settings_file), catalog, database, None).with_catalog()
-
-
-def run_fleet(rates: Rates, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
-    """Ask a catalog of brokers' log dirs, and print a row for each. Nothing is recorded, and no log is read; what the
+def forecast(rates: Rates, tables: Tables) -> Outcome:
+    """Ask a catalog of brokers' log dirs, and give a row for each. Nothing is recorded, and no log is read; what the
     catalog says of a log dir that is not there may be long past.
-
-    Args:
-        open_backend: opens a catalog that is there, and of this release.
     """
-    with open_backend() as backend:
-        tables = backend.catalog.tables
-        if not isinstance(tables, TablesToAsk):
-            raise CatalogError(
-                f"{tables.path}: this kind of catalog answers no SQL; expected a directory, an s3:// URL or one of "
-                "Spark's"
-            )
-        starts, clean = starts_of(tables, rates)
-        path, sources = tables.path, as_sources(source_paths(tables))
-    not_reached = [each for each in sources if looks_unmounted(each.path) or not can_be_listed(each.path)]
-    if as_json:
-        print_json(
-            {
-                "catalog": path,
-                "rates": asdict(rates),
-                "sources": [asdict(start) for start in starts],
-                "stopped_cleanly": list(clean),
-                "not_reached": [{"source": each.name, "path": as_text(each.path)} for each in not_reached],
-            }
+    if not isinstance(tables, TablesToAsk):
+        raise CatalogError(
+            f"{tables.path}: this kind of catalog answers no SQL; expected a directory, an s3:// URL or one of Spark's"
         )
-    else:
-        _show(path, rates, starts, clean)
-        for each in not_reached:
-            why = "nothing is in it" if looks_unmounted(each.path) else "cannot be listed here"
-            print_line(
-                f"source {each.name} ({each.path}): {why}: is the disk mounted? What is said of it is by the catalog"
-            )
-    counts = {"sources": len(starts), "partitions": sum(start.partitions for start in starts)}
-    code = ExitCode.PROBLEMS_FOUND if not_reached else ExitCode.OK
-    return RunResult(code=code, counts=counts, bytes=sum(start.log_bytes for start in starts))
+    starts, clean = starts_of(tables, rates)
+    sources = as_sources(source_paths(tables))
+    not_reached = [each for each in sources if looks_unmounted(each.path) or not can_be_listed(each.path)]
+    outcome = Outcome(
+        code=ExitCode.PROBLEMS_FOUND if not_reached else ExitCode.OK,
+        counts={"sources": len(starts), "partitions": sum(start.partitions for start in starts)},
+        bytes=sum(start.log_bytes for start in starts),
+    )
+    outcome.values.update(
+        catalog=tables.path,
+        rates=asdict(rates),
+        sources=[asdict(start) for start in starts],
+        stopped_cleanly=list(clean),
+        not_reached=[{"source": each.name, "path": as_text(each.path)} for each in not_reached],
+    )
+    _tell(outcome, tables.path, rates, starts, clean)
+    for each in not_reached:
+        why = "nothing is in it" if looks_unmounted(each.path) else "cannot be listed here"
+        outcome.line(
+            f"source {each.name} ({each.path}): {why}: is the disk mounted? What is said of it is by the catalog"
+        )
+    return outcome
 
 
-def _show(catalog: str, rates: Rates, starts: Sequence[Start], clean: Sequence[str]) -> None:
+def _tell(outcome: Outcome, catalog: str, rates: Rates, starts: Sequence[Start], clean: Sequence[str]) -> None:
     if starts:
-        print_table(
+        outcome.table(
             f"the next start after a crash, by {catalog}: seconds that reading logs takes",
             ("source", "alone", "checkpoint", "marker", "partitions", "log bytes", "last segments"),
             [_row(start) for start in starts],
             text_columns=4,
         )
-        print_line(
+        outcome.line(
             f"a broker reads {rates.broker:,} bytes a second with each of {rates.threads} threads for a log dir, kidx "
             f"{rates.kidx:,}: --broker-rate, --recovery-threads, --kidx-rate"
         )
     if clean:
-        print_line(f"stopped cleanly, so nothing is recovered: {', '.join(clean)}")
+        outcome.line(f"stopped cleanly, so nothing is recovered: {', '.join(clean)}")
     if not starts and not clean:
-        print_line(f"{catalog} knows of no partition that a broker would start with")
+        outcome.line(f"{catalog} knows of no partition that a broker would start with")
 
 
 def _row(start: Start) -> list[str | int]:

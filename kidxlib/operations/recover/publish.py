@@ -38,8 +38,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.without_catalog import read_and_finish
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.operations.recover.options import Level
-from kidxlib.operations.recover.recovery_plan import PlannedLogDir, source_of
+from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, source_of
 from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.run.context import RunContext
 from kidxlib.storage.directory import DIRECTORY, Directory, flush_file_systems

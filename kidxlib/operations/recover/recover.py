@@ -19,7 +19,7 @@ from kidxlib.errors import LockHeldError, UntrustedError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import is_moved
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.operations.backend import Backend, OpenBackend
+from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.place import Place
 from kidxlib.operations.recover.broker import Obstacle, StoppedBroker, stopped_broker
 from kidxlib.operations.recover.confirm import Replicas, places_of_replicas
@@ -27,7 +27,6 @@ from kidxlib.operations.recover.cut import cut
 from kidxlib.operations.recover.forecast import Forecast, lacks_snapshot
 from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.mend import Mending, MendRequest, Unmended, mend, mendings_of
-from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_noted, note_down
 from kidxlib.operations.recover.publish import (
     advance_recovery_points,
@@ -37,7 +36,7 @@ from kidxlib.operations.recover.publish import (
     sweep_leftovers,
     write_markers,
 )
-from kidxlib.operations.recover.recovery_plan import PlannedLogDir, RecoveryPlan, recovery_plan, source_of
+from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.tiered.local_partitions import refusals_on_epochs
 from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
@@ -46,20 +45,11 @@ from kidxlib.storage.lock import locked, locked_to_read
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.audit import start_takes
-from kidxlib.terminal.console import (
-    first_of_each_kind,
-    print_json,
-    print_line,
-    print_lines,
-    print_more,
-    warn,
-    warn_of_first,
-)
+from kidxlib.terminal.console import first_of_each_kind, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.gaps import gap_lines
-from kidxlib.terminal.outcome import RunResult
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
-from kidxlib.terminal.tables import print_table
 from kidxlib.text.words import counted
 
 #: Of a kind, what is shown one by one.
@@ -104,7 +94,8 @@ class RecoverRequest:
     metadata: MetadataOptions
 
 
-def show_plan(
+def _tell_plan(
+    outcome: Outcome,
     plan: RecoveryPlan,
     refusals: Sequence[Obstacle],
     mended: Sequence[str],
@@ -120,7 +111,7 @@ def show_plan(
         has_mended: files were put in place before.
     """
     node = "a broker" if plan.broker.node_id is None else f"broker {plan.broker.node_id}"
-    print_table(
+    outcome.table(
         f"{node}, {_how_stopped(plan.broker)}: recovery at level {plan.level}",
         ("log dir", "partitions", "to rebuild", "left to the broker", "the broker reads", "kidx reads"),
         [_row(plan, log_dir) for log_dir in plan.log_dirs],
@@ -131,38 +122,38 @@ def show_plan(
         who = "damaged, where the broker does not look" if of_segment.is_unseen else "the broker drops"
         who = "cut off" if plan.is_cut(each) else who
         kept = "; not cut, but a copy goes to --keep" if plan.cuts and plan.is_left(each) else ""
-        print_line(f"{who}: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}{kept}")
-    print_more(len(dropped) - _SHOWN, "; --json has them all")
-    print_lines(gap_lines(plan.gaps, many_sources=False))
+        outcome.line(f"{who}: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}{kept}")
+    outcome.more(len(dropped) - _SHOWN, "; --json has them all")
+    outcome.line(*gap_lines(plan.gaps, many_sources=False))
     for each, of_epochs in plan.lost_epochs[:_SHOWN]:
-        print_line(f"broken: {each.directory.name} {of_epochs.file}: {of_epochs.reason}: {of_epochs.detail}")
-        print_line(f"  {of_epochs.consequence}")
-    print_more(len(plan.lost_epochs) - _SHOWN, "; --json has them all")
+        outcome.line(f"broken: {each.directory.name} {of_epochs.file}: {of_epochs.reason}: {of_epochs.detail}")
+        outcome.line(f"  {of_epochs.consequence}")
+    outcome.more(len(plan.lost_epochs) - _SHOWN, "; --json has them all")
     for line in plan.lost_checkpoints:
-        print_line(f"broken: {line}")
-    _print_kinds("loses", _accepted(plan, refusals))
-    _print_kinds("noted", plan.noted)
+        outcome.line(f"broken: {line}")
+    _tell_kinds(outcome, "loses", _accepted(plan, refusals))
+    _tell_kinds(outcome, "noted", plan.noted)
     for each_mended in mended:
-        print_line(f"mend: {each_mended}")
-    _print_kinds("refused", [each.text for each in refusals])
+        outcome.line(f"mend: {each_mended}")
+    _tell_kinds(outcome, "refused", [each.text for each in refusals])
     for log_dir, why in (plan.untrusted or {}).items():
-        print_line(f"{log_dir}: not trusted: {why}; so all is read from the recovery points on")
+        outcome.line(f"{log_dir}: not trusted: {why}; so all is read from the recovery points on")
     if plan.cuts and not any(map(plan.is_cut, plan.forecasts)):
         why = "no log ends with what the broker would drop" if plan.broker.unclean else _NOT_AFTER_CLEAN_STOP
         kept = "" if any(plan.is_left(each) for each, _ in dropped) else ", and nothing goes to --keep"
-        print_line(f"--truncate: nothing is cut off{kept}: {why}")
+        outcome.line(f"--truncate: nothing is cut off{kept}: {why}")
     reads = plan.start_bytes
     if plan.broker.unclean:
-        print_line(f"by itself the broker would read {decimal(reads)}: {start_takes(reads)}")
+        outcome.line(f"by itself the broker would read {decimal(reads)}: {start_takes(reads)}")
     for line in plan.not_compared:
-        print_line(f"not compared: {line}")
+        outcome.line(f"not compared: {line}")
     for line in _verdict(plan, refusals, applies=applies, has_mended=has_mended):
-        print_line(line)
+        outcome.line(line)
 
 
-def _print_kinds(what: str, lines: Sequence[str]) -> None:
+def _tell_kinds(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
     for line in first_of_each_kind(lines, _SHOWN, "; --json has them all"):
-        print_line(f"{what}: {line}")
+        outcome.line(f"{what}: {line}")
 
 
 def _accepted(plan: RecoveryPlan, refusals: Sequence[Obstacle]) -> list[str]:
@@ -225,16 +216,16 @@ def _how_far(broker: StoppedBroker) -> str:
     return "from their recovery points on, and where a marker is the ends of their logs alone"
 
 
-def show_applied(plan: RecoveryPlan, read_then: int, seconds: float) -> None:
+def _tell_applied(outcome: Outcome, plan: RecoveryPlan, read_then: int, seconds: float) -> None:
     """What was done, and what is left to the broker."""
-    print_line(f"rebuilt: {counted(plan.rebuilt, 'partition')}, in {seconds:,.1f} s")
+    outcome.line(f"rebuilt: {counted(plan.rebuilt, 'partition')}, in {seconds:,.1f} s")
     if plan.level is Level.MARKER:
-        print_line("the broker finds a marker of a clean stop, and reads no log")
+        outcome.line("the broker finds a marker of a clean stop, and reads no log")
         return
-    print_line(f"the broker reads {decimal(read_then)} again, the last segment of each partition")
+    outcome.line(f"the broker reads {decimal(read_then)} again, the last segment of each partition")
 
 
-def plan_as_json(
+def _plan_as_json(
     plan: RecoveryPlan,
     refusals: Sequence[Obstacle],
     mended: Sequence[str],
@@ -326,13 +317,20 @@ def _as_json(plan: RecoveryPlan, each: Forecast) -> dict[str, Any]:
     }
 
 
-def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: bool) -> RunResult:
+def recover(request: RecoverRequest, backend: Backend, *, as_it_comes: bool) -> Outcome:
     """Look at a broker's log dirs as its next start would, and make them ready for it.
 
     Args:
-        open_backend: called where something is to be read.
+        as_it_comes: print what is told before what takes its time, or may fail.
     """
-    copies = None if request.keep is None else KeptCopies(request.keep)
+    outcome, copies = Outcome(), None if request.keep is None else KeptCopies(request.keep)
+
+    def tell(seen: _Seen, *, has_mended: bool = False) -> None:
+        to_show = [each.text for each in seen.to_show]
+        _tell_plan(outcome, seen.plan, seen.refusals, to_show, applies=request.apply, has_mended=has_mended)
+        if as_it_comes:
+            outcome.show_so_far()
+
     with contextlib.ExitStack() as stack:
         try:
             broker = _held(request, stack)
@@ -340,30 +338,26 @@ def run_recover(request: RecoverRequest, open_backend: OpenBackend, *, as_json: 
         except UsageError as error:
             if not request.or_leave:
                 raise
-            return _left(request, str(error), as_json)
-        backend = stack.enter_context(open_backend())
+            return _left(request, str(error))
         seen = first = _look(request, broker, replicas, backend, stack, "forecasts")
-        if not as_json:
-            show_plan(seen.plan, seen.refusals, [each.text for each in seen.to_show], applies=request.apply)
+        tell(seen)
         if mends := request.apply and not seen.refusals and copies is not None and bool(seen.mendings):
             mend(seen.mendings, copies)
-            if not as_json:
-                print_line(f"mended: {counted(len(seen.mendings), 'file')}; what was there is in {copies.directory}")
+            outcome.line(f"mended: {counted(len(seen.mendings), 'file')}; what was there is in {copies.directory}")
             seen = _look(
                 request, _broker(request, broker.not_locked), replicas, backend, stack, "forecasts-after-mending"
             )
-            if not as_json:
-                to_show = [each.text for each in seen.to_show]
-                show_plan(seen.plan, seen.refusals, to_show, applies=request.apply, has_mended=True)
+            tell(seen, has_mended=True)
         applies, read_then = request.apply and not seen.refusals, None
         if applies:
-            read_then = _carry_out(request, seen, copies, backend, as_json=as_json)
-    if as_json:
-        mended, unmended = ([each.text for each in found] for found in (first.mendings, seen.unmended))
-        print_json(plan_as_json(seen.plan, seen.refusals, mended, unmended, applied=applies, read_then=read_then))
-    return RunResult(
+            read_then = _carry_out(outcome, request, seen, copies, backend)
+    mended, unmended = ([each.text for each in found] for found in (first.mendings, seen.unmended))
+    outcome.values.update(
+        _plan_as_json(seen.plan, seen.refusals, mended, unmended, applied=applies, read_then=read_then)
+    )
+    return replace(
+        outcome,
         code=_exit_code(request, seen, has_mended=mends),
-        run_id=None,
         counts={
             "partitions": len(seen.plan.forecasts),
             "rebuilt": seen.plan.rebuilt if applies else 0,
@@ -683,12 +677,7 @@ def _warnings(request: RecoverRequest, plan: RecoveryPlan, known: KnownTopics) -
 
 
 def _carry_out(
-    request: RecoverRequest,
-    seen: _Seen,
-    copies: KeptCopies | None,
-    backend: Backend,
-    *,
-    as_json: bool,
+    outcome: Outcome, request: RecoverRequest, seen: _Seen, copies: KeptCopies | None, backend: Backend
 ) -> int:
     """Apply a plan that nothing refuses, and say so.
 
@@ -704,8 +693,7 @@ def _carry_out(
     read_then = _apply(done, backend)
     if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
         _note_down(plan.broker)
-    if not as_json:
-        show_applied(done, read_then, time.monotonic() - start)
+    _tell_applied(outcome, done, read_then, time.monotonic() - start)
     return read_then
 
 
@@ -783,14 +771,12 @@ def _note_down(broker: StoppedBroker) -> None:
         warn(f"the page cache cannot be trusted the next time: {error}")
 
 
-def _left(request: RecoverRequest, refusal: str, as_json: bool) -> RunResult:
+def _left(request: RecoverRequest, refusal: str) -> Outcome:
     """What comes of log dirs that are not those of one broker that has stopped, as before its first start."""
-    if as_json:
-        print_json({"level": request.level.value, "applied": False, "refused": [refusal]})
-    else:
-        print_line(f"refused: {refusal}")
-        print_line("nothing was changed, and what the broker does as it starts is not known")
-    return RunResult(code=ExitCode.OK, run_id=None, counts={"refused": 1}, bytes=0)
+    outcome = Outcome(counts={"refused": 1})
+    outcome.values.update(level=request.level.value, applied=False, refused=[refusal])
+    outcome.line(f"refused: {refusal}", "nothing was changed, and what the broker does as it starts is not known")
+    return outcome
 
 
 def _exit_code(request: RecoverRequest, seen: _Seen, *, has_mended: bool) -> ExitCode:

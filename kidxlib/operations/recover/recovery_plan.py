@@ -5,6 +5,7 @@ of many partitions are made by all workers at the same time.
 from __future__ import annotations
 
 import contextlib
+import enum
 import itertools
 import pickle
 import time
@@ -36,7 +37,6 @@ from kidxlib.indexing.source import Source, Target
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, Obstacle, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast
-from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.recovery.kept_scans import ScanWriter
 from kidxlib.recovery.options import RecoverOptions
@@ -58,6 +58,13 @@ _IS_ONLY_VOTER: Final = (
 _FORECASTS: Final = pa.schema(
     [pa.field("forecast", pa.struct([pa.field("number", pa.int64()), pa.field("pickled", pa.binary())]))]
 )
+
+
+class Level(enum.StrEnum):
+    """How much of its recovery a broker is spared."""
+
+    CHECKPOINT = "checkpoint"  # recovery points are advanced: it reads the last segment of each partition again
+    MARKER = "marker"  # it finds a clean shutdown, and reads nothing again
 
 
 @dataclass(frozen=True, slots=True)

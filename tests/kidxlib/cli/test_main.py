@@ -1,7 +1,13 @@
-"""What a shell waits for: names are completed and help is shown without what does the work."""
+"""What a shell waits for: names are completed and help is shown without what does the work; and old spellings."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
+from click.testing import CliRunner
+
+from kidxlib.cli.main import kidx
+from tests.docs.pages import PROJECT
 from tests.kidxlib.test_library import started
 
 
@@ -17,11 +23,28 @@ print([name for name in sys.modules if name.startswith("kidxlib.commands")])
     assert started(code).splitlines() == ["['recover', 'repair-tiered', 'report', 'retention']", "[]"]
 
 
+def test_old_spellings_do_the_same_and_say_what_to_type(tmp_path: Path) -> None:
+    place, metadata = (
+        str(PROJECT / "samples" / "tiered"),
+        ("--tiered-metadata", str(PROJECT / "samples/tiered/log-dir")),
+    )
+    mirror = ("--index-dir", str(tmp_path / "mirror"))
+    for old, new in (
+        (("verify", "--tiered", place, *metadata), ("verify-tiered", place, *metadata)),
+        (("build", *metadata, f"--tiered={place}", *mirror), ("repair-tiered", place, *metadata, *mirror)),
+    ):
+        ended, by_new = (CliRunner().invoke(kidx, words, standalone_mode=False) for words in (old, new))
+        assert ended.exception is None and by_new.exception is None
+        assert (ended.stdout, ended.return_value) == (by_new.stdout, by_new.return_value)
+        hint = f"warning: {old[0]} --tiered is now kidx {new[0]} PLACE; the old spelling goes with the next release\n"
+        assert hint in ended.stderr and hint not in by_new.stderr
+
+
 def test_the_help_of_a_command_on_a_catalog_imports_nothing_that_works_on_it() -> None:
     code = """
 import sys
-from kidxlib.commands import accept, build, compact, compare, forget_source, repair_tiered, report
-from kidxlib.commands import retention, seek, tables, verify, verify_tiered
+from kidxlib.commands import accept, build, compact, compare, fleet, forget_source, recover
+from kidxlib.commands import repair_tiered, report, retention, seek, tables, verify, verify_tiered
 print(sorted({"deltalake", "numba", "pyarrow"} & sys.modules.keys()))
 """
     assert started(code) == "[]"

@@ -22,6 +22,7 @@ from jobs.accept import accept
 from jobs.build_index import build_index
 from jobs.common.spark.session import session
 from jobs.compact_index import compact_index
+from jobs.fleet import fleet
 from jobs.forget_source import forget_source
 from jobs.recover import recover
 from jobs.repair_tiered import repair_tiered
@@ -90,6 +91,7 @@ def build_alone(*arguments: str | Path) -> Ended:
 accept_here: RunHere = partial(_job_here, accept)
 build_here: BuildHere = partial(_job_here, build_index)
 compact_here: RunHere = partial(_job_here, compact_index)
+fleet_here: RunHere = partial(_job_here, fleet)
 forget_here: RunHere = partial(_job_here, forget_source)
 recover_here: RunHere = partial(_job_here, recover)
 repair_tiered_here: RunHere = partial(_job_here, repair_tiered)

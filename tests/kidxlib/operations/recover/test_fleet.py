@@ -50,7 +50,7 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def _forecast(site: Path, *options: str) -> dict[str, Any]:
     said: dict[str, Any] = json.loads(
-        run_kidx("recover", "--catalog", str(site / "catalog"), "--dry-run", "--json", *_RATES, *options)
+        run_kidx("fleet", "--catalog", str(site / "catalog"), "--json", *_RATES, *options)
     )
     return said
 
@@ -89,7 +89,7 @@ def test_seconds_follow_from_the_rates(fleet: Path) -> None:
 
 
 def test_the_table_names_all_sources(fleet: Path) -> None:
-    said = run_kidx("recover", "--catalog", str(fleet / "catalog"), "--dry-run", *_RATES)
+    said = run_kidx("fleet", "--catalog", str(fleet / "catalog"), *_RATES)
     assert "stopped cleanly, so nothing is recovered: clean" in said
     assert all(f"│ {name} " in said for name in ("new", "old"))
 
@@ -101,7 +101,7 @@ def test_a_source_that_nobody_can_look_at(fleet: Path, why: str, *, is_empty: bo
     if is_empty:
         (fleet / "clean").mkdir()
     try:
-        ended = run_here(kidx, "recover", "--catalog", fleet / "catalog", "--dry-run", *_RATES)
+        ended = run_here(kidx, "fleet", "--catalog", fleet / "catalog", *_RATES)
         told = f"source clean ({fleet}/clean): {why}: is the disk mounted?"
         assert ended.code == ExitCode.PROBLEMS_FOUND and told in ended.out, ended
     finally:
@@ -113,16 +113,12 @@ def test_a_source_that_nobody_can_look_at(fleet: Path, why: str, *, is_empty: bo
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [
-        (("--catalog", "catalog"), "--catalog: only with --dry-run"),
-        (("logs", "--catalog", "catalog", "--dry-run"), "LOG_DIR… and --catalog"),
-        (("--catalog", "catalog", "--dry-run", "--apply"), "--apply and --catalog"),
-        (("--catalog", "catalog", "--dry-run", "--level", "marker"), "--level and --catalog"),
-        (("--dry-run",), "--dry-run: only with --catalog"),
-        (("logs", "--kidx-rate", "1MB"), "--kidx-rate: only with --catalog"),
-        (("--catalog", "catalog", "--dry-run", "--kidx-rate", "0"), "--kidx-rate 0: expected a byte"),
-        ((), "LOG_DIR"),
+        (("fleet", "--catalog", "catalog", "--kidx-rate", "0"), "--kidx-rate 0: expected a byte"),
+        (("recover", "logs", "--kidx-rate", "1MB"), "No such option '--kidx-rate'"),
+        (("recover", "logs", "--catalog", "catalog"), "unexpected extra argument (logs)"),
+        (("recover",), "LOG_DIR"),
     ],
 )
 def test_what_does_not_go_together(arguments: tuple[str, ...], line: str) -> None:
-    ended = run_here(kidx, "recover", *arguments)
+    ended = run_here(kidx, *arguments)
     assert ended.code == ExitCode.USAGE and line in ended.err and len(ended.err.splitlines()) == 1, ended

@@ -18,10 +18,9 @@ from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.operations.recover.forecast import Forecast, forecast
-from kidxlib.operations.recover.options import Level
 from kidxlib.operations.recover.publish import ensure_same_starts
 from kidxlib.operations.recover.read_logs import LogReader
-from kidxlib.operations.recover.recovery_plan import ForecastTask, forecasts_of
+from kidxlib.operations.recover.recovery_plan import ForecastTask, Level, forecasts_of
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.opened_log import opened_log
 from tests.support.logs import golden
