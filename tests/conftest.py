@@ -8,7 +8,7 @@ import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 import hypothesis
 import pytest
@@ -18,6 +18,9 @@ from tests.support.checksum_store import ChecksumStore
 from tests.support.checksum_store import checksum_store as start_checksum_store
 from tests.support.logs import golden
 from tests.support.object_store import CREDENTIALS, ObjectStore, object_store, use
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 Say: TypeAlias = Callable[[str], None]
 
@@ -186,6 +189,19 @@ def checksum_store(_checksum_server: ChecksumStore, monkeypatch: pytest.MonkeyPa
     """A real S3 server that computes checksums, as `store`."""
     use(_checksum_server, monkeypatch)
     return _checksum_server
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    """The session that tests of a process share, which knows the source of segments."""
+    import kidxlib.spark
+    from jobs.common.spark.session import session  # with Spark, which few tests wait for
+    from tests.support.spark.sessions import use_shared_session
+
+    use_shared_session()
+    with session("test") as spark:
+        kidxlib.spark.register(spark)
+        yield spark
 
 
 @pytest.fixture(scope="session")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,15 +15,12 @@ from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 from pyspark.sql import SparkSession
 
-import kidxlib.spark
-from jobs.common.spark.session import session
 from kidxlib.format.segment_files import LOG_SUFFIX
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.kafka.traffic import FIRST_TIMESTAMP, PARTITIONS, STEP_MS, Traffic, create_topics
 from tests.support.kafka.broker import Broker
 from tests.support.logs.golden import SAMPLES
 from tests.support.spark.jobs import kidx_build_here
-from tests.support.spark.sessions import use_shared_session
 
 _COMPACTED: Final = "compacted"
 _STEPS: Final = 150
@@ -89,14 +86,6 @@ class Answered:
 
     log_dir: Path
     rows: dict[tuple[str, str], pa.Table]
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    use_shared_session()
-    with session("test") as spark:
-        kidxlib.spark.register(spark)
-        yield spark
 
 
 @pytest.fixture(scope="module")

@@ -26,8 +26,6 @@ from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
-import kidxlib.spark
-from jobs.common.spark.session import session
 from kidxlib.errors import LostRecordsError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.library.read import read
@@ -38,7 +36,6 @@ from tests.kafka.traffic import Traffic, create_topics
 from tests.support.kafka.broker import Broker
 from tests.support.logs.golden import SAMPLES
 from tests.support.spark.jobs import PROJECT
-from tests.support.spark.sessions import use_shared_session
 from tests.support.spark.streams import Stream
 
 _STEPS: Final = 25
@@ -61,14 +58,6 @@ class Answered:
     rows: dict[str, pa.Table]
     streamed: pa.Table
     losing: Stream
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    use_shared_session()
-    with session("test") as spark:
-        kidxlib.spark.register(spark)
-        yield spark
 
 
 @pytest.fixture(scope="module")

@@ -435,15 +435,9 @@ def test_the_shell_command_prints_one_json_object_and_passes_its_exit_code_on(tm
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--source", "/no/such/directory"], "No such file or directory"),
-        (["--source", "{empty}"], "no partition directory"),
         (["--source", "{log_dir}", "--source", "{empty}"], "each needs a name"),
         (["--source", "a={log_dir}", "--source", "a={empty}"], "given 2 times"),
-        (["--source", "{log_dir}/compacted-0", "--topics", "("], "not a regular expression"),
-        (["--source", "{log_dir}", "--index-dir", "{log_dir}/index"], "one is inside the other"),
         (["--source", "{log_dir}", "--catalog", "{log_dir}/catalog"], "one is inside the other"),
-        (["--source", "{log_dir}", "--interval-bytes", "-1"], "--interval-bytes"),
-        (["--source", "{log_dir}", "--now", "2026-11-21T10:00"], "no time zone"),
         (["--source", "{log_dir}", "--settings", "{settings}"], "did you mean interval_bytes?"),
         (["--source", "{log_dir}", "--accept-truncated"], "--in-place"),
         (["--sorce", "{log_dir}"], "--source"),

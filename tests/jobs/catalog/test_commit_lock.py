@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import multiprocessing
 import threading
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
@@ -17,13 +16,11 @@ from pyspark.sql import SparkSession
 
 from jobs.common.catalog.commit_retry import while_others_commit
 from jobs.common.catalog.spark_tables import SparkTables
-from jobs.common.spark.session import session
 from kidxlib.catalog.tables import BUILDS, BuildRow
 from kidxlib.tables import commit_lock
 from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import filled
-from tests.support.spark.sessions import use_shared_session
 
 ROUNDS: Final = 3
 ROUNDS_EXHAUSTIVE: Final = 10
@@ -31,13 +28,6 @@ ROUNDS_EXHAUSTIVE: Final = 10
 _SECONDS_MAX: Final = 120.0
 
 _spawn: Any = multiprocessing.get_context("spawn")
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    use_shared_session()
-    with session("test") as spark:
-        yield spark
 
 
 @pytest.fixture

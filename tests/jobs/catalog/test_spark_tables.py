@@ -45,13 +45,6 @@ FILE_BYTES: Final = 8_000
 KEPT: Final = Path(__file__).parents[2] / "catalogs" / f"version-{KEPT_VERSION}.tar.gz"
 
 
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    use_shared_session()
-    with session("test") as spark:
-        yield spark
-
-
 def test_groups_of_rows(spark: SparkSession, tmp_path: Path, rng: random.Random) -> None:
     tables = SparkTables(spark, f"file:{tmp_path}/catalog")
     assert_grouped(tables, rows_of({}))

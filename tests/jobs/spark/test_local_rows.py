@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -15,15 +14,6 @@ from pyspark.sql import types as t
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from jobs.common.spark.local_rows import of_arrow, one_a_task
-from jobs.common.spark.session import session
-from tests.support.spark.sessions import use_shared_session
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    use_shared_session()
-    with session("test") as spark:
-        yield spark
 
 
 @pytest.mark.parametrize("count", [0, 1, 50])

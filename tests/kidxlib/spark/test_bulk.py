@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import kidxlib.spark
-from jobs.common.spark.session import session
 from kidxlib.errors import DamagedLogError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.library.read import read
@@ -25,14 +23,6 @@ from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES, GoldenSegment
 from tests.support.seeks import golden_directory
 from tests.support.spark.jobs import kidx_build_here
-from tests.support.spark.sessions import use_shared_session
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    use_shared_session()
-    with session("test") as spark:
-        yield spark
 
 
 @pytest.mark.parametrize(

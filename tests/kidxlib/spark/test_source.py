@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,14 +19,12 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import to_arrow_schema
 
 import kidxlib.spark
-from jobs.common.spark.session import session
 from kidxlib.library.read import read
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.spark.source import FILTER_PUSHDOWN, KafkaSegmentSource
 from tests.docs.pages import PROJECT
 from tests.support.logs.golden import SAMPLES
 from tests.support.spark.jobs import kidx_build_here
-from tests.support.spark.sessions import use_shared_session
 
 TIERED: Final = PROJECT / "samples" / "tiered"
 #: Of Spark's Kafka source, as its guide lists them (`KafkaRecordToRowConverter`).
@@ -35,14 +32,6 @@ _COLUMNS: Final = (
     "struct<key:binary,value:binary,topic:string,partition:int,offset:bigint,timestamp:timestamp,timestampType:int>"
 )
 _HEADERS: Final = "array<struct<key:string,value:binary>>"
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[SparkSession]:
-    use_shared_session()
-    with session("test") as spark:
-        kidxlib.spark.register(spark)
-        yield spark
 
 
 def _load(spark: SparkSession, schema: str | None = None, **options: Any) -> DataFrame:
