@@ -128,5 +128,5 @@ def workspace(
 ) -> Iterator[Workspace]:
     checksums = request.getfixturevalue("_checksum_server") if SERVER.exists() else None
     workspace = Workspace(tmp_path_factory.mktemp("workspace"), _s3_server, checksums, exhaustive=exhaustive)
-    with forked_kidx(workspace.directory / ".venv" / "bin" / "kidx", tmp_path_factory.mktemp("kidx") / "socket"):
+    with forked_kidx(workspace.directory / ".venv" / "bin" / "kidx"):
         yield workspace

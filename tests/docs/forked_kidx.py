@@ -19,6 +19,7 @@ from tests.docs.pages import PROJECT
 from tests.faults.processes import kill_session
 
 _SECONDS_MAX: Final = 120.0
+_LOOK_SECONDS: Final = 10.0
 #: Hands its arguments, environment, directory and standard streams over, and ends as the one that gets them.
 _CLIENT: Final = """\
 #!{python} -IS
@@ -34,39 +35,45 @@ sys.exit(int(code))
 
 
 @contextlib.contextmanager
-def forked_kidx(command: Path, place: Path) -> Iterator[None]:
-    """Write an executable that does what `.venv/bin/kidx` does, by a server that listens at `place`."""
+def forked_kidx(command: Path) -> Iterator[None]:
+    """Write an executable that does what `.venv/bin/kidx` does, by a server that stands for as long as the context."""
     python = PROJECT / ".venv" / "bin" / "python"
-    serving = [str(python), "-c", "from tests.docs.forked_kidx import serve; serve()", str(place)]
-    process = subprocess.Popen(serving, cwd=PROJECT, stdin=subprocess.DEVNULL, text=True, start_new_session=True)
-    try:
-        deadline = time.monotonic() + _SECONDS_MAX
-        while not place.exists():
-            assert process.poll() is None and time.monotonic() < deadline, "kidx is not imported"
-            time.sleep(0.05)
-        command.write_text(_CLIENT.format(python=python, place=str(place)))
-        command.chmod(0o755)
-        yield
-    finally:
-        kill_session(process)
+    with tempfile.TemporaryDirectory(prefix="kidx-") as directory:  # the name of a socket is short
+        place = Path(directory, "socket")
+        serving = [str(python), "-c", "from tests.docs.forked_kidx import serve; serve()", str(place)]
+        process = subprocess.Popen(serving, cwd=PROJECT, stdin=subprocess.DEVNULL, text=True, start_new_session=True)
+        try:
+            deadline = time.monotonic() + _SECONDS_MAX
+            while not place.exists():
+                assert process.poll() is None and time.monotonic() < deadline, "kidx is not imported"
+                time.sleep(0.05)
+            command.write_text(_CLIENT.format(python=python, place=str(place)))
+            command.chmod(0o755)
+            yield
+        finally:
+            kill_session(process)
 
 
-def serve() -> NoReturn:
-    """Listen at the place that is the first argument, and fork a `kidx` for each that connects."""
+def serve() -> None:
+    """Listen at the place that is the first argument, and fork a `kidx` for each that connects, until who started this
+    has ended.
+    """
     from tests.faults import preloaded  # noqa: F401  (for what it imports)
 
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for those that answer
-    place = sys.argv[1]
+    place, started_by = sys.argv[1], os.getppid()
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(f"{place}.new")
         server.listen()
+        server.settimeout(_LOOK_SECONDS)
         os.rename(f"{place}.new", place)
-        while True:
-            client, _ = server.accept()
-            if os.fork() == 0:
-                server.close()
-                _answer(client)
-            client.close()
+        while os.getppid() == started_by:
+            with contextlib.suppress(TimeoutError):
+                client, _ = server.accept()
+                if os.fork() == 0:
+                    server.close()
+                    _answer(client)
+                client.close()
 
 
 def _answer(client: socket.socket) -> NoReturn:
