@@ -19,7 +19,7 @@ class _FetchedBytes:
     """What a fetch gets of a segment's log (`FetchDataInfo`).
 
     Attributes:
-        batch: the one that it starts with, which may also hold offsets below those that were asked for.
+        batch: the first batch, which may also hold offsets below the requested one.
         size: bytes from `batch.position` on; the last batch in them may be incomplete.
         first_batch_incomplete: the fetch allows fewer bytes than `batch` has, and asks for no whole one.
     """
@@ -34,10 +34,10 @@ class Fetched:
     """What a fetch gets (`FetchDataInfo`).
 
     Attributes:
-        start: where its bytes lie.
-        size: how many they are; the last batch in them may be incomplete.
+        start: where the bytes begin.
+        size: how many bytes; the last batch in them may be incomplete.
         first_batch_incomplete: as in `_FetchedBytes`.
-        aborted: the aborted transactions in them, and perhaps a few after them; None where nobody asked.
+        aborted: the aborted transactions in them, and perhaps a few after them; None: not requested.
     """
 
     start: LogOffset
@@ -57,8 +57,8 @@ def _read_segment(
     """Which bytes a fetch from an offset gets of a segment (`LogSegment.read`).
 
     Args:
-        max_bytes: no more than these.
-        max_position: none of the file from there on; None for all of it.
+        max_bytes: the most bytes to return.
+        max_position: the position in the file at which to stop; None: the end.
         min_one_message: whether the first batch is given whole, were it larger than `max_bytes`.
 
     Returns:
@@ -73,14 +73,14 @@ def _read_segment(
     batch = segment.translate_offset(start_offset)
     if batch is None:
         return None
-    wanted = max(max_bytes, batch.size) if min_one_message else max_bytes
-    if wanted == 0:
+    limit = max(max_bytes, batch.size) if min_one_message else max_bytes
+    if limit == 0:
         return _FetchedBytes(batch, 0, False)
     end = segment.size if max_position is None else max_position
     if end < batch.position:
         raise InvalidFetchError(f"a fetch up to byte {end}, expected {batch.position}, where it starts, or more")
-    size = min(end - batch.position, wanted, segment.size - batch.position)
-    return _FetchedBytes(batch, size, wanted < batch.size)
+    size = min(end - batch.position, limit, segment.size - batch.position)
+    return _FetchedBytes(batch, size, limit < batch.size)
 
 
 def read_log(
@@ -92,14 +92,14 @@ def read_log(
     max_offset: int | None = None,
     with_aborted: bool = False,
 ) -> Fetched:
-    """Which bytes a fetch from an offset gets (`UnifiedLog.read`, `LocalLog.read`); they are of one segment.
+    """Which bytes a fetch from an offset gets (`UnifiedLog.read`, `LocalLog.read`). All are of one segment.
 
     Args:
-        max_bytes: no more than these.
+        max_bytes: the most bytes to return.
         min_one_message: whether the first batch is given whole, were it larger than `max_bytes`.
-        max_offset: nothing from here on: the high watermark, or for a consumer that reads what is committed the last
-            stable offset. None for the log end offset.
-        with_aborted: whether to look for the transactions that such a consumer has to skip.
+        max_offset: the offset at which to stop: the high watermark, or the last stable offset for a consumer with
+            `read_committed`. None: the log end offset.
+        with_aborted: whether to return the transactions that such a consumer has to skip.
 
     Raises:
         OffsetOutOfRangeError: `start_offset` is below the log start offset or above the log end offset.
@@ -172,8 +172,8 @@ def _collect_aborted_from(
 ) -> tuple[AbortedTransaction, ...]:
     aborted: list[AbortedTransaction] = []
     for segment in (starting_segment, *log.higher_segments(starting_segment.base_offset)):
-        found = segment.transaction_index.collect_aborted(start_offset, upper_bound)
-        aborted += found.transactions
-        if found.complete:
+        collected = segment.transaction_index.collect_aborted(start_offset, upper_bound)
+        aborted += collected.transactions
+        if collected.complete:
             break
     return tuple(aborted)

@@ -1,8 +1,8 @@
-"""A partition's segments, asked as a broker asks them: Kafka's `UnifiedLog` over its `LocalLog`, without tiering, and
-its `LeaderEpochFileCache`: which leader epoch an offset has, and where an epoch ends.
+"""A partition's log, and the answers that a broker gives from it: Kafka's `UnifiedLog` over its `LocalLog`, without
+tiering, and its `LeaderEpochFileCache`.
 
-It is the log as it stands in its files: what a broker would truncate or rebuild when it starts is not. What a fetch
-gets of it is in `kidxlib.log.fetch`. Where Kafka answers with −1 or an empty `Optional`, the answer is None.
+The log is read as its files are: nothing is truncated or rebuilt, as a broker does when it starts. `kidxlib.log.fetch`
+says what a fetch gets. Where Kafka answers with −1 or an empty `Optional`, the answer is None.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ def _nobody_knows() -> None:
 
 @dataclass(frozen=True, slots=True)
 class OfLogDir:
-    """What files of a log dir say of a log, besides its segments.
+    """What a log dir's other files say about a log.
 
     Attributes:
-        high_watermark: as the checkpoint has it; None where none does.
-        why_no_high_watermark: gives what is wrong with that checkpoint, and whether it is malformed; None for nothing.
-        first_offset: gives where its leader epochs begin, if that is before its first segment, and none of its logs was
-            deleted from the start; None where nobody knows.
-        is_compacted: gives whether the cleaner may have taken offsets out; None where nobody knows.
-        what_is_aside: gives what to do about logs that no broker loads and that begin in a range of offsets, its end
-            exclusive; None where there are none.
-        is_log_dir: it is a log dir, in which the logs of a partition do not overlap; in a bucket they may.
+        high_watermark: from the checkpoint; None if the checkpoint has none.
+        why_no_high_watermark: returns what is wrong with that checkpoint, and whether it is malformed; None: nothing.
+        first_offset: returns where the leader epochs begin, if that is before the first segment and no segment was
+            deleted from the start; None: not known.
+        is_compacted: returns whether the cleaner may have removed offsets; None: not known.
+        what_is_aside: returns what to do about logs that no broker loads and that begin in a range of offsets (end
+            exclusive); None: there are none.
+        is_log_dir: segments of a partition do not overlap in a log dir; in a bucket they may.
     """
 
     high_watermark: int | None = None
@@ -70,8 +70,8 @@ class EpochEndOffset:
     """Where a leader epoch ends (`OffsetsForLeaderEpoch`).
 
     Attributes:
-        epoch: the one that was asked for, or the last one before it that the log knows.
-        end_offset: the offset after its last record.
+        epoch: the requested epoch, or the last known epoch before it.
+        end_offset: the offset after the epoch's last record.
     """
 
     epoch: int
@@ -80,13 +80,13 @@ class EpochEndOffset:
 
 @dataclass(frozen=True, slots=True)
 class LeaderEpochCache:
-    """The leader epochs of a partition, each with the offset at which it begins. It never changes.
+    """The leader epochs of a partition, each with the offset at which it begins. Immutable.
 
-    Entries are taken in their order, as Kafka assigns those of a checkpoint (`assign`): an entry replaces all before it
-    that have its epoch or a later one, or begin at its offset or after it. So epochs and offsets both increase.
+    Entries are assigned in their order, as Kafka assigns a checkpoint's (`assign`): an entry replaces each earlier one
+    with the same or a later epoch, or the same or a later start offset. So epochs and offsets both increase.
 
     Attributes:
-        entries: what is left of those that were given.
+        entries: the entries that remain.
 
     Raises:
         UsageError: an epoch or an offset is below 0.
@@ -116,12 +116,12 @@ class LeaderEpochCache:
         return _epoch_of(self.latest_entry)
 
     def epoch_entry(self, epoch: int) -> EpochEntry | None:
-        """The entry of this very epoch (`epochEntry`); None where there is none."""
+        """The entry of exactly this epoch (`epochEntry`); None where there is none."""
         at = bisect_left(self.entries, epoch, key=_EPOCH)
         return self.entries[at] if at < len(self.entries) and self.entries[at].epoch == epoch else None
 
     def previous_entry(self, epoch: int) -> EpochEntry | None:
-        """The last entry whose epoch is below this one, which need not be known (`previousEntry`)."""
+        """The last entry below an epoch, which itself may be unknown (`previousEntry`)."""
         at = bisect_left(self.entries, epoch, key=_EPOCH)
         return self.entries[at - 1] if at else None
 
@@ -131,17 +131,17 @@ class LeaderEpochCache:
         Args:
             epoch: None for the latest.
         """
-        wanted = self.latest_epoch if epoch is None else epoch
-        return None if wanted is None else _epoch_of(self.previous_entry(wanted))
+        epoch = self.latest_epoch if epoch is None else epoch
+        return None if epoch is None else _epoch_of(self.previous_entry(epoch))
 
     def next_epoch(self, epoch: int) -> int | None:
-        """The first known epoch above this one, which need not be known (`nextEpoch`)."""
+        """The first known epoch above an epoch, which itself may be unknown (`nextEpoch`)."""
         at = bisect_right(self.entries, epoch, key=_EPOCH)
         return self.entries[at].epoch if at < len(self.entries) else None
 
     def epoch_for_offset(self, offset: int) -> int | None:
-        """The epoch of an offset (`epochForOffset`), whether or not it has a record: the latest for all past
-        the end of the log. None for those before the first entry.
+        """The epoch of an offset (`epochForOffset`), also of one without a record: past the log end offset it is the
+        latest epoch. None for an offset before the first entry.
         """
         at = bisect_right(self.entries, offset, key=_START_OFFSET)
         return self.entries[at - 1].epoch if at else None
@@ -149,8 +149,9 @@ class LeaderEpochCache:
     def end_offset_for(self, epoch: int, log_end_offset: int) -> EpochEndOffset | None:
         """Where an epoch ends (`endOffsetFor`).
 
-        The latest epoch ends with the log. Another one ends where the next known epoch begins, and the answer names
-        the last known epoch up to it. An epoch before all known ones is answered with itself and the first start.
+        The latest epoch ends with the log. An earlier epoch ends where the next known epoch begins; the answer names
+        the last known epoch up to it. For an epoch before all known ones, the answer has that epoch and the first
+        start offset.
 
         Returns:
             None for an epoch above all known ones, and for −1, which is no epoch.
@@ -163,16 +164,16 @@ class LeaderEpochCache:
         return EpochEndOffset(self.entries[at - 1].epoch if at else epoch, self.entries[at].start_offset)
 
     def entries_in_range(self, start_offset: int, end_offset: int) -> tuple[EpochEntry, ...]:
-        """The epochs of the offsets from one to below another (`epochEntriesInRange`): the first of them begins at
-        `start_offset`, though its own entry may lie before it.
+        """The epochs of a range of offsets (`epochEntriesInRange`). The first entry begins at `start_offset`, even if
+        its epoch began earlier.
 
         Args:
-            start_offset, end_offset: below 0 for no limit.
+            start_offset, end_offset: the end is exclusive; below 0: no limit.
         """
         entries = self.entries
-        begun = bisect_right(entries, start_offset, key=_START_OFFSET)
-        if start_offset >= 0 and begun:
-            entries = (EpochEntry(entries[begun - 1].epoch, start_offset), *entries[begun:])
+        first = bisect_right(entries, start_offset, key=_START_OFFSET)
+        if start_offset >= 0 and first:
+            entries = (EpochEntry(entries[first - 1].epoch, start_offset), *entries[first:])
         return entries if end_offset < 0 else entries[: bisect_left(entries, end_offset, key=_START_OFFSET)]
 
 
@@ -184,11 +185,11 @@ class Log:
     """One partition's segments in the order of their base offsets.
 
     Attributes:
-        name: what it is called in messages.
-        segments: all of them; the last is the active one.
-        log_start_offset: nothing below is given; the first base offset, or above it.
+        name: the log's name in messages.
+        segments: all segments; the last one is active.
+        log_start_offset: the first offset that can be read: at or above the first base offset.
         log_end_offset: the offset that the next record gets.
-        of_log_dir: what the log dir's files say of it.
+        of_log_dir: what the log dir's other files say about the log.
     """
 
     def __init__(
@@ -204,13 +205,13 @@ class Log:
     ) -> None:
         """
         Args:
-            log_start_offset: what the broker's checkpoint file says; 0 where it says nothing.
+            log_start_offset: from the broker's checkpoint file; 0 if it has none.
             log_end_offset: None to read it from the last segment, as a broker does when it starts after a clean stop.
-            next_offsets: where segments end, by their base offsets, as far as somebody knows it.
-            leader_epochs: what the `leader-epoch-checkpoint` says; None for none.
+            next_offsets: where segments end, by base offset, as far as that is known.
+            leader_epochs: from the `leader-epoch-checkpoint`; None if there is none.
 
         Raises:
-            NoSegmentsError: there are none.
+            NoSegmentsError: `segments` is empty.
         """
         self.name = name
         self.segments = tuple(sorted(segments, key=lambda segment: segment.base_offset))
@@ -234,26 +235,26 @@ class Log:
         segment_type: type[LogSegment] = LogSegment,
         of_log_dir: OfLogDir | None = None,
     ) -> Self:
-        """The log in a partition's directory. Its `leader-epoch-checkpoint` is read at once. Other files are opened
-        when they are needed.
+        """Open the log in a partition's directory. The `leader-epoch-checkpoint` is read at once. Other files are
+        opened when they are needed.
 
         Args:
             directory: the partition's directory, here or in `s3://<bucket>/<prefix>`.
-            index_directory: where indexes lie, and perhaps the `leader-epoch-checkpoint`, which is else looked for
-                beside the logs; None for all beside the logs.
-            log_start_offset: what the broker's checkpoint file says; 0 where it says nothing.
+            index_directory: where indexes are, and perhaps the `leader-epoch-checkpoint`, which may also be beside the
+                logs; None: all are beside the logs.
+            log_start_offset: from the broker's checkpoint file; 0 if it has none.
 
         Raises:
-            NoSegmentsError: there are none.
+            NoSegmentsError: the directory has no segments.
             CheckpointError: the `leader-epoch-checkpoint` is malformed.
             OSError: a directory cannot be listed, or a file cannot be looked at.
         """
         logs = as_location(directory)
         indexes = None if index_directory is None else as_location(index_directory)
         epochs = None if indexes is None else read_leader_epochs(indexes)
-        found = [segment_files.parse_segment_log(path.name) for path in logs.iterdir()]
+        base_offsets = [segment_files.parse_segment_log(path.name) for path in logs.iterdir()]
         return cls(
-            [segment_type.open(logs, offset, indexes) for offset in found if offset is not None],
+            [segment_type.open(logs, offset, indexes) for offset in base_offsets if offset is not None],
             name=str(logs),
             log_start_offset=log_start_offset,
             leader_epochs=read_leader_epochs(logs) if epochs is None else epochs,
@@ -268,14 +269,14 @@ class Log:
 
     @property
     def leader_epochs(self) -> LeaderEpochs:
-        """The leader epochs of its offsets: a broker drops what lies outside when it starts."""
+        """The leader epochs from the log start to the log end offset: a broker drops others when it starts."""
         if self._leader_epochs is None:
             return LeaderEpochs()
         return self._leader_epochs.within(self.log_start_offset, self.log_end_offset)
 
     @property
     def leader_epoch_cache(self) -> LeaderEpochCache:
-        """`leader_epochs`, to be asked for the epoch of an offset and for the end of an epoch."""
+        """`leader_epochs` as a cache, which knows the epoch of an offset and the end of an epoch."""
         return LeaderEpochCache(self.leader_epochs.entries)
 
     def end_offset_for_epoch(self, leader_epoch: int) -> EpochEndOffset | None:
@@ -283,27 +284,25 @@ class Log:
         return self.leader_epoch_cache.end_offset_for(leader_epoch, self.log_end_offset)
 
     def overlap_at(self, number: int) -> Overlap | None:
-        """Why a segment may not be the partition's; None where it fits to the one before it and the one behind it, or
-        nobody looks, as in a bucket.
+        """Why a segment may belong to another partition; None if it overlaps neither neighbour, or in a bucket, where
+        overlaps are not looked for.
 
         Args:
-            number: of the segment.
+            number: the segment's position in `segments`.
         """
         if not self.of_log_dir.is_log_dir:
             return None
         last = len(self.segments) - 1
         if self._overlaps is None:
             borders = range(max(number - 1, 0), min(number + 1, last))
-            if all(self._next_offset(each) <= self._base_offsets[each + 1] for each in borders):
+            if all(self._next_offset(border) <= self._base_offsets[border + 1] for border in borders):
                 return None
-            ranges = [
-                LogRange(base, max(self._next_offset(each), base)) for each, base in enumerate(self._base_offsets)
-            ]
+            ranges = [LogRange(base, max(self._next_offset(at), base)) for at, base in enumerate(self._base_offsets)]
             self._overlaps = overlaps_of(ranges)
         return self._overlaps.get(self._base_offsets[number])
 
     def _next_offset(self, number: int) -> int:
-        """Where a segment ends; its base offset where that cannot be read, which is said by who looks for more."""
+        """Where a segment ends; its base offset if its log cannot be read, which whoever reads the segment reports."""
         segment = self.segments[number]
         if segment.base_offset not in self._next_offsets:
             try:
@@ -317,12 +316,12 @@ class Log:
     # ---- by offset ----
 
     def floor_segment(self, offset: int) -> LogSegment | None:
-        """The last segment whose base offset is not above an offset; None where all are."""
+        """The last segment whose base offset is at or below an offset; None if all are above it."""
         at = bisect_right(self._base_offsets, offset) - 1
         return self.segments[at] if at >= 0 else None
 
     def higher_segments(self, base_offset: int) -> tuple[LogSegment, ...]:
-        """The segments whose base offsets are above this one."""
+        """The segments whose base offset is above this one."""
         return self.segments[bisect_right(self._base_offsets, base_offset) :]
 
     def check_range(self, offset: int) -> None:
@@ -337,12 +336,12 @@ class Log:
             )
 
     def segments_from(self, offset: int) -> tuple[LogSegment, ...]:
-        """The floor segment of an offset and those after it; all where all base offsets are above it."""
+        """The floor segment of an offset and all later segments; all segments if the offset has no floor segment."""
         return self.segments[max(bisect_right(self._base_offsets, offset) - 1, 0) :]
 
     def segments_between(self, start_offset: int, end_offset: int) -> tuple[LogSegment, ...]:
-        """The segments in which offsets from one to below another may lie (`logSegments`): from the last that begins at
-        `start_offset` or before it, or the first of all where none does, to the last that begins before `end_offset`.
+        """The segments in which the offsets from `start_offset` to below `end_offset` may lie (`logSegments`): from the
+        floor segment of `start_offset`, or else the first segment, to the last one that begins before `end_offset`.
 
         Raises:
             UsageError: the range ends before it begins.
@@ -355,16 +354,18 @@ class Log:
         return self.segments[first : bisect_left(self._base_offsets, end_offset)]
 
     def non_active_segments_from(self, start_offset: int) -> tuple[LogSegment, ...]:
-        """The segments in which offsets from one on may lie, without the active one (`nonActiveLogSegmentsFrom`)."""
+        """The segments, without the active one, in which `start_offset` or later offsets may lie
+        (`nonActiveLogSegmentsFrom`).
+        """
         active = self._base_offsets[-1]
         return () if start_offset > active else self.segments_between(start_offset, active)
 
     def translate_offset(self, offset: int) -> tuple[LogSegment, BatchPosition] | None:
-        """The first batch that a consumer at an offset gets, and its segment: of the floor segment, or where that ends
-        below the offset, as after compaction, of a later one.
+        """The first batch that a consumer at an offset gets, and its segment. That is the floor segment, or a later one
+        if the floor segment ends below the offset, as after compaction.
 
         Returns:
-            None where no batch reaches so far.
+            None if all batches end below the offset.
 
         Raises:
             OffsetOutOfRangeError: the offset is below the log start offset or above the log end offset.
@@ -383,8 +384,8 @@ class Log:
         """What `ListOffsets` answers (`UnifiedLog.fetchOffsetByTimestamp`): the first record, in the order of offsets,
         with at least this timestamp.
 
-        The first segment is searched whose largest timestamp is not below it, and no other. A segment without
-        timestamps counts as being as old as its file: it may be the one, and nothing is found.
+        Only one segment is searched: the first whose largest timestamp is not below `timestamp`. A segment without
+        timestamps counts as old as its file. If that segment is the one searched, there is no answer.
 
         Args:
             timestamp: ms since the epoch; or −1 for the log end offset, −2 and −4 for the log start offset, −3 for the
@@ -411,10 +412,10 @@ class Log:
         return None if segment is None else segment.find_offset_by_timestamp(timestamp, self.log_start_offset)
 
     def segment_of_timestamp(self, timestamp: int) -> LogSegment | None:
-        """The segment in which a timestamp is looked for; None where all are older."""
+        """The segment that is searched for a timestamp; None if all are older."""
         return next((segment for segment in self.segments if segment.largest_timestamp >= timestamp), None)
 
     @property
     def latest_timestamp_segment(self) -> LogSegment:
-        """The first of those with the largest timestamp in their time indexes."""
+        """The segment with the largest timestamp in its time index; the first of several."""
         return max(self.segments, key=lambda segment: segment.max_timestamp_so_far.timestamp)

@@ -1,7 +1,7 @@
-"""Logs of one partition that have the same offsets. A broker never writes such (`UnifiedLog.roll`: a log begins where
-the one before it ends), so one of them is another partition's, or was copied there.
+"""Logs of one partition that hold the same offsets. A broker never writes overlapping logs (`UnifiedLog.roll`: a log
+begins where the log before it ends), so one of them is another partition's, or was copied there.
 
-A broker that starts takes all of them, and answers from the one whose base offset is next below what is asked for.
+A broker loads all of them, and reads an offset from the log with the next lower base offset.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ class LogRange:
     """The offsets of a log.
 
     Attributes:
-        end_offset: behind the last one.
+        end_offset: the offset after the last one.
     """
 
     base_offset: int
@@ -33,12 +33,11 @@ class LogRange:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Why a log may not be the partition's.
+    """Why a log may belong to another partition.
 
     Attributes:
-        end_offset: behind its last one.
-        is_between: the logs beside it follow one another without it. Else nobody can tell which of them is not the
-            partition's.
+        end_offset: the offset after the log's last one.
+        is_between: the other logs follow one another without this one. Else it is unknown which log is wrong.
     """
 
     why: str
@@ -47,32 +46,34 @@ class Overlap:
 
 
 def overlaps_of(logs: Sequence[LogRange]) -> Mapping[int, Overlap]:
-    """The logs that may not be the partition's, by their base offsets.
+    """The logs that may belong to another partition, by base offset.
 
-    Of logs that overlap, those are the partition's that follow one another to the offset, from the end of the log
-    before them to the begin of the one behind them, where these are there. With more or fewer than one such row, none
-    of them is known to be.
+    A chain of overlapping logs belongs to the partition if each log begins where the one before ends, and the chain
+    fills the offsets between the log before the group and the log after it. If there is not exactly one such chain,
+    any log of the group may be wrong.
 
     Args:
-        logs: all of a partition, in their order.
+        logs: all logs of a partition, in order.
     """
-    found: dict[int, Overlap] = {}
+    overlaps: dict[int, Overlap] = {}
     for first, end in _groups(logs):
         group = logs[first:end]
         before = max((log.end_offset for log in logs[:first]), default=None)
-        behind = logs[end].base_offset if end < len(logs) else None
-        rows = list(_rows(group, before, behind))
-        if len(rows) == 1:
-            others = [log for log in group if log not in rows[0]]
-            found |= {log.base_offset: Overlap(_why_between(log), log.end_offset, is_between=True) for log in others}
+        after = logs[end].base_offset if end < len(logs) else None
+        chains = list(_chains(group, before, after))
+        if len(chains) == 1:
+            outside = [log for log in group if log not in chains[0]]
+            overlaps |= {
+                log.base_offset: Overlap(_why_between(log), log.end_offset, is_between=True) for log in outside
+            }
         else:
             why = _why_unknown(group)
-            found |= {log.base_offset: Overlap(why, log.end_offset, is_between=False) for log in group}
-    return found
+            overlaps |= {log.base_offset: Overlap(why, log.end_offset, is_between=False) for log in group}
+    return overlaps
 
 
 def _groups(logs: Sequence[LogRange]) -> Iterator[tuple[int, int]]:
-    """Where logs that overlap begin and end in a list of all."""
+    """The groups of overlapping logs, as ranges of positions in a list of all logs."""
     first, end_offset = 0, -1
     for number, log in enumerate(logs):
         if log.base_offset >= end_offset:
@@ -84,19 +85,21 @@ def _groups(logs: Sequence[LogRange]) -> Iterator[tuple[int, int]]:
         yield first, len(logs)
 
 
-def _rows(group: Sequence[LogRange], before: int | None, behind: int | None) -> Iterator[list[LogRange]]:
-    """The rows of logs that follow one another, and that fit to what is before and behind; in one place at least."""
+def _chains(group: Sequence[LogRange], before: int | None, after: int | None) -> Iterator[list[LogRange]]:
+    """The chains of logs in which each begins where the one before ends. The first begins at offset `before` and the
+    last ends at `after`; a chain of one log needs at least one of the two.
+    """
     by_base = {log.base_offset: log for log in group}
     ends = {log.end_offset for log in group}
     for log in group:
         if log.base_offset != before if before is not None else log.base_offset in ends:
             continue
-        row = [log]
-        while row[-1].end_offset in by_base and row[-1].end_offset > row[-1].base_offset:
-            row.append(by_base[row[-1].end_offset])
-        fits = behind is None or row[-1].end_offset == behind
-        if fits and (before is not None or behind is not None or len(row) > 1):
-            yield row
+        chain = [log]
+        while chain[-1].end_offset in by_base and chain[-1].end_offset > chain[-1].base_offset:
+            chain.append(by_base[chain[-1].end_offset])
+        fits = after is None or chain[-1].end_offset == after
+        if fits and (before is not None or after is not None or len(chain) > 1):
+            yield chain
 
 
 def _why_between(log: LogRange) -> str:

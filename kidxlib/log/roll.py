@@ -17,11 +17,11 @@ class RollParams:
     """What is to be appended, and how large and old a segment may become (`RollParams`).
 
     Attributes:
-        max_segment_ms: `segment.ms`; of a compacted topic `max.compaction.lag.ms` where that is less.
+        max_segment_ms: `segment.ms`; for a compacted topic the smaller of that and `max.compaction.lag.ms`.
         max_segment_bytes: `segment.bytes`.
-        max_timestamp: largest in what is to be appended, in ms since the epoch.
-        max_offset: last in it.
-        size: its bytes.
+        max_timestamp: the largest timestamp to be appended, in ms since the epoch.
+        max_offset: the last offset to be appended.
+        size: the bytes to be appended.
         now: the time, in ms since the epoch.
     """
 
@@ -39,12 +39,12 @@ def should_roll(
     """Whether a broker begins a new segment rather than append to this one (`shouldRoll`).
 
     It does if the segment would become too large or has become too old, if one of its indexes is full, or if the offset
-    is too far from its base offset. An index that was trimmed to its entries is full; a broker makes room in the active
-    segment's when it starts (`AbstractIndex.resize`).
+    is too far from the base offset. An index that was trimmed to its entries is full; a broker gives the active
+    segment's indexes room again when it starts (`AbstractIndex.resize`).
 
     Args:
-        created_ms: when the segment was created, in ms since the epoch; a broker takes the time at which it opened the
-            file. None for when the log was modified.
+        created_ms: when the segment was created, in ms since the epoch. A broker takes the time at which it opened the
+            file. None: when the log was modified.
         roll_jitter_ms: how much earlier than others this segment is rolled.
     """
     waited_ms = _time_waited_for_roll(segment, params, segment.mtime_ms if created_ms is None else created_ms)
@@ -58,8 +58,8 @@ def should_roll(
 
 
 def _time_waited_for_roll(segment: LogSegment, params: RollParams, created_ms: int | None) -> int:
-    """How long ago its first batch was written, in ms (`timeWaitedForRoll`): by the timestamps of records, or where
-    they have none since the segment was created.
+    """How long ago the first batch was written, in ms (`timeWaitedForRoll`): by its records' timestamps, or, if they
+    have none, since the segment was created.
     """
     first = next(batches(segment.log), None)
     if first is not None and first.max_timestamp >= 0:

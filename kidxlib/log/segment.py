@@ -1,8 +1,7 @@
-"""A segment's log and its indexes, asked as a broker asks them: Kafka's `LogSegment`, with what `ListOffsets` asks and
-answers.
+"""A segment's log and indexes, and the answers that a broker gives from them: Kafka's `LogSegment`, with the questions
+of `ListOffsets`.
 
-Indexes are trusted, as they are there: an index of another log gives whatever stands at the positions it names. What a
-fetch gets is in `kidxlib.log.fetch`, whether a new segment is begun in `kidxlib.log.roll`.
+Indexes are trusted, as Kafka trusts them: an index of another log leads to whatever is at its positions.
 """
 
 from __future__ import annotations
@@ -31,9 +30,9 @@ class BatchPosition:
     """Where a batch lies (`FileRecords.LogOffsetPosition`).
 
     Attributes:
-        base_offset: the offset of its first record.
+        base_offset: the batch's base offset.
         position: its first byte in the log.
-        size: all its bytes.
+        size: in bytes, with its header.
     """
 
     base_offset: int
@@ -46,9 +45,9 @@ class LogOffset:
     """A place in a log (`LogOffsetMetadata`).
 
     Attributes:
-        offset: base offset of the batch that starts there, or the log end offset.
-        segment_base_offset: of the segment that holds it.
-        position: in its log, in bytes.
+        offset: the base offset of the batch that starts there, or the log end offset.
+        segment_base_offset: the segment that holds it.
+        position: in the segment's log, in bytes.
     """
 
     offset: int
@@ -58,12 +57,12 @@ class LogOffset:
 
 @dataclass(frozen=True, slots=True)
 class TimestampAndOffset:
-    """An offset that was asked for by time (`FileRecords.TimestampAndOffset`).
+    """The answer to a search by time (`FileRecords.TimestampAndOffset`).
 
     Attributes:
-        timestamp: the record's own, in ms since the epoch; −1 where no record was asked for.
-        offset: the record's offset, or the one that was asked for.
-        leader_epoch: of the record's batch, or of the offset; None where it has none.
+        timestamp: the record's, in ms since the epoch; −1 if the answer is not a record, as for the log end offset.
+        offset: the record's offset, or the log's.
+        leader_epoch: the epoch of the record's batch, or of the offset; None if it has none.
     """
 
     timestamp: int
@@ -71,7 +70,7 @@ class TimestampAndOffset:
     leader_epoch: int | None
 
 
-#: Timestamps that ask for something else (`ListOffsetsRequest`).
+#: Timestamps with a special meaning (`ListOffsetsRequest`).
 LATEST: Final = -1
 EARLIEST: Final = -2
 MAX_TIMESTAMP: Final = -3
@@ -81,15 +80,15 @@ EARLIEST_PENDING_UPLOAD: Final = -6
 
 
 class LogSegment:
-    """One segment: its log and its three indexes, none of which it changes.
+    """One segment: its log and its three indexes, read-only.
 
     Attributes:
-        base_offset: the one in its file names.
-        log: the bytes of its log.
-        offset_index: its `.index`.
-        time_index: its `.timeindex`.
-        transaction_index: its `.txnindex`.
-        mtime_ms: when the log's file was modified, in ms since the epoch; None where nobody knows.
+        base_offset: the base offset in the file names.
+        log: the bytes of the log.
+        offset_index: the `.index`.
+        time_index: the `.timeindex`.
+        transaction_index: the `.txnindex`.
+        mtime_ms: when the log's file was modified, in ms since the epoch; None: not known.
     """
 
     def __init__(
@@ -106,9 +105,9 @@ class LogSegment:
         """
         Args:
             transaction_index: None for an empty one.
-            mtime_ms: when the log's file was modified, in ms since the epoch; None: nobody will ask, see
-                `largest_timestamp`.
-            max_timestamp: what `max_timestamp_so_far` is known to be; None to look into the time index.
+            mtime_ms: when the log's file was modified, in ms since the epoch; None only if `largest_timestamp` is not
+                used.
+            max_timestamp: `max_timestamp_so_far`, if it is known; None: read it from the time index.
         """
         self.base_offset = base_offset
         self.log = log
@@ -122,11 +121,12 @@ class LogSegment:
     def open(
         cls, directory: str | PathLike[str], base_offset: int, index_directory: str | PathLike[str] | None = None
     ) -> Self:
-        """A segment by its files. None of them is opened before it is needed; the log's status is asked for at once.
+        """A segment with the files in a directory. Files are opened when they are needed; the log's status is read at
+        once.
 
         Args:
-            directory: where its log lies, here or in `s3://<bucket>/<prefix>`.
-            index_directory: where its indexes lie; None for beside the log.
+            directory: where the log is, here or in `s3://<bucket>/<prefix>`.
+            index_directory: where the indexes are; None: beside the log.
 
         Raises:
             OSError: there is no log.
@@ -154,21 +154,21 @@ class LogSegment:
 
     @property
     def note(self) -> str | None:
-        """What was wrong with an index; None where nothing was. Here indexes are trusted."""
+        """What was wrong with an index; None: nothing. This class trusts indexes."""
         return None
 
     @property
     def truncation(self) -> str | None:
-        """Why the segment ends before its file does; None if it does not, or if that is unknown, as here."""
+        """Why the segment ends before its file does; None if it does not, or if nobody looked, as here."""
         return None
 
     @property
     def torn(self) -> str | None:
-        """Why batches are missing at the end of its log; None if none are, or if that is unknown, as here."""
+        """Why batches are missing at the end of the log; None if none are, or if nobody looked, as here."""
         return None
 
     def release(self) -> None:
-        """Close its files, which are opened again when something is asked: for who has many segments."""
+        """Close the files, so that many segments do not hold too many. They are opened again when they are needed."""
         self.offset_index.release()
         self.time_index.release()
         if isinstance(self.log, LogFile):
@@ -177,15 +177,15 @@ class LogSegment:
     # ---- by offset ----
 
     def translate_offset(self, offset: int, starting_position: int = 0) -> BatchPosition | None:
-        """The first batch whose last offset is not below `offset`, be that offset in it or not (`translateOffset`).
+        """The first batch whose last offset is `offset` or above (`translateOffset`). It may lack that offset.
 
-        Where offsets do not increase from batch to batch, it may be a later one, as in Kafka.
+        If offsets do not increase from batch to batch, it may be a later batch, as in Kafka.
 
         Args:
-            starting_position: of a batch that is known to be no later, in bytes; 0 for none.
+            starting_position: where a batch begins, in bytes, that is known not to be after the answer; 0: not known.
 
         Returns:
-            None where all batches end below the offset.
+            None if all batches end below the offset.
 
         Raises:
             MalformedRecordsError: a header on the way is malformed, or a wrapper that had to be decompressed.
@@ -211,11 +211,10 @@ class LogSegment:
         return None
 
     def next_offset(self) -> int:
-        """The offset after its last batch (`readNextOffset`), which is where a log ends; the base offset of a segment
-        without batches.
+        """The offset after the last batch (`readNextOffset`); the base offset if there are no batches.
 
-        Batches are read from the last entry of the offset index on. One that names no batch of the log, as after
-        damage, gives the base offset too, as in Kafka.
+        Batches are read from the last entry of the offset index on. If that entry names no batch of the log, as after
+        damage, the answer is the base offset too, as in Kafka.
 
         Raises:
             MalformedRecordsError: as `translate_offset`.
@@ -232,16 +231,16 @@ class LogSegment:
 
     @cached_property
     def max_timestamp_so_far(self) -> TimestampOffset:
-        """The largest timestamp of its batches and the last offset of the first that has it; −1 at the base offset
-        where none has one (`readMaxTimestampAndOffsetSoFar`).
+        """The last entry of the time index (`readMaxTimestampAndOffsetSoFar`): the largest timestamp of all batches and
+        the last offset of the first batch with it; −1 at the base offset if there is no entry.
 
-        That is what the last entry of its time index says. The index is released again if it was not in use.
+        The index is released again if it was not in use.
         """
         return self.time_index.peek_last_entry() if self._max_timestamp is None else self._max_timestamp
 
     @property
     def largest_timestamp(self) -> int:
-        """`max_timestamp_so_far`; where there is none, when the log was modified (`largestTimestamp`), in ms since the
+        """`max_timestamp_so_far`, or, if there is none, when the log was modified (`largestTimestamp`), in ms since the
         epoch.
         """
         so_far = self.max_timestamp_so_far.timestamp
@@ -254,7 +253,7 @@ class LogSegment:
         """The first record, in the order of offsets, with at least this timestamp and at least this offset
         (`findOffsetByTimestamp`).
 
-        Batches that say that all in them is older are not looked into.
+        Batches whose largest timestamp is older are not read.
 
         Args:
             timestamp: ms since the epoch.
@@ -267,19 +266,19 @@ class LogSegment:
             MalformedRecordsError: a header on the way, or a record of a batch that may have the answer, is malformed.
         """
         since = self.base_offset if starting_offset is None else starting_offset
-        found = self.find_record(timestamp, since)
-        if found is None:
+        batch_and_record = self.find_record(timestamp, since)
+        if batch_and_record is None:
             return None
-        batch, record = found
+        batch, record = batch_and_record
         epoch = batch.partition_leader_epoch
         return TimestampAndOffset(record.timestamp, record.offset, None if epoch == layouts.NO_LEADER_EPOCH else epoch)
 
     def find_record(self, timestamp: int, starting_offset: int) -> tuple[Batch, Record] | None:
-        """The record that `find_offset_by_timestamp` is about, and its batch.
+        """The record of `find_offset_by_timestamp`, and its batch.
 
         Args:
-            timestamp: ms since the epoch; no older record is found.
-            starting_offset: no record below it is found.
+            timestamp: the least timestamp, in ms since the epoch.
+            starting_offset: the least offset.
 
         Returns:
             None where there is none.
@@ -296,8 +295,8 @@ class LogSegment:
         return None
 
     def find_max_timestamp(self) -> TimestampAndOffset | None:
-        """The first record with the largest timestamp (of `UnifiedLog.fetchOffsetByTimestamp`, −3); None where no batch
-        has the one that the time index names, and of magic 0.
+        """The first record with the largest timestamp (`UnifiedLog.fetchOffsetByTimestamp`, −3); None if no batch has
+        the largest timestamp of the time index, and for magic 0.
 
         Raises:
             MalformedRecordsError: as `find_offset_by_timestamp`.

@@ -1,4 +1,4 @@
-"""What a cluster's own metadata says of topics and brokers, as a log dir has it in `__cluster_metadata-0`.
+"""A cluster's metadata on topics and brokers, read from a log dir's `__cluster_metadata-0`.
 
-It is read as a broker reads it: the latest snapshot, and the records behind it. Nothing is asked of a running cluster.
+It is read as a broker reads it: the latest snapshot, then the records after it. No running cluster is asked.
 """

@@ -1,5 +1,5 @@
-"""What a node has of the cluster's metadata: topics, their ids and configs, as the records of `__cluster_metadata`
-leave them, and as of when; and the value that a topic's setting has on a broker.
+"""The cluster's metadata as one node has it: topics, ids, configs, assignments and nodes, as the records of
+`__cluster_metadata` leave them, and up to which offset; and the value that a topic's setting has on a broker.
 
 Sources: `MetadataDelta`, `TopicsDelta`, `ConfigurationsDelta`, `MetadataBatchLoader`; for values
 `ServerTopicConfigSynonyms`, `KafkaConfig.extractLogConfigMap`, `DynamicBrokerConfig.overrideProps`,
@@ -40,7 +40,7 @@ _NODE_CHANGES: Final = (
     "RegisterControllerRecord",
 )
 _PARTITION_CHANGES: Final = ("PartitionRecord", "PartitionChangeRecord")
-#: In a `PartitionChangeRecord` (`NO_LEADER_CHANGE`). Each other leader begins an epoch, also the same one again.
+#: In a `PartitionChangeRecord` (`NO_LEADER_CHANGE`). Any other value begins a leader epoch, even with the same leader.
 _SAME_LEADER: Final = -2
 #: `LeaderConstants.NO_LEADER`.
 _NO_LEADER: Final = -1
@@ -52,8 +52,8 @@ _PAUSE_MS: Final = 5_000
 _MS_PER_MINUTE: Final = 60 * 1000
 _MS_PER_HOUR: Final = 60 * _MS_PER_MINUTE
 _UNLIMITED: Final = "-1"
-#: What a value begins with that a broker takes from elsewhere, by a config provider (KIP-297).
-_FROM_ELSEWHERE: Final = "${"
+#: A value with this prefix comes from a config provider (KIP-297).
+_CONFIG_PROVIDER: Final = "${"
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +61,14 @@ class Assignment:
     """Where the replicas of a partition are (`PartitionRegistration`).
 
     Attributes:
-        replicas: the ids of their nodes; during a reassignment those that come and those that go, too.
-        directories: for each of them the id of the log dir (`directory.id`); empty where metadata of before 3.7 says
-            nothing of them.
-        leader_epoch: of the partition.
-        last_leader, led_epoch: the node that led it last, and in which epoch: a stop leaves a partition without a
-            leader, in an epoch of its own. −1 where a snapshot does not tell.
-        led_from_ms, led_to_ms: since when and until when, in ms since the epoch. None where it still leads, where a
-            snapshot tells of it, and from when where its replica was moved to another log dir since.
+        replicas: node ids; during a reassignment both the old and the new nodes.
+        directories: for each replica the id of its log dir (`directory.id`); empty in metadata from before 3.7.
+        leader_epoch: the partition's current epoch.
+        last_leader, led_epoch: the last node that led the partition, and its epoch. When the leader stops, the
+            partition has no leader in an epoch of its own. −1: not known, as a snapshot does not say it.
+        led_from_ms, led_to_ms: when that leadership began and ended, in ms since the epoch. Both are None if only a
+            snapshot has it. The end is None while it lasts; the begin is None if the replica has moved to another log
+            dir since.
     """
 
     replicas: tuple[int, ...]
@@ -85,10 +85,10 @@ class Assignment:
         return zip(self.replicas, self.directories, strict=False)
 
     def changed(self, values: dict[str, Any], time_ms: int | None) -> Assignment:
-        """The assignment after a change: what a change does not name stays (`PartitionRegistration.merge`).
+        """The assignment after a change; fields that the change omits stay (`PartitionRegistration.merge`).
 
         Args:
-            time_ms: of the change, in ms since the epoch; None where it is not known.
+            time_ms: when the change was written, in ms since the epoch; None: not known.
         """
         replicas, directories = values.get("replicas"), values.get("directories")
         leader = values.get("leader", _SAME_LEADER)
@@ -108,11 +108,11 @@ class Assignment:
 
 @dataclass(frozen=True, slots=True)
 class BrokerRegistration:
-    """What a broker told its cluster of itself as it last started (`BrokerLifecycleManager`).
+    """What a broker registered when it last started (`BrokerLifecycleManager`).
 
     Attributes:
-        rack: its `broker.rack`; None where it has none.
-        endpoints: its listeners as it advertises them, without those of a controller.
+        rack: `broker.rack`; None: not set.
+        endpoints: the advertised listeners, without those of a controller.
     """
 
     rack: str | None
@@ -120,34 +120,34 @@ class BrokerRegistration:
 
 
 def _is_wanted(record: Record) -> bool:
-    """Whether an image looks at a record: also at one that is none of metadata, to say so."""
-    return record.value is None or record.value[:1] != b"\1" or record.value.startswith(_wanted())
+    """Whether an image reads a record. One that is not a metadata record is read too, so that its error is reported."""
+    return record.value is None or record.value[:1] != b"\1" or record.value.startswith(_wanted_prefixes())
 
 
 @functools.cache
-def _wanted() -> tuple[bytes, ...]:
-    """Frame version and record type of what is read, and of nodes and partitions the versions that are known: all are
-    varints of one byte.
+def _wanted_prefixes() -> tuple[bytes, ...]:
+    """How the values of the records begin that are read: frame version and record type, and for records of nodes and
+    partitions each known version. All three are varints of one byte.
     """
     messages = messages_of(CLUSTER_METADATA)
-    wanted = [bytes([1, messages[name].api_key or 0]) for name in (*_CHANGES, *_TRANSACTION_MARKS)]
+    prefixes = [bytes([1, messages[name].api_key or 0]) for name in (*_CHANGES, *_TRANSACTION_MARKS)]
     for message in map(messages.__getitem__, (*_NODE_CHANGES, *_PARTITION_CHANGES)):
         versions = range(message.versions.lowest, message.versions.highest + 1)
-        wanted += [bytes([1, message.api_key or 0, version]) for version in versions]
-    return tuple(wanted)
+        prefixes += [bytes([1, message.api_key or 0, version]) for version in versions]
+    return tuple(prefixes)
 
 
 class _Image:
-    """What batches have left so far.
+    """The metadata after the batches so far.
 
     Attributes:
-        topics: by name, the id.
-        topic_configs: by topic, what was set for it.
+        topics: topic ids by name.
+        topic_configs: the topic's own settings, by topic.
         assignments: where the replicas of each partition are.
-        broker_configs: by node id, what was set for it; by "", what was set for all brokers.
-        log_dirs: by node id, the ids of the log dirs that its broker had when it last said so; not there where none has
-            an id. What a newer Kafka has written of brokers is passed over.
-        pauses: the times before which nothing was written for long, in their order, as when no controller was there.
+        broker_configs: dynamic settings of a broker by node id, and of all brokers by "".
+        log_dirs: by node id, the ids of the log dirs that the broker last registered; without brokers whose log dirs
+            have no ids. Records of brokers from a newer Kafka are skipped.
+        pauses: after each of these times, in order, nothing was written for long, as without a controller.
     """
 
     def __init__(self) -> None:
@@ -164,10 +164,10 @@ class _Image:
         self._open: list[FramedMessage] | None = None
 
     def apply(self, batches: Iterable[MetadataBatch], *, is_log: bool = True) -> None:
-        """Take batches into account. What a transaction changes counts when that has ended.
+        """Apply batches. The changes of a transaction count once it has ended.
 
         Args:
-            is_log: they were written as things changed; a snapshot tells of no times.
+            is_log: the batches are the log's, with the times of the changes; a snapshot has no such times.
         """
         for batch in batches:
             if is_log and batch.timestamp_ms >= 0:
@@ -185,8 +185,8 @@ class _Image:
                 self._open = None
             case "EndTransactionRecord":
                 ended, self._open = self._open or [], None
-                for each in ended:
-                    self._change(each)
+                for ended_change in ended:
+                    self._change(ended_change)
             case _ if self._open is not None:
                 self._open.append(change)
             case _:
@@ -227,7 +227,9 @@ class _Image:
             number += 1
 
     def _register(self, change: FramedMessage) -> None:
-        """Note a broker and its log dirs. A change that names none changes nothing of them (`ClusterDelta`)."""
+        """Register a broker and its log dirs. A change that names no log dirs leaves them as they were
+        (`ClusterDelta`).
+        """
         values, kind = change.values, change.message.name
         log_dirs = tuple(values.get("logDirs", ()))
         if log_dirs:
@@ -270,8 +272,8 @@ class AsOf:
     """How far metadata was read.
 
     Attributes:
-        offset: the first that was not read: all below it counts, and is committed.
-        timestamp_ms: of the last record below it, in ms since the epoch; None where there is none.
+        offset: the first offset that was not read; all records below it are committed.
+        timestamp_ms: the time of the last record below it, in ms since the epoch; None if there is none.
     """
 
     offset: int
@@ -284,22 +286,18 @@ class AsOf:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClusterMetadata:
-    """What a cluster says of its topics and brokers.
+    """A cluster's topics and brokers, from one copy of its metadata.
 
     Attributes:
-        directory: that of the copy that was read.
-        as_of: how far.
-        end_offset: where the copy ends; what lies from `as_of` on may not be committed.
-        topics: by name, the id, as `partition.metadata` has it.
-        topic_configs: by topic, what was set for it.
-        assignments: where the replicas of each partition are.
-        broker_configs: by node id, what was set for it while brokers ran; by "", what was so set for all of them.
-        log_dirs: by node id, the ids of its broker's log dirs (`directory.id`), as `_Image` has them.
-        pauses: as `_Image` has them.
-        brokers, controllers: by node id, what the node registered, as `_Image` has it.
-        static_voters, dynamic_voters, only_voter: as `Replica` has them.
-        at_end: what it says if all of the copy is committed; None where all is known to be.
-        left_out: the name of the latest snapshot, if that is damaged and was not read.
+        directory: the directory of the copy.
+        as_of: how far the copy was read.
+        end_offset: where the copy ends; records from `as_of` on may not be committed.
+        topics: topic ids by name, as in `partition.metadata`.
+        topic_configs, assignments, broker_configs, log_dirs, pauses: as in `_Image`.
+        brokers, controllers: by node id, what the node registered.
+        static_voters, dynamic_voters, only_voter: as in `Replica`.
+        at_end: the metadata if all of the copy is committed; None: all is known to be committed.
+        left_out: the name of the latest snapshot, if it is damaged and was not read.
     """
 
     directory: Location
@@ -320,8 +318,8 @@ class ClusterMetadata:
     left_out: str | None = None
 
     def led_ms(self, assignment: Assignment) -> int:
-        """How long the last leader of a partition led it in that epoch, in ms, as far as there was a controller all the
-        time: a controller takes a node that is gone for a leader until its session ends (`broker.session.timeout.ms`).
+        """How long the last leader of a partition led it in that epoch, in ms, up to the first time without a
+        controller: then nobody notices that a leader is gone (`broker.session.timeout.ms`).
         """
         begin, end = assignment.led_from_ms, assignment.led_to_ms or self.as_of.timestamp_ms
         if begin is None or end is None:
@@ -330,40 +328,40 @@ class ClusterMetadata:
 
     @property
     def to_end(self) -> ClusterMetadata:
-        """What it says to its end. A broker has folders by what was committed when it stopped, and a snapshot, up to
-        which a quorum of several voters is known to have committed, may be an hour older.
+        """The metadata to the end of the copy. A broker's folders follow what was committed when it stopped. With
+        several voters only the snapshot is known to be committed, and it may be an hour older.
         """
         return self.at_end or self
 
 
 def read_cluster_metadata(directory: Location, high_watermark: int | None = None) -> ClusterMetadata:
-    """Read a copy of `__cluster_metadata` up to where it is known to be committed: to the end of its snapshot; to the
-    end of the log where the quorum has one voter, who commits what it writes; and to a high watermark that is given.
+    """Read a copy of `__cluster_metadata` as far as it is known to be committed: to the end of its snapshot or to the
+    given high watermark; to the end of the log if the quorum has one voter, which commits what it writes.
 
     Args:
-        directory: that of `__cluster_metadata-0`.
+        directory: `__cluster_metadata-0`.
         high_watermark: the quorum's, as `kafka-metadata-quorum describe --status` prints it. No file holds it.
     """
     return _of_replica(directory, read_replica(directory, _is_wanted), high_watermark)
 
 
 def read_despite_damage(directory: Location, high_watermark: int | None = None) -> ClusterMetadata:
-    """What `read_cluster_metadata` reads. A damaged latest snapshot is left out, if the one before it and the log lead
-    to its end: a node makes snapshots of what it has read in its log, and of what is committed (`SnapshotGenerator`,
+    """`read_cluster_metadata`, without the latest snapshot if that is damaged, and the one before it and the log reach
+    the damaged one's end: a node makes snapshots of committed records of its log (`SnapshotGenerator`,
     `KafkaRaftClient.createSnapshot`).
     """
     try:
         return read_cluster_metadata(directory, high_watermark)
     except ClusterMetadataError:
         latest = max(filter(None, map(segment_files.parse_kraft_snapshot, files_in(directory))), default=None)
-        found = None if latest is None else _without(directory, latest, high_watermark)
-        if found is None:
+        metadata = None if latest is None else _without(directory, latest, high_watermark)
+        if metadata is None:
             raise
-        return found
+        return metadata
 
 
 def _without(directory: Location, latest: SnapshotId, high_watermark: int | None) -> ClusterMetadata | None:
-    """What a copy says without its latest snapshot; None where that is less."""
+    """The metadata of a copy without its latest snapshot; None if the rest ends before that snapshot does."""
     left_out = segment_files.kraft_snapshot_file(latest)
     try:
         replica = read_replica(directory, _is_wanted, left_out=left_out)
@@ -371,22 +369,22 @@ def _without(directory: Location, latest: SnapshotId, high_watermark: int | None
         return None
     if replica.end_offset < latest.end_offset:
         return None
-    found = _of_replica(directory, replica, max(high_watermark or 0, latest.end_offset))
-    at_end = found.at_end and replace(found.at_end, left_out=left_out)
-    return replace(found, left_out=left_out, at_end=at_end)
+    metadata = _of_replica(directory, replica, max(high_watermark or 0, latest.end_offset))
+    at_end = metadata.at_end and replace(metadata.at_end, left_out=left_out)
+    return replace(metadata, left_out=left_out, at_end=at_end)
 
 
 def _of_replica(directory: Location, replica: Replica, high_watermark: int | None) -> ClusterMetadata:
-    end = _committed(replica, high_watermark)
-    committed = [batch for batch in replica.log if batch.last_offset < end]
-    found = _metadata(directory, replica, committed)
+    committed_end = _committed_end(replica, high_watermark)
+    committed = [batch for batch in replica.log if batch.last_offset < committed_end]
+    metadata = _metadata(directory, replica, committed)
     if len(committed) == len(replica.log):
-        return found
-    return replace(found, at_end=_metadata(directory, replica, replica.log))
+        return metadata
+    return replace(metadata, at_end=_metadata(directory, replica, replica.log))
 
 
 def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch]) -> ClusterMetadata:
-    """What a copy says with so much of its log."""
+    """The metadata after a copy's snapshot and some batches of its log."""
     image = _Image()
     image.apply(replica.snapshot, is_log=False)
     image.apply(log)
@@ -412,8 +410,8 @@ def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch
     )
 
 
-def _committed(replica: Replica, high_watermark: int | None) -> int:
-    """The offset below which all is committed."""
+def _committed_end(replica: Replica, high_watermark: int | None) -> int:
+    """The offset below which all records are known to be committed."""
     if replica.only_voter is not None:
         return replica.end_offset
     return max(replica.snapshot_end, high_watermark or 0)
@@ -442,16 +440,16 @@ class _Synonyms:
     """What a broker calls a topic's setting.
 
     Attributes:
-        names: the first that is set counts. Of a time each has what one of its units is in ms, and no limit is -1,
-            whatever number below 0 stands there; of others it is None.
-        default: Kafka's own.
+        names: in order of precedence. The name of a time has its unit in ms; any negative time means no limit (-1).
+            Other names have None.
+        default: Kafka's default.
     """
 
     names: Sequence[tuple[str, int | None]]
     default: str
 
 
-#: By the topic's name of a setting. `remote.storage.enable` is a topic's alone.
+#: By the topic's name of the setting. Only topics have `remote.storage.enable`.
 _SYNONYMS: Final[Mapping[str, _Synonyms]] = {
     "cleanup.policy": _Synonyms([("log.cleanup.policy", None)], "delete"),
     "index.interval.bytes": _Synonyms([("log.index.interval.bytes", None)], "4096"),
@@ -466,17 +464,17 @@ _SYNONYMS: Final[Mapping[str, _Synonyms]] = {
     ),
     "segment.index.bytes": _Synonyms([("log.index.size.max.bytes", None)], str(10 * 1024 * 1024)),
 }
-#: The settings that are known here, by the topic's names of them.
+#: The topic settings that kidx knows.
 TOPIC_CONFIGS: Final = tuple(_SYNONYMS)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """The broker on which a topic is asked for.
+    """A broker, with the settings it was started with.
 
     Attributes:
-        node_id: None where nobody knows which it is.
-        server_properties: what it was started with; None where nobody knows.
+        node_id: None: not known.
+        server_properties: None: not known.
     """
 
     node_id: int | None
@@ -484,14 +482,14 @@ class BrokerSettings:
 
 
 def topic_config(metadata: ClusterMetadata, broker: BrokerSettings, topic: str, name: str) -> ConfigValue | None:
-    """The value of a topic's setting.
+    """The value of a topic's setting on a broker.
 
     Args:
-        topic: one that the metadata has.
+        topic: a topic of the metadata.
         name: one of `TOPIC_CONFIGS`.
 
     Returns:
-        None where it is not known: nobody has set it for the topic, and what its broker has is not known.
+        None: not known, because the topic does not set it and the broker's setting is not known.
     """
     own = metadata.topic_configs.get(topic, {}).get(name)
     if own is not None:
@@ -505,17 +503,17 @@ def topic_config(metadata: ClusterMetadata, broker: BrokerSettings, topic: str, 
         (metadata.broker_configs.get(str(broker.node_id), {}), ConfigOrigin.BROKER),
         (metadata.broker_configs.get("", {}), ConfigOrigin.BROKERS),
     ):
-        found = _set_in(configs, synonyms)
-        if len(found) > 1:  # which of them wins is for the order in which a broker happens to take them
+        values = _set_in(configs, synonyms)
+        if len(values) > 1:  # the order in which a broker happens to apply them decides
             return None
-        if found:
-            return ConfigValue(found[0], origin)
+        if values:
+            return ConfigValue(values[0], origin)
     if broker.server_properties is None:
         return None
-    found = _set_in(broker.server_properties, synonyms)
-    if any(value.startswith(_FROM_ELSEWHERE) for value in found):
+    values = _set_in(broker.server_properties, synonyms)
+    if any(value.startswith(_CONFIG_PROVIDER) for value in values):
         return None
-    return ConfigValue(found[0], ConfigOrigin.FILE) if found else ConfigValue(synonyms.default, ConfigOrigin.KAFKA)
+    return ConfigValue(values[0], ConfigOrigin.FILE) if values else ConfigValue(synonyms.default, ConfigOrigin.KAFKA)
 
 
 def _of_nodes(metadata: ClusterMetadata) -> list[tuple[str, Mapping[str, str]]]:
@@ -523,11 +521,11 @@ def _of_nodes(metadata: ClusterMetadata) -> list[tuple[str, Mapping[str, str]]]:
 
 
 def _set_in(configs: Mapping[str, str], synonyms: _Synonyms) -> list[str]:
-    """The values that some settings have of a topic's, as the topic would have them, in the order of precedence."""
-    return [_as_topics(configs[name].strip(), unit) for name, unit in synonyms.names if name in configs]
+    """The values that some settings give for a topic's, in the topic's unit and in order of precedence."""
+    return [_in_topic_unit(configs[name].strip(), unit) for name, unit in synonyms.names if name in configs]
 
 
-def _as_topics(text: str, unit: int | None) -> str:
+def _in_topic_unit(text: str, unit: int | None) -> str:
     number = parse_integer(text, 64)
     if unit is None or number is None:
         return text

@@ -1,4 +1,4 @@
-"""The files of one node's copy of `__cluster_metadata`: its latest snapshot, and the log behind that, batch by batch.
+"""The files of one node's copy of `__cluster_metadata`: the latest snapshot, and the log after it, batch by batch.
 
 Sources: `KafkaRaftLog`, `RecordsSnapshotReader`, `FileQuorumStateStore`.
 """
@@ -25,7 +25,7 @@ from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import small_file
 from kidxlib.text.words import quoted
 
-#: The directory of a log dir that holds a copy.
+#: The directory in a log dir that holds a copy.
 METADATA_DIRECTORY: Final = "__cluster_metadata-0"
 
 QUORUM_STATE: Final = "quorum-state"
@@ -33,21 +33,20 @@ _HEADER: Final = "SNAPSHOT_HEADER"
 _FOOTER: Final = "SNAPSHOT_FOOTER"
 _VOTERS: Final = "KRAFT_VOTERS"
 _WITH_VOTERS: Final = ("LEADER_CHANGE", _VOTERS)
-#: While files are read a node may delete those of an older snapshot, and has a later one then.
+#: A running node may delete the files of a snapshot while they are read; it has a later snapshot then.
 _TRIES: Final = 3
 
 _Controls: TypeAlias = Sequence[tuple[str, Mapping[str, Any]]]
-#: Which records of data are wanted.
+#: Whether a data record is to be kept.
 Wanted: TypeAlias = Callable[[Record], bool]
 
 
 @dataclass(frozen=True, slots=True)
 class MetadataBatch:
-    """The records of a batch that are wanted.
+    """A batch with those of its records that the caller wants.
 
     Attributes:
-        last_offset: of the batch.
-        timestamp_ms: the largest of all its records; −1 is none.
+        timestamp_ms: the largest timestamp of all records of the batch; −1: none.
     """
 
     last_offset: int
@@ -57,7 +56,7 @@ class MetadataBatch:
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a node listens, as others are told."""
+    """An address at which a node listens, as it is advertised to others."""
 
     name: str
     host: str
@@ -67,25 +66,24 @@ class Endpoint:
         return f"{self.name}://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}"
 
 
-def endpoints_of(found: Iterable[Mapping[str, Any]]) -> tuple[Endpoint, ...]:
+def endpoints_of(fields: Iterable[Mapping[str, Any]]) -> tuple[Endpoint, ...]:
     """The endpoints in a record of a node's registration, or of the voters."""
-    return tuple(Endpoint(each["name"], each["host"], each["port"]) for each in found)
+    return tuple(Endpoint(endpoint["name"], endpoint["host"], endpoint["port"]) for endpoint in fields)
 
 
 @dataclass(frozen=True, slots=True)
 class Replica:
-    """What a copy holds.
+    """The contents of a copy.
 
     Attributes:
-        snapshot_end: what lies below this offset is in the snapshot; 0 where there is none.
-        snapshot_ms: the timestamp of the last record that the snapshot covers; None where there is none.
+        snapshot_end: the snapshot covers all offsets below this one; 0: there is no snapshot.
+        snapshot_ms: the timestamp of the last record that the snapshot covers; None: there is no snapshot.
         snapshot: the batches of the snapshot.
-        log: the batches of the log from `snapshot_end` on, up to the first that is not whole.
-        only_voter: the quorum has this one voter, as far as snapshot, log and `quorum-state` say; None where they do
-            not say that.
-        static_voters: the ids of the voters that `controller.quorum.voters` has named; None where nothing says them, or
-            the quorum has learned of voters by records (KIP-853), which go before that config.
-        dynamic_voters: by the voter's id, where it listens, as the last of those records says; None without them.
+        log: the batches of the log from `snapshot_end` on, up to the first torn one.
+        only_voter: the only voter of the quorum; None if snapshot, log or `quorum-state` name others, or none.
+        static_voters: the ids of the voters in `controller.quorum.voters`; None if no file has them, or records name
+            the voters (KIP-853), which override that config.
+        dynamic_voters: the endpoints of each voter, by id, from the last of these records; None: there are none.
     """
 
     snapshot_end: int
@@ -98,7 +96,7 @@ class Replica:
 
     @property
     def end_offset(self) -> int:
-        """Behind the last record."""
+        """The offset after the last record."""
         return self.log[-1].last_offset + 1 if self.log else self.snapshot_end
 
 
@@ -111,8 +109,8 @@ def read_replica(directory: Location, wanted: Wanted, *, left_out: str | None = 
     """Read a copy.
 
     Args:
-        directory: that of `__cluster_metadata-0`. A node may go on writing to it.
-        left_out: the name of a file that is read as if it was not there.
+        directory: `__cluster_metadata-0`. A node may be writing to it.
+        left_out: the name of a file that is ignored.
     """
     for _ in range(_TRIES - 1):
         with contextlib.suppress(FileNotFoundError):
@@ -144,14 +142,14 @@ class _Copy:
         log = list(self._log(files, start))
         if not self.voters and QUORUM_STATE in files:
             self._add_voters(_quorum_state(files[QUORUM_STATE]), "currentVoters")
-        one_decides = len(set(self.voters)) == 1 and len(self.voters[0]) == 1
-        only_voter = min(self.voters[0]) if one_decides else None
+        has_one_voter = len(set(self.voters)) == 1 and len(self.voters[0]) == 1
+        only_voter = min(self.voters[0]) if has_one_voter else None
         static = None if self.dynamic_voters is not None or not self.voters else self.voters[-1]
         return Replica(start, snapshot_ms, snapshot, log, only_voter, static, self.dynamic_voters)
 
     def read_snapshot(self, path: Location) -> tuple[list[MetadataBatch], int]:
-        """Its batches, and the timestamp of the last record that it covers."""
-        found: list[MetadataBatch] = []
+        """The batches of a snapshot, and the timestamp of the last record that it covers."""
+        metadata_batches: list[MetadataBatch] = []
         timestamp_ms, is_complete = None, False
         with contextlib.closing(LogFile(str(path))) as log:
             for batch, controls in self._whole_batches(path, log, 0):
@@ -159,15 +157,15 @@ class _Copy:
                     if name == _HEADER:
                         timestamp_ms = int(fields["lastContainedLogTimestamp"])
                     is_complete = name == _FOOTER
-                found.append(batch)
+                metadata_batches.append(batch)
         if timestamp_ms is None or not is_complete:
             raise ClusterMetadataError(
                 f"{path}: no whole snapshot, expected one from its header to its footer; copy the directory again"
             )
-        return found, timestamp_ms
+        return metadata_batches, timestamp_ms
 
     def _log(self, files: Mapping[str, Location], start: int) -> Iterator[MetadataBatch]:
-        """The batches from an offset on."""
+        """The batches of the log from an offset on."""
         bases = sorted(base for name in files if (base := segment_files.parse_segment_log(name)) is not None)
         if bases and bases[0] > start:
             before = "there is no snapshot" if start == 0 else f"the latest snapshot ends at {start}"
@@ -178,7 +176,7 @@ class _Copy:
         for base, next_base in zip_longest(bases, bases[1:]):
             if next_base is not None and next_base <= start:
                 continue
-            if base > end:  # the log before ended in a torn batch
+            if base > end:  # the segment before ended in a torn batch
                 return
             path = files[segment_files.segment_file(base, segment_files.LOG_SUFFIX)]
             with contextlib.closing(LogFile(str(path))) as log:
@@ -191,9 +189,9 @@ class _Copy:
     def _whole_batches(
         self, path: Location, log: LogBytes, position: int, *, is_log: bool = False
     ) -> Iterator[tuple[MetadataBatch, _Controls]]:
-        """The batches from a position up to the first that is torn, each with its control records, by name."""
+        """The batches from a position up to the first torn one, each with its control records by name."""
         try:
-            for batch in _cut_off(batches(log, position)) if is_log else batches(log, position):
+            for batch in _up_to_damage(batches(log, position)) if is_log else batches(log, position):
                 if not is_crc_valid(log, batch):
                     return
                 controls: list[tuple[str, Mapping[str, Any]]] = []
@@ -218,16 +216,16 @@ class _Copy:
         self.voters.append(frozenset(voter["voterId"] for voter in fields.get(name, ())))
 
 
-def _cut_off(found: Iterator[Batch]) -> Iterator[Batch]:
-    """The batches before bytes that are none, as zeros that a power cut leaves: a node that starts cuts its log off
-    there (`LogSegment.recover`), as it recovers the metadata's log always.
+def _up_to_damage(log_batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The batches before the first malformed bytes, such as zeros after a power cut. A node truncates the log there at
+    its next start, because it always recovers the metadata's log (`LogSegment.recover`).
     """
     with contextlib.suppress(MalformedRecordsError):
-        yield from found
+        yield from log_batches
 
 
 def _position_of(log: LogBytes, offset: int) -> int:
-    """Where the batch with an offset begins, or the next one; the end where all batches lie below."""
+    """Where the first batch begins that reaches an offset; the log's size if all batches end below it."""
     from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_offsets, walk  # compiled loops
 
     walks = new_walks(np.array([offset], np.int64), np.array([0], np.int64))

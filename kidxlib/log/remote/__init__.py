@@ -1,4 +1,4 @@
-"""Remote segments of tiered storage (KIP-405): what `__remote_log_metadata` says of them, and their objects.
+"""Remote segments of tiered storage (KIP-405): their records in `__remote_log_metadata`, and their objects.
 
-These lie in a bucket: the directory or prefix below which a storage plugin puts them. No running cluster is asked.
+Objects are in a bucket: the directory or prefix of a storage plugin. No running cluster is asked.
 """

@@ -1,13 +1,13 @@
-"""How storage plugins name the objects of remote segments, and what lies in the directory of a partition in a bucket.
+"""How storage plugins name the objects of remote segments, and which objects a partition has in a bucket.
 
 `LocalTieredStorage`, Kafka's own plugin, puts files of remote segments into a folder: a partition has a directory
 `<topic>-<partition>-<topic id>`, a file is `<start offset>-<segment id><suffix>`. Source: `LocalTieredStorage`,
 `RemoteTopicPartitionDirectory`, `RemoteLogSegmentFileset`.
 
-Aiven's plugin, Tiered Storage for Apache Kafka, writes a log, all indexes in one object, and a manifest: a topic has a
-directory `<topic>-<topic id>`, in it each partition one that is its number. Source: `ObjectKeyFactory`,
-`SegmentManifestV1`, `SegmentIndexesV1` of the plugin's version 1. What is read here was written by its published test
-vectors, and not by the plugin itself.
+Aiven's plugin, Tiered Storage for Apache Kafka, writes a log, one object with all indexes, and a manifest. A topic has
+a directory `<topic>-<topic id>`, with a directory for each partition, named by its number. Source: `ObjectKeyFactory`,
+`SegmentManifestV1`, `SegmentIndexesV1` of the plugin's version 1. Tested with its published test vectors, not with the
+plugin itself.
 """
 
 from __future__ import annotations
@@ -39,15 +39,15 @@ from kidxlib.storage.location import Location, entries_in
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.times import NS_PER_MS
 
-#: Of the leader epochs that are copied with a segment.
+#: The object with the leader epochs of a segment.
 EPOCHS_SUFFIX: Final = ".leader_epoch_checkpoint"
-#: What belongs to each segment, and what to some, whichever objects have it.
+#: The parts of a segment, some of them optional, in whichever objects they are.
 PARTS: Final = (
     *(LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, SNAPSHOT_SUFFIX, EPOCHS_SUFFIX),
     TRANSACTION_INDEX_SUFFIX,
 )
 
-#: Below the directory that the plugin is given as `dir`.
+#: The directory that the plugin makes below its setting `dir`.
 STORAGE_DIRECTORY: Final = "kafka-tiered-storage"
 _DIRECTORY: Final = re.compile(r"(.+)-(0|[1-9][0-9]*)-([A-Za-z0-9_-]{22})")
 
@@ -56,7 +56,7 @@ MANIFEST_SUFFIX: Final = ".rsm-manifest"
 
 _TOPIC: Final = re.compile(r"(.+)-([A-Za-z0-9_-]{22})")
 _PARTITION: Final = re.compile(r"0|[1-9][0-9]*")
-#: By their names in a manifest.
+#: Suffixes by the names in a manifest.
 _INDEXES: Final = {
     "offset": OFFSET_INDEX_SUFFIX,
     "timestamp": TIME_INDEX_SUFFIX,
@@ -65,7 +65,7 @@ _INDEXES: Final = {
     "transaction": TRANSACTION_INDEX_SUFFIX,
 }
 
-#: In all layouts objects are called so.
+#: The names of objects in all layouts.
 _OBJECT: Final = r"^(?P<start_offset>0*[0-9]{1,18})-(?P<segment_id>[A-Za-z0-9_-]{22})(?P<suffix>\.[a-z_-]+)$"
 #: Objects of one partition.
 _FIELDS: Final[list[pa.Field[Any]]] = [
@@ -74,12 +74,12 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("segment_id", pa.string(), nullable=False),
     pa.field("suffix", pa.string(), nullable=False),
     pa.field("bytes", pa.int64(), nullable=False),
-    pa.field("written_ms", pa.int64(), nullable=False),  # since the epoch; of an object in whole seconds
-    pa.field("etag", pa.string()),  # without its quotes; null of a file, and where nobody has asked for it
+    pa.field("written_ms", pa.int64(), nullable=False),  # since the epoch; whole seconds in an object store
+    pa.field("etag", pa.string()),  # without its quotes; null for a file, and if not requested
 ]
 _OBJECTS: Final = pa.schema(_FIELDS)
 _LISTED_NAMES: Final = ["name", "start_offset", "segment_id", "suffix", "bytes", "written_ns", "etag"]
-#: Name, bytes, when it was written, in ns since the epoch, and its ETag.
+#: Name, bytes, time of writing in ns since the epoch, and ETag.
 _Listed: TypeAlias = tuple[str, int, int, str | None]
 
 
@@ -88,12 +88,11 @@ class Layout:
     """How a plugin names objects.
 
     Attributes:
-        name: of the layout.
         required: the suffixes of the objects that each segment has.
-        optional: of those that some have.
-        list_partitions: the directories of partitions below one, in the order of their names. OSError where it cannot
-            be listed.
-        partition_path: the path of a partition's directory below that.
+        optional: the suffixes of the objects that some segments have.
+        list_partitions: lists the directories of partitions in a bucket, in order of their names. Raises OSError if
+            the bucket cannot be listed.
+        partition_path: gives the path of a partition's directory in a bucket.
     """
 
     name: str
@@ -109,7 +108,7 @@ class Layout:
 
     @property
     def has_single_files(self) -> bool:
-        """Whether each part of a segment is an object by itself, as a broker had it."""
+        """Whether each part of a segment is an object of its own, as on a broker's disk."""
         return set(PARTS) == set(self.suffixes)
 
 
@@ -119,7 +118,7 @@ def partition_directory(partition: TopicIdPartition) -> str:
 
 
 def parse_partition_directory(name: str) -> TopicIdPartition | None:
-    """The partition whose directory is called `name`; None where it is not one's."""
+    """The partition whose directory has this name; None if it is not a partition's."""
     match = _DIRECTORY.fullmatch(name)
     if match is None or not is_name(match[1]) or int(match[2]) > PARTITION_MAX:
         return None
@@ -127,7 +126,7 @@ def parse_partition_directory(name: str) -> TopicIdPartition | None:
 
 
 def find_bucket(place: Location) -> Location:
-    """The directory with those of partitions, where the one above it may be given, too."""
+    """The directory that holds the partitions' directories: `place`, or the plugin's directory in it."""
     below = place / STORAGE_DIRECTORY
     is_there = below.is_dir() if isinstance(below, Path) else any(True for _ in below.glob("*"))
     return below if is_there else place
@@ -135,8 +134,8 @@ def find_bucket(place: Location) -> Location:
 
 def list_partitions(bucket: Location) -> dict[TopicIdPartition, Location]:
     """The directories of partitions, in the order of their names."""
-    named = ((parse_partition_directory(place.name), place) for place in entries_in(bucket))
-    return {partition: place for partition, place in named if partition is not None}
+    parsed = ((parse_partition_directory(place.name), place) for place in entries_in(bucket))
+    return {partition: place for partition, place in parsed if partition is not None}
 
 
 LOCAL: Final = Layout(
@@ -149,21 +148,21 @@ LOCAL: Final = Layout(
 
 
 def partition_path(partition: TopicIdPartition) -> str:
-    """The path of a partition's directory."""
+    """The path of a partition's directory in a bucket."""
     return f"{partition.topic}-{partition.topic_id}/{partition.partition}"
 
 
 def _list_aiven_partitions(bucket: Location) -> dict[TopicIdPartition, Location]:
     """The directories of partitions, in the order of their paths."""
-    found: dict[TopicIdPartition, Location] = {}
+    directories: dict[TopicIdPartition, Location] = {}
     for topic in entries_in(bucket):
         match = _TOPIC.fullmatch(topic.name)
         if match is None or not is_name(match[1]):
             continue
         for place in entries_in(topic):
             if _PARTITION.fullmatch(place.name) and int(place.name) <= PARTITION_MAX:
-                found[TopicIdPartition(match[2], match[1], int(place.name))] = place
-    return found
+                directories[TopicIdPartition(match[2], match[1], int(place.name))] = place
+    return directories
 
 
 AIVEN: Final = Layout(
@@ -177,13 +176,13 @@ AIVEN: Final = Layout(
 
 @dataclass(frozen=True, slots=True)
 class Manifest:
-    """What a manifest says of its segment.
+    """A segment's manifest.
 
     Attributes:
-        indexes: where each part lies in the object of all indexes, by suffix: its position and size, in bytes.
-        log_bytes: the size of the log as the broker had it.
-        is_compressed, is_encrypted: how objects differ from what the broker had.
-        start_offset, end_offset, max_timestamp_ms, leader_epochs: as `RemoteLogSegmentMetadata`.
+        indexes: the position and size of each index in the object of all indexes, in bytes, by suffix.
+        log_bytes: the size of the log on the broker.
+        is_compressed, is_encrypted: how objects differ from the broker's files.
+        start_offset, end_offset, max_timestamp_ms, leader_epochs: as in `RemoteLogSegmentMetadata`.
     """
 
     indexes: Mapping[str, tuple[int, int]]
@@ -197,32 +196,32 @@ class Manifest:
 
     @property
     def is_plain(self) -> bool:
-        """Whether objects hold the bytes that the broker had."""
+        """Whether objects hold the same bytes as the broker's files."""
         return not self.is_compressed and not self.is_encrypted
 
 
 def read_manifest(data: bytes) -> Manifest:
     """Read a manifest."""
     try:
-        given: dict[str, Any] = json.loads(data)
-        if str(given["version"]) != "1":
-            raise RemoteLogMetadataError(f"a manifest of version {given['version']}, expected 1")
-        metadata = given["remoteLogSegmentMetadata"]
+        fields: dict[str, Any] = json.loads(data)
+        if str(fields["version"]) != "1":
+            raise RemoteLogMetadataError(f"a manifest of version {fields['version']}, expected 1")
+        metadata = fields["remoteLogSegmentMetadata"]
         indexes = {
             _INDEXES[name]: (int(index["position"]), int(index["size"]))
-            for name, index in given["segmentIndexes"].items()
+            for name, index in fields["segmentIndexes"].items()
             if index is not None
         }
         epochs = sorted((int(epoch), int(offset)) for epoch, offset in metadata["segmentLeaderEpochs"].items())
         return Manifest(
             indexes=indexes,
-            log_bytes=int(given["chunkIndex"]["originalFileSize"]),
-            is_compressed=bool(given["compression"]),
-            is_encrypted=given.get("encryption") is not None,
+            log_bytes=int(fields["chunkIndex"]["originalFileSize"]),
+            is_compressed=bool(fields["compression"]),
+            is_encrypted=fields.get("encryption") is not None,
             start_offset=int(metadata["startOffset"]),
             end_offset=int(metadata["endOffset"]),
             max_timestamp_ms=int(metadata["maxTimestampMs"]),
-            leader_epochs=tuple(EpochEntry(*each) for each in epochs),
+            leader_epochs=tuple(EpochEntry(epoch, offset) for epoch, offset in epochs),
         )
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise RemoteLogMetadataError(f"no manifest of a segment: {type(error).__name__}: {error}") from error
@@ -230,11 +229,11 @@ def read_manifest(data: bytes) -> Manifest:
 
 @dataclass(frozen=True, slots=True)
 class ListedObjects:
-    """What lies in a partition's directory.
+    """What is in a partition's directory.
 
     Attributes:
         objects: rows of `_OBJECTS`.
-        others: names of what is no object of a remote segment.
+        others: names of files or objects that are not a remote segment's.
     """
 
     objects: pa.Table
@@ -247,19 +246,19 @@ def object_name(start_offset: int, segment_id: str, suffix: str) -> str:
 
 
 def list_objects(directory: Location, suffixes: Collection[str], *, etags: bool = False) -> ListedObjects:
-    """The objects of a partition; none where it has no directory. Of a store one request for a thousand of them.
+    """The objects of a partition; none if it has no directory. One request to an object store lists a thousand.
 
     Args:
-        suffixes: of objects; what has another is none.
-        etags: say the ETags of objects of a store, for which `kidx[copies]` is needed.
+        suffixes: the suffixes of objects; files with others are `others`.
+        etags: return the ETags of objects in a store, for which `kidx[copies]` is needed.
     """
-    found = _objects_in(directory, etags) if isinstance(directory, ObjectPath) else _files_in(directory)
-    return _as_listed(found, suffixes)
+    listed = _objects_in(directory, etags) if isinstance(directory, ObjectPath) else _files_in(directory)
+    return _as_listed(listed, suffixes)
 
 
 def _objects_in(directory: ObjectPath, etags: bool) -> Iterator[_Listed]:
     if etags:
-        from kidxlib.storage.store.client import objects_with_etags  # a package that others do not have
+        from kidxlib.storage.store.client import objects_with_etags  # needs a package of an extra
 
         paths = objects_with_etags(directory)
     else:
@@ -281,8 +280,8 @@ def _files_in(directory: Path) -> Iterator[_Listed]:
         return
 
 
-def _as_listed(found: Iterable[_Listed], suffixes: Collection[str]) -> ListedObjects:
-    names, sizes, times, etags = [list(column) for column in zip(*found, strict=True)] or ([], [], [], [])
+def _as_listed(entries: Iterable[_Listed], suffixes: Collection[str]) -> ListedObjects:
+    names, sizes, times, etags = [list(column) for column in zip(*entries, strict=True)] or ([], [], [], [])
     name = pa.array(names, pa.string())
     parts = pc.extract_regex(name, _OBJECT).flatten()
     numbers = (pa.array(sizes, pa.int64()), pa.array(times, pa.int64()))

@@ -1,6 +1,6 @@
-"""Records of `__remote_log_metadata`: in segments of log dirs and backups, or in Parquet files, as `kidx export` and
-Spark's Kafka source write them (the columns `partition`, `offset`, `timestamp` and `value`, and `topic` where it is
-there); and which partition has the metadata of which partition of a topic.
+"""Records of `__remote_log_metadata`, from segments of log dirs and backups, or from Parquet files of `kidx export` or
+Spark's Kafka source (columns `partition`, `offset`, `timestamp`, `value`, and perhaps `topic`); and which metadata
+partition holds the records of a topic's partition.
 
 Source: `RemoteLogMetadataTopicPartitioner`, `Utils.murmur2`, `Objects.hash`.
 """
@@ -45,7 +45,7 @@ _MASK: Final = 0xFFFFFFFF
 _SEED: Final = 0x9747B28C
 _M: Final = 0x5BD1E995
 _R: Final = 24
-#: More partitions than anybody gives a metadata topic.
+#: More partitions than any metadata topic has.
 _PARTITIONS_MAX: Final = 10_000
 
 #: `TopicBasedRemoteLogMetadataManagerConfig.REMOTE_LOG_METADATA_TOPIC_NAME`.
@@ -54,11 +54,7 @@ REMOTE_LOG_METADATA_TOPIC: Final = "__remote_log_metadata"
 
 @dataclass(frozen=True, slots=True)
 class MetadataRecord:
-    """A record of a partition.
-
-    Attributes:
-        timestamp_ms: as its batch says.
-    """
+    """A record of a metadata partition."""
 
     offset: int
     timestamp_ms: int
@@ -66,10 +62,10 @@ class MetadataRecord:
 
 
 def _read_record(path: Location, offset: int, value: bytes | None) -> RemoteLogMetadata:
-    """What a record says.
+    """The metadata in a record.
 
     Args:
-        path: the file that has it.
+        path: the record's file.
     """
     try:
         return read_remote_log_metadata(value)[1]
@@ -81,13 +77,11 @@ def _read_record(path: Location, offset: int, value: bytes | None) -> RemoteLogM
 
 @dataclass(frozen=True, slots=True)
 class MetadataPartition:
-    """A partition as one directory has it.
+    """A metadata partition in a directory.
 
     Attributes:
-        number: of the partition.
         logs: by base offset, ascending.
-        end: the base offset of its last segment and the size of that, in bytes: of two copies the one with more has
-            read further.
+        end: the base offset of the last segment and its size in bytes: the copy with the greater `end` has more.
     """
 
     number: int
@@ -97,12 +91,12 @@ class MetadataPartition:
 
     @property
     def start_offset(self) -> int:
-        """The first offset that is there."""
+        """The first offset in the directory."""
         return next(iter(self.logs), 0)
 
     @property
     def log_start_offset(self) -> int:
-        """The first offset that a broker gives to who reads the topic: records before it may still be there."""
+        """The first offset that a broker returns; earlier records may still be in the directory."""
         name = checkpoint_files.LOG_START_OFFSET_CHECKPOINT
         try:
             starts = read_offset_checkpoint(self.directory.parent / name) or {}
@@ -111,7 +105,7 @@ class MetadataPartition:
         return max(self.start_offset, starts.get(TopicPartition(REMOTE_LOG_METADATA_TOPIC, self.number), 0))
 
     def records(self) -> Iterator[MetadataRecord]:
-        """Its records, in order. A batch at the very end that is not whole is left out, as a broker may write it."""
+        """The records, in order, without a torn batch at the very end, which a broker may be writing."""
         last = max(self.logs, default=None)
         for base_offset, path in self.logs.items():
             with contextlib.closing(LogFile(str(path))) as file, file.read_sequentially() as log:
@@ -120,13 +114,13 @@ class MetadataPartition:
 
 @dataclass(frozen=True, slots=True)
 class ExportedPartition:
-    """A partition as an export has it.
+    """A metadata partition in an export.
 
     Attributes:
-        path: of the export.
-        end: its last offset and how many records there are: of two copies the one with more has read further.
-        start_offset: the first offset that is there.
-        rows: `offset` (int64), `timestamp` (ms since the epoch) and `value` of its records, by offset, each once.
+        path: the export's.
+        end: the last offset and the number of records: the copy with the greater `end` has more.
+        start_offset: the first offset in the export.
+        rows: `offset` (int64), `timestamp` (ms since the epoch) and `value` of the records, by offset, without repeats.
     """
 
     number: int
@@ -137,11 +131,11 @@ class ExportedPartition:
 
     @property
     def log_start_offset(self) -> int:
-        """The log start of an export: it has what a consumer was given."""
+        """The first offset of the export, as a consumer wrote it."""
         return self.start_offset
 
     def records(self) -> Iterator[MetadataRecord]:
-        """Its records, in order."""
+        """The records, in order."""
         for batch in self.rows.to_batches(max_chunksize=10_000):
             for row in batch.to_pylist():
                 offset, value = row["offset"], row["value"]
@@ -149,12 +143,12 @@ class ExportedPartition:
 
 
 def _exported_partitions(path: Location) -> Iterator[ExportedPartition]:
-    """The partitions that an export has records of.
+    """The metadata partitions in an export.
 
     Args:
-        path: a file, or a directory of some.
+        path: a file, or a directory of files.
     """
-    files = [path] if path.is_file() else [each for each in entries_in(path) if each.name.endswith(EXPORT_SUFFIX)]
+    files = [path] if path.is_file() else [file for file in entries_in(path) if file.name.endswith(EXPORT_SUFFIX)]
     if not files:
         return
     rows = pa.concat_tables([_read(file) for file in files]).sort_by(
@@ -170,7 +164,7 @@ def _exported_partitions(path: Location) -> Iterator[ExportedPartition]:
 
 
 def _read(path: Location) -> pa.Table:
-    import pyarrow.parquet as pq  # who has log dirs does not wait for it
+    import pyarrow.parquet as pq  # slow to import, and only exports need it
 
     try:
         source: Any = path if isinstance(path, Path) else input_file(path)
@@ -203,18 +197,18 @@ def _milliseconds(times: Any) -> Any:
 
 
 def metadata_partitions(places: Iterable[Location]) -> dict[int, MetadataPartition | ExportedPartition]:
-    """The partitions that some places have, by number. Of several copies the one that has read furthest counts.
+    """The metadata partitions in some places, by number. The copy with the greatest `end` counts.
 
     Args:
-        places: log dirs, directories of single partitions, or files with what was exported.
+        places: log dirs, directories of single partitions, or exports.
     """
-    found: dict[int, MetadataPartition | ExportedPartition] = {}
+    partitions: dict[int, MetadataPartition | ExportedPartition] = {}
     for place in places:
         for partition in _partitions_in(place):
             number = partition.number
-            if number not in found or partition.end > found[number].end:
-                found[number] = partition
-    return dict(sorted(found.items()))
+            if number not in partitions or partition.end > partitions[number].end:
+                partitions[number] = partition
+    return dict(sorted(partitions.items()))
 
 
 def _partitions_in(place: Location) -> Iterator[MetadataPartition | ExportedPartition]:
@@ -266,24 +260,24 @@ def _records(path: Location, log: LogBytes, *, is_last: bool) -> Iterator[Metada
 
 
 def metadata_partition(partition: TopicIdPartition, partitions: int) -> int:
-    """The number of the metadata partition.
+    """The number of the metadata partition for a topic's partition.
 
     Args:
-        partitions: how many the metadata topic has.
+        partitions: how many partitions the metadata topic has.
     """
     return _positive_hash(partition) % partitions
 
 
 def possible_counts(seen: Iterable[tuple[TopicIdPartition, int]], highest: int) -> Sequence[int]:
-    """How many partitions the metadata topic may have: the numbers with which each record stands where it belongs.
+    """How many partitions the metadata topic may have: the counts with which every record is in the right partition.
 
     Args:
         seen: partitions of topics, each with the number of the metadata partition that has its records.
-        highest: the highest number of a metadata partition that was seen at all.
+        highest: the highest number of a metadata partition that was seen.
 
     Returns:
-        Ascending, and none above 10,000; nothing where no number fits: the topic was given more partitions since, or
-        the records are of two clusters.
+        Ascending, at most 10,000. Empty if no count fits: the topic has got more partitions since, or the records are
+        of two clusters.
     """
     hashes = [(_positive_hash(partition), number) for partition, number in seen]
     return [

@@ -1,5 +1,5 @@
-"""What the metadata topic leaves of remote segments: the state of each, which of them brokers read at which offsets and
-leader epochs, and what consumers get where leaders have copied some offsets twice.
+"""Remote segments after all records of the metadata topic: the state of each, which segments brokers read at which
+offsets and leader epochs, and what consumers get if leaders have copied offsets twice.
 
 Source: `RemoteLogMetadataCache`, `RemotePartitionMetadataStore`, `RemoteLogLeaderEpochState`.
 """
@@ -28,7 +28,7 @@ from kidxlib.messages.remote_log_metadata import (
     TopicIdPartition,
 )
 
-#: By the state that a segment has, those that an update may give it beside that one (`isValidTransition`).
+#: The states that may follow each state (`isValidTransition`), besides the same state again.
 _NEXT: Final = {
     SegmentState.COPY_SEGMENT_STARTED: (SegmentState.COPY_SEGMENT_FINISHED, SegmentState.DELETE_SEGMENT_STARTED),
     SegmentState.COPY_SEGMENT_FINISHED: (SegmentState.DELETE_SEGMENT_STARTED,),
@@ -43,7 +43,7 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("partition", pa.int32(), nullable=False),
     pa.field("topic_id", pa.string(), nullable=False),
     pa.field("start_offset", pa.int64(), nullable=False),
-    pa.field("end_offset", pa.int64(), nullable=False),  # of its last record, perhaps of one that is gone
+    pa.field("end_offset", pa.int64(), nullable=False),  # of the last record, which the cleaner may have removed
     pa.field("segment_id", pa.string(), nullable=False),
     pa.field("state", pa.string(), nullable=False),  # as Kafka calls it
     pa.field("state_since_ms", pa.int64(), nullable=False),  # when that was written
@@ -56,22 +56,22 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("is_read", pa.bool_(), nullable=False),  # brokers find it by one of its epochs
 ]
 REMOTE_METADATA: Final = pa.schema(_FIELDS)
-#: Offsets of a partition that no remote segment has, or that two have.
+#: Offsets of a partition that no remote segment has, or that two segments have.
 _BREAK_FIELDS: Final[list[pa.Field[Any]]] = [
     *_FIELDS[:3],
-    pa.field("epoch", pa.int32(), nullable=False),  # of the segment that goes on after it
-    pa.field("segment_id", pa.string(), nullable=False),  # that one
+    pa.field("epoch", pa.int32(), nullable=False),  # of the segment after the break
+    pa.field("segment_id", pa.string(), nullable=False),  # of the segment after the break
     pa.field("segment_start_offset", pa.int64(), nullable=False),
     pa.field("first_offset", pa.int64(), nullable=False),
     pa.field("last_offset", pa.int64(), nullable=False),
-    pa.field("is_gap", pa.bool_(), nullable=False),  # false: two segments have them
+    pa.field("is_gap", pa.bool_(), nullable=False),  # false: two segments have these offsets
 ]
 LINEAGE_BREAKS: Final = pa.schema(_BREAK_FIELDS)
 
 
 @dataclass(slots=True)
-class _Known:
-    """A segment as the records so far leave it."""
+class _SegmentSoFar:
+    """A segment after the records so far."""
 
     copied: RemoteSegment
     state: SegmentState
@@ -92,10 +92,9 @@ class _EpochLineage:
     """The segments of one leader epoch of a partition.
 
     Attributes:
-        starts: the first offsets of the epoch in segments whose copying has ended and that no other has replaced,
-            ascending.
-        ids: the segment of each of these, by that offset.
-        highest_offset: the highest that was copied in this epoch; None where none was.
+        starts: the epoch's first offset in each copied segment that no other segment has replaced, ascending.
+        ids: the segment id for each of `starts`.
+        highest_offset: the highest copied offset of this epoch; None if there is none.
     """
 
     __slots__ = ("highest_offset", "ids", "starts")
@@ -106,14 +105,14 @@ class _EpochLineage:
         self.highest_offset: int | None = None
 
     def copied(self, start_offset: int, segment_id: str, end_offset: int) -> None:
-        """A segment was copied. It takes the place of those that begin at or after its start and that it reaches beyond
-        (`handleSegmentWithCopySegmentFinishedState`).
+        """Add a copied segment. If it reaches to the highest offset, it replaces all segments that begin at or after
+        its start (`handleSegmentWithCopySegmentFinishedState`).
 
         Args:
-            start_offset, end_offset: of the epoch in the segment, both included.
+            start_offset, end_offset: the epoch's offsets in the segment, both inclusive.
         """
-        reaches = self.highest_offset is None or self.highest_offset <= end_offset
-        while reaches and self.starts and self.starts[-1] >= start_offset:
+        replaces = self.highest_offset is None or self.highest_offset <= end_offset
+        while replaces and self.starts and self.starts[-1] >= start_offset:
             del self.ids[self.starts.pop()]
         if start_offset not in self.ids:
             insort(self.starts, start_offset)
@@ -122,7 +121,7 @@ class _EpochLineage:
             self.highest_offset = end_offset
 
     def deleting(self, start_offset: int, segment_id: str) -> None:
-        """A segment is being deleted (`handleSegmentWithDeleteSegmentStartedState`)."""
+        """Remove a segment that is being deleted (`handleSegmentWithDeleteSegmentStartedState`)."""
         if self.ids.get(start_offset) == segment_id:
             del self.ids[start_offset]
             self.starts.pop(bisect_left(self.starts, start_offset))
@@ -130,24 +129,24 @@ class _EpochLineage:
 
 @dataclass(slots=True)
 class _Partition:
-    """A partition of a topic as the records so far leave it."""
+    """A topic's partition after the records so far."""
 
-    segments: dict[str, _Known] = field(default_factory=dict)
+    segments: dict[str, _SegmentSoFar] = field(default_factory=dict)
     epochs: defaultdict[int, _EpochLineage] = field(default_factory=lambda: defaultdict(_EpochLineage))
     is_deleted: bool = False
 
     def add(self, segment: RemoteSegment) -> None:
-        """A segment begins to be copied (`addCopyInProgressSegment`); in any other state Kafka takes none."""
+        """Add a segment whose copying begins (`addCopyInProgressSegment`). Kafka adds no segment in another state."""
         known = self.segments.get(segment.segment.id)
         begins = known is None or known.state in (
             SegmentState.COPY_SEGMENT_STARTED,
-            SegmentState.DELETE_SEGMENT_FINISHED,  # Kafka does not remember it
+            SegmentState.DELETE_SEGMENT_FINISHED,  # Kafka has forgotten the segment
         )
         if begins and segment.state is SegmentState.COPY_SEGMENT_STARTED:
-            self.segments[segment.segment.id] = _Known(segment, segment.state, segment.event_timestamp_ms)
+            self.segments[segment.segment.id] = _SegmentSoFar(segment, segment.state, segment.event_timestamp_ms)
 
     def update(self, update: RemoteSegmentUpdate) -> None:
-        """A segment has another state (`updateRemoteLogSegmentMetadata`). What Kafka does not take is left out."""
+        """Change a segment's state (`updateRemoteLogSegmentMetadata`). Updates that Kafka refuses are ignored."""
         known = self.segments.get(update.segment.id)
         if known is None or update.state is SegmentState.COPY_SEGMENT_STARTED:
             return
@@ -165,21 +164,21 @@ class _Partition:
         for epoch, lineage in sorted(self.epochs.items()):
             for start_offset in lineage.starts:
                 copied = self.segments[lineage.ids[start_offset]].copied
-                end_offset = next(end for each, _, end in _epoch_ranges(copied) if each == epoch)
-                if start_offset <= end_offset:  # else no record in it has this epoch
+                end_offset = next(end for own_epoch, _, end in _epoch_ranges(copied) if own_epoch == epoch)
+                if start_offset <= end_offset:  # else no record of the segment has this epoch
                     yield _Read(copied, epoch, start_offset, end_offset)
 
 
 @dataclass(frozen=True, slots=True)
 class FoldedMetadata:
-    """What the records of some metadata partitions leave.
+    """Remote segments after all records of some metadata partitions.
 
     Attributes:
-        segments: rows of `REMOTE_METADATA`, those too that are deleted, in the order of partitions and offsets.
+        segments: rows of `REMOTE_METADATA`, also for deleted segments, by partition and offset.
         breaks: rows of `LINEAGE_BREAKS`.
-        partitions: that have records.
-        records: how many were read.
-        last_ms: the latest time in them, ms since the epoch; None where there are none.
+        partitions: the partitions with records.
+        records: how many records were read.
+        last_ms: the latest record's time, in ms since the epoch; None: there are no records.
     """
 
     segments: pa.Table
@@ -190,7 +189,7 @@ class FoldedMetadata:
 
 
 def fold_metadata(records: Iterable[MetadataRecord]) -> FoldedMetadata:
-    """Go through the records of one metadata partition, in order: it has all that there are of a topic's partition."""
+    """Apply the records of one metadata partition, in order. It has all records of each of its topic partitions."""
     partitions, count, last_ms = _folded(records)
     ordered = sorted(partitions.items(), key=lambda item: (item[0].topic, item[0].partition, item[0].topic_id))
     rows = [row for of, partition in ordered for row in _segment_rows(of, partition)]
@@ -219,8 +218,8 @@ class VisibleOffsets:
     """What consumers get of a remote segment.
 
     Attributes:
-        first_offset, last_offset: both included.
-        is_whole: it is all that brokers find in it.
+        first_offset, last_offset: both inclusive.
+        is_whole: these are all offsets that brokers find in the segment.
     """
 
     first_offset: int
@@ -229,36 +228,36 @@ class VisibleOffsets:
 
 
 def visible_offsets(reads: Sequence[EpochRead]) -> dict[str, VisibleOffsets]:
-    """What consumers get of each segment of a partition; those of which they get nothing are left out.
+    """What consumers get of each segment of a partition, without segments of which they get nothing.
 
-    A broker asks its leader epoch cache for the epoch of an offset, and then for the last segment of that epoch that
+    A broker looks up the epoch of an offset in its leader epoch cache, and then the last segment of that epoch that
     begins at or before the offset (`RemoteLogManager.fetchRemoteLogSegmentMetadata`). An epoch ends where a later one
-    begins: what an earlier leader has copied beyond that was never committed.
+    begins: later offsets that the earlier leader has copied were never committed.
 
     Args:
-        reads: what brokers read of one partition, see `kidxlib.log.remote.segments.epochs_read`.
+        reads: one partition's, from `epochs_read`.
     """
     of_epochs: defaultdict[int, list[EpochRead]] = defaultdict(list)
     for read in reads:
         of_epochs[read.epoch].append(read)
     epochs = sorted(of_epochs)
     starts = [min(read.start_offset for read in of_epochs[epoch]) for epoch in epochs]
-    # Of each epoch the first offset of all later ones.
+    # For each epoch the least first offset of all later epochs.
     ends = [*list(accumulate(reversed(starts), min))[::-1][1:], None][: len(epochs)]
-    found: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
+    ranges: defaultdict[str, list[tuple[int, int]]] = defaultdict(list)
     for epoch, end in zip(epochs, ends, strict=True):
         ordered = sorted(of_epochs[epoch], key=lambda read: read.start_offset)
         for read, after in zip(ordered, [*ordered[1:], None], strict=True):
             limits = [limit - 1 for limit in (end, None if after is None else after.start_offset) if limit is not None]
             last = min([read.end_offset, *limits])
             if last >= read.start_offset:
-                found[read.segment_id].append((read.start_offset, last))
+                ranges[read.segment_id].append((read.start_offset, last))
     firsts, lasts = dict[str, int](), dict[str, int]()
     for read in reads:
         firsts[read.segment_id] = min(read.start_offset, firsts.get(read.segment_id, read.start_offset))
         lasts[read.segment_id] = max(read.end_offset, lasts.get(read.segment_id, read.end_offset))
     visible = {}
-    for segment_id, pieces in found.items():
+    for segment_id, pieces in ranges.items():
         first, last = _joined_ranges(segment_id, sorted(pieces))
         is_whole = (first, last) == (firsts[segment_id], lasts[segment_id])
         visible[segment_id] = VisibleOffsets(first, last, is_whole)
@@ -276,18 +275,18 @@ def _joined_ranges(segment_id: str, pieces: list[tuple[int, int]]) -> tuple[int,
 
 
 def epochs_read(records: Iterable[MetadataRecord]) -> dict[TopicIdPartition, list[EpochRead]]:
-    """What brokers read of each partition that is not deleted, by the records of one metadata partition, in order."""
+    """What brokers read of each partition that is not deleted, from the records of one metadata partition, in order."""
     partitions, _, _ = _folded(records)
     return {of: list(_epochs_read(partition)) for of, partition in partitions.items() if not partition.is_deleted}
 
 
 def _epochs_read(partition: _Partition) -> Iterator[EpochRead]:
-    for each in partition.read():
-        yield EpochRead(each.copied.segment.id, each.epoch, each.start_offset, each.end_offset)
+    for read in partition.read():
+        yield EpochRead(read.copied.segment.id, read.epoch, read.start_offset, read.end_offset)
 
 
 def _folded(records: Iterable[MetadataRecord]) -> tuple[dict[TopicIdPartition, _Partition], int, int | None]:
-    """The partitions, how many records there are, and the latest time in them."""
+    """The partitions, the number of records, and the latest record's time."""
     partitions: defaultdict[TopicIdPartition, _Partition] = defaultdict(_Partition)
     count, last_ms = 0, None
     for record in records:
@@ -305,14 +304,14 @@ def _folded(records: Iterable[MetadataRecord]) -> tuple[dict[TopicIdPartition, _
 
 
 def _epoch_ranges(segment: RemoteSegment) -> Iterator[tuple[int, int, int]]:
-    """The leader epochs of a segment, each with its first and its last offset there."""
+    """The leader epochs of a segment, each with its first and its last offset in the segment."""
     epochs = [*segment.leader_epochs.items(), (0, segment.end_offset + 1)]
     for (epoch, start_offset), (_, next_offset) in pairwise(epochs):
         yield epoch, start_offset, next_offset - 1
 
 
 def _segment_rows(of: TopicIdPartition, partition: _Partition) -> Iterator[dict[str, Any]]:
-    read = {each.copied.segment.id for each in partition.read()}
+    read_ids = {read.copied.segment.id for read in partition.read()}
     for known in sorted(
         partition.segments.values(), key=lambda known: (known.copied.start_offset, known.copied.segment.id)
     ):
@@ -336,7 +335,7 @@ def _segment_rows(of: TopicIdPartition, partition: _Partition) -> Iterator[dict[
                 {"epoch": epoch, "start_offset": start_offset} for epoch, start_offset in copied.leader_epochs.items()
             ],
             "transaction_index_empty": copied.transaction_index_empty,
-            "is_read": copied.segment.id in read and not partition.is_deleted,
+            "is_read": copied.segment.id in read_ids and not partition.is_deleted,
         }
 
 
@@ -345,21 +344,21 @@ def _break_rows(of: TopicIdPartition, partition: _Partition) -> Iterator[dict[st
     if partition.is_deleted:
         return
     last_offset: int | None = None
-    for each in partition.read():
-        if last_offset is not None and each.start_offset != last_offset + 1:
-            is_gap = each.start_offset > last_offset
+    for read in partition.read():
+        if last_offset is not None and read.start_offset != last_offset + 1:
+            is_gap = read.start_offset > last_offset
             yield {
                 "topic": of.topic,
                 "partition": of.partition,
                 "topic_id": of.topic_id,
-                "epoch": each.epoch,
-                "segment_id": each.copied.segment.id,
-                "segment_start_offset": each.copied.start_offset,
-                "first_offset": last_offset + 1 if is_gap else each.start_offset,
-                "last_offset": each.start_offset - 1 if is_gap else min(last_offset, each.end_offset),
+                "epoch": read.epoch,
+                "segment_id": read.copied.segment.id,
+                "segment_start_offset": read.copied.start_offset,
+                "first_offset": last_offset + 1 if is_gap else read.start_offset,
+                "last_offset": read.start_offset - 1 if is_gap else min(last_offset, read.end_offset),
                 "is_gap": is_gap,
             }
-        last_offset = each.end_offset if last_offset is None else max(last_offset, each.end_offset)
+        last_offset = read.end_offset if last_offset is None else max(last_offset, read.end_offset)
 
 
 def read_segments(segments: pa.Table) -> list[dict[str, Any]]:
@@ -371,32 +370,32 @@ def read_segments(segments: pa.Table) -> list[dict[str, Any]]:
 
 
 def epochs_up_to(segments: Sequence[Mapping[str, Any]]) -> dict[str, tuple[EpochEntry, ...] | None]:
-    """What `RemoteLogManager.copyLogSegment` copies with each segment, but for epochs before the first one that is
-    left, of which no record is left either.
+    """The leader epochs that `RemoteLogManager.copyLogSegment` copies with each segment, without those before the first
+    remaining segment's, which have no records any more.
 
     Args:
-        segments: rows of `REMOTE_METADATA` of one partition that brokers read, by start offset.
+        segments: one partition's rows of `REMOTE_METADATA` that brokers read, by start offset.
 
     Returns:
-        By segment id. None where segments before it are missing, or two end where it begins.
+        By segment id. None if segments before it are missing, or two end where it begins.
     """
-    ends = Counter(each["end_offset"] for each in segments)
-    found: dict[str, tuple[EpochEntry, ...] | None] = {}
+    ends = Counter(segment["end_offset"] for segment in segments)
+    epochs_of: dict[str, tuple[EpochEntry, ...] | None] = {}
     at_end: dict[int, tuple[EpochEntry, ...] | None] = {}
-    for number, each in enumerate(segments):
-        before = () if number == 0 else at_end.get(each["start_offset"] - 1)
-        epochs = None if before is None else _joined(before, each["leader_epochs"])
-        found[each["segment_id"]] = epochs
-        at_end[each["end_offset"]] = epochs if ends[each["end_offset"]] == 1 else None
-    return found
+    for number, segment in enumerate(segments):
+        before = () if number == 0 else at_end.get(segment["start_offset"] - 1)
+        epochs = None if before is None else _joined(before, segment["leader_epochs"])
+        epochs_of[segment["segment_id"]] = epochs
+        at_end[segment["end_offset"]] = epochs if ends[segment["end_offset"]] == 1 else None
+    return epochs_of
 
 
 def _joined(before: tuple[EpochEntry, ...], own: Sequence[Mapping[str, int]]) -> tuple[EpochEntry, ...] | None:
     entries = list(before)
-    for each in own:
+    for entry in own:
         last = entries[-1] if entries else None
-        if last is not None and each["epoch"] < last.epoch:
+        if last is not None and entry["epoch"] < last.epoch:
             return None
-        if last is None or each["epoch"] > last.epoch:
-            entries.append(EpochEntry(each["epoch"], each["start_offset"]))
+        if last is None or entry["epoch"] > last.epoch:
+            entries.append(EpochEntry(entry["epoch"], entry["start_offset"]))
     return tuple(entries)
