@@ -1,1 +1,1 @@
-"""What every run of a command has: settings and sources, the time and the catalog, and how it tells that it ended."""
+"""The parts that every command's run shares: settings, sources, time, catalog, and the report of how it ended."""

@@ -1,5 +1,5 @@
-"""A catalog's place, looked at before Spark is started, and its tables through delta-rs, on a local disk or in an S3
-store.
+"""Checks of a catalog's directory or URL before Spark starts, and its tables through delta-rs, on a local disk or in an
+S3 store.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kidxlib.tables.commit_lock import LOCK_FILE
 from kidxlib.tables.layout import made_by_an_older_release
 from kidxlib.terminal.extras import needing_packages
 
-if TYPE_CHECKING:  # who names no catalog may not have delta-rs, and does not wait for it
+if TYPE_CHECKING:  # delta-rs is an extra and slow to import; a run without a catalog needs neither
     from kidxlib.tables.delta_tables import DeltaTables
 
 STAGING: Final = "_staging"
@@ -28,26 +28,26 @@ _HADOOPS_S3: Final = "s3a://"
 
 
 def local_path(location: str) -> str:
-    """A `file:` URL as the path that it means, and Hadoop's name for S3 as everybody's; anything else as it is."""
+    """Turn a `file:` URL into a path, and `s3a://` into `s3://`; other locations stay."""
     if location.startswith(_HADOOPS_S3):
         return SCHEME + location.removeprefix(_HADOOPS_S3)
     return unquote(urlsplit(location).path) if location.startswith("file:") else location
 
 
 def absolute(location: str) -> str:
-    """A path as workers know it, whatever directory the command was given in; a URL as it is."""
+    """Make a path absolute, as workers may have another current directory; a URL stays."""
     path = local_path(location)
     return path if "://" in path else os.path.realpath(path)
 
 
 def ensure_catalog_exists(path: str) -> None:
-    """Say before Spark is started that no catalog is there, as far as this machine can tell."""
+    """Refuse a place without a catalog before Spark starts, as far as this machine can tell."""
     if "://" not in path and not _is_there(path):
         raise no_catalog(f"--catalog {path}")
 
 
 def ensure_usable(path: str) -> None:
-    """Say before Spark is started that a build cannot have its catalog there."""
+    """Refuse a place where a build cannot have its catalog, before Spark starts."""
     ensure_text("--catalog ", path)
     if is_object(path):
         _ensure_free_in_store(path)
@@ -69,7 +69,7 @@ def ensure_usable(path: str) -> None:
 
 def _ensure_free_in_store(path: str) -> None:
     try:
-        names = [each.name for each in ObjectPath.of(path).iterdir()]
+        names = [entry.name for entry in ObjectPath.of(path).iterdir()]
     except FileNotFoundError:  # nothing is there
         return
     except OSError as error:
@@ -78,14 +78,14 @@ def _ensure_free_in_store(path: str) -> None:
         _ensure_known(f"--catalog {path}", names)
 
 
-def _ensure_known(option: str, found: Iterable[str]) -> None:
-    """No catalog is made among what somebody else has put there.
+def _ensure_known(option: str, names: Iterable[str]) -> None:
+    """Refuse to make a catalog in a directory with files that are not kidx's.
 
     Args:
-        found: names of what is in the directory; tables are what a build left that was stopped while it made them.
+        names: the entries of the directory. Tables may be there if a build was stopped while it made them.
     """
     ours = {STAGING, LOCK_FILE, *(table.name for table in TABLES), "lost+found"}
-    others = sorted(name for name in found if name not in ours and not name.startswith("."))
+    others = sorted(name for name in names if name not in ours and not name.startswith("."))
     if others:
         more = f" and {len(others) - 1} more" if len(others) > 1 else ""
         raise UsageError(
@@ -95,7 +95,7 @@ def _ensure_known(option: str, found: Iterable[str]) -> None:
 
 
 def _is_there(path: str) -> bool:
-    """Whether a catalog's last table is there. One that is being made may have no version of it as yet."""
+    """Whether a catalog's last table is there. While a catalog is being made, it has no version yet."""
     return os.path.isdir(f"{path}/{SEGMENTS.name}/_delta_log")
 
 
@@ -119,10 +119,10 @@ def _ensure_writable(path: str) -> None:
 
 
 def tables_at(option: str, place: str) -> DeltaTables:
-    """The tables of a catalog, or of one that is to be made.
+    """The tables of a catalog, which may not exist yet.
 
     Args:
-        option: that names it.
+        option: the option that names the catalog.
     """
     path = absolute(place)
     ensure_text(f"{option} ", path)
@@ -137,10 +137,10 @@ def tables_at(option: str, place: str) -> DeltaTables:
 
 
 def existing_tables(option: str, place: str) -> DeltaTables:
-    """The tables of a catalog that is there."""
+    """The tables of an existing catalog."""
     tables = tables_at(option, place)
-    if (found := tables.catalog_version(SEGMENTS)) is None:
+    if (version := tables.catalog_version(SEGMENTS)) is None:
         raise no_catalog(f"{option} {place}")
-    if found < LAYOUT_VERSION:
-        raise made_by_an_older_release(tables.place(SEGMENTS), found)
+    if version < LAYOUT_VERSION:
+        raise made_by_an_older_release(tables.place(SEGMENTS), version)
     return tables

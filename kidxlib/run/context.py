@@ -1,4 +1,4 @@
-"""Where a run works: the catalog, the time it is, and the place of Spark's event logs."""
+"""What a run works with: the catalog, the time, and the place of Spark's event logs."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """The catalog, the time it is, and the place of Spark's event logs.
+    """The catalog, the time, and the place of Spark's event logs.
 
     Attributes:
-        catalog: absolute path or URL of its directory; None where `database` names it, or there is none.
-        event_log_dir: absolute path or URL of a directory; None where no logs are wanted.
-        asked_before: of object stores, by this process, for something else.
+        catalog: absolute path or URL of the catalog's directory; None if `database` names it, or there is none.
+        event_log_dir: absolute path or URL of a directory; None: no event logs.
+        asked_before: requests to object stores that this process made before this run.
     """
 
     catalog: str | None
@@ -35,7 +35,7 @@ class RunContext:
 
     @classmethod
     def given(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
-        """The context that options and settings give. The catalog is that of the options alone, and may be none."""
+        """The context of a run. Only options name a catalog, and there may be none."""
         if catalog and database:
             raise UsageError("--catalog and --database: give one of them")
         return cls(
@@ -47,32 +47,32 @@ class RunContext:
 
     @classmethod
     def of(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
-        """The context of a run. If options name no catalog, it is the one of the settings."""
+        """The context of a run. If options name no catalog, the settings do."""
         return cls.given(settings, catalog or (None if database else settings.build.catalog), database, now)
 
     @property
     def has_catalog(self) -> bool:
-        """Whether there is one."""
+        """Whether the run has a catalog."""
         return self.catalog is not None or self.database is not None
 
     def asked(self, by_workers: Requests) -> Requests:
-        """How many requests of object stores the run has made so far.
+        """The requests to object stores that the run has made so far.
 
         Args:
-            by_workers: in processes of their own.
+            by_workers: the requests of other processes.
         """
         return requests_made() - self.asked_before + by_workers
 
     def run_id(self, digits: str = "") -> str:
-        """What a run is called in the catalog: its time, and eight hexadecimal digits; random ones, or the first given.
+        """The run's id in the catalog: its time and eight hexadecimal digits.
 
         Args:
-            digits: the same for runs that are to have the same id, eight or more.
+            digits: eight or more; runs with the same digits have the same id. Empty: random.
         """
         return f"{self.now:%Y%m%dT%H%M%SZ}-{(digits or uuid.uuid4().hex)[:8]}"
 
     def with_catalog(self) -> Self:
-        """This context, for a job that makes no catalog."""
+        """This context, after a check that the catalog exists: for a job that makes none."""
         if self.catalog is not None:
             ensure_catalog_exists(self.catalog)
         return self

@@ -1,8 +1,8 @@
-"""The scratch directory of a run, which holds what was found in segments until it is recorded, and the heartbeat in it:
-a file that the run renews until it ends.
+"""The scratch directory of a run, which holds rows on segments until they are recorded, and its heartbeat: a file that
+the run renews until it ends.
 
-Who sweeps what killed runs left goes by the heartbeat, and not by the age of a folder: a run that takes days keeps its
-own, and one that was killed loses it an hour later.
+A sweep of killed runs' folders goes by the heartbeat and not by a folder's age: a run of days keeps its folder, and a
+killed run's folder goes an hour later.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from typing import Final
 
 from kidxlib.storage.scratch import temporary_place, writing_in
 
-#: The name of the file. When it was last changed is all that it says.
+#: The file's name. Only its modification time means something.
 HEARTBEAT: Final = "heartbeat"
 PERIOD: Final = timedelta(minutes=1)
-#: No machine, disk or process is held up for so long and goes on then: who has had no heartbeat since was killed.
+#: No machine, disk or process stalls for so long and then goes on: a run without a heartbeat for this time was killed.
 DEAD_AFTER: Final = timedelta(hours=1)
 
 _DEAD_AFTER_NS: Final = DEAD_AFTER // timedelta(microseconds=1) * 1000
@@ -35,8 +35,8 @@ def beating(beat: Callable[[], None]) -> Iterator[None]:
     """Renew a heartbeat: at once, and every minute until the context is left.
 
     Args:
-        beat: renews it, in a thread of its own but for the first time. What goes wrong then is made up for a minute
-            later; where it goes on, the run does not end of that.
+        beat: renews it: the first time in this thread, later in a thread of its own. A later failure does not end the
+            run: the next beat comes a minute later.
     """
     beat()
     ended = threading.Event()
@@ -57,22 +57,22 @@ def beating(beat: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def beating_in(folder: Path) -> Iterator[None]:
-    """Renew the heartbeat in a folder, which is there and goes when its owner removes it."""
+    """Renew the heartbeat in an existing folder, which its owner removes."""
     with beating((folder / HEARTBEAT).touch):
         yield
 
 
 def sweep_folders(place: Path, *, prefix: str = "", unmarked_before_ns: int = 0) -> None:
-    """Remove the folders of runs that were killed: those whose heartbeat is `DEAD_AFTER` old, by their disk's clock.
+    """Remove the folders of killed runs, whose heartbeat is `DEAD_AFTER` old by their disk's clock.
 
     Args:
         place: where the folders are; it may be missing.
         prefix: how their names begin.
-        unmarked_before_ns: one that has no heartbeat goes where it was last changed before then, in nanoseconds since
-            the epoch: an older release has left it, or a run that was killed at once.
+        unmarked_before_ns: a folder without a heartbeat goes if it was last changed before this time, in ns since the
+            epoch: an older release left it, or a run that was killed at once.
     """
     for folder in _folders(place, prefix):
-        with contextlib.suppress(OSError):  # its run has ended meanwhile; or nothing may be written here
+        with contextlib.suppress(OSError):  # the run has ended meanwhile, or nothing may be written here
             try:
                 last_beat = (folder / HEARTBEAT).stat().st_mtime_ns
             except FileNotFoundError:
@@ -93,14 +93,14 @@ def _folders(place: Path, prefix: str) -> list[Path]:
 
 
 def _now_ns(place: Path) -> int:
-    """The time in nanoseconds since the epoch, by the clock that files there get: of another machine, perhaps."""
+    """The time in ns since the epoch, by the clock of the files there, which may be another machine's."""
     with tempfile.TemporaryFile(dir=place) as file:
         return os.fstat(file.fileno()).st_mtime_ns
 
 
 @contextlib.contextmanager
 def scratch_directory() -> Iterator[Path]:
-    """A new directory in `TMPDIR`, or /tmp, that goes at the end. Those that killed runs left there go first."""
+    """A new directory in `TMPDIR`, or /tmp, which is removed at the end. Killed runs' directories are removed first."""
     place = temporary_place()
     sweep_folders(place, prefix=_PREFIX)
     with contextlib.ExitStack() as stack:

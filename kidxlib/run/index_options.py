@@ -1,4 +1,4 @@
-"""What a topic's indexes are built with, where its cluster's own metadata says it, and nobody else does."""
+"""The options of a topic's indexes: from the user, else from its cluster's metadata, else Kafka's defaults."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from kidxlib.recovery.options import (
 from kidxlib.run.known_topics import KnownTopics, counted_by_origin, metadata_as_json
 from kidxlib.text.words import counted
 
-#: What a partition's indexes depend on.
+#: The options of a partition's indexes.
 OptionsFor: TypeAlias = Callable[[PartitionDirectory], OptionsOfTopic]
 
-#: The least that an index can do with.
+#: The least value of each option.
 _LEAST: Final = {INTERVAL: 0, MAX_INDEX: layouts.TIME_INDEX_ENTRY.itemsize}
 
 
@@ -38,11 +38,10 @@ def options_of_topic(
     max_index_bytes: int | None,
     verify_crc: bool = True,
 ) -> OptionsOfTopic:
-    """What the indexes of a partition depend on: what is not given is what the metadata says of its topic, and Kafka's
-    default where that says nothing.
+    """The options of a partition's indexes: the user's, else the topic's in the metadata, else Kafka's defaults.
 
     Args:
-        interval_bytes, max_index_bytes: what an option or a setting says of this topic, which wins; None for neither.
+        interval_bytes, max_index_bytes: from an option or a setting for this topic; None: not set.
     """
     source, topic = partition.source.name, partition.topic_partition.topic
     otherwise = RecoverOptions(
@@ -69,18 +68,18 @@ def options_of_topic(
 
 
 def _number(name: str, config: ConfigValue) -> int | None:
-    """What a setting says, if it is what a broker would take."""
+    """A setting's number, if a broker would accept it."""
     number = parse_integer(config.value, 32)
     return None if number is None or number < _LEAST[name] else number
 
 
 @dataclass(frozen=True, slots=True)
-class _Told:
-    """What one copy of metadata has said of the topics of a run.
+class _TakenFromMetadata:
+    """What a run has taken from one copy of metadata.
 
     Attributes:
-        topics: how many there are, each counted once, in however many sources it is.
-        by_origin: by setting and who has set it, of how many topics that was taken.
+        topics: how many topics it has; a topic in several sources counts once.
+        by_origin: for how many topics each setting was taken, by who set it.
     """
 
     metadata: ClusterMetadata
@@ -88,7 +87,7 @@ class _Told:
     by_origin: Mapping[str, Mapping[str, int]]
 
 
-def _told(known: KnownTopics, plan: Plan) -> Iterator[_Told]:
+def _taken_from_metadata(known: KnownTopics, plan: Plan) -> Iterator[_TakenFromMetadata]:
     for metadata in known.read():
         sources = {name for name, of_source in known.of_sources.items() if of_source.metadata is metadata}
         partitions = [partition for partition in plan.partitions if partition.key[0] in sources]
@@ -98,15 +97,15 @@ def _told(known: KnownTopics, plan: Plan) -> Iterator[_Told]:
             for taken in partition.choice.known_of(partition.topic_id).items()
         }
         counts = {name: Counter(origin for _, setting, origin in taken if setting == name) for name in _LEAST}
-        yield _Told(metadata, len({partition.key[1] for partition in partitions}), counts)
+        yield _TakenFromMetadata(metadata, len({partition.key[1] for partition in partitions}), counts)
 
 
 def lines_of_known(known: KnownTopics, plan: Plan) -> list[str]:
-    """How far metadata was read, and for how many topics it said what their indexes are like, and who has set that; a
-    line for each copy.
+    """For each copy of metadata a line: how far it was read, and for how many topics it gave options of indexes, by who
+    set them.
     """
     lines = []
-    for told in _told(known, plan):
+    for told in _taken_from_metadata(known, plan):
         metadata = told.metadata
         topics = counted(told.topics, "topic")
         says = ", ".join(
@@ -122,5 +121,5 @@ def lines_of_known(known: KnownTopics, plan: Plan) -> list[str]:
 
 
 def known_as_json(known: KnownTopics, plan: Plan) -> list[dict[str, Any]]:
-    """What `lines_of_known` says, as JSON."""
-    return [metadata_as_json(told.metadata, told.topics, told.by_origin) for told in _told(known, plan)]
+    """`lines_of_known` as JSON."""
+    return [metadata_as_json(of.metadata, of.topics, of.by_origin) for of in _taken_from_metadata(known, plan)]

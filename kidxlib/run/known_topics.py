@@ -1,4 +1,4 @@
-"""What the sources' own clusters say of their topics: which metadata each source has, and how far it was read."""
+"""The topics of sources, from their clusters' metadata: which copy each source uses, and how far it was read."""
 
 from __future__ import annotations
 
@@ -37,21 +37,21 @@ _LISTENERS: Final = ("advertised.listeners", "listeners")
 _RACK: Final = "broker.rack"
 #: `SocketServerConfigs.LISTENERS_DEFAULT`.
 _DEFAULT_LISTENERS: Final = "PLAINTEXT://:9092"
-#: As `EndPoint` parses a listener, and a server's address behind it.
+#: A listener as `EndPoint` parses it, and a voter's or bootstrap server's address.
 _LISTENER: Final = re.compile(r"(?P<name>[^:]*)://\[?(?P<host>[0-9A-Za-z\-%._:]*?)\]?:(?P<port>\d+)")
 _ADDRESS: Final = re.compile(r"(?:\d+@)?\[?(?P<host>[0-9A-Za-z\-%._:]*?)\]?:(?P<port>\d+)")
 #: The machine itself, under whatever name others know it.
 _OWN_HOST: Final = re.compile(r"|localhost|127\..*|::1|0\.0\.0\.0|::", re.IGNORECASE)
-#: Ids of log dirs below this number are none.
+#: Ids below this number name no log dir (`DirectoryId.reserved`).
 _RESERVED_IDS: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsOfSource:
-    """What the cluster of a source says, and the broker whose log dir the source is.
+    """The metadata of a source's cluster, and the source's broker.
 
     Attributes:
-        borrowed: the metadata is not the source's own: another log dir of its cluster has it.
+        borrowed: the copy is in another log dir of the cluster.
     """
 
     metadata: ClusterMetadata
@@ -61,13 +61,13 @@ class TopicsOfSource:
 
 @dataclass(frozen=True, slots=True)
 class KnownTopics:
-    """What the clusters of sources say of their topics.
+    """The topics of sources, from their clusters' metadata.
 
     Attributes:
-        of_sources: by the source's name; sources without metadata are not there.
-        warnings: why a source's own metadata was not read, and what speaks against a file that is believed.
-        contradicted: in what a server.properties contradicts the sources' `meta.properties` or metadata, so that it
-            cannot be what the broker was last started with.
+        of_sources: by the source's name, without sources that have no metadata.
+        warnings: why a source's own metadata was not read, and why a server.properties may be the wrong one.
+        contradicted: how a server.properties contradicts the sources' `meta.properties` or metadata, so that the broker
+            was not last started with it.
     """
 
     of_sources: Mapping[str, TopicsOfSource] = field(default_factory=dict)
@@ -75,49 +75,48 @@ class KnownTopics:
     contradicted: Sequence[str] = ()
 
     def topic_id(self, source: str, topic: str) -> str | None:
-        """The id of a topic in its source's cluster; None where that has no such topic, or is not known."""
-        known = self.of_sources.get(source)
-        return None if known is None else known.metadata.topics.get(topic)
+        """The id of a topic in its source's cluster; None if the cluster has no such topic or is not known."""
+        of_source = self.of_sources.get(source)
+        return None if of_source is None else of_source.metadata.topics.get(topic)
 
     def config(self, source: str, topic: str, name: str) -> ConfigValue | None:
-        """The value of a setting that the topic of that name has, if it is the one with `topic_id`; None where nobody
-        knows it.
+        """The value of a setting of the cluster's topic with this name, which has the id `topic_id`; None: not known.
 
         Args:
             name: one of `TOPIC_CONFIGS`.
         """
-        known = self.of_sources.get(source)
-        if known is None or topic not in known.metadata.topics:
+        of_source = self.of_sources.get(source)
+        if of_source is None or topic not in of_source.metadata.topics:
             return None
-        return topic_config(known.metadata, known.broker, topic, name)
+        return topic_config(of_source.metadata, of_source.broker, topic, name)
 
     def is_settled(self, source: str, topic: str, name: str) -> bool:
-        """Whether a setting stays what `config` says, whatever of the copy's end turns out to be committed.
+        """Whether a setting has the value of `config` even if the uncommitted end of the copy is committed later.
 
         Args:
             name: one of `TOPIC_CONFIGS`.
         """
-        known = self.of_sources.get(source)
-        if known is None or (at_end := known.metadata.at_end) is None:
+        of_source = self.of_sources.get(source)
+        if of_source is None or (at_end := of_source.metadata.at_end) is None:
             return True
-        if known.metadata.topics.get(topic) != at_end.topics.get(topic):
+        if of_source.metadata.topics.get(topic) != at_end.topics.get(topic):
             return False
-        at_start = topic_config(known.metadata, known.broker, topic, name)
-        return at_start == topic_config(at_end, known.broker, topic, name)
+        committed = topic_config(of_source.metadata, of_source.broker, topic, name)
+        return committed == topic_config(at_end, of_source.broker, topic, name)
 
     @property
     def to_end(self) -> KnownTopics:
-        """What the clusters say if all of each copy is committed."""
+        """The topics, if all of each copy is committed."""
         return KnownTopics(
             {name: replace(each, metadata=each.metadata.to_end) for name, each in self.of_sources.items()}
         )
 
     def policy_of(self, ids: Iterable[tuple[str, str, str | None]]) -> Callable[[str, str], ConfigValue | None]:
-        """What says the `cleanup.policy` of a topic of a source; None where nobody knows it.
+        """A function that gives the `cleanup.policy` of a source's topic; None: not known.
 
         Args:
-            ids: source, topic, and the id that the topic has on disk: metadata says nothing of another topic of the
-                same name. None: not known.
+            ids: source, topic, and the topic's id on disk (None: not known). Metadata of a topic with the same name and
+                another id is not used.
         """
         on_disk: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         for source, topic, topic_id in ids:
@@ -137,56 +136,56 @@ class KnownTopics:
         return {name: each.metadata for name, each in self.of_sources.items()}
 
     def read(self) -> list[ClusterMetadata]:
-        """The metadata that was read, each once."""
+        """All copies of metadata that were read, without repeats."""
         return list({str(each.metadata.directory): each.metadata for each in self.of_sources.values()}.values())
 
     @property
     def as_of(self) -> str | None:
-        """Which metadata was read and how far, in one line; None where none was."""
+        """Which copies of metadata were read and how far, in one line; None: none."""
         return "; ".join(map(self.described, self.read())) or None
 
     def described(self, metadata: ClusterMetadata) -> str:
-        """Which copy of metadata it is, how far it was read, and which sources have no own copy and go by it."""
+        """A copy of metadata in words: how far it was read, and which sources without their own copy use it."""
         text = f"{metadata.directory} as of {metadata.as_of}"
-        sources = [name for name, found in self.of_sources.items() if found.borrowed and found.metadata is metadata]
+        sources = [name for name, of in self.of_sources.items() if of.borrowed and of.metadata is metadata]
         return f"{text} (of the same cluster: {', '.join(sorted(sources))})" if sources else text
 
     def other_log_dirs(self, node_id: int | None, known: Iterable[str | None]) -> list[str]:
-        """The ids (`directory.id`) of the log dirs that a broker had when it last told its cluster, but for some.
+        """The ids (`directory.id`) of the log dirs that a broker last registered, without the known ones.
 
         Args:
-            node_id: of the broker; None where nobody knows it.
-            known: the ids of its log dirs that are at hand.
+            node_id: the broker's; None: not known.
+            known: the ids of the broker's log dirs that are here.
         """
         if node_id is None:
             return []
-        had = {directory_id for each in self.read() for directory_id in each.to_end.log_dirs.get(node_id, ())}
-        return sorted(had.difference(known))
+        registered = {log_dir for metadata in self.read() for log_dir in metadata.to_end.log_dirs.get(node_id, ())}
+        return sorted(registered.difference(known))
 
 
 def read_known_topics(
     options: MetadataOptions, sources: Iterable[Source], recorded: Callable[[], Iterable[Source]] = tuple
 ) -> KnownTopics:
-    """Read what there is to know of the topics in sources.
+    """Read the metadata of the clusters of some sources.
 
-    One log dir of a broker has the metadata for all of them (`metadata.log.dir`), and all brokers of a cluster have the
-    same. So a source without its own goes by that of another source of its cluster: of the same node where there is
-    one, else the copy that was read furthest.
+    One log dir of a broker holds the metadata for all of them (`metadata.log.dir`), and all nodes of a cluster have the
+    same metadata. So a source without a copy uses that of another source in its cluster: the same node's copy, or else
+    the copy that was read furthest.
 
     Args:
-        recorded: gives more log dirs that may have the metadata; asked where a source has none.
+        recorded: gives more sources that may have a copy; called if a source has none.
     """
     static = None if options.server_properties is None else _server_properties(options.server_properties)
     static_node = None if static is None else _node_id(static, str(options.server_properties))
     log_dirs = {source.name: source.log_dir for source in sources}
     reader = _Reader(options.metadata_high_watermark, list(log_dirs.values()), recorded)
-    given = None if options.cluster_metadata is None else _given(options.cluster_metadata)
-    found: dict[str, TopicsOfSource] = {}
+    from_option = None if options.cluster_metadata is None else _metadata_directory(options.cluster_metadata)
+    of_sources: dict[str, TopicsOfSource] = {}
     for source, log_dir in log_dirs.items():
         own = reader.properties(log_dir)
-        if given is not None:
-            metadata, borrowed = reader.required(given), False
-            reader.ensure_of_cluster(given, log_dir, own)
+        if from_option is not None:
+            metadata, borrowed = reader.required(from_option), False
+            reader.ensure_of_cluster(from_option, log_dir, own)
         elif (of_log_dir := reader.optional(log_dir)) is not None:
             metadata, borrowed = of_log_dir, False
         elif (of_sibling := reader.of_sibling(own)) is not None:
@@ -194,37 +193,38 @@ def read_known_topics(
         else:
             continue
         is_of_node = None in (static_node, own.node_id) or static_node == own.node_id
-        found[source] = TopicsOfSource(metadata, BrokerSettings(own.node_id, static if is_of_node else None), borrowed)
-    known = KnownTopics(found, reader.warnings)
+        broker = BrokerSettings(own.node_id, static if is_of_node else None)
+        of_sources[source] = TopicsOfSource(metadata, broker, borrowed)
+    known = KnownTopics(of_sources, reader.warnings)
     if not known.warnings:
         _ensure_of_use(options, known)
     if static is None:
         return known
-    compared = _compared(static, found, {name: reader.properties(log_dir) for name, log_dir in log_dirs.items()})
-    doubt = _doubt(f"--server-properties {options.server_properties}", static, found, log_dirs, compared)
-    return replace(known, warnings=[*known.warnings, *doubt], contradicted=compared.contradicted)
+    compared = _compared(static, of_sources, {name: reader.properties(log_dir) for name, log_dir in log_dirs.items()})
+    doubts = _doubts(f"--server-properties {options.server_properties}", static, of_sources, log_dirs, compared)
+    return replace(known, warnings=[*known.warnings, *doubts], contradicted=compared.contradicted)
 
 
 def ensure_distinct(sources: Sequence[Source]) -> None:
-    """Refuse a directory that is given twice, and two copies of one log dir."""
+    """Refuse the same directory twice, and two copies of one log dir."""
     for number, source in enumerate(sources):
         if source.path in [other.path for other in sources[:number]]:
             raise UsageError(f"{source.path}: given twice; name each log dir once")
-    found = []
+    properties = []
     for source in sources:
         with contextlib.suppress(CheckpointError, OSError):
-            found.append((source.log_dir, read_meta_properties(source.log_dir)))
-    ensure_no_copies(found)
+            properties.append((source.log_dir, read_meta_properties(source.log_dir)))
+    ensure_no_copies(properties)
 
 
 def ensure_proven(
     options: MetadataOptions, known: KnownTopics, sources: Iterable[Source], *, same_broker: bool
 ) -> None:
-    """Refuse a server.properties that may be another broker's, before anything is deleted by it: it has to have the
-    node id of the source's `meta.properties`, to name its log dir, and to contradict nothing that is known.
+    """Refuse a server.properties that may be another broker's, before a deletion rests on it. It must have the node id
+    of the source's `meta.properties`, name the source's log dir, and contradict nothing that is known.
 
     Args:
-        same_broker: somebody has said that it is of the sources' broker, which holds unless something contradicts it.
+        same_broker: the user says that it is the sources' broker's; this holds unless something contradicts it.
     """
     file = f"--server-properties {options.server_properties}"
     if known.contradicted:
@@ -249,22 +249,20 @@ def ensure_proven(
             )
 
 
-def _doubt(
+def _doubts(
     file: str,
     static: Mapping[str, str],
-    found: Mapping[str, TopicsOfSource],
+    of_sources: Mapping[str, TopicsOfSource],
     log_dirs: Mapping[str, Location],
     compared: _Compared,
 ) -> list[str]:
-    """What speaks against a server.properties that is believed, of which `ensure_proven` would refuse it; nothing where
-    nothing does.
-    """
-    by_file = [name for name, each in found.items() if each.broker.server_properties is not None]
-    nameless = [log_dirs[name] for name in by_file if found[name].broker.node_id is None]
-    others = [log_dirs[name] for name in by_file if not _names(static, log_dirs[name])]
+    """A warning if `ensure_proven` would refuse a server.properties that is used nevertheless; else nothing."""
+    by_file = [name for name, of_source in of_sources.items() if of_source.broker.server_properties is not None]
+    nameless = [log_dirs[name] for name in by_file if of_sources[name].broker.node_id is None]
+    unnamed = [log_dirs[name] for name in by_file if not _names(static, log_dirs[name])]
     why = [f"{log_dir / META_PROPERTIES} names no node" for log_dir in nameless]
-    if others:
-        why.append(f"{_log_dirs(static)} do not name {', '.join(map(str, others))}")
+    if unnamed:
+        why.append(f"{_log_dirs(static)} do not name {', '.join(map(str, unnamed))}")
     why += compared.contradicted
     if not why:
         return []
@@ -280,13 +278,13 @@ def _doubt(
 
 @dataclass(slots=True)
 class _Compared:
-    """How a server.properties compares with what the disk knows of the broker whose log dirs the sources are.
+    """A server.properties compared with what the disk says about the sources' broker.
 
     Attributes:
-        contradicted: what is certainly otherwise, with both values.
-        alike: the settings that are as the disk has them.
-        unknown: those that could not be compared.
-        confirmed: by what no two clusters have in common.
+        contradicted: what certainly differs, with both values.
+        alike: the settings that agree with the disk.
+        unknown: the settings that could not be compared.
+        confirmed: a setting agrees that no two clusters have in common.
     """
 
     contradicted: list[str] = field(default_factory=list)
@@ -295,11 +293,11 @@ class _Compared:
     confirmed: bool = False
 
     def add(self, what: str, differs: str | None, *, is_known: bool, confirms: bool = False) -> None:
-        """Note a setting.
+        """Add the comparison of a setting.
 
         Args:
-            differs: how it contradicts; None where it does not.
-            confirms: where it is alike, the file is of this cluster.
+            differs: the contradiction in words; None: there is none.
+            confirms: if the setting agrees, the file is this cluster's.
         """
         if differs is not None:
             self.contradicted += [] if differs in self.contradicted else [differs]
@@ -316,35 +314,35 @@ class _Compared:
 
 
 def _compared(
-    static: Mapping[str, str], found: Mapping[str, TopicsOfSource], own: Mapping[str, MetaProperties]
+    static: Mapping[str, str], of_sources: Mapping[str, TopicsOfSource], own: Mapping[str, MetaProperties]
 ) -> _Compared:
-    """Compare a server.properties with what is certain of the broker whose log dirs the sources are.
+    """Compare a server.properties with what is certain about the sources' broker.
 
     Args:
         own: the `meta.properties` of each source.
     """
     compared = _Compared()
-    for name, each in found.items():
-        if each.broker.server_properties is None:
+    for name, of_source in of_sources.items():
+        if of_source.broker.server_properties is None:
             continue
-        cluster_id, said = own[name].cluster_id, static.get("cluster.id")
-        if None not in (cluster_id, said):
-            differs = f"its cluster.id is {said}, and that of {META_PROPERTIES} is {cluster_id}"
-            compared.add("cluster.id", differs if cluster_id != said else None, is_known=True, confirms=True)
-        _compare_node(static, each, compared)
+        cluster_id, in_file = own[name].cluster_id, static.get("cluster.id")
+        if None not in (cluster_id, in_file):
+            differs = f"its cluster.id is {in_file}, and that of {META_PROPERTIES} is {cluster_id}"
+            compared.add("cluster.id", differs if cluster_id != in_file else None, is_known=True, confirms=True)
+        _compare_node(static, of_source, compared)
     return compared
 
 
 def _compare_node(static: Mapping[str, str], of_source: TopicsOfSource, compared: _Compared) -> None:
-    """Compare it with what a node has registered (`BrokerServer`, `ControllerServer`), and with the quorum's voters."""
+    """Compare a server.properties with a node's registration (`BrokerServer`, `ControllerServer`) and the voters."""
     metadata, own_id = of_source.metadata.to_end, of_source.broker.node_id
     if (node_id := _node_id(static, "") if own_id is None else own_id) is None:
         return
-    others = None
+    differs = None
     if own_id is None and metadata.brokers and node_id not in metadata.brokers:
         registered = ", ".join(map(str, sorted(metadata.brokers)))
-        others = f"its node.id is {node_id}, and by {metadata.directory} the brokers are {registered}"
-    compared.add("node.id", others, is_known=own_id is not None)
+        differs = f"its node.id is {node_id}, and by {metadata.directory} the brokers are {registered}"
+    compared.add("node.id", differs, is_known=own_id is not None)
     has_log_dirs = own_id is not None and bool(metadata.log_dirs.get(own_id))
     compared.add("number of log.dirs", _other_log_dirs(static, of_source), is_known=has_log_dirs)
     has_rack = (broker := metadata.brokers.get(node_id)) is not None
@@ -357,8 +355,8 @@ def _compare_node(static: Mapping[str, str], of_source: TopicsOfSource, compared
         )
     compared.add(_RACK, differs, is_known=has_rack and not _is_indirect(rack))
     _compare_roles(static, node_id, metadata, compared)
-    given = metadata.broker_configs.get(str(node_id), {}).keys() | metadata.broker_configs.get("", {}).keys()
-    is_dynamic = not given.isdisjoint(_LISTENERS)  # may have been registered instead
+    dynamic = metadata.broker_configs.get(str(node_id), {}).keys() | metadata.broker_configs.get("", {}).keys()
+    is_dynamic = not dynamic.isdisjoint(_LISTENERS)  # these may have been registered instead
     for kind, endpoints in (
         ("broker", None if broker is None or is_dynamic else broker.endpoints),
         ("controller", None if is_dynamic else metadata.controllers.get(node_id)),
@@ -372,7 +370,7 @@ def _compare_node(static: Mapping[str, str], of_source: TopicsOfSource, compared
 
 
 def _compare_roles(static: Mapping[str, str], node_id: int, metadata: ClusterMetadata, compared: _Compared) -> None:
-    """A voter is a controller, and each controller of Kafka 3.7 and later registers as it starts."""
+    """Compare a node's roles: a voter is a controller, and a controller since Kafka 3.7 registers when it starts."""
     roles = static[_ROLES]
     is_controller = "controller" in listed(roles)
     voters = metadata.static_voters if metadata.dynamic_voters is None else metadata.dynamic_voters.keys()
@@ -393,48 +391,50 @@ def _compare_listeners(
     registered: Sequence[Endpoint] | None,
     compared: _Compared,
 ) -> None:
-    """Compare the listeners that a node would register with those that it has.
+    """Compare the listeners that a node would register with those it has registered.
 
     Args:
         kind: "broker" or "controller": which of the node's listeners.
     """
     what = f"listeners of the {kind}"
-    given = _advertised(static, of_controller=kind == "controller")
-    if given is None or not registered:
+    advertised = _advertised(static, of_controller=kind == "controller")
+    if advertised is None or not registered:
         compared.add(what, None, is_known=False)
         return
-    by_name = {each.name.upper(): each for each in registered}
-    is_alike = by_name.keys() == {each.name for each in given} and all(
-        each.port in (0, by_name[each.name].port)
-        and each.host.lower() in ("", by_name[each.name].host.lower())  # without a host it is the machine's name
-        for each in given
+    by_name = {endpoint.name.upper(): endpoint for endpoint in registered}
+    is_alike = by_name.keys() == {endpoint.name for endpoint in advertised} and all(
+        endpoint.port in (0, by_name[endpoint.name].port)
+        and endpoint.host.lower() in ("", by_name[endpoint.name].host.lower())  # an empty host is the machine's name
+        for endpoint in advertised
     )
-    differs = f"its {what} are {_shown(given)}, and {whose} has registered {_shown(registered)}"
-    is_own_name = all(_OWN_HOST.fullmatch(each.host) for each in given)
+    differs = f"its {what} are {_shown(advertised)}, and {whose} has registered {_shown(registered)}"
+    is_own_name = all(_OWN_HOST.fullmatch(endpoint.host) for endpoint in advertised)
     compared.add(what, None if is_alike else differs, is_known=True, confirms=not is_own_name)
 
 
 def _advertised(static: Mapping[str, str], *, of_controller: bool) -> list[Endpoint] | None:
     """The listeners that a node registers (`KafkaConfig.effectiveAdvertisedBrokerListeners`,
-    `effectiveAdvertisedControllerListeners`), by their names in capitals; None where the file does not say them.
+    `effectiveAdvertisedControllerListeners`), with names in capitals; None if the file does not contain them.
     """
     names = {name.upper() for name in listed(static.get("controller.listener.names", ""))}
     bound = _endpoints(static.get("listeners", _DEFAULT_LISTENERS))
-    told = _endpoints(static["advertised.listeners"]) if "advertised.listeners" in static else bound
-    if told is None or bound is None:
+    advertised = _endpoints(static["advertised.listeners"]) if "advertised.listeners" in static else bound
+    if advertised is None or bound is None:
         return None
     if not of_controller:
-        return [each for each in told if each.name not in names]
-    by_name = {each.name: each for each in (*bound, *told)}
+        return [endpoint for endpoint in advertised if endpoint.name not in names]
+    by_name = {endpoint.name: endpoint for endpoint in (*bound, *advertised)}
     return [by_name[name] for name in sorted(names & by_name.keys())]
 
 
 def _endpoints(text: str) -> list[Endpoint] | None:
-    """Listeners as they are written; None where one is not, as with a value that Kafka takes from elsewhere."""
-    found = [_LISTENER.fullmatch(each) for each in listed(text)]
-    if not all(found):
+    """Parse a list of listeners; None if one cannot be parsed, such as a value from a config provider."""
+    matches = [_LISTENER.fullmatch(listener) for listener in listed(text)]
+    if not all(matches):
         return None
-    return [Endpoint(each["name"].upper(), each["host"], int(each["port"])) for each in found if each is not None]
+    return [
+        Endpoint(match["name"].upper(), match["host"], int(match["port"])) for match in matches if match is not None
+    ]
 
 
 def _shown(endpoints: Iterable[Endpoint]) -> str:
@@ -442,36 +442,41 @@ def _shown(endpoints: Iterable[Endpoint]) -> str:
 
 
 def _is_indirect(value: str | None) -> bool:
-    """Whether Kafka takes a value from elsewhere (`ConfigProvider`)."""
+    """Whether a value comes from a config provider (`ConfigProvider`)."""
     return value is not None and "${" in value
 
 
 def _compare_addresses(static: Mapping[str, str], node_id: int, metadata: ClusterMetadata, compared: _Compared) -> None:
-    """Compare where the quorum is looked for with where it is: one of its controllers has to be among them. Of a host
-    that is the machine itself under any name, the port alone is compared: so of the node's own controller, which
-    registers what the machine calls itself where its listener has no host, if something else has confirmed the file.
+    """Compare the quorum's addresses in the file with those in the metadata: one controller has to be in both. For a
+    host that means the machine itself, only the port is compared. So it is for the node's own controller if another
+    setting has confirmed the file: without a host in its listener, it registers the machine's name.
     """
     known = {**metadata.controllers, **(metadata.dynamic_voters or {})}
     own = _advertised(static, of_controller=True) or ()
     any_host = node_id if compared.confirmed and all(_OWN_HOST.fullmatch(each.host) for each in own) else None
     for setting in filter(static.__contains__, (_BOOTSTRAP, _VOTERS)):
-        given = [_ADDRESS.fullmatch(each) for each in listed(static[setting])]
-        if not given or not all(given) or not any(known.values()):
+        matches = [_ADDRESS.fullmatch(address) for address in listed(static[setting])]
+        if not matches or not all(matches) or not any(known.values()):
             compared.add(f"addresses in {setting}", None, is_known=False)
             continue
-        found = {
-            bool(_OWN_HOST.fullmatch(each["host"]) or _OWN_HOST.fullmatch(endpoint.host) or node == any_host)
-            for each in given
+        by_port_alone = {
+            bool(_OWN_HOST.fullmatch(match["host"]) or _OWN_HOST.fullmatch(endpoint.host) or node == any_host)
+            for match in matches
             for node, endpoints in known.items()
             for endpoint in endpoints
-            if each is not None and _is_at(each["host"], int(each["port"]), endpoint, any_host=node == any_host)
+            if match is not None and _is_at(match["host"], int(match["port"]), endpoint, any_host=node == any_host)
         }
         at = _shown({endpoint for endpoints in known.values() for endpoint in endpoints})
         differs = (
             f"its {setting} is {static[setting]}, and by {metadata.directory} the controllers are at {at} (where that "
             "is the same by another name, write one of these into a copy of the file)"
         )
-        compared.add(f"addresses in {setting}", None if found else differs, is_known=True, confirms=False in found)
+        compared.add(
+            f"addresses in {setting}",
+            None if by_port_alone else differs,
+            is_known=True,
+            confirms=False in by_port_alone,
+        )
 
 
 def _is_at(host: str, port: int, endpoint: Endpoint, *, any_host: bool) -> bool:
@@ -480,15 +485,15 @@ def _is_at(host: str, port: int, endpoint: Endpoint, *, any_host: bool) -> bool:
 
 
 def _other_log_dirs(static: Mapping[str, str], of_source: TopicsOfSource) -> str | None:
-    """A broker registers the log dirs that are in use as it starts (`BrokerServer`). One that was out of use then is
-    still known by its partitions.
+    """How `log.dirs` contradicts the broker's log dirs in number; None: it does not. A broker registers the log dirs in
+    use at its start (`BrokerServer`). A log dir that was not in use then is known from its partitions.
     """
     node_id, metadata = of_source.broker.node_id, of_source.metadata.to_end
     if node_id is None or not (registered := set(metadata.log_dirs.get(node_id, ()))):
         return None
-    count = len(set(_named(static))) or 1  # Kafka's default is one
+    count = len(set(_named_log_dirs(static))) or 1  # Kafka's default is one log dir
     if count > len(registered):
-        places = (place for each in metadata.assignments.values() for place in each.places)
+        places = (place for assignment in metadata.assignments.values() for place in assignment.places)
         registered |= {directory for node, directory in places if node == node_id and not _is_reserved(directory)}
         if count <= len(registered):
             return None
@@ -501,38 +506,40 @@ def _other_log_dirs(static: Mapping[str, str], of_source: TopicsOfSource) -> str
 
 
 def _is_reserved(directory_id: str) -> bool:
-    """Whether an id stands for no log dir, as of one that is unassigned or lost (`DirectoryId.reserved`)."""
+    """Whether an id means unassigned, lost or migrating, and no log dir (`DirectoryId.reserved`)."""
     return int.from_bytes(base64.urlsafe_b64decode(f"{directory_id}==")) < _RESERVED_IDS
 
 
 def _other_voters(static: Mapping[str, str], metadata: ClusterMetadata) -> str | None:
-    """The voters of a quorum that knows them by this config alone are the same on each node (`QuorumConfig`)."""
-    given, voters = static.get(_VOTERS), metadata.to_end.static_voters
-    if given is None or voters is None:
+    """How `controller.quorum.voters` contradicts the quorum's voters; None: it does not. A quorum whose voters are only
+    in this setting has the same ones on each node (`QuorumConfig`).
+    """
+    in_file, voters = static.get(_VOTERS), metadata.to_end.static_voters
+    if in_file is None or voters is None:
         return None
-    ids = {int(voter) for each in listed(given) if (voter := each.partition("@")[0]).isdecimal()}
+    ids = {int(node_id) for voter in listed(in_file) if (node_id := voter.partition("@")[0]).isdecimal()}
     if ids == voters:
         return None
-    return f"{_VOTERS}={given}, and by {metadata.directory} the voters are {', '.join(map(str, sorted(voters)))}"
+    return f"{_VOTERS}={in_file}, and by {metadata.directory} the voters are {', '.join(map(str, sorted(voters)))}"
 
 
 def _names(static: Mapping[str, str], log_dir: Location) -> bool:
-    """Whether a server.properties names a log dir. Where a relative path began, nobody knows here."""
+    """Whether a server.properties names a log dir. The base of a relative path is not known here."""
     real = os.path.realpath(str(log_dir))
-    return any(os.path.isabs(path) and os.path.realpath(path) == real for path in _named(static))
+    return any(os.path.isabs(path) and os.path.realpath(path) == real for path in _named_log_dirs(static))
 
 
 def _log_dirs(static: Mapping[str, str]) -> str:
-    return f"its log.dirs ({', '.join(_named(static)) or 'not set'})"
+    return f"its log.dirs ({', '.join(_named_log_dirs(static)) or 'not set'})"
 
 
-def _named(static: Mapping[str, str]) -> list[str]:
+def _named_log_dirs(static: Mapping[str, str]) -> list[str]:
     return listed(static.get("log.dirs", static.get("log.dir", "")))
 
 
 def newest_ms(directory: Location) -> int | None:
-    """When a copy of metadata was written to last, in ms since the epoch; None in an object store. A controller writes
-    each half second, so its copy is as new as the log dir that it is in.
+    """When a copy of metadata was last written to, in ms since the epoch; None in an object store. A controller writes
+    every half second, so a copy is as new as its log dir.
     """
     if not isinstance(directory, Path):
         return None
@@ -544,14 +551,14 @@ def newest_ms(directory: Location) -> int | None:
 
 
 def log_dirs_not_at_hand(known: KnownTopics, sources: Iterable[Source], at_hand: Iterable[Source]) -> list[str]:
-    """Log dirs of the sources' brokers that nobody has named, a line for each broker.
+    """The log dirs of the sources' brokers that are not given, a line for each broker.
 
     Args:
-        at_hand: all log dirs that somebody has named, the sources among them.
+        at_hand: all given log dirs, including the sources.
     """
     at_hand = list(at_hand)
-    away = [each for each in at_hand if isinstance(each.path, Path) and not (each.log_dir / META_PROPERTIES).exists()]
-    names = ", ".join(f"{each.name} ({each.path})" for each in away)
+    away = [here for here in at_hand if isinstance(here.path, Path) and not (here.log_dir / META_PROPERTIES).exists()]
+    names = ", ".join(f"{source.name} ({source.path})" for source in away)
     none = "no source of the catalog: nothing is planned or deleted there"
     which = (
         f"no source that says so; source {names} has no {META_PROPERTIES} here: is the disk mounted?" if away else none
@@ -565,55 +572,54 @@ def log_dirs_not_at_hand(known: KnownTopics, sources: Iterable[Source], at_hand:
 def unnamed_log_dirs(
     known: KnownTopics, sources: Iterable[Source], at_hand: Iterable[Source]
 ) -> list[tuple[int, tuple[str, ...]]]:
-    """The brokers of sources, each with the ids of its log dirs that nobody has named, as the metadata has them.
+    """The brokers of sources, each with the ids of its log dirs that are not given, from the metadata.
 
     Args:
-        at_hand: all log dirs that somebody has named, the sources among them.
+        at_hand: all given log dirs, including the sources.
     """
     ids = set()
-    for each in at_hand:
+    for source in at_hand:
         with contextlib.suppress(CheckpointError, OSError):
-            ids.add(read_meta_properties(each.log_dir).directory_id)
-    found: dict[tuple[int, tuple[str, ...]], None] = {}
+            ids.add(read_meta_properties(source.log_dir).directory_id)
+    unnamed: dict[tuple[int, tuple[str, ...]], None] = {}
     for source in sources:
         of_source = known.of_sources.get(source.name)
         if of_source is None or (node_id := of_source.broker.node_id) is None:
             continue
         others = sorted(set(of_source.metadata.to_end.log_dirs.get(node_id, ())) - ids)
         if others:
-            found[node_id, tuple(others)] = None
-    return list(found)
+            unnamed[node_id, tuple(others)] = None
+    return list(unnamed)
 
 
 def without_metadata_log(
     sources: Iterable[Source], at_hand: Iterable[Source], known: KnownTopics | None = None
 ) -> list[tuple[int | None, list[Location]]]:
-    """The nodes with KRaft of sources, each with its log dirs, none of which has the log of the cluster's metadata. A
-    node has it in one of its own log dirs, or in `metadata.log.dir`.
+    """The KRaft nodes of sources without a log of the cluster's metadata, each with its log dirs among the sources. A
+    node keeps that log in one of its log dirs, or in `metadata.log.dir`.
 
     Args:
-        at_hand: all log dirs that somebody has named, the sources among them.
-        known: what the clusters say: a log dir that the node's own metadata has as its own is one of its own, whatever
-            its file says.
+        at_hand: all given log dirs, including the sources.
+        known: the clusters' metadata: it also says which log dirs belong to the node whose copy it is.
     """
-    # A copy of a log dir at hand may have it, where that has none itself: that is not the node's.
+    # A backup of a log dir may have the metadata log that the log dir itself has lost: that one is not the node's.
     of_kraft = list(_of_kraft(at_hand))
-    lost = {found.directory_id for log_dir, found in of_kraft if not _is_directory(log_dir / METADATA_DIRECTORY)}
-    having = {_node(found) for log_dir, found in of_kraft if _is_directory(log_dir / METADATA_DIRECTORY)}
-    read = [] if known is None else known.read()
-    having_ids = {each for metadata in read for each in _of_its_node(metadata, lost)}
+    lost = {own.directory_id for log_dir, own in of_kraft if not _is_directory(log_dir / METADATA_DIRECTORY)}
+    nodes_with_log = {_node(own) for log_dir, own in of_kraft if _is_directory(log_dir / METADATA_DIRECTORY)}
+    copies = [] if known is None else known.read()
+    ids_with_log = {directory_id for metadata in copies for directory_id in _log_dirs_of_node(metadata, lost)}
     lacking: defaultdict[tuple[str | None, int | None], list[Location]] = defaultdict(list)
-    for log_dir, found in _of_kraft(sources):
-        if _node(found) not in having and found.directory_id not in having_ids:
-            lacking[_node(found)].append(log_dir)
+    for log_dir, own in _of_kraft(sources):
+        if _node(own) not in nodes_with_log and own.directory_id not in ids_with_log:
+            lacking[_node(own)].append(log_dir)
     return [(node_id, log_dirs) for (_, node_id), log_dirs in lacking.items()]
 
 
-def _of_its_node(metadata: ClusterMetadata, lost: Collection[str | None]) -> Collection[str]:
-    """The ids of the log dirs of the node whose copy of the metadata it is.
+def _log_dirs_of_node(metadata: ClusterMetadata, lost: Collection[str | None]) -> Collection[str]:
+    """The ids of the log dirs of the node that has this copy of the metadata.
 
     Args:
-        lost: ids of log dirs that have none.
+        lost: ids of log dirs without a copy.
     """
     with contextlib.suppress(CheckpointError, OSError):
         own = read_meta_properties(metadata.directory.parent).directory_id
@@ -623,26 +629,26 @@ def _of_its_node(metadata: ClusterMetadata, lost: Collection[str | None]) -> Col
     return ()
 
 
-def _node(found: MetaProperties) -> tuple[str | None, int | None]:
-    return found.cluster_id, found.node_id
+def _node(properties: MetaProperties) -> tuple[str | None, int | None]:
+    return properties.cluster_id, properties.node_id
 
 
 def _of_kraft(sources: Iterable[Source]) -> Iterator[tuple[Location, MetaProperties]]:
-    """The log dirs of nodes with KRaft, and what each says of itself."""
+    """The log dirs of KRaft nodes, each with its `meta.properties`."""
     for source in sources:
         with contextlib.suppress(CheckpointError, OSError):
-            found = read_meta_properties(source.log_dir)
-            if found.is_kraft:
-                yield source.log_dir, found
+            properties = read_meta_properties(source.log_dir)
+            if properties.is_kraft:
+                yield source.log_dir, properties
 
 
 def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:
-    """Who gives an option means that it says something."""
-    needing = {
+    """Refuse options that have no effect on any source."""
+    values = {
         "--server-properties": options.server_properties,
         "--metadata-high-watermark": options.metadata_high_watermark,
     }
-    for option, value in needing.items():
+    for option, value in values.items():
         if value is not None and not known.of_sources:
             raise UsageError(
                 f"{option} {value}: no source has {METADATA_DIRECTORY} beside its partitions; name it with "
@@ -662,7 +668,7 @@ class _Reader:
     """Reads each log dir once.
 
     Attributes:
-        log_dirs: those of the sources.
+        log_dirs: the sources' log dirs.
         recorded: as for `read_known_topics`.
     """
 
@@ -675,7 +681,7 @@ class _Reader:
     _recorded_log_dirs: list[Location] | None = None
 
     def properties(self, log_dir: Location) -> MetaProperties:
-        """Whose log dir it is."""
+        """A log dir's `meta.properties`; empty ones, with a warning, if they cannot be read."""
         name = str(log_dir)
         if name not in self._properties:
             self._properties[name] = self._read_properties(log_dir)
@@ -689,7 +695,7 @@ class _Reader:
             return MetaProperties()
 
     def optional(self, log_dir: Location) -> ClusterMetadata | None:
-        """The metadata in a log dir, if it can be read."""
+        """The metadata in a log dir; None, with a warning, if it cannot be read."""
         directory = log_dir / METADATA_DIRECTORY
         name = str(directory)
         if name not in self._metadata:
@@ -698,19 +704,19 @@ class _Reader:
 
     def _read_metadata(self, directory: Location) -> ClusterMetadata | None:
         try:
-            found = read_despite_damage(directory, self.high_watermark) if _is_directory(directory) else None
+            metadata = read_despite_damage(directory, self.high_watermark) if _is_directory(directory) else None
         except (ClusterMetadataError, OSError) as error:
             self.warnings.append(f"{describe_error(error)}; what it says of topics is not known")
             return None
-        if found is not None and found.left_out is not None:
+        if metadata is not None and metadata.left_out is not None:
             self.warnings.append(
-                f"{directory / found.left_out}: no whole snapshot; the one before it and the log were read, which lead "
-                "to its end"
+                f"{directory / metadata.left_out}: no whole snapshot; the one before it and the log were read, which "
+                "lead to its end"
             )
-        return found
+        return metadata
 
     def of_sibling(self, own: MetaProperties) -> ClusterMetadata | None:
-        """The metadata that another log dir of the cluster has, as `read_known_topics` chooses it."""
+        """The metadata in another log dir of the cluster, as `read_known_topics` chooses it."""
         if own.cluster_id is None:
             return None
         copies = self._copies(own, self.log_dirs)
@@ -721,13 +727,13 @@ class _Reader:
         return max(copies, key=lambda copy: copy[:2])[2] if copies else None
 
     def _copies(self, own: MetaProperties, log_dirs: Iterable[Location]) -> list[tuple[bool, int, ClusterMetadata]]:
-        """The copies of a cluster's metadata: whether each is of the same node, how far it was read, and itself."""
-        found = []
+        """The copies of a cluster's metadata, each after whether it is the same node's and how far it was read."""
+        copies = []
         for log_dir in log_dirs:
-            its = self.properties(log_dir)
-            if its.cluster_id == own.cluster_id and (metadata := self.optional(log_dir)) is not None:
-                found.append((its.node_id == own.node_id, metadata.as_of.offset, metadata))
-        return found
+            properties = self.properties(log_dir)
+            if properties.cluster_id == own.cluster_id and (metadata := self.optional(log_dir)) is not None:
+                copies.append((properties.node_id == own.node_id, metadata.as_of.offset, metadata))
+        return copies
 
     def required(self, directory: Location) -> ClusterMetadata:
         """The metadata that an option names."""
@@ -740,7 +746,7 @@ class _Reader:
         return metadata
 
     def ensure_of_cluster(self, directory: Location, log_dir: Location, own: MetaProperties) -> None:
-        """Refuse a directory that an option names if it is of another cluster, as far as that is known."""
+        """Refuse a directory of an option if it is known to be of another cluster."""
         try:
             of_metadata = read_meta_properties(directory.parent)
         except (CheckpointError, OSError) as error:
@@ -752,8 +758,8 @@ class _Reader:
             )
 
 
-def _given(text: str) -> Location:
-    """A directory that an option names: the one with the files, or the log dir that has it."""
+def _metadata_directory(text: str) -> Location:
+    """The directory of metadata that an option names, or whose log dir it names."""
     place = given_location("--cluster-metadata ", text) or Path(text)
     try:
         for directory in (place / METADATA_DIRECTORY, place):
@@ -775,29 +781,32 @@ def _is_directory(place: Location) -> bool:
 
 
 def _server_properties(file: Path) -> Mapping[str, str]:
-    """What a broker was started with. What is not in the file is Kafka's default, so it has to be such a file: one of a
-    client, say, proves nothing (`KafkaConfig`: with KRaft both `process.roles` and `node.id` are required).
+    """Read the file that a broker was started with. Settings that it omits have Kafka's defaults, so another file, such
+    as a client's, is refused (`KafkaConfig`: KRaft requires both `process.roles` and `node.id`).
     """
     try:
-        found = parse_properties(small_file(file))
+        properties = parse_properties(small_file(file))
     except OSError as error:
         raise UsageError(f"--server-properties {describe_error(error)}") from error
     lacking = [
         name
-        for name, is_there in (("node.id", "node.id" in found or "broker.id" in found), (_ROLES, _ROLES in found))
-        if not is_there
+        for name, is_set in (
+            ("node.id", "node.id" in properties or "broker.id" in properties),
+            (_ROLES, _ROLES in properties),
+        )
+        if not is_set
     ]
     if lacking:
         raise UsageError(
             f"--server-properties {file}: no {' and no '.join(lacking)} in it, expected the file that a broker with "
             "KRaft is started with: what it does not set is then Kafka's default"
         )
-    if "broker" not in listed(found[_ROLES]):
+    if "broker" not in listed(properties[_ROLES]):
         raise UsageError(
-            f"--server-properties {file}: {_ROLES}={found[_ROLES]}, expected broker among them: a controller has no "
-            "topics; name the file of the source's broker"
+            f"--server-properties {file}: {_ROLES}={properties[_ROLES]}, expected broker among them: a controller has "
+            "no topics; name the file of the source's broker"
         )
-    return found
+    return properties
 
 
 def _node_id(static: Mapping[str, str], where: str) -> int | None:
@@ -808,17 +817,17 @@ def _node_id(static: Mapping[str, str], where: str) -> int | None:
 
 
 def counted_by_origin(origins: Mapping[str, int]) -> str:
-    """How many topics metadata said something of, and who had set it there."""
+    """The number of topics with a value from metadata, in all and by who set it."""
     by_origin = ", ".join(f"{origin} {count:,}" for origin, count in sorted(origins.items()))
     return f"{sum(origins.values()):,} ({by_origin})" if by_origin else "0"
 
 
 def metadata_as_json(metadata: ClusterMetadata, topics: int, taken: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    """Which copy was read and how far, and what was taken from it.
+    """A copy of metadata, how far it was read, and what was taken from it.
 
     Args:
-        topics: how many there are.
-        taken: by setting and who has set it, of how many topics.
+        topics: how many topics it has.
+        taken: for how many topics each setting was taken, by who set it.
     """
     return {
         "directory": str(metadata.directory),

@@ -1,4 +1,4 @@
-"""The file of figures for Prometheus that says how a run ended."""
+"""The metrics file for Prometheus, which says how a run ended."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def ensure_collected(metrics_file: Path) -> None:
 
 
 def write_metrics(path: Path, job: str, seconds: float, result: RunResult) -> None:
-    """Replace the file, as a whole. That it cannot be written does not undo what the run has done."""
+    """Replace the file as a whole. If it cannot be written, the run's results stand."""
     now = time.time()
     done = result.code in (ExitCode.OK, ExitCode.PROBLEMS_FOUND)
     registry = CollectorRegistry()
@@ -77,12 +77,12 @@ def _add_of_catalog(
     name: str,
     counts: Mapping[tuple[str, str], int] | None,
 ) -> None:
-    """How much the catalog has of each kind. A run that could not ask leaves what the file said: damage is not mended
-    by a run that failed.
+    """Add how much the catalog has of each kind. If the run could not ask the catalog, the file's former values stay:
+    a failed run mends no damage.
     """
     values: Mapping[tuple[str, str], float] | None = counts
     if values is None:
-        values = {(source, kind): value for (each, source, kind), value in before.items() if each == name}
+        values = {(source, kind): value for (metric, source, kind), value in before.items() if metric == name}
     if values:
         label, meaning = _OF_CATALOG[name]
         gauge = Gauge(name, meaning, ["job", "source", label], registry=registry)
@@ -91,7 +91,7 @@ def _add_of_catalog(
 
 
 def _samples(path: Path, job: str) -> dict[tuple[str, str, str], float]:
-    """What the file of an earlier run of the job says: values by name, source, and status or verdict."""
+    """The values in the file of the job's last run, by metric, source, and status or verdict."""
     if not path.exists():
         return {}
     try:
@@ -99,11 +99,11 @@ def _samples(path: Path, job: str) -> dict[tuple[str, str, str], float]:
     except ValueError as error:
         warn(f"--metrics-file {path}: replaced, as nothing can be kept of it: {error}")
         return {}
-    found: dict[tuple[str, str, str], float] = {}
+    samples: dict[tuple[str, str, str], float] = {}
     for family in families:
         for sample in family.samples:
             labels = dict(sample.labels)
             if labels.pop("job", None) == job:
                 kind = labels.get("status") or labels.get("verdict") or ""
-                found[sample.name, labels.get("source", ""), kind] = float(sample.value)
-    return found
+                samples[sample.name, labels.get("source", ""), kind] = float(sample.value)
+    return samples

@@ -1,4 +1,4 @@
-"""Options that several jobs have, what is checked of them, and where the project lies that the commands are part of."""
+"""Options of several commands, their checks, and the directory of the project."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ _METADATA: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataOptions:
-    """The options as they were given; None where they were not."""
+    """The values of the options; None: not given."""
 
     cluster_metadata: str | None = None
     server_properties: Path | None = None
@@ -97,7 +97,7 @@ class MetadataOptions:
 
 
 def metadata_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
-    """The options of `MetadataOptions`, which the command gets as its parameter `metadata`."""
+    """Add the options of `MetadataOptions` to a command, which gets them as its parameter `metadata`."""
 
     @wraps(command)
     def with_metadata(
@@ -122,7 +122,7 @@ DELETE_DELAY: Final = "60s"
 
 
 def parse_option(option: str, parse: Callable[[str], _Value], text: str) -> _Value:
-    """What a function, as those of `kidxlib.text.times`, makes of an option's value."""
+    """Parse an option's value with a function such as those of `kidxlib.text.times`."""
     try:
         return parse(text)
     except UsageError as error:

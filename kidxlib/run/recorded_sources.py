@@ -1,4 +1,4 @@
-"""The sources that a catalog has, and where each is: what its builds were given."""
+"""The sources in a catalog, with the paths that its builds were given."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from kidxlib.terminal.console import warn
 if TYPE_CHECKING:
     from kidxlib.tables.protocol import TablesToRead
 
-#: So many sources are worth naming.
+#: The most sources that a message names.
 _NAMED = 3
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedSource:
-    """What the last build that read a source was given.
+    """A source as the last build that read it was given it.
 
     Attributes:
-        index_dir: where it wrote index files; None for beside the logs.
+        index_dir: where that build wrote index files; None: beside the logs.
     """
 
     path: str
@@ -46,7 +46,7 @@ def recorded_sources(tables: TablesToRead) -> dict[str, RecordedSource]:
 
 
 def source_paths(tables: TablesToRead) -> dict[str, str]:
-    """The path of each source, as the last build that read it was given it."""
+    """The path of each source, as the last build that read it had it."""
     return {name: source.path for name, source in recorded_sources(tables).items()}
 
 
@@ -56,7 +56,7 @@ def as_sources(paths: Mapping[str, str]) -> list[Source]:
 
 
 def can_be_listed(directory: Location) -> bool:
-    """Whether a source is there. In an object store it is, if something is in it."""
+    """Whether a source can be listed; in an object store, whether it has an object."""
     try:
         return bool(entries_in(directory)) or isinstance(directory, Path)
     except OSError:
@@ -64,16 +64,16 @@ def can_be_listed(directory: Location) -> bool:
 
 
 def sources_known_to(catalog: str | None) -> list[Source]:
-    """The sources that a catalog has; none where this process cannot read it: whoever reads its segments says why."""
+    """The sources in a catalog; none if this process cannot read it, which the reading of its segments will report."""
     return as_sources(_paths_in(catalog))
 
 
 def ensure_directories(given: Iterable[str], catalog: str | None) -> None:
-    """Say of the name of a source that its directory is wanted, and which one the catalog has for it.
+    """Refuse the name of a source in place of its directory, and tell the directory that the catalog has for it.
 
     Args:
         given: values of `--source`, as `[NAME=]DIR`.
-        catalog: its path or URL; None where there is none that this process reads.
+        catalog: the catalog's path or URL; None: there is none that this process reads.
     """
     for text in given:
         if not is_name(text) or os.path.lexists(text):
@@ -89,10 +89,10 @@ def ensure_directories(given: Iterable[str], catalog: str | None) -> None:
 
 
 def warn_of_other_names(sources: Iterable[Source], known: Mapping[str, str]) -> None:
-    """Say where a source is about to be recorded a second time, under another name.
+    """Warn of a source that would be recorded a second time, under another name.
 
     Args:
-        known: the paths of the catalog's sources, by their names.
+        known: the paths of the catalog's sources, by name.
     """
     for source in sources:
         names = sorted(name for name, path in known.items() if path == str(source.path))
@@ -104,10 +104,10 @@ def warn_of_other_names(sources: Iterable[Source], known: Mapping[str, str]) -> 
 
 
 def _paths_in(catalog: str | None) -> Mapping[str, str]:
-    """The paths of a catalog's sources; none where it cannot be read: whoever reads its segments says why."""
+    """The paths of a catalog's sources; none if it cannot be read, which the reading of its segments will report."""
     if catalog is None or as_text(catalog) != catalog or ("://" in catalog and not is_object(catalog)):
         return {}
-    # Nobody else waits for what this imports.
+    # Slow to import, and only needed here.
     from kidxlib.tables.delta_tables import DeltaTables
 
     try:

@@ -1,4 +1,4 @@
-"""What of a topic's configuration a deletion rests on, where its cluster's metadata says it and nobody else does."""
+"""The configuration that a deletion rests on, from a cluster's metadata where nobody else has set it."""
 
 from __future__ import annotations
 
@@ -32,28 +32,28 @@ from kidxlib.run.recorded_sources import as_sources
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
-#: By topic, what its configuration says by each policy's name.
+#: For each topic its configurations by name of policy.
 Configs: TypeAlias = Mapping[str, Mapping[str, TopicConfig]]
 
 _NEWER: Final = (
     "Name a newer copy with --cluster-metadata, give --metadata-high-watermark, or a longer --max-metadata-lag"
 )
-#: So many topics of which metadata says nothing are named.
+#: The most topics without metadata that a message names.
 _NAMED: Final = 3
 
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredTopics:
-    """What clusters say of topics.
+    """The configurations of topics in their clusters' metadata.
 
     Attributes:
-        values: by topic, the values that a deletion rests on, by Kafka's names. What is not the same in all its sources
-            is not there.
-        unknown: why others are not believed, by topic.
-        others: of these, topics of another id than the cluster's topic of that name has.
+        values: by topic, the values that a deletion rests on, by Kafka's names. Values that differ between sources are
+            left out.
+        unknown: by topic, why its metadata is not used.
+        others: topics among `unknown` whose id is not that of the cluster's topic with the same name.
         unsettled: by topic, values that the uncommitted end of the metadata may change.
-        at_end: by topic, the values that such an end has.
-        other_log_dirs: log dirs of the brokers that the catalog does not have, a line for each broker.
+        at_end: by topic, the values at the uncommitted end.
+        other_log_dirs: log dirs of the brokers that are not in the catalog, a line for each broker.
     """
 
     known: KnownTopics
@@ -78,14 +78,14 @@ class ConfiguredTopics:
         """Read the metadata of some sources.
 
         Args:
-            paths: of all sources of the catalog, by name: any may have the metadata of others' cluster.
-            names: of the sources; one without a path has no metadata.
-            deletes: something is deleted by it, so a server.properties has to be proven to be the broker's.
+            paths: the paths of all sources in the catalog, by name: each may have the metadata of another's cluster.
+            names: the sources; a source without a path has no metadata.
+            deletes: a deletion rests on it, so a server.properties must be proven to be the broker's.
             same_broker: as for `ensure_proven`.
-            read_ids: gives `source`, `topic` and `topic_id` of segments; asked where there is metadata.
+            read_ids: returns `source`, `topic` and `topic_id` of segments; called only if there is metadata.
         """
         of_catalog = as_sources(paths)
-        sources = [each for each in of_catalog if each.name in names]
+        sources = [source for source in of_catalog if source.name in names]
         known = read_known_topics(options, sources, lambda: of_catalog)
         if deletes:
             ensure_proven(options, known, sources, same_broker=same_broker)
@@ -93,8 +93,8 @@ class ConfiguredTopics:
             return cls(known)
         columns = ["topic", "source", "topic_id"]
         of_topics: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
-        found = read_ids().group_by(columns).aggregate([]).sort_by([(name, "ascending") for name in columns])
-        for topic, source, topic_id in zip(*(found[name].to_pylist() for name in columns), strict=True):
+        ids = read_ids().group_by(columns).aggregate([]).sort_by([(name, "ascending") for name in columns])
+        for topic, source, topic_id in zip(*(ids[name].to_pylist() for name in columns), strict=True):
             of_topics[topic].append((source, topic_id))
         unknown = {topic: why for topic, ids in of_topics.items() if (why := _why_unknown(known, topic, ids))}
         values = {topic: _agreed(known, topic, ids) for topic, ids in of_topics.items() if topic not in unknown}
@@ -111,13 +111,13 @@ class ConfiguredTopics:
     def complete(
         self, configs: Configs, *, deletes: bool, described: Collection[str] = ()
     ) -> dict[str, dict[str, TopicConfig]]:
-        """Configurations, with what clusters say for values that nobody set.
+        """Configurations, with values from the metadata where the user set none.
 
         Args:
-            deletes: something is deleted by them. Then what is in doubt counts as unknown, and what was said for many
-                topics does not make a topic one with `delete`, or one that is not tiered, which its cluster has
-                otherwise, committed or not.
-            described: policies that Kafka's tools have printed.
+            deletes: a deletion rests on them. Then doubtful values count as unknown. A policy for many topics does not
+                give a topic `delete`, or make it untiered, if its cluster's metadata has another value, committed or
+                not.
+            described: policies from the output of Kafka's tools.
         """
         completed = {}
         for topic, by_policy in configs.items():
@@ -136,7 +136,7 @@ class ConfiguredTopics:
         return completed
 
     def _doubt(self, topic: str, described: TopicConfig, own: TopicConfig) -> str | None:
-        """Why what Kafka's tools have printed of a topic may be of another one, or of another time."""
+        """Why the output of Kafka's tools for a topic may be about another topic, or from another time."""
         if topic in self.others:
             return self.unknown[topic]
         differing = described.contradicted_by(own)
@@ -148,25 +148,25 @@ class ConfiguredTopics:
         )
 
     def doubts(self, configs: Configs, described: Collection[str]) -> list[str]:
-        """What `complete` leaves unknown where something is deleted, in words.
+        """The values that `complete` leaves unknown for a deletion, in words.
 
         Args:
             configs, described: as for `complete`.
         """
-        found = []
+        doubts = []
         for topic, by_policy in sorted(configs.items()):
             own = self._config(topic, self.values).without(self.unsettled.get(topic, ()))
-            found += [why for name in described if (why := self._doubt(topic, by_policy[name], own)) is not None]
+            doubts += [why for name in described if (why := self._doubt(topic, by_policy[name], own)) is not None]
             if self.unsettled.get(topic) and _is_open(configs, topic):
-                found.append(
+                doubts.append(
                     f"topic {topic}: {', '.join(self.unsettled[topic])}: the end of {self.known.as_of} changes it, and "
                     "may not be committed; give --metadata-high-watermark"
                 )
-        more = [f"… and {len(found) - _NAMED:,} more such topics"] if len(found) > _NAMED else []
-        return [*found[:_NAMED], *more]
+        more = [f"… and {len(doubts) - _NAMED:,} more such topics"] if len(doubts) > _NAMED else []
+        return [*doubts[:_NAMED], *more]
 
     def remedy(self, topic: str) -> str:
-        """What to give where not all of a topic's configuration is known."""
+        """Which option to give if not all of a topic's configuration is known."""
         if (why := self.unknown.get(topic)) is not None:
             return f"{why}; --policy says it, too"
         if not self.known.of_sources:
@@ -176,10 +176,10 @@ class ConfiguredTopics:
         )
 
     def lines(self, configs: Configs) -> list[str]:
-        """How far metadata was read, of how many topics it gave each value, and of which it says nothing.
+        """How far metadata was read, for how many topics it gave each value, and which topics it lacks.
 
         Args:
-            configs: as they were before.
+            configs: before `complete`.
         """
         if self.known.as_of is None:
             return []
@@ -195,15 +195,15 @@ class ConfiguredTopics:
         return [*lines, *self.other_log_dirs]
 
     def as_json(self, configs: Configs) -> list[dict[str, Any]]:
-        """What `lines` says, as JSON; an object for each copy of metadata."""
+        """`lines` as JSON, an object for each copy of metadata."""
         taken = self._taken(configs)
         return [metadata_as_json(metadata, len(configs), taken) for metadata in self.known.read()]
 
     def ensure_recent(self, written: Mapping[PartitionKey, Written], limit: timedelta) -> None:
-        """Refuse metadata that ends long before a partition does: its topic may have been configured anew since.
+        """Refuse metadata that ends long before a partition does: the topic's settings may have changed since.
 
         Args:
-            written: partitions of topics whose configurations were completed.
+            written: the partitions of topics whose configurations were completed.
         """
         for (source, topic, number), partition in written.items():
             metadata = self.known.of_sources[source].metadata
@@ -230,7 +230,7 @@ class ConfiguredTopics:
         return config_of_described(self.known.as_of, topic, entries)
 
     def _taken(self, configs: Configs) -> dict[str, Counter[str]]:
-        """For how many topics each value was taken, by who has set it."""
+        """For how many topics each value was taken, by who set it."""
         taken: dict[str, Counter[str]] = {name: Counter() for name in DECIDING_CONFIGS}
         for topic, by_policy in configs.items():
             for name, value in self.values.get(topic, {}).items():
@@ -240,14 +240,14 @@ class ConfiguredTopics:
 
 
 def _kept(config: TopicConfig, own_ones: Iterable[TopicConfig]) -> TopicConfig:
-    """What was said of a topic, without what its cluster has otherwise where that keeps more."""
+    """A topic's configuration, without values where the cluster's own value keeps more."""
     for own in own_ones:
         config = config.keeping_what_is_compacted(own).keeping_what_is_tiered(own)
     return config
 
 
 def _why_unknown(known: KnownTopics, topic: str, ids: Iterable[tuple[str, str | None]]) -> str | None:
-    """Why metadata says nothing of a topic's segments; None where it does."""
+    """Why metadata cannot be used for a topic's segments; None: it can."""
     for source, topic_id in ids:
         of_source = known.of_sources.get(source)
         if of_source is None:
@@ -279,7 +279,7 @@ def _unsettled(known: KnownTopics, topic: str, ids: Iterable[tuple[str, str | No
 
 
 def _agreed(known: KnownTopics, topic: str, ids: Sequence[tuple[str, str | None]]) -> dict[str, ConfigValue]:
-    """The values that a topic has in all of its sources."""
+    """The values that are the same in all sources of a topic."""
     agreed = {}
     for name in DECIDING_CONFIGS:
         values = [known.config(source, topic, name) for source, _ in ids]

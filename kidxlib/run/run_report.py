@@ -1,6 +1,4 @@
-"""What a run of a job tells who watches from outside, where they ask: a JSON line that says how it ended, and figures
-for Prometheus.
-"""
+"""The optional reports of a run for monitoring: a JSON line that says how it ended, and metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -25,7 +23,7 @@ from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.outcome import RunResult
 from kidxlib.terminal.progress import end_phases
 
-#: The name by which a run reports, by its options.
+#: The name of a run in its reports, from its options.
 NameOf: TypeAlias = Callable[[dict[str, Any]], str]
 
 _STATUS: Final = {
@@ -38,32 +36,30 @@ _STATUS: Final = {
     ExitCode.TERMINATED: "interrupted",
 }
 _TO_APPEND: Final = os.O_WRONLY | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC | os.O_NONBLOCK
-#: Where the JSON line goes without a file.
+#: The value of `--json-line` without a file.
 _STANDARD_ERROR: Final = "-"
-#: How the name of its file ends that stands in no other directory. That distinguishes a word after the option from one
-#: that is meant for the command itself.
+#: The suffixes of a file without a directory after `--json-line`. Another word after it is the command's own argument.
 _SUFFIXES: Final = (".json", ".jsonl", ".log")
 
 
 def reports_run(job: Callable[..., RunResult]) -> Callable[..., ExitCode]:
-    """Make a command of a job, to stand below its options: it has `--metrics-file`, `--json-line` and `--verbose`, and
-    its phases end with it. It reports by the function's name.
+    """Make a command of a job, as the decorator below its options: it gets `--metrics-file`, `--json-line` and
+    `--verbose`, and ends its phases. It reports under the function's name.
     """
     return reports_run_of(job.__name__)(job)
 
 
 def reports_run_of(name: str | NameOf) -> Callable[[Callable[..., RunResult]], Callable[..., ExitCode]]:
-    """Do what `reports_run` does, for a command that reports by the name of a job: who watches asks for that one,
-    whichever engine did it.
+    """Do what `reports_run` does, under the name of a job: monitoring sees one name, whichever engine did the work.
 
     Args:
-        name: it, or what gives it for the options of a run, where one command does different things.
+        name: the name, or a function of the run's options.
     """
     return functools.partial(_reporting, name_of=name if callable(name) else lambda _: name)
 
 
 def _json_line_file(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
-    """What `--json-line` names; checked as it is read, before a command misses the word that the option took."""
+    """Check the value of `--json-line` at once, before the command misses a word that the option took."""
     if value is None or value == _STANDARD_ERROR or "/" in value or value.endswith(_SUFFIXES):
         return value
     raise UsageError(
@@ -89,7 +85,7 @@ def _write_json_line(where: str, job: str, began_at: datetime, seconds: float, r
         click.echo(json.dumps(line), err=True)
         return
     try:
-        # A pipe that nobody reads is no place: to open it otherwise would wait for a reader for good.
+        # Without O_NONBLOCK, opening a pipe that nobody reads would block forever.
         with open(os.open(where, _TO_APPEND, 0o666), "a", encoding="utf-8") as file:
             file.write(json.dumps(line) + "\n")
     except OSError as failed:

@@ -1,4 +1,4 @@
-"""The settings file: read once on the driver, checked, then only passed on. Command line options win over it."""
+"""The settings file, read and checked once, on the driver. Command line options win over it."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ Place = Annotated[str, AfterValidator(_is_place)]
 Pattern = Annotated[str, AfterValidator(_is_pattern)]
 #: Bytes, as Kafka checks `index.interval.bytes`; an int32.
 IntervalBytes = Annotated[int, Field(ge=0, le=2**31 - 1)]
-#: Bytes; room for one entry of each index at least.
+#: Bytes; at least room for one entry of each index.
 MaxIndexBytes = Annotated[int, Field(ge=12, le=2**31 - 1)]
 
 
 class BuildSettings(TomlTable):
-    """`[build]`: what build_index does where no option says otherwise."""
+    """`[build]`: defaults of build_index's options."""
 
     index_dir: Place = "var/index"
     catalog: Place = "var/catalog"
@@ -43,8 +43,8 @@ class BuildSettings(TomlTable):
     verify_crc: bool = True
     snapshots: bool = False
     epochs: bool = False
-    # Both, as neither bounds what the other does. Seconds are what a killed run reads again. Bytes are what is staged
-    # before it is recorded, on a cluster that is fast, and how much a wave has that is sized by a wrong rate.
+    # Both limits are needed. Seconds bound what has to be read again after a kill. Bytes bound what a fast cluster
+    # stages before it is recorded, and the size of a wave if the estimated rate is wrong.
     wave_bytes: Annotated[int, Field(ge=1, le=2**63 - 1)] = 256 * 1024**3
     wave_seconds: Annotated[int, Field(ge=1, le=_YEAR_SECONDS)] = 600
     longest_run_hours: Annotated[int, Field(ge=1, le=_YEAR_SECONDS // 3600)] = 24
@@ -52,7 +52,7 @@ class BuildSettings(TomlTable):
 
 
 class TopicSettings(TomlTable):
-    """`[[topic]]`: what differs for the topics whose full name matches."""
+    """`[[topic]]`: settings for the topics whose full name matches."""
 
     match: Pattern
     interval_bytes: IntervalBytes | None = None
@@ -75,7 +75,7 @@ class TablesSettings(TomlTable):
 
 
 class Settings(TomlTable):
-    """The whole file."""
+    """The whole settings file."""
 
     build: BuildSettings = BuildSettings()
     tables: TablesSettings = TablesSettings()
@@ -84,7 +84,7 @@ class Settings(TomlTable):
 
 
 def read_settings(path: Path) -> Settings:
-    """Read a settings file. The default one need not be there: an installed package has none."""
+    """Read a settings file. The default file may be missing, as in an installed package."""
     if path == SETTINGS_FILE and not path.exists():
         return Settings()
     return checked(path, read_text(path, "settings"), Settings)

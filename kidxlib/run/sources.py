@@ -1,4 +1,4 @@
-"""Which sources a job means: those that were named, the bundled sample where that can do no harm, or a catalog's."""
+"""The sources of a job: those that options name, the bundled sample if it can do no harm, or a catalog's."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def chosen_sources(
     settings: BuildSettings,
     remote: RemoteOptions = NOT_SAID,
 ) -> tuple[Source, ...]:
-    """The sources of `--source`, or the bundled sample: with `--sample`, or where a first try is all that it can be.
+    """The sources of `--source`, or the bundled sample: with `--sample`, or if this can only be a first try.
 
-    Who names a place works with something of their own, and has forgotten `--source`.
+    A user who names a place has data of their own, and has forgotten `--source`.
 
     Args:
-        options: those that name a place, by what a user calls them; None or False where they were not given.
-        remote: what is said of buckets of tiered storage among them.
+        options: the options that name a place, by name; None or False: not given.
+        remote: options for buckets of tiered storage among the sources.
     """
     if sample and given:
         raise UsageError("--sample and --source: give one of them")
@@ -70,13 +70,13 @@ def _what_to_name() -> str:
 
 
 def ensure_sample_alone(catalog: str) -> None:
-    """The default catalog, too, may be one that somebody works with."""
-    # Nobody else waits for what this imports.
+    """Refuse the sample if the catalog has other sources: even the default catalog may be in use."""
+    # Slow to import, and only needed here.
     from kidxlib.tables.delta_tables import DeltaTables
 
     try:
         rows = DeltaTables(catalog).read(PARTITIONS, ["source"])
-    except CatalogError:  # Spark will say what is wrong with it
+    except CatalogError:  # Spark will report what is wrong with it
         return
     others = sorted(set(map(str, rows["source"].to_pylist())) - {SAMPLE.name})
     if others:
@@ -87,7 +87,7 @@ def sources_in_catalog(named: Collection[str], known: Collection[str]) -> tuple[
     """The sources that `--source` names, or all of a catalog's.
 
     Args:
-        known: those that have a segment in it.
+        known: the sources that have a segment in the catalog.
     """
     for source in named:
         if source not in known:

@@ -1,4 +1,4 @@
-"""What a topic's indexes are built with: by options, by settings, and by its cluster's own metadata."""
+"""The options of a topic's indexes, from command line options, settings, and its cluster's metadata."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ def recover_options(
     *,
     verify_crc: bool = True,
 ) -> OptionsOfTopic:
-    """What a partition's indexes are like: by the option, else by the first matching [[topic]], else by [build], else
-    by the topic's own configuration, else as Kafka's defaults are.
+    """The options of a partition's indexes: from the command line, else the first matching [[topic]], else [build],
+    else the topic's own configuration, else Kafka's defaults.
     """
     topic, build = partition.topic_partition.topic, settings.build
     matching = (entry for entry in settings.topic if re.fullmatch(entry.match, topic))
