@@ -1,13 +1,13 @@
-"""Makes index files of partitions smaller and fewer: trims and coarsens them, and removes those that nothing needs.
+"""Makes index files of partitions smaller and fewer: trims and coarsens them, and removes files that nothing needs.
 
 Each change is computed from the files as they are now, and is the same as in a dry run. A new file is on disk before it
 replaces the old one as a whole, as in a build. So a stopped run can be run again, with the same result.
 
 Trimming does what closing the segment would have done. Kafka preallocates the index files of the active segment. When
 the segment is closed or rolled, the time index gets its last entry and both files are truncated
-(`LogSegment.onBecomeInactiveSegment`, `close`). If the process is killed they stay long, and a broker that finds them
-reads the zeros as entries. The entries before the zeros are checked against the log. If one of them is wrong, the file
-stays as it is. A follower that truncated its log leaves such a file: old entries follow the last right one.
+(`LogSegment.onBecomeInactiveSegment`, `close`). A killed broker leaves both files long, and the next broker reads the
+zeros as entries. The entries before the zeros are checked against the log. If an entry is wrong, the file stays, such
+as after a follower truncated its log: old entries follow the last right one.
 """
 
 from __future__ import annotations
@@ -66,16 +66,16 @@ from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.remover import Remover
 from kidxlib.text.times import NS_PER_MS
 
-#: Kinds of offset index that serve lookups well, and hold what is no entry of the log.
+#: Reasons with which an offset index serves lookups well, but has entries that are not the log's.
 _STALE: Final = ("entries-behind-the-end", "not-increasing")
 
 
 @dataclass(slots=True)
 class FilesToCompact:
-    """The files of a partition that is compacted, and how they may be changed.
+    """The files of a partition to compact, and how they may be changed.
 
     Attributes:
-        listed: for each directory the regular files in it, by name.
+        listed: the regular files of each directory, by name.
     """
 
     task: CompactionTask
@@ -91,7 +91,7 @@ class FilesToCompact:
             self.listed[directory] = self._listed(directory)
 
     def _listed(self, directory: Directory) -> dict[str, FileStatus]:
-        """The regular files of a directory; none if a symlink leads to it: nothing there is touched."""
+        """The regular files of a directory; none if it is reached through a symlink, where nothing is touched."""
         try:
             return self.remover.files(directory)
         except PublishError:
@@ -104,7 +104,7 @@ class FilesToCompact:
         """Open a segment's log, up to the end of its last valid batch when it was built, and find its file's owner.
 
         Args:
-            access: in which order its bytes are read.
+            access: the order in which the log is read.
         """
         directory, valid_bytes = self.task.segments_directory, segment.valid_bytes
         if directory is None or valid_bytes is None:
@@ -169,7 +169,7 @@ def _settled(waiting: list[Change], publisher: Publisher, remover: Remover) -> I
 def _coarsen_segment(files: FilesToCompact, segment: SegmentToCompact) -> Change | None:
     """Give a segment's indexes the interval of the policy; None if they have it, or there are none."""
     if segment.version is None or segment.offset_index_crc32c is None or segment.valid_bytes is None:
-        return None  # nothing was published of it
+        return None  # no index was published
     interval = files.options.policy.interval_for(
         files.task.key[1], segment.version.size, segment.largest_timestamp_ms, files.options.now_ms
     )
@@ -227,9 +227,9 @@ def _indexes(log: LogBytes, segment: SegmentToCompact, interval: int, denser: In
     """The new indexes, or why there are none: Kafka fails on the segment at this interval."""
     options = replace(segment.options, interval_bytes=interval)
     if denser is not None:
-        found = from_denser(log, segment.base_offset, options, denser)
-        if found is not None:
-            return found
+        coarsened = from_denser(log, segment.base_offset, options, denser)
+        if coarsened is not None:
+            return coarsened
     recovered = from_headers(log, segment.base_offset, options)
     if recovered.end.status is Status.QUARANTINED:
         assert recovered.end.reason is not None
@@ -238,7 +238,7 @@ def _indexes(log: LogBytes, segment: SegmentToCompact, interval: int, denser: In
 
 
 def _as_recorded(files: FilesToCompact, segment: SegmentToCompact) -> Indexes | None:
-    """The segment's indexes; None where they are not, byte for byte, what the catalog says."""
+    """The segment's indexes; None unless both are, byte for byte, those in the catalog."""
     contents = []
     for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX):
         content = read_file(files.task.index_directory, segment_file(segment.base_offset, suffix))
@@ -283,12 +283,12 @@ def _is_ours(files: FilesToCompact, directory: Directory, orphan: Orphan) -> boo
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """What becomes of an index file that ends in zeros.
+    """The result of trimming an index file that ends in zeros.
 
     Attributes:
-        suffix: which of the segment's.
-        content: its new content; None if it stays as it is.
-        reason: why it stays, in a short word; None if it does not.
+        suffix: the file's.
+        content: the new content; None: the file stays.
+        reason: why the file stays, in a short word; None: it does not.
     """
 
     suffix: str
@@ -297,7 +297,7 @@ class Trimmed:
 
 
 def _ends_in_zeros(content: bytes, suffix: str) -> bool:
-    """Whether an index file ends in at least one entry of zeros only."""
+    """Whether the last entry of an index file is all zeros."""
     entry_bytes = _ENTRY_BYTES[suffix]
     return len(content) >= entry_bytes and not any(content[-entry_bytes:])
 
@@ -308,7 +308,7 @@ def _trim_offset_index(log: LogBytes, recovered: RecoveredSegment, base_offset: 
 
     Args:
         log: the segment's, up to the end of its last valid batch.
-        recovered: what recovery makes of it.
+        recovered: the result of the segment's recovery.
     """
     trimmed = without_room(content, OffsetIndex.entry_bytes)
     finding = audit_offset_index(log, recovered, base_offset, np.frombuffer(trimmed, np.uint8), active=False)
@@ -316,14 +316,14 @@ def _trim_offset_index(log: LogBytes, recovered: RecoveredSegment, base_offset: 
 
 
 def _trim_time_index(log: LogBytes, recovered: RecoveredSegment, offset_index: OffsetIndex, content: bytes) -> Trimmed:
-    """The entries of a `.timeindex` that ends in zeros, and the one that closing the segment adds.
+    """The entries of a `.timeindex` that ends in zeros, and the entry that closing the segment adds.
 
-    An entry may be all zeros: the first of a segment that begins at 1970-01-01T00:00:00Z. If it is uncertain whether
-    there was one, the file stays.
+    The first entry of a segment that begins at 1970-01-01T00:00:00Z is all zeros. If it is uncertain whether there was
+    such an entry, the file stays.
 
     Args:
         log, recovered: as in `_trim_offset_index`.
-        offset_index: the segment's, one that is right.
+        offset_index: the segment's correct index.
     """
     facts, base_offset = recovered.facts, offset_index.base_offset
     entries = without_room(content, TimeIndex.entry_bytes)
@@ -373,13 +373,13 @@ def _trim_segment(
                 trimmed = list(_trimmed(segment, log, directory, padded))
         except (OSError, LogChangedError) as error:
             trimmed = [Trimmed(suffix, None, _why_not_read(error)) for suffix in padded]
-        for each in trimmed:
-            name = padded[each.suffix]
+        for file in trimmed:
+            name = padded[file.suffix]
             place = files.place(directory, name)
             before = files.listed[directory][name].st_size
-            content, reason, outcome = each.content, each.reason, ChangeOutcome.PLANNED
+            content, reason, outcome = file.content, file.reason, ChangeOutcome.PLANNED
             if content is not None and len(content) == before:
-                continue  # the entry of 1970 is all that it has
+                continue  # its only entry is of 1970
             if content is not None and not files.may_write(place):
                 content, reason = None, NOT_LOCKED
             if content is None:
@@ -408,21 +408,23 @@ def _trimmed(
         suffix: read_file(directory, segment_file(base_offset, suffix))
         for suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)
     }
-    right = contents[OFFSET_INDEX_SUFFIX]
-    if OFFSET_INDEX_SUFFIX in padded and right is not None:
-        trimmed = _trim_offset_index(log, recovered, base_offset, right)
-        right = trimmed.content
+    offset_index_bytes = contents[OFFSET_INDEX_SUFFIX]
+    if OFFSET_INDEX_SUFFIX in padded and offset_index_bytes is not None:
+        trimmed = _trim_offset_index(log, recovered, base_offset, offset_index_bytes)
+        offset_index_bytes = trimmed.content
         yield trimmed
     if TIME_INDEX_SUFFIX in padded and (content := contents[TIME_INDEX_SUFFIX]) is not None:
-        offset_index = OffsetIndex.from_bytes(recovered.offset_index if right is None else right, base_offset)
+        offset_index = OffsetIndex.from_bytes(
+            recovered.offset_index if offset_index_bytes is None else offset_index_bytes, base_offset
+        )
         yield _trim_time_index(log, recovered, offset_index, content)
 
 
 def _changes(files: FilesToCompact) -> Iterator[Change]:
     present = {segment.base_offset for segment in files.task.segments if segment.status not in ABSENT}
     segments_directory = files.task.segments_directory
-    found = [] if segments_directory is None else [parse_segment_log(name) for name in files.listed[segments_directory]]
-    logs = {base_offset for base_offset in found if base_offset is not None}
+    names = [] if segments_directory is None else files.listed[segments_directory]
+    logs = {base_offset for name in names if (base_offset := parse_segment_log(name)) is not None}
     last = max(logs or present, default=-1)
     for segment in files.task.segments:
         if segment.status in ABSENT or segment.active or segment.base_offset >= last:

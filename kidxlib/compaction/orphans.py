@@ -1,6 +1,6 @@
 """Finds the files of a partition that nothing needs any more, from a listing of its directory.
 
-A broker that starts removes such files too (`LogLoader.removeTempFilesAndCollectSwapFiles`, `loadSegmentFiles`,
+A broker removes these files when it starts (`LogLoader.removeTempFilesAndCollectSwapFiles`, `loadSegmentFiles`,
 `ProducerStateManager.removeStraySnapshots`), but no broker ever starts in an index directory.
 """
 
@@ -25,10 +25,10 @@ from kidxlib.storage.publisher import is_staging
 class OrphanReason(enum.StrEnum):
     """Why a file is not needed."""
 
-    NO_SEGMENT = "no-segment"  # its log is not there, and the catalog does not say that it should be
-    STRAY_SNAPSHOT = "stray-snapshot"  # of producers, at an offset where no segment begins and the log does not end
-    STAGED = "staged"  # by a run that was killed before it put it in place
-    DELETED = "deleted"  # renamed by a broker, or by retention, that did not come to removing it
+    NO_SEGMENT = "no-segment"  # its log is not there, and the catalog does not expect it
+    STRAY_SNAPSHOT = "stray-snapshot"  # a producer snapshot where neither a segment begins nor the log ends
+    STAGED = "staged"  # its run was killed before it put the file in place
+    DELETED = "deleted"  # a broker, or retention, renamed it and stopped before removing it
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,8 +36,8 @@ class Delays:
     """How old a file must be before it is removed, in ns.
 
     Attributes:
-        staged: time since it was written; no run takes longer.
-        deleted: time since it was renamed (`file.delete.delay.ms`).
+        staged: since the file was written; no run takes longer.
+        deleted: since the file was renamed (`file.delete.delay.ms`).
     """
 
     staged: int
@@ -58,12 +58,12 @@ def find_orphans(
     a stopped removal can be continued.
 
     Args:
-        base_offsets: of the partition's segments.
+        base_offsets: the base offsets of the partition's segments.
     """
     bases = frozenset(base_offsets)
     end = max(bases, default=None)
     strays = [offset for name in files if (offset := parse_snapshot(name)) is not None and offset not in bases]
-    # The one past all segments is that of the log's end.
+    # A snapshot beyond all segments is that of the log end offset.
     kept = max((offset for offset in strays if end is not None and offset >= end), default=None)
 
     def reason(name: str, status: FileStatus) -> OrphanReason | None:

@@ -15,10 +15,10 @@ class Rule:
     """The segments that a rule fits, and the interval that they get.
 
     Attributes:
-        match: their topics' full names.
-        older_than: minimum age of their largest timestamp; 0 for any age, even in the future.
-        larger_than: their logs have more bytes than this; −1 for any size.
-        interval_bytes: the interval that they get.
+        match: the topics' full names.
+        older_than: the least age of a segment's largest timestamp; 0: any age, even in the future.
+        larger_than: a segment's log has more bytes than this; −1: any size.
+        interval_bytes: the interval that the segments get.
     """
 
     match: re.Pattern[str] = _ANY
@@ -37,10 +37,8 @@ class Expiry:
     """The age at which rows of the catalog's tables expire; None: never.
 
     Attributes:
-        builds, retention_plans, findings: age since they were made; findings are those of all audits, with the remote
-            segments that they were about.
-        gone_segments: of deleted segments, age since they were deleted; of missing ones, since the build that found
-            them missing.
+        builds, retention_plans, findings: since they were made; findings of all audits, with their remote segments.
+        gone_segments: since a segment was deleted, or since the build that found it missing.
     """
 
     builds: timedelta | None = None

@@ -1,5 +1,5 @@
-"""A compaction task: a partition as the catalog has it, how to compact it, and whether to apply the changes; and what
-becomes of each index file: the action, its outcome, and why a file stays.
+"""A compaction task: a partition as the catalog has it, how to compact it, and whether to apply the changes. And the
+change of each index file: the action, its outcome, and why a file stays.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kidxlib.storage.location import FileVersion
 class Mode(enum.Enum):
     """Whether to find changes only, to compute them, or to apply them."""
 
-    LOOK = enum.auto()  # which files would change, and not how
+    LOOK = enum.auto()  # find which files would change, not how
     PLAN = enum.auto()
     APPLY = enum.auto()
 
@@ -31,9 +31,9 @@ class CompactionTask:
     """A partition to compact.
 
     Attributes:
-        segments_directory: where its logs are; None if that is not known.
-        index_directory: where its indexes are; may be the same.
-        segments: those in the catalog, also those missing from the source, by base offset.
+        segments_directory: the directory of the logs; None: not known.
+        index_directory: the directory of the indexes; may be the same.
+        segments: all in the catalog, also those missing from the source, by base offset.
     """
 
     key: PartitionKey
@@ -43,7 +43,7 @@ class CompactionTask:
 
     @property
     def directories(self) -> tuple[Directory, ...]:
-        """The directories where its index and auxiliary files may be."""
+        """The directories where the partition's index and auxiliary files may be."""
         if self.segments_directory is None or str(self.segments_directory) == str(self.index_directory):
             return (self.index_directory,)
         return self.segments_directory, self.index_directory
@@ -57,8 +57,8 @@ class CompactionOptions:
         policy: which segments get which interval.
         trim: truncate files that end in zeros.
         orphans: remove files that nothing needs.
-        now_ms: the time by which segments are old enough for a rule.
-        clock_ms: the machine's time, by which files are old enough to be removed.
+        now_ms: the time for the age of segments in rules.
+        clock_ms: the machine's time, for the age of files to remove.
         locked: the log dirs in which files may be written.
     """
 
@@ -76,32 +76,32 @@ class ChangeAction(enum.StrEnum):
 
     TRIM = "trim"
     COARSEN = "coarsen"
-    DENSIFY = "densify"  # the way back, to a smaller interval
+    DENSIFY = "densify"  # the reverse: a smaller interval
     REMOVE = "remove"
 
 
 class ChangeOutcome(enum.StrEnum):
-    """What became of files."""
+    """What was done with files."""
 
     PLANNED = "planned"  # nothing was written
     WRITTEN = "written"
-    UNCHANGED = "unchanged"  # the new interval gives the same bytes, or a run before this one did not record them
+    UNCHANGED = "unchanged"  # the new interval gives the same bytes, or an earlier run wrote and did not record them
     REMOVED = "removed"
     KEPT = "kept"
 
 
-#: Why files stay that were to change, besides what keeps a recovery with that interval from an end (`ScanEnd.reason`)
-#: and what is wrong with an index (`audit.Finding.reason`).
-LOG_CHANGED: Final = "log-changed"  # since it was built
+#: Why a file stays that was to change. Other reasons: why a recovery with that interval fails (`ScanEnd.reason`), and
+#: what is wrong with an index (`audit.Finding.reason`).
+LOG_CHANGED: Final = "log-changed"  # since the build
 UNREADABLE: Final = "unreadable"
-UNFINISHED: Final = "unfinished"  # the build did not come to its transactions
-NOT_LOCKED: Final = "not-locked"  # it came into a log dir where there was nothing to do before: run again
-NOT_OURS: Final = "not-ours"  # in a log dir, and the catalog does not know it: a broker removes it when it starts
+UNFINISHED: Final = "unfinished"  # the build stopped before the segment's transactions
+NOT_LOCKED: Final = "not-locked"  # it is new in a log dir that needed no lock when the run looked: run again
+NOT_OURS: Final = "not-ours"  # it is in a log dir and not in the catalog: a broker removes it when it starts
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """A file; `log_dir` is the Kafka log dir where it stands beside logs, None where it does not."""
+    """The path of a file; `log_dir` is its Kafka log dir if it is beside logs, else None."""
 
     path: str
     log_dir: str | None
@@ -112,9 +112,10 @@ class Coarsened:
     """Both indexes of a segment, at the old and at the new interval.
 
     Attributes:
-        version: of the log.
-        cost_before: None where the `.index` is not what the catalog says.
-        cost_after, offset_index, time_index: the new ones; None if the old ones stay, or the new ones are not made yet.
+        version: the log's version.
+        cost_before: None if the `.index` is not the one in the catalog.
+        cost_after, offset_index, time_index: of the new indexes; None if the old ones stay or the new ones are not made
+            yet.
     """
 
     version: FileVersion
@@ -128,14 +129,14 @@ class Coarsened:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """What becomes of one file, or of both indexes of a segment.
+    """The change of one file, or of both indexes of a segment.
 
     Attributes:
         base_offset: None if the file is not a segment's.
-        place: of the file; for both indexes the place of the `.index`.
+        place: the file's; for both indexes that of the `.index`.
         reason: why the file is removed, or why it stays; None otherwise.
-        bytes_before: size of the file, or of both indexes.
-        bytes_after: their size after the change; None if that was not asked for.
+        bytes_before: the size of the file, or of both indexes.
+        bytes_after: the size after the change; None if it was not computed.
         coarsened: None if no index is made sparser or denser.
     """
 

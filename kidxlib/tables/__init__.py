@@ -1,1 +1,1 @@
-"""The catalog's tables, read and committed: what both engines ask of them, and how delta-rs does it without Spark."""
+"""The catalog's tables: the interface to read and commit them, and its implementation with delta-rs, without Spark."""

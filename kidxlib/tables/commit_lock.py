@@ -1,8 +1,8 @@
-"""One writer at a time on a catalog that lies on a local disk: every commit, by Spark and by delta-rs, holds this lock.
+"""The lock of a catalog on a local disk: every commit holds it, by Spark and by delta-rs.
 
-Delta through Spark looks whether a version exists, and then renames its file to that name, under a lock of its own JVM.
-A commit of another process in between would be overwritten in silence (Delta's HDFSLogStore on `file:`). HDFS renames
-only to a name that is free, and in object stores a conditional PUT decides, so these have no lock.
+Delta in Spark checks whether a version exists, and then renames its file to that name, under a lock of its own JVM. It
+would silently overwrite a commit of another process in between (Delta's HDFSLogStore on `file:`). HDFS renames only to
+free names, and in object stores a conditional PUT decides, so these need no lock.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ from urllib.parse import unquote, urlsplit
 from kidxlib.errors import CatalogError
 
 LOCK_FILE: Final = "_commit.lock"
-#: Who waits longer says so.
-_SAID_AFTER_SECONDS: Final = 1.0
+#: A run that waits longer tells the user.
+_TOLD_AFTER_SECONDS: Final = 1.0
 
 _log = logging.getLogger(__name__)
 
 
 @contextlib.contextmanager
 def committing(catalog: str) -> Iterator[None]:
-    """Hold the lock of a catalog by its directory or URL; wait until it is free. Not to be taken again meanwhile."""
+    """Hold the lock of a catalog, named by directory or URL, after waiting until it is free. Not reentrant."""
     if (path := _lock_file(catalog)) is None:
         yield
         return
@@ -42,14 +42,14 @@ def committing(catalog: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def committing_threads(catalog: str) -> Iterator[None]:
-    """Hold the lock of a catalog for Spark, whose JVM excludes its own threads: all threads of this process hold it
-    together, from the first that comes to the last that goes, and a thread may take it again.
+    """Hold the lock of a catalog for Spark, whose JVM has its own lock between threads: the threads of this process
+    share it, from the first that enters to the last that leaves. Reentrant.
     """
     if (path := _lock_file(catalog)) is None:
         yield
         return
     shared = _shared.setdefault(path, _Shared())
-    with shared.mutex:  # whoever waits for the lock in here keeps nobody from giving it back: nobody has it
+    with shared.mutex:  # waiting for the lock in here is safe: no thread of this process holds it then
         if not shared.users:
             shared.descriptor = _locked(path)
         shared.users += 1
@@ -80,7 +80,7 @@ def _lock_file(catalog: str) -> Path | None:
 
 
 def _locked(path: Path) -> int:
-    """A descriptor that holds the lock. It goes with the descriptor, so with a process that is killed."""
+    """A descriptor that holds the lock, also until the process is killed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
@@ -92,16 +92,16 @@ def _locked(path: Path) -> int:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        said = threading.Timer(_SAID_AFTER_SECONDS, _say_that_it_waits, (path,))
-        said.daemon = True
-        said.start()
+        notice = threading.Timer(_TOLD_AFTER_SECONDS, _say_that_it_waits, (path,))
+        notice.daemon = True
+        notice.start()
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         except BaseException:  # Ctrl-C
             os.close(descriptor)
             raise
         finally:
-            said.cancel()
+            notice.cancel()
     return descriptor
 
 

@@ -1,4 +1,4 @@
-"""The files of a Delta table: what its log says of each, the rows in one, and commits that replace some of them."""
+"""The files of a Delta table: their entries in its log, the rows in one, and commits that replace some of them."""
 
 from __future__ import annotations
 
@@ -27,26 +27,27 @@ def files_of(table: Table, delta: DeltaTable) -> pa.Table:
     """The files of a version, as `files_schema` has them."""
     schema = files_schema(table)
     actions = pa.table(delta.get_add_actions(flatten=True))
-    found = set(actions.column_names)  # of a column without a value in any file there are no bounds
-    nothing = pa.nulls(actions.num_rows)
-    columns = [(actions[field.name] if field.name in found else nothing).cast(field.type) for field in schema]
-    return pa.table(columns, schema=schema)
+    return in_schema(actions, schema)  # without a column of bounds if no file has a value in that column
 
 
 def sizes_of(files: pa.Table) -> dict[str, int]:
-    """The sizes in bytes of some files by their paths, given as `files_of` has them."""
+    """The sizes of files in bytes, by path.
+
+    Args:
+        files: rows of `files_of`.
+    """
     return {row["path"]: row["size_bytes"] for row in files.select(["path", "size_bytes"]).to_pylist()}
 
 
 def counted_bytes_of(files: pa.Table) -> dict[str, int]:
-    """What some files count for, in bytes, by their paths; see `counted_bytes`."""
+    """`counted_bytes` of files, by path."""
     rows = files.select(["path", "size_bytes", "num_records"]).to_pylist()
     return {row["path"]: counted_bytes(row["size_bytes"], row["num_records"]) for row in rows}
 
 
 def file_system_of(delta: DeltaTable) -> FileSystem:
-    """The table's directory: on a disk, or in an object store as delta-rs reaches it. On a disk that is full delta-rs
-    would print the state of its own threads before there is an error.
+    """The table's directory, on a disk or in an object store as delta-rs reaches it. Not delta-rs' own on a disk: on a
+    full disk it would print the state of its threads before the error.
     """
     if is_object(delta.table_uri):
         return PyFileSystem(DeltaStorageHandler(delta.table_uri, storage_options(delta.table_uri)))
@@ -54,31 +55,31 @@ def file_system_of(delta: DeltaTable) -> FileSystem:
 
 
 def rows_in(place: FileSystem, table: Table, path: str, names: Collection[str] | None = None) -> pa.Table:
-    """Some columns of the rows of one file, in the catalog's own schema; a column that the file lacks is null.
+    """Columns of the rows of one file, in the catalog's schema; a column that the file lacks is null.
 
     Args:
         place: the table's directory.
-        path: as the log has it.
-        names: None for all columns.
+        path: from the table's log.
+        names: None: all columns.
     """
     schema = table.schema(names)
-    # Spark writes the timestamps that Parquet had first, whose nanoseconds do not reach as far as ours.
+    # Spark writes Parquet's oldest timestamps, in nanoseconds, whose range is smaller than ours.
     with pq.ParquetFile(unquote(path), filesystem=place, coerce_int96_timestamp_unit="us", pre_buffer=True) as file:
         return in_schema(file.read(schema.names), schema)
 
 
 def in_schema(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Rows with the columns of a schema; one that they lack is null."""
-    found = set(rows.column_names)
-    nothing = pa.nulls(rows.num_rows)
+    """Rows with the columns of a schema; a column that they lack is null."""
+    present = set(rows.column_names)
+    nulls = pa.nulls(rows.num_rows)
     return pa.table(
-        [(rows[field.name] if field.name in found else nothing).cast(field.type) for field in schema], schema=schema
+        [(rows[field.name] if field.name in present else nulls).cast(field.type) for field in schema], schema=schema
     )
 
 
 def has_plain_files(delta: DeltaTable) -> bool:
-    """Whether the rows of a table are those of its files, and nothing more is asked of who writes some. Somebody else
-    may have asked for more, as deletion vectors.
+    """Whether a table's rows are exactly those of its files, so that kidx may write files itself. Somebody may have
+    enabled more features, such as deletion vectors.
     """
     protocol = delta.protocol()
     return (protocol.min_reader_version, protocol.min_writer_version) == (READER_VERSION, WRITER_VERSION)
@@ -90,16 +91,16 @@ def replace_files(
     new: Sequence[SortedFile],
     *,
     data_change: bool,
-    said: Mapping[str, Any],
+    history: Mapping[str, Any],
 ) -> None:
-    """Commit new files in the place of old ones. On a disk they go again where they are not committed; in an object
-    store nobody knows when a commit whose answer is lost may still be made.
+    """Commit new files in place of old ones. If the commit fails on a disk, the new files are removed. In an object
+    store they stay: a commit whose answer was lost may still be made.
 
     Args:
-        delta: a version that has the old ones.
-        old: their sizes by their paths.
-        data_change: whether the table says something else by it; who follows its changes has to do with these alone.
-        said: what the history says of it.
+        delta: a version with the old files.
+        old: the sizes of the old files, by path.
+        data_change: whether rows change; readers of the change feed skip other commits.
+        history: metadata of the commit in the table's history.
     """
     now = int(time.time() * 1000)
     adds = [AddAction(file.name, file.size, {}, now, data_change, file.statistics) for file in new]
@@ -109,7 +110,7 @@ def replace_files(
         delta.create_write_transaction([*adds, *removes], "append", delta.schema(), commit_properties=properties)
 
     try:
-        commit_once(delta.table_uri, delta.version() + 1, write, said)
+        commit_once(delta.table_uri, delta.version() + 1, write, history)
     except (DeltaError, OSError):
         place = file_system_of(delta)
         if not is_object(delta.table_uri) and not _is_committed(place, delta.version() + 1, new):
@@ -118,7 +119,7 @@ def replace_files(
 
 
 def _is_committed(place: FileSystem, version: int, new: Sequence[SortedFile]) -> bool:
-    """Whether a version has files: delta-rs may fail after a commit, as where no checkpoint can be written."""
+    """Whether a version has the files: delta-rs may fail after a commit, as when it cannot write a checkpoint."""
     try:
         with place.open_input_stream(f"_delta_log/{version:020}.json") as log:
             commit = log.read()
@@ -128,6 +129,6 @@ def _is_committed(place: FileSystem, version: int, new: Sequence[SortedFile]) ->
 
 
 def remove_files(place: FileSystem, files: Sequence[SortedFile]) -> None:
-    """Remove files that were written, and are not of the table."""
+    """Remove files that were written and not committed."""
     for file in files:
         place.delete_file(file.name)

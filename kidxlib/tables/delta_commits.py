@@ -1,9 +1,9 @@
-"""Where a catalog is, as delta-rs is told, and commits to it: a commit lands right after one version of a table, once,
-also where an object store's answer to it is lost.
+"""A catalog's place for delta-rs, and commits to it: a commit lands right after one version of a table, exactly once,
+even if an object store's answer is lost.
 
-An object store takes a commit by a conditional PUT. Where the connection ends before there is an answer, delta-rs takes
-the commit for failed; where the store fails after it has made it, delta-rs asks again, finds one there and takes it for
-another writer's. To make either once more would add its rows a second time.
+An object store takes a commit by a conditional PUT. If the connection ends before the answer, delta-rs takes the commit
+for failed. If the store fails after making it, delta-rs tries again, and takes its own commit for another writer's. In
+both cases a second commit would add the rows twice.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 
 from kidxlib.storage.store.s3 import ObjectPath, endpoint, is_object
 
-#: What tells a commit from those of others, in the table's history.
+#: The key in the table's history by which a writer knows its own commit.
 _MARK: Final = "kidx.commit"
 
 _T = TypeVar("_T")
@@ -32,13 +32,13 @@ ATTEMPTS: Final = 20
 _PAUSE_MAX: Final = 5.0
 _PAUSE_FIRST: Final = 0.05
 
-#: As delta-rs says it. All but a conditional PUT it has then asked again by itself, if not amid an answer.
+#: Parts of delta-rs' messages. delta-rs retries all requests by itself but a conditional PUT, unless in mid-answer.
 _BEFORE_THE_ANSWER: Final = "error sending request"
 _AMID_THE_ANSWER: Final = "request or response body error"
 
 
 def attempts() -> Iterator[None]:
-    """So many attempts, with pauses between them that differ from those of other processes."""
+    """Attempts, with random pauses between them."""
     for number in range(ATTEMPTS):
         if number:
             time.sleep(random.uniform(0, min(_PAUSE_MAX, _PAUSE_FIRST * 2 ** (number - 1))))
@@ -46,15 +46,15 @@ def attempts() -> Iterator[None]:
 
 
 def was_dropped(error: Exception) -> bool:
-    """Whether a connection ended before an answer was whole: what was asked may have been done."""
+    """Whether a connection ended before the whole answer: the request may have been carried out."""
     return _BEFORE_THE_ANSWER in str(error) or _AMID_THE_ANSWER in str(error)
 
 
 def whole_answer(read: Callable[[], _T]) -> _T:
-    """What is read, once no connection ends amid an answer.
+    """Read, again each time that a connection ends in mid-answer.
 
     Args:
-        read: changes nothing.
+        read: has no effects.
     """
     for _ in attempts():
         try:
@@ -70,19 +70,19 @@ def commit_once(
     place: str,
     version: int,
     write: Callable[[CommitProperties], object],
-    said: Mapping[str, Any] | None = None,
+    history: Mapping[str, Any] | None = None,
 ) -> None:
-    """Make a version of a table, if no other writer does.
+    """Commit a version of a table, unless another writer does.
 
     Args:
         place: the table's directory or URL.
-        version: the one to be made.
-        write: commits it, with these properties.
-        said: what the history says of it.
+        version: the version to commit.
+        write: commits it, with the given properties.
+        history: metadata of the commit in the table's history.
     """
     mark = {_MARK: uuid.uuid4().hex} if is_object(place) else {}
     try:
-        write(CommitProperties(max_commit_retries=0, custom_metadata={**(said or {}), **mark}))
+        write(CommitProperties(max_commit_retries=0, custom_metadata={**(history or {}), **mark}))
     except (DeltaError, OSError) as error:
         if mark and _holds(place, version, mark[_MARK]):
             return
@@ -101,16 +101,16 @@ def _holds(place: str, version: int, mark: str) -> bool:
 
 
 def storage_options(path: str) -> dict[str, str]:
-    """What delta-rs needs besides a catalog's path. It finds credentials and the region as AWS' own tools do, and as
-    kidx does for sources; what it does not find by itself is where another store is.
+    """The options of delta-rs for a catalog. It finds credentials and the region as AWS' tools do, and as kidx does for
+    sources. It does not find the endpoint of another store by itself.
 
     Args:
-        path: of a directory, or `s3://<bucket>/<prefix>`.
+        path: a directory, or `s3://<bucket>/<prefix>`.
     """
-    if not is_object(path) or (other := endpoint()) is None:
+    if not is_object(path) or (store := endpoint()) is None:
         return {}
-    options = {"AWS_ENDPOINT_URL": other}
-    if urlsplit(other).scheme == "http":  # else it takes TLS for granted
+    options = {"AWS_ENDPOINT_URL": store}
+    if urlsplit(store).scheme == "http":  # delta-rs expects TLS otherwise
         options["AWS_ALLOW_HTTP"] = "true"
     if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
         options["AWS_REGION"] = region

@@ -1,4 +1,4 @@
-"""Delta tables that are no catalog's: rows that a user gives or wants, read and written through delta-rs."""
+"""Delta tables of users, outside a catalog: read and written through delta-rs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from kidxlib.tables.delta_tables import one_line
 
 
 def read_delta(path: str) -> Iterator[pa.RecordBatch]:
-    """The rows of a Delta table, in any order; of none at least one batch."""
+    """The rows of a Delta table, in any order; at least one batch, if it is empty."""
     try:
         rows = (
             QueryBuilder()
@@ -22,9 +22,9 @@ def read_delta(path: str) -> Iterator[pa.RecordBatch]:
             .execute("SELECT * FROM rows")
         )
         reader = pa.RecordBatchReader.from_stream(rows)
-        # Not all that Arrow does with texts it does with views of texts.
+        # Arrow has fewer functions for views of strings than for strings.
         schema = pa.schema([_plain(field) for field in reader.schema])
-        yield pa.RecordBatch.from_pylist([], schema)  # its columns are looked at, where there is no row
+        yield pa.RecordBatch.from_pylist([], schema)  # callers look at its columns, even without rows
         yield from (batch.cast(schema) for batch in reader)
     except TableNotFoundError as error:
         raise NoDeltaTableError(f"{path}: no Delta table there") from error
@@ -33,7 +33,7 @@ def read_delta(path: str) -> Iterator[pa.RecordBatch]:
 
 
 def write_delta(path: str, rows: Iterable[pa.RecordBatch], schema: pa.Schema) -> None:
-    """Make a Delta table of rows, in one commit."""
+    """Make a Delta table with rows, in one commit."""
     reader = pa.RecordBatchReader.from_batches(schema, iter(rows))
     try:
         commit_once(

@@ -1,4 +1,4 @@
-"""The upkeep of a catalog's tables through delta-rs, without Spark."""
+"""The maintenance of a catalog's tables through delta-rs, without Spark."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ _PAUSE_MAX: Final = 10.0
 
 _KEEPS_HOURS: Final = VACUUM_KEEPS // timedelta(hours=1)
 _KEEPS_PROPERTY: Final = "delta.deletedFileRetentionDuration"
-#: What the history says of it, beside the kind of commit that delta-rs names by itself.
+#: The metadata of a rewrite in the table's history.
 _REWRITTEN: Final = {"kidx.operation": "rewrite in order"}
 _COMPACTED: Final = {"kidx.operation": "compact in order"}
 
@@ -72,8 +72,8 @@ class DeltaMaintenance:
         self._committed(table, attempt)
 
     def rewrite(self, table: Table) -> None:
-        """See `Maintenance.rewrite`. The files are written while others may commit; whoever did changed other files, or
-        it is done again.
+        """See `Maintenance.rewrite`. Others may commit while the files are written. If they changed the same files, the
+        rewrite starts again.
         """
 
         def attempt(delta: DeltaTable) -> bool:
@@ -81,7 +81,7 @@ class DeltaMaintenance:
             place = file_system_of(delta)
             new: list[SortedFile] = []
             with contextlib.ExitStack() as stack:
-                # What is no file of the table would stay until it is vacuumed.
+                # Files that are not committed would stay until the next vacuum.
                 stack.callback(remove_files, place, new)
                 self._write_sorted(table, delta, old, place, new)
                 if self._replace(table, old, new, stack, _REWRITTEN):
@@ -91,8 +91,8 @@ class DeltaMaintenance:
         self._committed(table, attempt)
 
     def compact(self, table: Table, paths: Collection[str]) -> bool:
-        """See `Maintenance.compact`. The files are written while others may commit. A table of which more is asked than
-        of those that are made here is left to delta-rs, which puts small files together as they are.
+        """See `Maintenance.compact`. Others may commit while the files are written. delta-rs compacts a table with more
+        features than kidx gives it; it joins small files without sorting.
         """
         delta = self.tables.opened(table)
         try:
@@ -112,9 +112,9 @@ class DeltaMaintenance:
 
         def attempt(delta: DeltaTable) -> bool:
             nonlocal count
-            hours, found = _unneeded(delta)
-            count = max(count, len(found))  # whoever is overtaken has removed them
-            if apply and found:
+            hours, unneeded = _unneeded(delta)
+            count = max(count, len(unneeded))  # an attempt that was overtaken has removed them
+            if apply and unneeded:
                 with committing(self.tables.path):
                     delta.vacuum(
                         hours,
@@ -131,21 +131,21 @@ class DeltaMaintenance:
     def _write_sorted(
         self, table: Table, delta: DeltaTable, old: pa.Table, place: FileSystem, new: list[SortedFile]
     ) -> None:
-        """Add to `new` each file that is written."""
+        """Write the rows in order, and add each file to `new`."""
         keys = self.tables.rows(table, delta, table.order, "true")
         ranges = key_ranges(keys, table.order, sum(counted_bytes_of(old).values()))
-        expected, found = keys.num_rows, 0
+        expected, written = keys.num_rows, 0
         del keys
         for part in ranges:
             rows = self.tables.rows(table, delta, None, part.sql)
-            found += rows.num_rows
+            written += rows.num_rows
             new += write_sorted(place, table, rows, part.files)
-        if found != expected:
+        if written != expected:
             raise self._lost(table)
 
     def _is_compacted(self, table: Table, delta: DeltaTable, paths: Collection[str]) -> bool:
-        """Whether files of a version were written anew; not where they are not of the table any more."""
-        from kidxlib.tables.merged_files import write_merged  # Arrow's data sets, for which nobody else waits
+        """Rewrite files of a version. False if they are no longer the table's."""
+        from kidxlib.tables.merged_files import write_merged  # Arrow's data sets are slow to import
 
         files, place = files_of(table, delta), file_system_of(delta)
         old = files.filter(pc.is_in(files["path"], value_set=pa.array(sorted(paths), pa.string())))
@@ -153,7 +153,7 @@ class DeltaMaintenance:
             return False
         new: list[SortedFile] = []
         with contextlib.ExitStack() as stack:
-            # What is no file of the table would stay until it is vacuumed.
+            # Files that are not committed would stay until the next vacuum.
             stack.callback(remove_files, place, new)
             if not write_merged(place, table, old, new):
                 raise self._lost(table)
@@ -165,13 +165,13 @@ class DeltaMaintenance:
         old: pa.Table,
         new: Sequence[SortedFile],
         removing: contextlib.ExitStack,
-        said: Mapping[str, str],
+        history: Mapping[str, str],
     ) -> bool:
-        """Commit new files in the place of old ones; False if one of these is not of the table any more.
+        """Commit new files in place of old ones; False if one of these is no longer the table's.
 
         Args:
-            removing: removes the new ones; not once they may be committed.
-            said: what the history says of it.
+            removing: removes the new files, unless they may have been committed.
+            history: metadata of the commit in the table's history.
         """
         removed = sizes_of(old)
         with committing(self.tables.path):
@@ -179,14 +179,14 @@ class DeltaMaintenance:
             if delta is None or not removed.keys() <= sizes_of(files_of(table, delta)).keys():
                 return False
             removing.pop_all()
-            replace_files(delta, removed, new, data_change=False, said=said)
+            replace_files(delta, removed, new, data_change=False, history=history)
         return True
 
     def _committed(self, table: Table, attempt: Callable[[DeltaTable], bool]) -> None:
-        """Try until it is done; a table that does not exist needs nothing.
+        """Try until an attempt succeeds. A missing table needs nothing.
 
         Args:
-            attempt: gets the latest version, and says whether it is done.
+            attempt: gets the latest version, and returns whether it succeeded.
         """
         for number in range(_ATTEMPTS):
             if (delta := self.tables.opened(table)) is None:
@@ -205,7 +205,7 @@ class DeltaMaintenance:
         )
 
     def _lost(self, table: Table) -> CatalogError:
-        """Nothing is known that would do that."""
+        """The error if rows were lost. No cause of this is known."""
         return CatalogError(
             f"{self.tables.place(table)}: not all of its rows were read, and nothing was changed; run it again"
         )
@@ -216,13 +216,13 @@ class DeltaMaintenance:
 
 def _delete(delta: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
     """Delete the rows with these values."""
-    same = " AND ".join(f'old."{name}" = expired."{name}"' for name in rows.column_names)
+    same_key = " AND ".join(f'old."{name}" = expired."{name}"' for name in rows.column_names)
     merge = delta.merge(
         rows,
-        same,
+        same_key,
         source_alias="expired",
         target_alias="old",
-        streamed_exec=False,  # else the least and largest keys do not leave out files
+        streamed_exec=False,  # else the bounds of keys do not prune files
         commit_properties=properties,
         writer_properties=ZSTD,
     )
@@ -234,12 +234,12 @@ def _put_together(delta: DeltaTable, properties: CommitProperties) -> None:
 
 
 def _unneeded(delta: DeltaTable) -> tuple[int | None, list[str]]:
-    """For how many hours files stay that no version needs, and which ones have lain for longer; None: for as many as
-    the table itself says, where that is longer.
+    """For how many hours unneeded files stay (None: the table's own property, which is longer), and which files are
+    older.
     """
-    found = delta.vacuum(_KEEPS_HOURS, dry_run=True, full=True, enforce_retention_duration=False)
+    unneeded = delta.vacuum(_KEEPS_HOURS, dry_run=True, full=True, enforce_retention_duration=False)
     if _KEEPS_PROPERTY in delta.metadata().configuration:
         by_property = delta.vacuum(dry_run=True, full=True)
-        if len(by_property) < len(found):
+        if len(by_property) < len(unneeded):
             return None, by_property
-    return _KEEPS_HOURS, found
+    return _KEEPS_HOURS, unneeded

@@ -1,11 +1,11 @@
 """A catalog's tables through delta-rs, without Spark.
 
-Every commit lands right after the version that it was computed from, or not at all: delta-rs is told not to try a later
-version. So whoever is overtaken computes its change again, from what the table then holds. Two appends of rows that
-both find missing would otherwise both land.
+Every commit lands right after the version that it was computed from, or not at all: delta-rs must not try a later
+version. A writer that is overtaken computes its change again, from the table's new rows. Otherwise two writers that
+both miss a row would both append it.
 
-A change by keys keeps a table's layout: the files that hold a row of it are written anew, in the table's order.
-delta-rs' own MERGE puts the rows of all files that it touches into one, in no order; its statistics leave out nothing.
+A change by keys keeps a table's layout: the files with changed rows are rewritten in the table's order. delta-rs' MERGE
+would put the rows of all these files into one, unsorted, whose statistics prune nothing.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from kidxlib.tables.sorted_files import FILES_AT_ONCE, SortedFile, write_as_it_c
 
 _DELETED: Final = "_deleted"
 
-#: Files of so many bytes are held, sorted and written at a time.
+#: The most bytes of files that are held, sorted and written at a time.
 _BYTES_AT_ONCE: Final = FILES_AT_ONCE * FILE_BYTES
 
 _BEGINS: Final = "min."
@@ -85,9 +85,9 @@ class DeltaTables:
         if (delta := self.opened(table)) is None:
             with committing(self.path):
                 delta = self.opened(table) or self._made(table)
-        if (found := self._catalog_version(table, delta)) < LAYOUT_VERSION:
-            raise made_by_an_older_release(self.place(table), found)
-        if found < CATALOG_VERSION:
+        if (version := self._catalog_version(table, delta)) < LAYOUT_VERSION:
+            raise made_by_an_older_release(self.place(table), version)
+        if version < CATALOG_VERSION:
             self._commit(table, partial(self._of_this_version, table))
 
     def read(
@@ -105,15 +105,15 @@ class DeltaTables:
     ) -> pa.Table:
         schema, delta = table.schema(names).append(ROWS), self.opened(table, version)
         grouped = _quoted(schema.names[:-1])
-        asked = f'SELECT {grouped}, count(*) AS "{ROWS.name}" FROM rows WHERE {sql_of(where)} GROUP BY {grouped}'
-        return schema.empty_table() if delta is None else self._asked(table, delta, asked, schema)
+        sql = f'SELECT {grouped}, count(*) AS "{ROWS.name}" FROM rows WHERE {sql_of(where)} GROUP BY {grouped}'
+        return schema.empty_table() if delta is None else self._answer(table, delta, sql, schema)
 
     def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
         schema, delta = ends.schema(table, by), self.opened(table)
         grouped, last = _quoted(schema.names[:-2]), f'last_value("{ends.of_last}" ORDER BY "{ends.order}")'
-        chosen = f'{grouped}, min("{ends.order}") AS first, {last} AS last'
-        asked = f"SELECT {chosen} FROM rows WHERE {sql_of(where)} GROUP BY {grouped}"
-        return schema.empty_table() if delta is None else self._asked(table, delta, asked, schema)
+        selected = f'{grouped}, min("{ends.order}") AS first, {last} AS last'
+        sql = f"SELECT {selected} FROM rows WHERE {sql_of(where)} GROUP BY {grouped}"
+        return schema.empty_table() if delta is None else self._answer(table, delta, sql, schema)
 
     def ask(self, question: Question) -> pa.Table:
         opened = {table.name: self.opened(table) for table in question.tables}
@@ -161,7 +161,7 @@ class DeltaTables:
             self._commit(table, lambda delta: _Commit(0, partial(_append, table, delta, rows)))
 
     def opened(self, table: Table, version: int | None = None) -> DeltaTable | None:
-        """A version of a table, the latest by default; None where there is no such table."""
+        """A version of a table, the latest by default; None if there is no such table."""
         try:
             delta = whole_answer(
                 lambda: DeltaTable(self.place(table), version=version, storage_options=storage_options(self.path))
@@ -174,10 +174,10 @@ class DeltaTables:
         return delta
 
     def rows(self, table: Table, delta: DeltaTable, names: Sequence[str] | None, where: str) -> pa.Table:
-        """Some columns of a version of a table.
+        """Columns of rows in a version of a table.
 
         Args:
-            where: a condition as DataFusion reads it, and what may stand after one.
+            where: DataFusion's SQL after WHERE: a condition, and perhaps more.
         """
         schema = table.schema(names)
         missing = set(schema.names) - {field.name for field in delta.schema().fields}
@@ -186,14 +186,14 @@ class DeltaTables:
                 f"{self.place(table)}: no column {min(missing)}; an older release made it, run build_index once"
             )
         columns = ", ".join(f'NULL AS "{name}"' if name in missing else f'"{name}"' for name in schema.names)
-        return self._asked(table, delta, f"SELECT {columns} FROM rows WHERE {where}", schema)
+        return self._answer(table, delta, f"SELECT {columns} FROM rows WHERE {where}", schema)
 
-    def _asked(self, table: Table, delta: DeltaTable, sql: str, schema: pa.Schema) -> pa.Table:
-        """What SQL gives, which leaves out files by their statistics. A table's `to_pyarrow_table` takes five times as
+    def _answer(self, table: Table, delta: DeltaTable, sql: str, schema: pa.Schema) -> pa.Table:
+        """The answer to SQL, which prunes files by their statistics. `DeltaTable.to_pyarrow_table` takes five times as
         long, as it imports pandas.
 
         Args:
-            sql: as DataFusion reads it, of the table `rows`.
+            sql: for DataFusion, with the table named `rows`.
         """
 
         def read() -> pa.Table:
@@ -221,7 +221,7 @@ class DeltaTables:
             with committing(self.path):
                 if self._is_committed(table, commit.write):
                     return commit.counted
-        # Others write, too. On a local disk they wait from now on; an object store has no lock, so there it is tried.
+        # Another writer was faster. On a local disk the lock now excludes others; an object store needs more attempts.
         for _ in attempts():
             with committing(self.path):
                 commit = commit_of(self.opened(table) or self._made(table))
@@ -233,28 +233,28 @@ class DeltaTables:
         )
 
     def _of_this_version(self, table: Table, delta: DeltaTable) -> _Commit:
-        """What gives a table this version's columns and properties, and with these its version."""
-        is_so = self._catalog_version(table, delta) == CATALOG_VERSION
-        return _Commit(0, None if is_so else partial(_bring_up_to_date, table, delta))
+        """The commit that gives a table this version's columns and properties, which contain the version."""
+        is_up_to_date = self._catalog_version(table, delta) == CATALOG_VERSION
+        return _Commit(0, None if is_up_to_date else partial(_bring_up_to_date, table, delta))
 
     def _made(self, table: Table) -> DeltaTable:
-        if other := self._not_ours(table):
+        if file := self._foreign_file(table):
             raise CatalogError(
-                f"{self.place(table)}: cannot make the table {table.name}: no Delta table, and it holds {other}; "
+                f"{self.place(table)}: cannot make the table {table.name}: no Delta table, and it holds {file}; "
                 "give --catalog a new or empty directory"
             )
         for _ in attempts():
             try:
-                # Without rows: all that makes a table with some (`write_deltalake`, `create_table_with_add_actions`,
-                # `convert_to_deltalake`) refuses a property that is not Delta's.
+                # Without rows: all functions that make a table with rows (`write_deltalake`,
+                # `create_table_with_add_actions`, `convert_to_deltalake`) refuse properties that are not Delta's.
                 return DeltaTable.create(
                     self.place(table),
                     commented_schema(table),
                     description=table.comment,
                     configuration=dict(properties_of(table)),
                     storage_options=storage_options(self.path),
-                    commit_properties=CommitProperties(max_commit_retries=0),  # else it is made a second time
-                    raise_if_key_not_exists=False,  # one is this project's own
+                    commit_properties=CommitProperties(max_commit_retries=0),  # else it may be made twice
+                    raise_if_key_not_exists=False,  # one key is this project's own
                 )
             except (DeltaError, OSError) as error:
                 failed = error
@@ -264,22 +264,20 @@ class DeltaTables:
                 break
         raise CatalogError(f"{self.place(table)}: cannot make the table {table.name}: {one_line(failed)}") from failed
 
-    def _not_ours(self, table: Table) -> str | None:
-        """What somebody has put where a table is to be made; what Delta itself begins is hidden or the table's log."""
+    def _foreign_file(self, table: Table) -> str | None:
+        """A file or directory, not Delta's, where a table is to be made. Delta's are hidden, or the table's log."""
         place = Path(self.place(table))
         names = sorted(os.listdir(place)) if not is_object(self.path) and place.is_dir() else []
         return next((name for name in names if not name.startswith((".", "_delta_log"))), None)
 
     def _is_committed(self, table: Table, write: Callable[[], None]) -> bool:
-        """Commit right after a version; False if another writer was faster, or a connection ended before there was a
-        commit.
-        """
+        """Commit right after a version; False if another writer was faster, or a connection ended before the commit."""
         try:
             write()
         except CommitFailedError:
             return False
         except (DeltaError, OSError, pa.ArrowException) as error:
-            if was_dropped(error):  # amid the files: `commit_once` has looked for the commit itself
+            if was_dropped(error):  # while writing files: `commit_once` has looked for the commit itself
                 return False
             raise CatalogError(f"{self.place(table)}: cannot be written: {one_line(error)}") from error
         return True
@@ -294,7 +292,7 @@ class _Commit:
 
     Attributes:
         counted: how many rows it adds or changes.
-        write: makes it; None where there is nothing to commit.
+        write: makes the commit; None: there is nothing to commit.
     """
 
     counted: int
@@ -310,92 +308,92 @@ def _merge_sorted(table: Table, delta: DeltaTable, change: TableChange) -> bool:
     """Commit a change right after a version of a table.
 
     Returns:
-        False where delta-rs has to do it: one of the files is too large to be held, or the table asks for more of who
-        writes to it than those that are made here.
+        False if delta-rs has to do it: a file is too large to be held, or the table has more features than kidx gives
+        it.
     """
     if not has_plain_files(delta):
         return False
     place = file_system_of(delta)
     files = files_of(table, delta).sort_by([(_BEGINS + name, "ascending") for name in table.order])
     touched = _touched(place, table, files, change)
-    old = sizes_of(files.take(pa.array(touched.stays, pa.int64())))
+    old = sizes_of(files.take(pa.array(touched.rows_that_stay, pa.int64())))
     if max(old.values(), default=0) > _BYTES_AT_ONCE:
         return False
     new: list[SortedFile] = []
     with contextlib.ExitStack() as stack:
-        # What is no file of the table would stay until it is vacuumed.
+        # Files that are not committed would stay until the next vacuum.
         stack.callback(remove_files, place, new)
         for rows, count in _parts(place, table, files, touched, change):
             new += write_sorted(place, table, rows, count)
-        stack.pop_all()  # from now on they may be committed
-        replace_files(delta, old, new, data_change=True, said=_said(change, len(old), len(new)))
+        stack.pop_all()  # from here on the files may be committed
+        replace_files(delta, old, new, data_change=True, history=_merge_history(change, len(old), len(new)))
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class _Touched:
-    """What a change does to the files of a table.
+    """The files that a change affects.
 
     Attributes:
-        stays: for each file that holds a row that goes, by its position: which of its rows stay.
-        file_of_update: for each row that takes the place of another, the position of the file that this is in; −1 for
-            none.
+        rows_that_stay: by position of each affected file, which of its rows stay.
+        file_of_update: for each updated row, the position of the file with its old version; −1: none.
     """
 
-    stays: Mapping[int, Flags]
+    rows_that_stay: Mapping[int, Flags]
     file_of_update: NDArray[np.int64]
 
 
 def _touched(place: FileSystem, table: Table, files: pa.Table, change: TableChange) -> _Touched:
-    goes = pa.concat_tables([change.updates.select(table.key), change.deletes.select(table.key)])
-    stays: dict[int, Flags] = {}
-    file_of = np.full(goes.num_rows, -1, np.int64)
+    replaced_keys = pa.concat_tables([change.updates.select(table.key), change.deletes.select(table.key)])
+    rows_that_stay: dict[int, Flags] = {}
+    file_of = np.full(replaced_keys.num_rows, -1, np.int64)
     for number, path in enumerate(sizes_of(files)):
-        among = np.flatnonzero(_may_be_in(files.slice(number, 1), goes))
-        if not len(among):
+        candidates = np.flatnonzero(_may_be_in(files.slice(number, 1), replaced_keys))
+        if not len(candidates):
             continue
         keys = rows_in(place, table, path, table.key)
-        at = positions_in(keys, goes.take(pa.array(among, pa.int64())), table.key)
-        if (at >= 0).any():
-            stays[number] = at < 0
-            file_of[among[at[at >= 0]]] = number
-    return _Touched(stays, file_of[: change.updates.num_rows])
+        positions = positions_in(keys, replaced_keys.take(pa.array(candidates, pa.int64())), table.key)
+        if (positions >= 0).any():
+            rows_that_stay[number] = positions < 0
+            file_of[candidates[positions[positions >= 0]]] = number
+    return _Touched(rows_that_stay, file_of[: change.updates.num_rows])
 
 
 def _may_be_in(file: pa.Table, keys: pa.Table) -> Flags:
-    """Which keys may be those of rows in a file, by what the log says of that."""
-    found = np.ones(keys.num_rows, np.bool_)
+    """Which keys a file may contain, by its bounds in the table's log."""
+    may_be = np.ones(keys.num_rows, np.bool_)
     for name in keys.column_names:
         least, greatest = (file[f"{bound}.{name}"][0] for bound in ("min", "max"))
         if least.is_valid and greatest.is_valid:
             inside: Values = pc.and_(pc.greater_equal(keys[name], least), pc.less_equal(keys[name], greatest))
-            found &= inside.to_numpy()
-    return found
+            may_be &= inside.to_numpy()
+    return may_be
 
 
 def _parts(
     place: FileSystem, table: Table, files: pa.Table, touched: _Touched, change: TableChange
 ) -> Iterator[tuple[pa.Table, int]]:
-    """Rows that are to be written together, and into how many files: of neighbouring files what stays in them and what
-    belongs there; at last what belongs to files that are not touched.
+    """The rows to write together, and into how many files: for each run of neighbouring files the rows that stay and
+    the new rows between them; at last the new rows that belong to other files.
     """
     new = pa.concat_tables([change.updates, change.inserts])
     file_of = np.concatenate([touched.file_of_update, np.full(change.inserts.num_rows, -1, np.int64)])
     file_of = np.where(file_of < 0, _file_of(table, files, new), file_of)
-    counted = counted_bytes_of(files)
-    paths, sizes = list(counted), list(counted.values())
-    for numbers in _neighbours(sorted(touched.stays), sizes):
-        old = [rows_in(place, table, paths[number]).filter(pa.array(touched.stays[number])) for number in numbers]
+    stay = touched.rows_that_stay
+    size_of = counted_bytes_of(files)
+    paths, sizes = list(size_of), list(size_of.values())
+    for numbers in _neighbours(sorted(stay), sizes):
+        old = [rows_in(place, table, paths[number]).filter(pa.array(stay[number])) for number in numbers]
         rows = pa.concat_tables([*old, new.filter(pa.array(np.isin(file_of, numbers)))])
-        held = sum(len(touched.stays[number]) for number in numbers)
-        yield rows, _count(sum(sizes[number] for number in numbers) * rows.num_rows // held)
-    rows = new.filter(pa.array(~np.isin(file_of, list(touched.stays))))
+        rows_before = sum(len(stay[number]) for number in numbers)
+        yield rows, _file_count(sum(sizes[number] for number in numbers) * rows.num_rows // rows_before)
+    rows = new.filter(pa.array(~np.isin(file_of, list(stay))))
     if rows.num_rows:
-        yield rows, _count(sum(sizes) * rows.num_rows // int(pc.sum(files["num_records"]).as_py() or 1))
+        yield rows, _file_count(sum(sizes) * rows.num_rows // int(pc.sum(files["num_records"]).as_py() or 1))
 
 
 def _file_of(table: Table, files: pa.Table, rows: pa.Table) -> NDArray[np.int64]:
-    """For each row the position of the last file that begins before it; of the first file where all begin later."""
+    """For each row the position of the last file that begins before it, or of the first file if all begin later."""
     begins = pa.table([files[_BEGINS + name] for name in table.order], list(table.order))
     begins = begins.append_column(_FILE, pa.array(np.arange(files.num_rows), pa.int64()))
     keys = rows.select(table.order).append_column(
@@ -403,16 +401,16 @@ def _file_of(table: Table, files: pa.Table, rows: pa.Table) -> NDArray[np.int64]
     )
     both = pa.concat_tables([begins, keys.cast(begins.schema)])
     order = pc.sort_indices(both, [(name, "ascending") for name in (*table.order, _FILE)]).to_numpy()
-    found = np.empty(both.num_rows, np.int64)
-    found[order] = np.maximum.accumulate(np.where(order < files.num_rows, order, 0))
-    return found[files.num_rows :]
+    last_file = np.empty(both.num_rows, np.int64)
+    last_file[order] = np.maximum.accumulate(np.where(order < files.num_rows, order, 0))
+    return last_file[files.num_rows :]
 
 
 def _neighbours(numbers: Sequence[int], sizes: Sequence[int]) -> Iterator[list[int]]:
-    """Runs of numbers that follow one another, of files that are held at a time."""
+    """Runs of consecutive files that fit into memory, as their positions."""
     run: list[int] = []
     for number in numbers:
-        if run and (number > run[-1] + 1 or sum(sizes[each] for each in [*run, number]) > _BYTES_AT_ONCE):
+        if run and (number > run[-1] + 1 or sum(sizes[held] for held in [*run, number]) > _BYTES_AT_ONCE):
             yield run
             run = []
         run.append(number)
@@ -420,13 +418,13 @@ def _neighbours(numbers: Sequence[int], sizes: Sequence[int]) -> Iterator[list[i
         yield run
 
 
-def _count(size: int) -> int:
+def _file_count(size: int) -> int:
     return max(1, -(-size // FILE_BYTES))
 
 
-def _said(change: TableChange, removed: int, added: int) -> dict[str, Any]:
-    """What the history says of it, under the names that it has for a MERGE; delta-rs itself says what kind of commit
-    it is.
+def _merge_history(change: TableChange, removed: int, added: int) -> dict[str, Any]:
+    """The metadata of a change in the table's history, with Delta's names for a MERGE. delta-rs adds the kind of
+    commit.
     """
     metrics = {
         "num_target_rows_inserted": change.inserts.num_rows,
@@ -446,7 +444,7 @@ def _write(table: Table, delta: DeltaTable, change: TableChange) -> None:
 
 
 def _bring_up_to_date(table: Table, delta: DeltaTable) -> None:
-    """Whoever is stopped between the two commits leaves columns that older releases do not ask for."""
+    """Add columns and properties, in two commits. If a run stops between them, older releases ignore the columns."""
     present = {field.name for field in delta.schema().fields}
     if added := [field for field in commented_schema(table) if field.name not in present]:
         fields = Schema.from_arrow(pa.schema(added)).fields
@@ -459,7 +457,7 @@ def _bring_up_to_date(table: Table, delta: DeltaTable) -> None:
     def write(properties: CommitProperties) -> None:
         delta.alter.set_table_properties(
             dict(properties_of(table)),
-            raise_if_not_exists=False,  # one is this project's own
+            raise_if_not_exists=False,  # one key is this project's own
             commit_properties=properties,
         )
 
@@ -471,25 +469,25 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def _in_order(table: Table, rows: pa.Table) -> pa.Table:
-    """In the table's order, which puts neighbours into one file."""
+    """Sort rows in the table's order, which puts neighbours into one file."""
     return rows.sort_by([(name, "ascending") for name in table.order])
 
 
 def _append(table: Table, delta: DeltaTable, rows: ArrowStream) -> None:
-    """Add rows. delta-rs makes the files of a table that asks for more of its writers than is done here."""
+    """Add rows. delta-rs writes the files of a table with more features than kidx gives it."""
     if not has_plain_files(delta):
         _merge(table, delta, TableChange.adding(table, pa.RecordBatchReader.from_stream(rows).read_all()))
         return
     place = file_system_of(delta)
     new: list[SortedFile] = []
     with contextlib.ExitStack() as stack:
-        # What is no file of the table would stay until it is vacuumed.
+        # Files that are not committed would stay until the next vacuum.
         stack.callback(remove_files, place, new)
         new += write_as_it_comes(place, table, rows)
-        stack.pop_all()  # from now on they may be committed
-        # As delta-rs says it of what it has written.
+        stack.pop_all()  # from here on the files may be committed
+        # The names of delta-rs' own appends.
         metrics = {"num_added_files": len(new), "num_added_rows": sum(file.rows for file in new)}
-        replace_files(delta, {}, new, data_change=True, said={"operationMetrics": metrics})
+        replace_files(delta, {}, new, data_change=True, history={"operationMetrics": metrics})
 
 
 def _merge(table: Table, delta: DeltaTable, change: TableChange) -> None:
@@ -502,7 +500,7 @@ def _merge(table: Table, delta: DeltaTable, change: TableChange) -> None:
             key,
             source_alias="new",
             target_alias="old",
-            streamed_exec=False,  # else the least and largest keys do not leave out files
+            streamed_exec=False,  # else the bounds of keys do not prune files
             commit_properties=properties,
             writer_properties=ZSTD,
         )
@@ -513,9 +511,9 @@ def _merge(table: Table, delta: DeltaTable, change: TableChange) -> None:
 
 
 def _marked_rows(table: Table, change: TableChange) -> pa.Table:
-    """All rows of a change in the table's order; and which are to go."""
-    whole = pa.concat_tables([change.inserts, change.updates])
-    rows = whole.append_column(_DELETED, pa.repeat(False, whole.num_rows))
+    """All rows of a change in the table's order, with a column that marks the deleted ones."""
+    written = pa.concat_tables([change.inserts, change.updates])
+    rows = written.append_column(_DELETED, pa.repeat(False, written.num_rows))
     if count := change.deletes.num_rows:
         nullable = pa.schema([field.with_nullable(True) for field in rows.schema])
         values = {**{name: change.deletes[name] for name in table.key}, _DELETED: pa.repeat(True, count)}
@@ -525,6 +523,6 @@ def _marked_rows(table: Table, change: TableChange) -> pa.Table:
 
 
 def one_line(error: Exception) -> str:
-    """An error of delta-rs without colours, and without the frames of a stack that Rust adds in lines of their own."""
+    """An error of delta-rs on one line, without colours and without the lines of Rust's stack trace."""
     lines = re.sub("\x1b\\[[0-9;]*m", "", str(error)).splitlines()
     return " ".join(line.strip() for line in lines if not re.match(r"\s*(at |[0-9]+: )", line))

@@ -1,4 +1,4 @@
-"""Changes of one table that are held back, and committed together: readers in this process see them at once."""
+"""Changes of one table that wait and are committed together: readers in this process see them at once."""
 
 from __future__ import annotations
 
@@ -25,33 +25,33 @@ from kidxlib.tables.protocol import (
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _WaitingChange:
     """A change to be committed.
 
     Attributes:
-        kinds: of the rows that were found, by their names when all changes are asked at once.
+        kinds: the kinds of the change's own rows, by their names in the common commit.
     """
 
     kinds: dict[str, str]
     found: Found
     change: Change
 
-    def of(self, found: Found) -> Found:
-        """Its own rows, of what all changes have found: those that are not overtaken."""
+    def own_rows(self, found: Found) -> Found:
+        """The change's own rows among those of all changes, without overtaken ones."""
         return {kind: found[name] for name, kind in self.kinds.items()}
 
 
 class HeldChanges:
-    """See `kidxlib.tables.protocol.Tables`. Changes of one table wait for `commit`; all else goes through.
+    """See `kidxlib.tables.protocol.Tables`. Changes of one table wait for `commit`; other calls pass through.
 
     Args:
-        tables: where they are committed to.
+        tables: the tables that they are committed to.
         table: the table whose changes wait.
     """
 
     def __init__(self, tables: Tables, table: Table) -> None:
         self._tables, self._table = tables, table
-        self._held: list[_Held] = []
+        self._waiting: list[_WaitingChange] = []
         self._since: int | None = None
         self._build_id = ""
         self._pending = TableChange.none(table)
@@ -79,8 +79,8 @@ class HeldChanges:
         where: Sequence[Condition] = (),
         version: int | None = None,
     ) -> pa.Table:
-        """See `Tables.read`. The latest rows are those that will be there after `commit`: what is held takes the
-        place of what others have committed meanwhile.
+        """See `Tables.read`. The latest rows are those after `commit`: waiting changes override what others have
+        committed meanwhile.
         """
         pending = self._pending
         if table is not self._table or version is not None or pending.is_empty:
@@ -93,7 +93,7 @@ class HeldChanges:
     def counts(
         self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
     ) -> pa.Table:
-        """See `TablesToRead.counts`. Rows that are held count, and those that they take the place of do not."""
+        """See `TablesToRead.counts`. Waiting rows count, and rows that they replace do not."""
         pending = self._pending
         if table is not self._table or version is not None or pending.is_empty:
             return self._tables.counts(table, names, where, version)
@@ -101,23 +101,23 @@ class HeldChanges:
         rows = self._tables.read(table, [*names, *table.key], [*where, *scope_of({"key": keys}, table.key)], now)
         replaced = rows.filter(positions_in(rows, keys, table.key) >= 0)
         written = rows_where(pa.concat_tables([pending.inserts, pending.updates]), where)
-        counted = self._tables.counts(table, names, where, now)
-        return summed([counted, counts_of(written, names), negated(counts_of(replaced, names))], names)
+        committed = self._tables.counts(table, names, where, now)
+        return summed([committed, counts_of(written, names), negated(counts_of(replaced, names))], names)
 
     def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
-        """See `TablesToRead.ends`. Of groups that held changes are about all rows are read.
+        """See `TablesToRead.ends`. All rows are read of groups with waiting changes.
 
         Args:
             by: columns of the key.
         """
-        found, pending = self._tables.ends(table, by, ends, where), self._pending
+        committed, pending = self._tables.ends(table, by, ends, where), self._pending
         if table is not self._table or pending.is_empty:
-            return found
+            return committed
         changed = pending.keys(table)
         rows = self.read(table, [*by, ends.order, ends.of_last], [*where, *scope_of({"key": changed}, by)])
         rows = rows.filter(positions_in(rows, changed, by) >= 0)
-        again = ends_of(rows, found.column_names[:-2], ends).cast(found.schema)
-        return pa.concat_tables([found.filter(positions_in(found, changed, by) < 0), again])
+        after = ends_of(rows, committed.column_names[:-2], ends).cast(committed.schema)
+        return pa.concat_tables([committed.filter(positions_in(committed, changed, by) < 0), after])
 
     def change(
         self,
@@ -131,33 +131,33 @@ class HeldChanges:
     ) -> int:
         if table is not self._table:
             return self._tables.change(table, found, change, by=by, since=since, build_id=build_id)
-        made = change(self.read(table, None, scope_of(found, by)), found)
-        if not made.is_empty:
-            number = len(self._held)
-            # What `since` looks at keeps its name.
+        table_change = change(self.read(table, None, scope_of(found, by)), found)
+        if not table_change.is_empty:
+            number = len(self._waiting)
+            # With `since`, `SCANNED` rows keep their name: the check of overtaken rows looks for it.
             kinds = {kind if since is not None else f"{number}: {kind}": kind for kind in found}
-            self._held.append(_Held(kinds, found, change))
+            self._waiting.append(_WaitingChange(kinds, found, change))
             if since is not None:
                 self._since, self._build_id = since, build_id
-            self._pending = self._pending.then(table, made)
-        return made.counted
+            self._pending = self._pending.then(table, table_change)
+        return table_change.counted
 
     def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
         self._tables.append(table, rows)
 
     def commit(self) -> None:
-        """Commit what is held, as one change: all are asked again, each with what those before it led to."""
-        if not self._held:
+        """Commit the waiting changes as one. Each is computed again, from the rows after the changes before it."""
+        if not self._waiting:
             return
-        held, table = self._held, self._table
-        found = {name: each.found[kind] for each in held for name, kind in each.kinds.items()}
+        waiting, table = self._waiting, self._table
+        found = {name: one.found[kind] for one in waiting for name, kind in one.kinds.items()}
 
         def change(known: pa.Table, found: Found) -> TableChange:
-            made = TableChange.none(table)
-            for each in held:
-                made = made.then(table, each.change(made.after(table, known), each.of(found)))
-            return made
+            together = TableChange.none(table)
+            for one in waiting:
+                together = together.then(table, one.change(together.after(table, known), one.own_rows(found)))
+            return together
 
         self._tables.change(table, found, change, by=table.key, since=self._since, build_id=self._build_id)
-        self._held, self._pending = [], TableChange.none(table)
-        self._since, self._build_id = None, ""  # of the changes that were held: the next may have none
+        self._waiting, self._pending = [], TableChange.none(table)
+        self._since, self._build_id = None, ""  # these belong to the committed changes: the next may have none

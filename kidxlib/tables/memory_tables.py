@@ -1,4 +1,4 @@
-"""A catalog's tables that go with a run: in memory, or in files that are mapped into it."""
+"""A catalog's tables that end with the run: in memory, or in mapped files."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from kidxlib.tables.protocol import ArrowStream, Ends, TablesToRead, counts_of, 
 
 @dataclass(frozen=True, slots=True)
 class MemoryTables:
-    """See `kidxlib.tables.protocol.Tables`. They go with the process, and nobody else writes to them.
+    """See `kidxlib.tables.protocol.Tables`. They end with the process, and nobody else writes to them.
 
     Attributes:
-        path: what messages call it.
-        directory: of files that hold what is added, so that no memory is needed for it; None for none.
+        path: the catalog's name in messages.
+        directory: where added rows are kept in files, to save memory; None: in memory.
     """
 
     path: str
@@ -50,7 +50,7 @@ class MemoryTables:
         where: Sequence[Condition] = (),
         version: int | None = None,
     ) -> pa.Table:
-        """See `Tables.read`. There is the latest version alone."""
+        """See `Tables.read`. There is only the latest version."""
         schema = table.schema(names)
         rows = self._rows.get(table.name, table.schema().empty_table())
         return rows_where(rows, where).select(schema.names).cast(schema)
@@ -84,7 +84,7 @@ class MemoryTables:
         self._put(table, pa.concat_tables([self.read(table), self._kept(pa.table(rows).cast(table.schema()))]))
 
     def _kept(self, rows: pa.Table) -> pa.Table:
-        """The rows, in a new file where there is a directory for them."""
+        """The rows, in a new file if there is a directory for them."""
         if self.directory is None or not rows.num_rows:
             return rows
         path = self.directory / f"rows-{sum(self._versions.values())}-{rows.num_columns}.arrow"

@@ -1,7 +1,7 @@
-"""Some files of a table, written anew together in the table's order. One new file at a time is held.
+"""Rewrites some files of a table together, in the table's order. One new file at a time is held in memory.
 
-They are read one by one, each where its groups of rows may have what is asked. delta-rs would ask all files of the
-table.
+The old files are read one by one, and only the row groups that may have rows of the new file. delta-rs would query all
+files of the table.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kidxlib.catalog.rows import Table
 from kidxlib.tables.data_files import counted_bytes_of, in_schema, rows_in, sizes_of
 from kidxlib.tables.sorted_files import KeyRange, SortedFile, key_ranges, write_sorted
 
-#: So many keys, or twice as many, say where files are to be cut.
+#: Files are cut by this number of sampled keys, or up to twice as many.
 _SAMPLED: Final = 50_000
 
 _PARQUET: Final = ds.ParquetFileFormat(  # as `rows_in` reads them
@@ -33,13 +33,13 @@ def write_merged(place: FileSystem, table: Table, old: pa.Table, new: list[Sorte
     Args:
         place: the table's directory.
         old: the files, as `files_of` has them.
-        new: each file that is written is added to it at once.
+        new: gets each file as soon as it is written.
 
     Returns:
-        Whether as many rows were written as there are; nothing is known that would make it False.
+        Whether all rows were written; no cause of False is known.
     """
     sizes = sizes_of(old)
-    keys, expected = _some_keys(place, table, sizes)
+    keys, expected = _sampled_keys(place, table, sizes)
     written = 0
     for part in key_ranges(keys, table.order, sum(counted_bytes_of(old).values()), at_once=1):
         rows = pa.concat_tables([_rows_between(place, table, path, part) for path in sizes])
@@ -48,14 +48,14 @@ def write_merged(place: FileSystem, table: Table, old: pa.Table, new: list[Sorte
     return written == expected
 
 
-def _some_keys(place: FileSystem, table: Table, paths: Collection[str]) -> tuple[pa.Table, int]:
-    """The columns `table.order` of some rows of files, evenly taken, and how many rows there are. Of one file at a time
-    all are held.
+def _sampled_keys(place: FileSystem, table: Table, paths: Collection[str]) -> tuple[pa.Table, int]:
+    """The columns `table.order` of rows of files, evenly sampled, and how many rows there are. All keys of one file at
+    a time are held.
     """
     kept, rows, stride = table.schema(table.order).empty_table(), 0, 1
     for path in paths:
         keys = rows_in(place, table, path, table.order)
-        # As if all files were one: every `stride`-th row of it.
+        # Every `stride`-th row, counted across files.
         positions = range(-rows % stride, keys.num_rows, stride)
         kept = pa.concat_tables([kept, keys.take(pa.array(positions, pa.int64()))])
         rows += keys.num_rows
@@ -66,7 +66,7 @@ def _some_keys(place: FileSystem, table: Table, paths: Collection[str]) -> tuple
 
 
 def _rows_between(place: FileSystem, table: Table, path: str, part: KeyRange) -> pa.Table:
-    """The rows of one file within a range, in the catalog's own schema."""
+    """The rows of one file within a range, in the catalog's schema."""
     fragment = _PARQUET.make_fragment(unquote(path), filesystem=place)
     names = [name for name in table.column_names if name in fragment.physical_schema.names]
     return in_schema(fragment.to_table(columns=names, filter=part.expression), table.schema())

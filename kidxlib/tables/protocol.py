@@ -1,5 +1,5 @@
-"""What a run, and the upkeep of tables, ask of a catalog's tables, whoever keeps them: delta-rs, Spark, or memory;
-which rows a change is about, and rows in groups.
+"""The interface of a catalog's tables, for runs and for maintenance, whoever keeps the tables: delta-rs, Spark, or
+memory; which rows a change concerns, and rows in groups.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from kidxlib.catalog.conditions import Among, Between, Condition
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.rows import Table
 
-#: A column with more values than that is bounded by the least and the largest.
+#: A condition lists up to this many values of a column; of more, it has the least and the greatest.
 _VALUES_MAX: Final = 1000
 
-#: How long a vacuum keeps files that a table does not need any more, for those who began to read it before; longer
-#: where the table's own `delta.deletedFileRetentionDuration` is. It is Delta's default, and never less.
+#: How long a vacuum keeps files that a table no longer needs, for readers that began before. The table's property
+#: `delta.deletedFileRetentionDuration` may make it longer. This is Delta's default.
 VACUUM_KEEPS: Final = timedelta(days=7)
 
 #: The column of a count.
@@ -29,7 +29,7 @@ ROWS: Final = pa.field("rows", pa.int64())
 
 
 class ArrowStream(Protocol):
-    """Rows that Arrow takes a batch at a time, from the first on whenever it begins: a table, or rows in files."""
+    """Rows that Arrow reads batch by batch, each time from the first on: a table, or rows in files."""
 
     def __arrow_c_stream__(self, requested_schema: object | None = None) -> object:
         """Arrow's own interface between libraries."""
@@ -37,11 +37,11 @@ class ArrowStream(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Ends:
-    """What is asked of the first and of the last row of a group.
+    """Which values to take from the first and the last row of a group.
 
     Attributes:
-        order: a column of numbers that differ within a group, never null: its least value is `first`.
-        of_last: the column whose value in the row with the largest number is `last`.
+        order: a column of distinct numbers within a group, never null; its least value is `first`.
+        of_last: the column whose value in the row with the greatest number is `last`.
     """
 
     order: str
@@ -54,41 +54,41 @@ class Ends:
 
 
 def counts_of(rows: pa.Table, names: Sequence[str]) -> pa.Table:
-    """How many rows have the same values in some columns: these columns, each combination once, and `ROWS`."""
+    """Count rows by their values in some columns: these columns, each combination once, and `ROWS`."""
     return rows.group_by(list(names)).aggregate([([], "count_all")]).rename_columns([*names, ROWS.name])
 
 
 def ends_of(rows: pa.Table, by: Sequence[str], ends: Ends) -> pa.Table:
-    """Where the rows that agree in some columns begin and end: these columns, each combination once, and what `Ends`
-    says.
+    """The first and last row of each group of rows with the same values in some columns: these columns, each
+    combination once, `first` and `last`.
     """
     keep_nulls = pc.ScalarAggregateOptions(skip_nulls=False)
-    found = (
+    groups = (
         rows.sort_by(ends.order)
         .group_by(list(by), use_threads=False)  # in order
         .aggregate([(ends.order, "first"), (ends.of_last, "last", keep_nulls)])
     )
-    return found.rename_columns([*by, "first", "last"])
+    return groups.rename_columns([*by, "first", "last"])
 
 
 def summed(counts: Sequence[pa.Table], names: Sequence[str]) -> pa.Table:
-    """Counts of the same columns, added up; those that come to nothing are left out."""
+    """Add up counts of the same columns, and leave out zeros."""
     rows = pa.concat_tables(counts).group_by(list(names)).aggregate([(ROWS.name, "sum")])
     rows = rows.rename_columns([*names, ROWS.name])
     return rows.filter(pc.field(ROWS.name) > 0)
 
 
 def negated(counts: pa.Table) -> pa.Table:
-    """Counts that are to be taken away."""
-    less: Values = pc.negate(counts[ROWS.name])
-    return counts.set_column(counts.num_columns - 1, ROWS.name, less)
+    """Counts to subtract in `summed`."""
+    negative: Values = pc.negate(counts[ROWS.name])
+    return counts.set_column(counts.num_columns - 1, ROWS.name, negative)
 
 
 class TablesToRead(Protocol):
-    """Tables of one catalog as they are read. Those for workers go to a worker within an item."""
+    """The reading of one catalog's tables. Workers get such tables within an item."""
 
     def version(self, table: Table) -> int | None:
-        """The version of a table in Delta's history; None where there is no such table.
+        """The version of a table in Delta's history; None if there is no such table.
 
         Raises:
             CatalogError: it cannot be read.
@@ -101,11 +101,11 @@ class TablesToRead(Protocol):
         where: Sequence[Condition] = (),
         version: int | None = None,
     ) -> pa.Table:
-        """Some columns of the rows of which all conditions are true, in the catalog's own schema and in any order.
+        """Columns of the rows that meet all conditions, in the catalog's schema and in any order.
 
         Args:
-            names: None for all columns.
-            version: None for the latest. A table that does not exist has no rows.
+            names: None: all columns.
+            version: None: the latest. A missing table has no rows.
 
         Raises:
             CatalogError: it cannot be read.
@@ -114,16 +114,15 @@ class TablesToRead(Protocol):
     def counts(
         self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
     ) -> pa.Table:
-        """How many of the rows of which all conditions are true have the same values in some columns: these columns,
-        each combination once and in any order, and `rows`. No row is held.
+        """Count the rows that meet all conditions, by their values in some columns: these columns, each combination
+        once and in any order, and `rows`. No row is held.
 
         Raises:
             CatalogError: it cannot be read.
         """
 
     def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
-        """Where the rows that agree in some columns begin and end: these columns, each combination once and in any
-        order, `first` and `last`. No row is held.
+        """`ends_of` the rows that meet all conditions, in any order. No row is held.
 
         Raises:
             CatalogError: it cannot be read.
@@ -132,13 +131,13 @@ class TablesToRead(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """SQL as Spark reads it, in words that DataFusion has, too, but for `explode`.
+    """A question in SQL that both Spark and DataFusion understand, but for `explode`.
 
     Attributes:
-        name: what messages call it.
-        sql: of the tables by their names.
-        tables: those that it names.
-        schema: of the answer.
+        name: the question's name in messages.
+        sql: the query, with tables by name.
+        tables: the tables in it.
+        schema: the answer's schema.
     """
 
     name: str
@@ -148,7 +147,7 @@ class Question:
 
     @property
     def for_datafusion(self) -> str:
-        """SQL in DataFusion's words, where `explode` is called `unnest`."""
+        """The SQL for DataFusion, which calls `explode` `unnest`."""
         return self.sql.replace("explode(", "unnest(")
 
 
@@ -157,7 +156,7 @@ class TablesToAsk(TablesToRead, Protocol):
     """Tables that answer SQL."""
 
     def ask(self, question: Question) -> pa.Table:
-        """The answer, in the question's own schema; no row where one of its tables is not there.
+        """The answer, in the question's schema; no row if one of the tables is missing.
 
         Raises:
             CatalogError: a table cannot be read, or lacks a column, as an older release made it.
@@ -169,23 +168,23 @@ class Tables(TablesToRead, Protocol):
 
     @property
     def path(self) -> str:
-        """The directory or URL below which they are."""
+        """The directory or URL of the catalog."""
 
     def catalog_version(self, table: Table) -> int | None:
-        """The version of the catalog's columns that a table has; None where there is no such table.
+        """The catalog version of a table; None if there is no such table.
 
         Raises:
             CatalogError: it cannot be read, is not one of a catalog, or a newer release made it.
         """
 
     def for_workers(self) -> TablesToRead | None:
-        """The tables as workers read them; None where this process alone can."""
+        """The tables for workers to read; None if only this process can."""
 
     def make(self, table: Table) -> None:
-        """Make a table that is not there, without rows.
+        """Make a table without rows, unless it exists.
 
         Raises:
-            CatalogError: it cannot be made; or it is there, and an older release made it.
+            CatalogError: it cannot be made, or an older release made it.
         """
 
     def change(
@@ -198,27 +197,27 @@ class Tables(TablesToRead, Protocol):
         since: int | None = None,
         build_id: str = "",
     ) -> int:
-        """Commit what rows that were found change. A table is made once it gets rows.
+        """Commit the changes that found rows make. A missing table is made once it gets rows.
 
         Args:
-            change: asked again with the latest rows each time that another writer committed first.
-            by: columns of the key; `change` gets all rows of the table that agree in these with a row that was found.
-            since: of `SCANNED`, the version that the run compared its listing with; what another run has recorded since
-                then of a later state of a log stays.
-            build_id: of the run, with `since`.
+            change: called again with the latest rows each time that another writer committed first.
+            by: columns of the key; `change` gets all rows of the table with the same values there as a found row.
+            since: for `SCANNED` rows, the version that the run compared its listing with: rows stay that another run
+                has since recorded for a later state of a log.
+            build_id: the run's, with `since`.
 
         Returns:
-            How many rows were added or changed, as the change counts them. Nothing is committed where it is empty.
+            How many rows were added or changed, as the change counts them. An empty change is not committed.
 
         Raises:
-            CatalogError: others committed first, each time that it was tried; or the table cannot be written.
+            CatalogError: others committed first at each attempt, or the table cannot be written.
         """
 
     def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
-        """Commit rows whose keys nobody else has, as those of a run with its own id.
+        """Commit rows with keys that nobody else uses, such as a run's own id.
 
         Args:
-            rows: in the table's own schema. A table is sorted; what comes as a stream is written as it comes.
+            rows: in the table's schema. A `pa.Table` is sorted; a stream is written as it comes.
 
         Raises:
             CatalogError: as `change`.
@@ -226,11 +225,11 @@ class Tables(TablesToRead, Protocol):
 
 
 def scope_of(found: Found, by: Sequence[str]) -> list[Condition]:
-    """Conditions that hold for each row of a table that agrees in some columns with a row that was found, and perhaps
-    for others. They leave out files by the statistics that these have.
+    """Conditions that all rows of a table meet that have the same values in some columns as a found row. Other rows may
+    meet them too. They prune files by their statistics.
 
     Args:
-        by: columns of text or of whole numbers, never null; all kinds of rows that were found have them.
+        by: columns of text or of whole numbers, never null, in all kinds of found rows.
     """
     conditions: list[Condition] = []
     for name in by:
@@ -247,50 +246,49 @@ def scope_of(found: Found, by: Sequence[str]) -> list[Condition]:
 
 
 class Maintenance(Protocol):
-    """Tables of one catalog that are kept small and quick to ask. Only `expire` changes what a table says."""
+    """Keeps one catalog's tables small and quick to query. Only `expire` changes their rows."""
 
     def files(self, table: Table) -> pa.Table:
-        """The files of a table's latest version, as `files_schema` has them; none where there is no such table.
+        """The files of a table's latest version, in `files_schema`; none if there is no such table.
 
         Raises:
-            CatalogError: it cannot be read.
+            CatalogError: the table cannot be read.
         """
 
     def sample(self, table: Table, rows: int) -> pa.Table:
-        """Keys of some rows of a table's latest version, or of all where these are fewer: the same ones each time.
+        """The keys of up to `rows` rows of a table's latest version, the same ones each time.
 
         Raises:
             CatalogError: it cannot be read.
         """
 
     def expire(self, table: Table, expired: Callable[[], pa.Table]) -> None:
-        """Remove the rows that agree with one of some rows, in one commit.
+        """Remove the rows with the keys of expired rows, in one commit.
 
         Args:
-            expired: some columns of the key; asked again each time that another writer committed first.
+            expired: returns columns of the key; called again each time that another writer committed first.
 
         Raises:
-            CatalogError: others committed first, each time that it was tried; or the table cannot be written.
+            CatalogError: others committed first at each attempt, or the table cannot be written.
         """
 
     def rewrite(self, table: Table) -> None:
-        """Write all rows anew, in the table's order and in files of one size, in one commit. Files that a query need
-        not read are then left out by what the log says of each.
+        """Rewrite all rows, in the table's order and in files of one size, in one commit. Queries then skip files by
+        their bounds in the table's log.
 
         Raises:
             CatalogError: as `expire`.
         """
 
     def compact(self, table: Table, paths: Collection[str]) -> bool:
-        """Write the rows of some files anew in the table's order, in as few files as they fill, in one commit. It gives
-        way to others.
+        """Rewrite some files in the table's order, as few files as the rows fill, in one commit. It gives way to other
+        writers.
 
         Args:
-            paths: of the files, as `files` has them.
+            paths: of the files, from `files`.
 
         Returns:
-            False where others have changed one of these files meanwhile, or have committed first: then nothing is
-            changed.
+            False if others have changed one of these files meanwhile or have committed first: then nothing is changed.
 
         Raises:
             CatalogError: the table cannot be read or written.
@@ -303,20 +301,20 @@ class Maintenance(Protocol):
             apply: False only counts them.
 
         Returns:
-            How many files that are.
+            How many files.
 
         Raises:
             CatalogError: as `expire`.
         """
 
 
-#: The upkeep of some tables, by who keeps them.
+#: Makes the maintenance of some tables, for their kind.
 MaintenanceOf = Callable[[Tables], Maintenance]
 
 
 def files_schema(table: Table) -> pa.Schema:
-    """A file's path, size and rows, and the least and the greatest value of the columns that Delta's log has statistics
-    of; null where the log says nothing, or a column has no value in it.
+    """The schema of files: path, size, rows, and the least and greatest value of each column with statistics in Delta's
+    log; null if the log has none, or all values are null.
     """
     of_table = table.schema()
     fields: list[pa.Field[Any]] = [

@@ -1,7 +1,7 @@
-"""The rows of a table in files of one size, each cut where the table's order has its rows side by side.
+"""Writes a table's rows to files of one size, in the table's order, so that a file's rows are neighbours.
 
-delta-rs' own ways do not give that: its Z-order interleaves the bytes of texts, of which names of topics have many in
-common, and what it writes from a stream is cut in the order in which its threads come to it.
+delta-rs cannot do that: its Z-order interleaves the bytes of texts, many of which topic names have in common, and its
+threads cut a stream into files in any order.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from kidxlib.catalog.rows import Table
 from kidxlib.tables.layout import FILE_BYTES, counted_bytes
 from kidxlib.tables.protocol import ArrowStream
 
-#: So many files are read, sorted and written at a time: up to 500,000 segments, which take 500 MB of memory.
+#: How many files are read, sorted and written at a time: up to 500,000 segments, which take 500 MB of memory.
 FILES_AT_ONCE: Final = 4
-#: Readers leave out groups of rows, too, by the statistics in the file.
+#: Readers skip row groups, too, by the statistics in the file.
 _ROWS_PER_GROUP: Final = 16_384
 
 
 @dataclass(frozen=True, slots=True)
 class KeyRange:
-    """Rows from one key on and before another, in some order of columns that are never null.
+    """The rows from one key to before another, in an order of columns that are never null.
 
     Attributes:
         names: the columns of the order.
-        first: where it begins; empty for the first of all rows.
-        end: where the next one begins; empty for none.
-        files: how many files its rows are to fill.
+        first: the first key; empty: that of the first row.
+        end: the first key of the next range; empty: there is none.
+        files: how many files the rows are to fill.
     """
 
     names: tuple[str, ...]
@@ -50,7 +50,7 @@ class KeyRange:
 
     @property
     def sql(self) -> str:
-        """The condition as DataFusion reads it. Its beginning is of a kind by which that leaves out files."""
+        """The condition for DataFusion. It prunes files by the simple bounds at its beginning."""
         parts = list(self._bounds())
         parts += [_from(self.names, self.first)] if self.first else []
         parts += [f"NOT {_from(self.names, self.end)}"] if self.end else []
@@ -58,13 +58,13 @@ class KeyRange:
 
     @property
     def expression(self) -> pc.Expression:
-        """The condition as Arrow reads it, which leaves out groups of rows by it."""
-        found = pc.scalar(True)
+        """The condition for Arrow, which prunes row groups by it."""
+        within = pc.scalar(True)
         for name, least, greatest in self._by_column():
-            found = found if least is None else found & (pc.field(name) >= least)
-            found = found if greatest is None else found & (pc.field(name) <= greatest)
-        found = found & _from_expression(self.names, self.first) if self.first else found
-        return found & ~_from_expression(self.names, self.end) if self.end else found
+            within = within if least is None else within & (pc.field(name) >= least)
+            within = within if greatest is None else within & (pc.field(name) <= greatest)
+        within = within & _from_expression(self.names, self.first) if self.first else within
+        return within & ~_from_expression(self.names, self.end) if self.end else within
 
     def _bounds(self) -> Iterator[str]:
         for name, least, greatest in self._by_column():
@@ -74,7 +74,7 @@ class KeyRange:
                 yield f'"{name}" <= {literal(greatest)}'
 
     def _by_column(self) -> Iterator[tuple[str, str | int | None, str | int | None]]:
-        """The least and the greatest value that a column may have, where that follows from the columns before it."""
+        """Each column's least and greatest value, as far as they follow from the columns before it."""
         for number, name in enumerate(self.names):
             yield name, self.first[number] if self.first else None, self.end[number] if self.end else None
             if self.first[: number + 1] != self.end[: number + 1]:
@@ -83,13 +83,13 @@ class KeyRange:
 
 @dataclass(frozen=True, slots=True)
 class SortedFile:
-    """A file that was written, and is not yet of the table.
+    """A file that was written and not yet committed.
 
     Attributes:
         name: below the table's directory.
         size: in bytes.
-        rows: how many there are in it.
-        statistics: what Delta's log says of its rows, as JSON.
+        rows: how many rows it has.
+        statistics: the JSON for Delta's log.
     """
 
     name: str
@@ -99,12 +99,12 @@ class SortedFile:
 
 
 def key_ranges(keys: pa.Table, order: Sequence[str], table_bytes: int, at_once: int = FILES_AT_ONCE) -> list[KeyRange]:
-    """A table cut into ranges of so many files as fit into memory.
+    """Cut a table into ranges that fit into memory.
 
     Args:
-        keys: the columns `order` of all rows, or of some that are evenly taken.
-        table_bytes: what the files count for that the rows are in.
-        at_once: so many files.
+        keys: the columns `order` of all rows, or of an even sample.
+        table_bytes: the counted bytes of the files with the rows.
+        at_once: the files of a range.
     """
     files = max(1, min(-(-table_bytes // FILE_BYTES), keys.num_rows))
     starts = range(0, files, at_once)
@@ -126,17 +126,17 @@ def write_sorted(place: FileSystem, table: Table, rows: pa.Table, files: int) ->
     """
     in_order = rows.sort_by([(name, "ascending") for name in table.order])
     for number in range(files):
-        start, end = (in_order.num_rows * each // files for each in (number, number + 1))
+        start, end = (in_order.num_rows * border // files for border in (number, number + 1))
         if start < end:
             yield _written(place, table, number, iter([in_order.slice(start, end - start)]))
 
 
 def write_as_it_comes(place: FileSystem, table: Table, rows: ArrowStream) -> Iterator[SortedFile]:
-    """Write some rows into new files, each as large as it is to be; of one file a group of rows at a time is held.
+    """Write rows into new files of the standard size, holding one row group at a time.
 
     Args:
         place: the table's directory.
-        rows: whole rows, in the order in which the files are to have them.
+        rows: whole rows, in the order of the files.
     """
     groups = _groups(rows)
     for number, first in enumerate(groups):
@@ -144,7 +144,7 @@ def write_as_it_comes(place: FileSystem, table: Table, rows: ArrowStream) -> Ite
 
 
 def _groups(rows: ArrowStream) -> Iterator[pa.Table]:
-    """Rows, as many at a time as a group has; of the last ones fewer."""
+    """Rows in row groups; the last may be smaller."""
     reader = pa.RecordBatchReader.from_stream(rows)
     held = reader.schema.empty_table()
     for batch in reader:
@@ -157,7 +157,7 @@ def _groups(rows: ArrowStream) -> Iterator[pa.Table]:
 
 
 def _written(place: FileSystem, table: Table, number: int, rows: Iterator[pa.Table]) -> SortedFile:
-    """A new file of rows, of as many as it takes until it is full. One that cannot be written goes."""
+    """Write a new file until it is full. If that fails, the file is removed."""
     name, bounded, counted = f"part-{number:05}-{uuid.uuid4()}-c000.zstd.parquet", [], 0
     try:
         with place.open_output_stream(name) as sink:
@@ -167,10 +167,10 @@ def _written(place: FileSystem, table: Table, number: int, rows: Iterator[pa.Tab
                     bounded.append(part.select(table.statistics))
                     counted += part.num_rows
                     if counted_bytes(sink.tell(), counted) * (1 + _ROWS_PER_GROUP / counted) > FILE_BYTES:
-                        break  # with another group it would be too large
+                        break  # another group would make it too large
             size = sink.tell()
     except BaseException:
-        with contextlib.suppress(OSError):  # in an object store it may not have begun to be
+        with contextlib.suppress(OSError):  # in an object store there may be no file yet
             place.delete_file(name)
         raise
     return SortedFile(name, size, counted, _statistics(table, pa.concat_tables(bounded)))
@@ -182,7 +182,7 @@ def _statistics(table: Table, rows: pa.Table) -> str:
     for name in table.statistics:
         bounds: Values = pc.min_max(rows[name])
         if bounds["min"].is_valid:
-            # Delta's log has milliseconds, and these have microseconds.
+            # Delta's log has milliseconds, the values have microseconds.
             least[name] = _in_log(bounds["min"].as_py())
             greatest[name] = _in_log(bounds["max"].as_py(), timedelta(microseconds=999))
     counts = {name: rows[name].null_count for name in table.statistics}
@@ -199,7 +199,7 @@ def _in_log(value: str | int | datetime, rounding: timedelta = timedelta(0)) -> 
 
 
 def _from(names: Sequence[str], values: Sequence[str | int]) -> str:
-    """Whether a row is the one with these values, or comes after it."""
+    """SQL for rows with these values or after them."""
     name, value = names[0], literal(values[0])
     if len(names) == 1:
         return f'"{name}" >= {value}'
@@ -207,7 +207,7 @@ def _from(names: Sequence[str], values: Sequence[str | int]) -> str:
 
 
 def _from_expression(names: Sequence[str], values: Sequence[str | int]) -> pc.Expression:
-    """What `_from` says, as Arrow reads it."""
+    """`_from` for Arrow."""
     column, value = pc.field(names[0]), values[0]
     if len(names) == 1:
         return column >= value

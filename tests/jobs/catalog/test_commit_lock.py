@@ -43,7 +43,7 @@ def test_a_commit_of_spark_waits_for_another_process(
     catalog: SparkTables, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Having said so in one line that names the lock."""
-    monkeypatch.setattr(commit_lock, "_SAID_AFTER_SECONDS", 0.0)
+    monkeypatch.setattr(commit_lock, "_TOLD_AFTER_SECONDS", 0.0)
     waits = _Said()
     commit_lock._log.addHandler(waits)
     try:
@@ -110,7 +110,7 @@ class _Said(logging.Handler):
 
 
 def _append_when_free(path: str, said: Any, done: Any) -> None:
-    commit_lock._SAID_AFTER_SECONDS = 0.0  # type: ignore[misc]
+    commit_lock._TOLD_AFTER_SECONDS = 0.0  # type: ignore[misc]
     commit_lock._log.addHandler(_Said(said))
     DeltaTables(path).append(BUILDS, _as_arrow(_build("delta-rs")))
     done.set()
