@@ -1,5 +1,5 @@
-"""A directory of index files, on this machine or in an object store, and what can be read in it. On this machine files
-are reached part by part, without following symlinks.
+"""A directory of index files, on this machine or in an object store, and functions to read its files. On this machine
+each part of a path is opened without following symlinks.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 class Directory:
     """A directory for index files: `path` below `root`, each part of `path` opened without following symlinks.
 
-    The root is made if it is missing, and so are the parts below it. In an object store directories are but names.
+    The root and the parts below it are made if they are missing. In an object store directories are only names.
     """
 
     root: str
@@ -37,7 +37,7 @@ class Directory:
 
 
 class FileStatus(Protocol):
-    """What is asked of an `os.stat_result`, or of an object's status: bytes, and ns since the epoch."""
+    """The part of an `os.stat_result` or an object's status that is used: bytes, and times in ns since the epoch."""
 
     @property
     def st_size(self) -> int: ...
@@ -121,7 +121,7 @@ def _open_at(directory: int, name: str) -> io.FileIO | None:
 
 
 def read_file(directory: Directory, name: str, limit: int = -1) -> bytes | None:
-    """Up to `limit` bytes, or all, of a regular file, reached without symlinks; None where it cannot be read."""
+    """Up to `limit` bytes, or all, of a regular file, opened without symlinks; None if it cannot be read."""
     if (path := object_at(directory, name)) is not None:
         return _read_object(path, limit)
     with opened_directory(directory) as descriptor:
@@ -129,7 +129,7 @@ def read_file(directory: Directory, name: str, limit: int = -1) -> bytes | None:
 
 
 def read_end(directory: Directory, name: str, size: int) -> bytes | None:
-    """The last `size` bytes, or all, of a regular file, reached without symlinks; None where it cannot be read."""
+    """The last `size` bytes, or all, of a regular file, opened without symlinks; None if it cannot be read."""
     if (path := object_at(directory, name)) is not None:
         content = _read_object(path)
         return None if content is None else content[max(len(content) - size, 0) :]
@@ -150,7 +150,7 @@ def list_directory(directory: Directory) -> list[str]:
 
 
 def object_sizes(directory: Directory) -> dict[str, int]:
-    """Bytes of the objects right in a directory of an object store, by name."""
+    """The sizes in bytes of the objects directly in a directory of an object store, by name."""
     return {name: status.st_size for name, status in listed_objects(directory).items()}
 
 
@@ -167,7 +167,7 @@ def opened_directory(directory: Directory) -> Iterator[int | None]:
 
 
 def object_at(directory: Directory, name: str) -> ObjectPath | None:
-    """The object that a file is; None where it is a file of this machine."""
+    """The path of a file in an object store; None for a file of this machine."""
     return ObjectPath.of(str(directory)) / name if is_object(directory.root) else None
 
 
@@ -182,9 +182,9 @@ def _read_object(path: ObjectPath, limit: int = -1) -> bytes | None:
 
 
 def listed_objects(directory: Directory) -> dict[str, ObjectStatus]:
-    """The objects right in a directory of an object store."""
+    """The objects directly in a directory of an object store."""
     try:
-        found = ObjectPath.of(str(directory)).glob("*")
-        return {path.name: path.listed for path in found if path.listed is not None}
+        objects = ObjectPath.of(str(directory)).glob("*")
+        return {path.name: path.listed for path in objects if path.listed is not None}
     except OSError as error:
         raise PublishError(f"{directory}: not listed: {error.strerror}") from error

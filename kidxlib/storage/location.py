@@ -1,6 +1,4 @@
-"""Where a file or a directory is, on this machine or in an object store, and which state of it was seen: size, time and
-inode.
-"""
+"""The location of a file or directory, on this machine or in an object store, and a file's version: size, time, inode."""
 
 from __future__ import annotations
 
@@ -20,18 +18,20 @@ Location: TypeAlias = Path | ObjectPath
 
 
 def location(path: str) -> Location:
-    """The place that a table or a listing names."""
+    """The location that a table or a listing names."""
     return ObjectPath.of(path) if is_object(path) else Path(path)
 
 
 def as_location(path: str | os.PathLike[str]) -> Location:
-    """The place that a caller of the library names, as text or as a path. One from a listing keeps what that said."""
+    """The location that a caller of the library names, as text or as a path. An object from a listing keeps its
+    status.
+    """
     return path if isinstance(path, Path | ObjectPath) else location(os.fspath(path))
 
 
 def files_in(directory: Location) -> dict[str, Location]:
-    """The regular files and objects right in a directory, by name. What cannot be looked at, as a symlink that leads to
-    itself, is none.
+    """The regular files and objects directly in a directory, by name, without entries that cannot be looked at, such as
+    a symlink to itself.
     """
     if isinstance(directory, ObjectPath):
         return {path.name: path for path in directory.iterdir() if path.listed is not None}
@@ -46,13 +46,13 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def entries_in(directory: Location) -> list[Location]:
-    """What lies right in a directory, in the order of names."""
+    """The entries of a directory, in the order of names."""
     entries: list[Location] = [*directory.iterdir()]
     return sorted(entries, key=lambda entry: entry.name)
 
 
 def given_location(option: str, text: str) -> ObjectPath | None:
-    """The place in an object store that a user means; None where it is a path of this machine."""
+    """The location in an object store that a user gives; None for a path of this machine."""
     scheme, separator, rest = text.partition("://")
     if not separator or "/" in scheme:
         return None
@@ -64,12 +64,12 @@ def given_location(option: str, text: str) -> ObjectPath | None:
 
 
 def as_text(path: str | os.PathLike[str]) -> str:
-    """A path as rows of a table hold it: bytes of its name that are no UTF-8 are written as `\\xNN`."""
+    """A path as text for a table. Bytes that are not UTF-8 become `\\xNN`."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
 
 
 def ensure_text(option: str, path: str | os.PathLike[str]) -> None:
-    """Before a path goes into a catalog, from which it is to be opened again."""
+    """Refuse a path that is not UTF-8, before a catalog records it: it could not be opened again."""
     if as_text(path) != os.fspath(path):
         raise UsageError(
             f"{option}{as_text(path)}: its name has bytes that are not UTF-8, which no table holds; give a path "
@@ -78,12 +78,12 @@ def ensure_text(option: str, path: str | os.PathLike[str]) -> None:
 
 
 def is_inside(place: Location | str, directory: Location | str) -> bool:
-    """Whether a place is a directory or lies below it, by their names."""
+    """Whether a location is a directory or below it, by their names."""
     return f"{place}/".startswith(f"{str(directory).rstrip('/')}/")
 
 
 def is_directory(entry: os.DirEntry[str]) -> bool:
-    """Whether an entry of a directory is a directory, or a symlink to one; a symlink to itself is none."""
+    """Whether a directory's entry is a directory, or a symlink to one. A symlink to itself is not."""
     try:
         return entry.is_dir()
     except OSError:
@@ -92,8 +92,8 @@ def is_directory(entry: os.DirEntry[str]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FileVersion:
-    """What tells one state of a file from another: size in bytes, modification time in ns, inode number; an object has
-    none, and its time is in whole seconds.
+    """The state of a file: size in bytes, modification time in ns, inode number. An object has no inode number, and its
+    time is in whole seconds.
     """
 
     size: int
@@ -114,7 +114,7 @@ class FileVersion:
 
 
 def version_at(place: Location) -> FileVersion | None:
-    """The version of what stands there; None where nothing does, or it cannot be looked at."""
+    """The version of a file; None if it is missing or cannot be looked at."""
     try:
         return FileVersion.of_object(place.stat()) if isinstance(place, ObjectPath) else FileVersion.of(place.stat())
     except OSError:

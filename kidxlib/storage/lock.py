@@ -19,19 +19,19 @@ from kidxlib.storage.location import Location
 
 LOCK_FILE: Final = ".lock"
 
-#: As `FileLock` makes it, with the umask that brokers have.
+#: The mode with which Kafka's `FileLock` makes the file under brokers' umask.
 _LOCK_MODE: Final = 0o644
 
-#: File systems on which a lock of one machine says nothing to another.
+#: File systems on which another machine may not see a lock.
 _REMOTE_FILE_SYSTEMS: Final = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.")
 
 
 @contextlib.contextmanager
 def locked(log_dir: Path) -> Iterator[None]:
-    """Hold the lock that a broker takes on its log dir, so that neither works beside the other.
+    """Hold the lock that a broker takes on its log dir, so that kidx and the broker exclude each other.
 
-    The lock file is made if it is missing and stays, as a broker leaves it. It belongs to the log dir's owner then:
-    a broker that may not open it does not start.
+    The lock file is made if it is missing, and stays, as a broker leaves it. It gets the log dir's owner: a broker that
+    may not open it does not start.
     """
     file_system = _file_system(log_dir)
     if file_system.startswith(_REMOTE_FILE_SYSTEMS):
@@ -46,7 +46,7 @@ def locked(log_dir: Path) -> Iterator[None]:
         raise UsageError(f"{path}: cannot be locked: {error.strerror}") from error
     try:
         is_held = _is_held_by_another(descriptor)
-        if is_new:  # by another run that was faster, it may be held even then
+        if is_new:  # another run may hold the lock of a file that this run has just made
             _give_to_owner(descriptor, path, may_remove=not is_held)
         if is_held:
             raise _held(path)
@@ -57,11 +57,11 @@ def locked(log_dir: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def locked_to_read(log_dir: Path) -> Iterator[str | None]:
-    """Hold the lock while a log dir is looked at, where there is one. Nothing is written. Where it cannot be taken, as
-    on a disk that is mounted read-only, see at least that no other process of this machine holds it.
+    """Hold the lock while a log dir is read, if it has a lock file. Nothing is written. If the lock cannot be taken, as
+    on a read-only disk, check that no other process of this machine holds it.
 
     Yields:
-        Why the lock is not held; None where it is, or where no broker has made one.
+        Why the lock is not held; None: it is held, or there is no lock file.
     """
     with contextlib.ExitStack() as stack:
         why: str | None = None
@@ -87,23 +87,23 @@ _FLOCK: Final = struct.Struct("@hhqqi0q")
 
 
 def is_locked(log_dir: Path) -> bool:
-    """Whether another process holds the lock of a log dir, as a broker does that runs on it. The lock is not asked for,
-    which takes a file that may be written, and so a broker may start meanwhile.
+    """Whether another process holds the lock of a log dir, as a running broker does. The lock is not taken, which would
+    need a writable file, so a broker may start right afterwards.
     """
     try:
         descriptor = os.open(log_dir / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
     try:
-        asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
-        kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, asked))
+        request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
     finally:
         os.close(descriptor)
     return bool(kind != fcntl.F_UNLCK)
 
 
 def is_in_use(log_dir: Location) -> bool:
-    """Whether a broker runs on a log dir of this machine; also where its lock may not be looked at."""
+    """Whether a broker runs on a log dir of this machine. True also if its lock may not be looked at."""
     try:
         return isinstance(log_dir, Path) and is_locked(log_dir)
     except OSError:
@@ -111,7 +111,7 @@ def is_in_use(log_dir: Location) -> bool:
 
 
 def _ensure_free(log_dir: Path) -> None:
-    """See that nobody holds a lock, where anybody lets us look."""
+    """Refuse a log dir whose lock is held, if the lock can be looked at."""
     with contextlib.suppress(OSError):
         if is_locked(log_dir):
             raise _held(log_dir / LOCK_FILE)
@@ -122,17 +122,17 @@ def _held(path: Path) -> LockHeldError:
 
 
 def _open_lock(path: Path) -> tuple[int, bool]:
-    """A descriptor of the lock file, and whether it was made for it. One that is there is never changed."""
+    """A descriptor of the lock file, and whether the file is new. An existing file is never changed."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC
     while True:
         with contextlib.suppress(FileExistsError):
             return os.open(path, flags | os.O_CREAT | os.O_EXCL, _LOCK_MODE), True
-        with contextlib.suppress(FileNotFoundError):  # another run that could not give it away has removed it
+        with contextlib.suppress(FileNotFoundError):  # another run has removed it, as it could not change the owner
             return os.open(path, flags), False
 
 
 def _is_held_by_another(descriptor: int) -> bool:
-    """Whether another process holds the lock; else it is ours now."""
+    """Try to take the lock; whether another process holds it."""
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
@@ -163,27 +163,27 @@ def _give_to_owner(descriptor: int, path: Path, *, may_remove: bool) -> None:
 
 
 def _owner(log_dir: Path) -> os.stat_result:
-    """Whose a log dir is. A mount point may be root's; then it is whose things lie in it."""
+    """The owner of a log dir. A mount point may be root's; then the owner of its entries."""
     status = os.stat(log_dir)
     if status.st_uid == 0:
         with os.scandir(log_dir) as entries:
             for entry in sorted(entries, key=lambda entry: entry.name):
-                with contextlib.suppress(FileNotFoundError):  # it has gone meanwhile
+                with contextlib.suppress(FileNotFoundError):  # removed meanwhile
                     if (inside := entry.stat(follow_symlinks=False)).st_uid != 0:
                         return inside
     return status
 
 
 def _file_system(path: Path) -> str:
-    """The type of the file system that holds `path`; empty where this system does not say."""
+    """The type of the file system of `path`; empty if it is not known."""
     try:
         mounts = Path("/proc/self/mountinfo").read_text().splitlines()
         device = os.stat(path).st_dev
     except OSError:
         return ""
-    wanted = f"{os.major(device)}:{os.minor(device)}"
+    number = f"{os.major(device)}:{os.minor(device)}"
     for mount in mounts:
         fields = mount.split()
-        if fields[2] == wanted:
+        if fields[2] == number:
             return fields[fields.index("-") + 1]
     return ""

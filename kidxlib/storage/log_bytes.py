@@ -1,4 +1,4 @@
-"""The bytes of a segment's log, a window at a time: in memory as a whole, or read in chunks.
+"""The bytes of a segment's log, window by window: all in memory, or read in chunks.
 
 Logs are only ever opened for reading.
 """
@@ -19,18 +19,18 @@ CHUNK_BYTES: Final = 4 * 1024 * 1024
 
 
 class Access(enum.Enum):
-    """In which order a log's bytes are read, in the words of madvise(2)."""
+    """The order in which a log is read, named as in madvise(2)."""
 
     NORMAL = enum.auto()
-    #: Only a page here and there: nothing is read ahead.
+    #: Only single pages: without readahead.
     RANDOM = enum.auto()
-    #: Once, from the start to the end. Of a file that is not in memory much is read ahead, and what was read does not
-    #: stay in the page cache.
+    #: Once, from start to end. A file that is not in memory is read with much readahead, and its pages do not stay in
+    #: the page cache.
     SEQUENTIAL = enum.auto()
 
 
 class LogBytes(Protocol):
-    """The bytes of a log, a window at a time."""
+    """The bytes of a log, window by window."""
 
     @property
     def size(self) -> int:
@@ -40,17 +40,17 @@ class LogBytes(Protocol):
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
         """A read-only section of the file that holds the byte at `position`, and the position of its first byte.
 
-        It reaches as far as it conveniently can, and is valid until the next call.
+        Its length is up to the implementation, and it is valid until the next call.
         """
         ...
 
     def read(self, position: int, size: int) -> bytes:
-        """A copy of the `size` bytes at `position`, or of as many as there are: for who needs few bytes at a place."""
+        """A copy of up to `size` bytes at `position`: for callers that need few bytes."""
         ...
 
 
 class WholeLog:
-    """A log that lies in memory as a whole: mapped, or the bytes of a test."""
+    """A log that is all in memory: mapped, or a test's bytes."""
 
     def __init__(self, data: NDArray[np.uint8]) -> None:
         self._data = data
@@ -68,11 +68,7 @@ class WholeLog:
 
 
 class ChunkedLog:
-    """A log that is read piece by piece into one buffer, so that memory does not depend on its size.
-
-    Attributes:
-        descriptor: of the file.
-    """
+    """A log that is read chunk by chunk into one buffer, so that memory does not depend on its size."""
 
     def __init__(self, descriptor: int, size: int, chunk_bytes: int = CHUNK_BYTES) -> None:
         self.descriptor = descriptor
@@ -104,7 +100,7 @@ class ChunkedLog:
 
 
 class LogTail:
-    """What stands in a log from one position on, as a log of its own."""
+    """The bytes of a log from a position on, as a log of its own."""
 
     def __init__(self, log: LogBytes, start: int) -> None:
         self._log = log

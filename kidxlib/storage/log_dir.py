@@ -1,4 +1,5 @@
-"""A broker's log dir: how to tell it, the topic id in `partition.metadata`, and where we make nothing.
+"""A broker's log dir: how to recognize it, `meta.properties`, the topic id in `partition.metadata`, and where kidx
+makes no files.
 
 Source: `PartitionMetadataFile`.
 """
@@ -38,13 +39,13 @@ def read_topic_id(partition_directory: Location) -> str | None:
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """What a log dir's `meta.properties` says; None where it does not say it, or is not there.
+    """A log dir's `meta.properties`; each attribute is None if the setting or the file is missing.
 
     Attributes:
-        node_id: of the node whose log dir it is.
-        cluster_id: of its cluster.
-        directory_id: of this log dir among the node's (`directory.id`, KIP-858). Before 3.7 none has one.
-        version: as it stands there: 1 is KRaft's, 0 ZooKeeper's (`MetaPropertiesVersion`).
+        node_id: the id of the log dir's node.
+        cluster_id: the id of the node's cluster.
+        directory_id: the id of this log dir (`directory.id`, KIP-858), since Kafka 3.7.
+        version: 1 is KRaft's, 0 ZooKeeper's (`MetaPropertiesVersion`).
     """
 
     node_id: int | None = None
@@ -59,54 +60,55 @@ class MetaProperties:
 
 
 def read_meta_properties(log_dir: Location) -> MetaProperties:
-    """Whose log dir it is."""
+    """Read a log dir's `meta.properties`; empty if the file is missing."""
     path = log_dir / META_PROPERTIES
     try:
-        found = parse_properties(small_file(path))
+        properties = parse_properties(small_file(path))
     except FileNotFoundError:
         return MetaProperties()
-    return meta_properties_of(found, str(path))
+    return meta_properties_of(properties, str(path))
 
 
-def meta_properties_of(found: Mapping[str, str], where: str) -> MetaProperties:
-    """What the settings in a `meta.properties` say."""
-    version = found.get("version")
+def meta_properties_of(settings: Mapping[str, str], where: str) -> MetaProperties:
+    """The `MetaProperties` of a file's settings."""
+    version = settings.get("version")
     return MetaProperties(
-        node_id=node_id_of(found, where),
-        cluster_id=found.get("cluster.id"),
-        directory_id=found.get("directory.id"),
+        node_id=node_id_of(settings, where),
+        cluster_id=settings.get("cluster.id"),
+        directory_id=settings.get("directory.id"),
         version=None if version is None else version.strip(),
     )
 
 
 def ensure_one_broker(log_dirs: Collection[tuple[Location, MetaProperties]]) -> None:
-    """Refuse log dirs that are not one broker's, or of which one is a copy of another.
+    """Refuse log dirs of several brokers, and copies of one log dir.
 
     Args:
-        log_dirs: what each says; one at least.
+        log_dirs: at least one, each with its `meta.properties`.
     """
-    first, of_first = next(iter(log_dirs))
-    for path, found in log_dirs:
-        if (found.node_id, found.cluster_id) != (of_first.node_id, of_first.cluster_id):
+    first, first_properties = next(iter(log_dirs))
+    for path, properties in log_dirs:
+        if (properties.node_id, properties.cluster_id) != (first_properties.node_id, first_properties.cluster_id):
             raise UsageError(
-                f"{path}: of node {found.node_id} of cluster {found.cluster_id}, and {first} is of node "
-                f"{of_first.node_id} of cluster {of_first.cluster_id}; name the log dirs of one broker"
+                f"{path}: of node {properties.node_id} of cluster {properties.cluster_id}, and {first} is of node "
+                f"{first_properties.node_id} of cluster {first_properties.cluster_id}; name the log dirs of one broker"
             )
     ensure_no_copies(log_dirs)
 
 
 def ensure_no_copies(log_dirs: Iterable[tuple[Location, MetaProperties]]) -> None:
-    """Refuse two directories that are copies of one log dir: each has its own id. Those without an id pass."""
+    """Refuse two copies of one log dir, which have the same `directory.id`. Log dirs without an id pass."""
     by_id: dict[str, Location] = {}
-    for path, found in log_dirs:
-        if found.directory_id is not None and (other := by_id.setdefault(found.directory_id, path)) != path:
+    for path, properties in log_dirs:
+        if properties.directory_id is not None and (other := by_id.setdefault(properties.directory_id, path)) != path:
             raise UsageError(
-                f"{path}: directory.id {found.directory_id}, as {other} has it; one of the two is a copy; leave it out"
+                f"{path}: directory.id {properties.directory_id}, as {other} has it; one of the two is a copy; leave "
+                "it out"
             )
 
 
 def node_id_of(properties: Mapping[str, str], where: str) -> int | None:
-    """The id of a node, in `meta.properties` or in `server.properties`; None where it is not there."""
+    """The id of a node in `meta.properties` or `server.properties`; None if there is none."""
     text = properties.get("node.id", properties.get("broker.id"))
     if text is None:
         return None
@@ -117,10 +119,9 @@ def node_id_of(properties: Mapping[str, str], where: str) -> int | None:
 
 
 def why_not_to_build_in(directory: Path) -> str | None:
-    """Why nothing of ours may be made in a directory: it is a log dir, or index files are in it. None where it is
-    neither.
+    """Why kidx must not make a directory in this one: it is a log dir, or index files are in it. None: it is neither.
 
-    Beside a directory that is no partition's a broker does not start (`LogManager.loadLogs`,
+    A broker does not start if its log dir has a directory that is not a partition's (`LogManager.loadLogs`,
     `UnifiedLog.parseTopicPartitionName`).
     """
     if is_brokers(directory):
@@ -135,7 +136,7 @@ def why_not_to_build_in(directory: Path) -> str | None:
 
 
 def looks_unmounted(directory: Location) -> bool:
-    """Whether nothing is in a directory, or what a new file system has alone: where its disk is not mounted."""
+    """Whether a directory is empty, or has only what a new file system has: its disk may not be mounted."""
     try:
         return isinstance(directory, Path) and {entry.name for entry in entries_in(directory)} <= {"lost+found"}
     except OSError:
@@ -143,7 +144,7 @@ def looks_unmounted(directory: Location) -> bool:
 
 
 def is_brokers(directory: Path) -> bool:
-    """Whether a directory is the log dir of a broker, which writes that file before anything else."""
+    """Whether a directory is a broker's log dir: a broker writes `meta.properties` before anything else."""
     return os.path.lexists(directory / META_PROPERTIES)
 
 

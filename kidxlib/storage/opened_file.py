@@ -1,5 +1,5 @@
-"""A file on this machine, opened for reading: mapped, read in chunks, or by ranges if it is not in memory. The kernel's
-page cache is left as it was found: on a broker's machine it is the broker's.
+"""A file on this machine, opened for reading: mapped, read in chunks, or in ranges if it is not in memory. The kernel's
+page cache is left as it was: on a broker's machine it is the broker's.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ from kidxlib.storage.log_bytes import CHUNK_BYTES, Access, ChunkedLog, LogBytes,
 from kidxlib.storage.ranged_log import RANGE_BYTES, RANGES_AHEAD, RangedLog, Reads
 from kidxlib.storage.store.s3 import ObjectPath, is_object
 
-#: A file is mapped where so many of its pages are in memory: the kernel now and then takes back a few of them.
+#: A file is mapped if at least this share of its pages is in memory: the kernel reclaims a few now and then.
 _IN_MEMORY: Final = 0.9
 
 _PAGE: Final = mmap.PAGESIZE
-#: Whether a file is in memory is asked of a place in each so many bytes of it, of so many places at least and at most,
-#: each of so many pages: of every page it takes a twentieth of the time of a scan.
+#: Whether a file is in memory is sampled: one place in each MiB, within these bounds, each place of some pages. Looking
+#: at every page takes a twentieth of the time of a scan.
 _BYTES_A_PLACE: Final = 1024 * 1024
 _PLACES_MIN: Final = 16
 _PLACES_MAX: Final = 64
@@ -40,64 +40,64 @@ _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 
 
 class _CachedPages:
-    """Which pages of a file are in memory (mincore(2)): all, where the kernel does not tell. Of a file that is another
-    user's, and that one may not write, it says so itself.
+    """Which pages of a file are in memory (mincore(2)): all, if the kernel does not tell, as for another user's file
+    that this process may not write.
     """
 
     def __init__(self, mapped: NDArray[np.uint8]) -> None:
         """
         Args:
-            mapped: the bytes of the file, a byte at least, mapped from its start; none of them is touched.
+            mapped: the bytes of the file, at least one, mapped from its start. No byte is touched.
         """
         self._mapped = mapped
 
     def share(self) -> float:
-        """How many of all pages are, by a sample of them where they are many: 0 to 1."""
+        """The share of pages in memory, 0 to 1; in a large file that of a sample."""
         pages = -(-len(self._mapped) // _PAGE)
         places = min(max(len(self._mapped) // _BYTES_A_PLACE, _PLACES_MIN), _PLACES_MAX)
         if pages <= places * _PAGES_A_PLACE:
             return float(self.all().mean())
-        found = np.empty((places, _PAGES_A_PLACE), np.uint8)
-        start, room = self._mapped.ctypes.data, found.ctypes.data
+        cached = np.empty((places, _PAGES_A_PLACE), np.uint8)
+        start, room = self._mapped.ctypes.data, cached.ctypes.data
         for number in range(places):
             place = number * (pages - _PAGES_A_PLACE) // (places - 1)
             size = min(_PAGES_A_PLACE * _PAGE, len(self._mapped) - place * _PAGE)
             if _libc.mincore(start + place * _PAGE, size, room + number * _PAGES_A_PLACE) != 0:
                 return 1.0
-        return float((found & 1).mean())
+        return float((cached & 1).mean())
 
     def where(self, first: int, end: int) -> NDArray[np.bool_]:
-        """For each page from one to another, or to the last: whether it is."""
+        """For each page from `first` to before `end`, whether it is in memory."""
         size = min(end * _PAGE, len(self._mapped)) - first * _PAGE
-        found = np.empty(-(-size // _PAGE), np.uint8)
-        if _libc.mincore(self._mapped.ctypes.data + first * _PAGE, size, found.ctypes.data) != 0:
-            found[:] = 1
-        return (found & 1).astype(np.bool_)
+        cached = np.empty(-(-size // _PAGE), np.uint8)
+        if _libc.mincore(self._mapped.ctypes.data + first * _PAGE, size, cached.ctypes.data) != 0:
+            cached[:] = 1
+        return (cached & 1).astype(np.bool_)
 
     def all(self) -> NDArray[np.bool_]:
-        """For each page, whether it is."""
+        """For each page, whether it is in memory."""
         return self.where(0, -(-len(self._mapped) // _PAGE))
 
 
 class _DropBehind:
-    """Drops the pages of a file that were not in memory when it was made, once they have been read."""
+    """Drops the pages of a file after they were read, without those that were in memory before."""
 
     def __init__(self, descriptor: int, cached: NDArray[np.bool_]) -> None:
         """
         Args:
-            cached: `CachedPages.all`.
+            cached: `_CachedPages.all`, before reading.
         """
         self._descriptor, self._cached = descriptor, cached
         self._done = 0
 
     def done_to(self, position: int) -> None:
-        """What stands before a file position is not needed any more; the page that it lies in may be."""
+        """The bytes before a file position are no longer needed. The page of that position may be."""
         end = position // _PAGE
         self._drop(self._done, end)
         self._done = max(self._done, end)
 
     def done(self) -> None:
-        """Nothing is needed any more, wherever it was read."""
+        """No byte is needed any more."""
         self._drop(0, len(self._cached))
 
     def _drop(self, first: int, end: int) -> None:
@@ -126,19 +126,19 @@ class OpenedFile:
         access: Access = Access.NORMAL,
         chunk_bytes: int | None = None,
     ) -> LogBytes:
-        wanted = self.version.size if size is None else size
-        if access is Access.SEQUENTIAL and 0 < wanted <= layouts.SEGMENT_BYTES_MAX:  # no more is ever read
-            cached = _CachedPages(map_log(self._descriptor, wanted).window(0)[1])
+        size = self.version.size if size is None else size
+        if access is Access.SEQUENTIAL and 0 < size <= layouts.SEGMENT_BYTES_MAX:  # longer logs are never read
+            cached = _CachedPages(map_log(self._descriptor, size).window(0)[1])
             if cached.share() < _IN_MEMORY:
-                return self._cold(cached, wanted)
+                return self._cold(cached, size)
         if not use_mmap:
-            return ChunkedLog(self._descriptor, wanted, chunk_bytes or CHUNK_BYTES)
-        return map_log(self._descriptor, wanted, access=access)
+            return ChunkedLog(self._descriptor, size, chunk_bytes or CHUNK_BYTES)
+        return map_log(self._descriptor, size, access=access)
 
     def _cold(self, cached: _CachedPages, size: int) -> LogBytes:
         drop_behind = _DropBehind(self._descriptor, cached.all())
         self._opened.callback(drop_behind.done)
-        if size <= RANGE_BYTES:  # one request, sooner answered than threads are begun
+        if size <= RANGE_BYTES:  # one request, which is faster than starting threads
             return WholeLog(ChunkedLog(self._descriptor, size, size).window(0)[1])
         threads = self._opened.enter_context(ThreadPoolExecutor(RANGES_AHEAD))
         log = RangedLog(self._read_into, size, Reads(), threads, done_to=drop_behind.done_to)
@@ -163,7 +163,7 @@ class OpenedFile:
 
 @contextlib.contextmanager
 def open_log(path: str) -> Iterator[tuple[int, FileVersion]]:
-    """Open a segment's log for reading: its descriptor, and the version of the file that it shows."""
+    """Open a segment's log for reading: the descriptor, and the file's version."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -186,7 +186,7 @@ def map_log(descriptor: int, size: int, *, access: Access = Access.NORMAL) -> Lo
     process (SIGBUS).
 
     Args:
-        access: `RANDOM` reads no page ahead; the others leave that to the kernel.
+        access: `RANDOM` turns readahead off; the others leave it to the kernel.
     """
     if size == 0:
         return WholeLog(np.empty(0, np.uint8))

@@ -1,4 +1,4 @@
-"""A segment's log, opened for reading wherever it is, at once or when it is first asked something."""
+"""A segment's log, opened for reading on a disk or in an object store, at once or at the first read."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ class OpenedLog(Protocol):
     """A segment's log, opened for reading.
 
     Attributes:
-        version: of the file that it shows.
-        reads: what reading it took, of an object; None of a file of this machine.
-        status: of a file of this machine; None of an object.
+        version: the file's version.
+        reads: requests and bytes of reading an object; None for a file of this machine.
+        status: of a file of this machine; None for an object.
     """
 
     version: FileVersion
@@ -45,18 +45,18 @@ class OpenedLog(Protocol):
         access: Access = Access.NORMAL,
         chunk_bytes: int | None = None,
     ) -> LogBytes:
-        """The bytes of the log, as long as it is open.
+        """The bytes of the log, valid as long as it is open.
 
         Args:
-            size: only so many; None for all.
+            size: the first bytes only; None: all.
             use_mmap: see `map_log`. An object is never mapped.
-            access: in which order its bytes are read.
-            chunk_bytes: how many are read at once where it is not mapped; None for what suits a scan.
+            access: the order in which the log is read.
+            chunk_bytes: bytes to read at a time, if the log is not mapped; None: as a scan needs them.
         """
         ...
 
     def ensure_unchanged(self) -> None:
-        """To be asked when it was read."""
+        """Raise `LogChangedError` if the log has changed since it was opened: call it after reading."""
         ...
 
 
@@ -82,7 +82,7 @@ class _OpenedObject:
         chunk_bytes: int | None = None,
     ) -> LogBytes:
         wanted = self.version.size if size is None else size
-        # Who asks for small chunks searches, and reads on only by chance.
+        # A caller that asks for small chunks searches: it rarely reads the next range.
         ahead = RANGES_AHEAD if chunk_bytes is None or chunk_bytes >= CHUNK_BYTES else 1
         range_bytes = RANGE_BYTES if chunk_bytes is None else chunk_bytes
         read_into = partial(read_object_into, self._file, self._path)
@@ -120,8 +120,8 @@ def opened_log(path: str) -> Iterator[OpenedLog]:
 
 
 class LogFile:
-    """A log that is opened when it is first asked something, and read a few bytes at a time: by a search that needs
-    little of it. A file that shrinks meanwhile is an error, which kills nothing.
+    """A log that is opened at the first read, and read a few bytes at a time, by a search that needs little of it. A
+    file that shrinks meanwhile is an error and does not kill the process.
 
     Attributes:
         path: the file.
@@ -131,7 +131,7 @@ class LogFile:
     def __init__(self, path: str, chunk_bytes: int = CHUNK_BYTES, expected_bytes: int | None = None) -> None:
         """
         Args:
-            expected_bytes: how long the file has to be; None where nobody knows.
+            expected_bytes: the size that the file must have; None: not known.
         """
         self.path = path
         self.bytes_read = 0
@@ -143,7 +143,7 @@ class LogFile:
 
     @property
     def size(self) -> int:
-        """Bytes of the file, when it was opened, or of its valid prefix."""
+        """The size of the file when it was opened, or of its valid prefix."""
         return self._file().size
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
@@ -160,9 +160,7 @@ class LogFile:
 
     @contextlib.contextmanager
     def read_sequentially(self) -> Iterator[LogBytes]:
-        """Itself, and while the context lasts much of it is read at once; of an object most, as each range costs a
-        request.
-        """
+        """This log, with larger reads within the context; largest for an object, where each range costs a request."""
         chunk_bytes = self._chunk_bytes
         large = RANGE_BYTES if is_object(self.path) else CHUNK_BYTES
         if chunk_bytes < large:
@@ -176,12 +174,12 @@ class LogFile:
                 self._chunk_bytes = chunk_bytes
 
     def keep_valid(self, valid_bytes: int) -> None:
-        """Take no notice of what follows the valid prefix, which a broker would truncate."""
+        """Ignore the bytes after the valid prefix, which a broker would truncate."""
         self._valid_bytes = valid_bytes
         self.close()
 
     def close(self) -> None:
-        """Close the file; it is opened again if asked."""
+        """Close the file. The next read opens it again."""
         self._log = None
         self._opened.close()
 

@@ -1,11 +1,12 @@
-"""The only writer of index files: stage, flush, read back and compare, rename, flush again; a group of files at once.
+"""The only writer of index files: stage, flush, read back and compare, rename, flush again; for a group of files at
+once.
 
-A reader of a final name sees the old file or the new one, whole, at any moment and after any crash. Flushing is by file
-system and not by file, because one `syncfs` for 300 staged files costs less than one `fsync`.
+A reader of a final name sees the whole old file or the whole new one, at any moment and after any crash. File systems
+are flushed, not single files: one `syncfs` for 300 staged files costs less than one `fsync`.
 
-In an object store nothing can be renamed, and a written object appears as a whole: there a file is staged in memory,
-and put under its final name with one request. Many requests are on their way at the same time; files of one segment
-are put one after the other.
+In an object store nothing can be renamed, and a written object appears as a whole. So a file is staged in memory, and
+one request puts it under its final name. Many requests run at the same time; files of one segment are put one after the
+other.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class Published(enum.StrEnum):
 
     WRITTEN = "written"
     UNCHANGED = "unchanged"  # the same bytes were there; the files were not touched
-    KEPT = "kept"  # what was there stays on purpose
+    KEPT = "kept"  # the existing files stay on purpose
     NONE = "none"  # nothing to publish
 
 
@@ -65,7 +66,7 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A staged file of a disk."""
+    """A staged file on a disk."""
 
     directory: Directory
     name: str
@@ -96,10 +97,10 @@ class _Object:
 
 
 class Publisher:
-    """Publishes files. Use as a context: what was staged and not committed is removed at its end.
+    """Publishes files. Use as a context: files that were staged and not committed are removed at its end.
 
-    Several publishers may put the same file in place at the same time; every reader then sees one of their versions,
-    whole.
+    Several publishers may put the same file in place at the same time. Every reader then sees the whole file of one of
+    them.
     """
 
     def __init__(self) -> None:
@@ -136,10 +137,10 @@ class Publisher:
         return self._staged_bytes
 
     def stage(self, directory: Directory, name: str, content: bytes, owner: Owner | None = None) -> Published:
-        """Write `content` under a staging name beside where `name` is to stand.
+        """Write `content` under a staging name in the directory of `name`.
 
         Returns:
-            `UNCHANGED` where the same bytes stand there already; else `WRITTEN`, true once `commit` has returned.
+            `UNCHANGED` if the file has the same bytes already; else `WRITTEN`, true once `commit` has returned.
         """
         return self.begin_staging(directory, name, content, owner)()
 
@@ -149,7 +150,7 @@ class Publisher:
         """Stage a file without waiting for an object store. Arguments and errors are those of `stage`.
 
         Returns:
-            What `stage` returns and raises, called without waiting after `commit`.
+            A function with the result and the errors of `stage`, which does not wait if it is called after `commit`.
         """
         self._staged_bytes += len(content)
         if (path := object_at(directory, name)) is not None:
@@ -168,7 +169,7 @@ class Publisher:
         return lambda: Published.WRITTEN
 
     def remove(self, directory: Directory, name: str) -> None:
-        """Remove a file of ours, if it is there."""
+        """Remove a file that kidx has published, if it is there."""
         try:
             if (path := object_at(directory, name)) is not None:
                 delete_object(path)
@@ -179,14 +180,14 @@ class Publisher:
             raise PublishError(f"{directory}/{name}: not removed: {error.strerror}") from error
 
     def commit(self) -> None:
-        """Put everything staged under its final name, durably: on a disk in the order in which it was staged, in an
-        object store the files of one segment.
+        """Put all staged files under their final names, durably: on a disk in the order of staging, in an object store
+        in that order for each segment.
         """
         if self._staged:
             self._commit_files()
         segments: dict[ObjectPath, list[_Object]] = {}
-        for each in self._objects:
-            segments.setdefault(each.path.parent / each.path.name.partition(".")[0], []).append(each)
+        for staged in self._objects:
+            segments.setdefault(staged.path.parent / staged.path.name.partition(".")[0], []).append(staged)
         for put in [self._threads.submit(_put_objects, objects) for objects in segments.values()]:
             put.result()
         self._objects.clear()
@@ -215,8 +216,8 @@ class Publisher:
             )
 
     def _open(self, directory: Directory) -> int:
-        """A descriptor of the directory, made if missing. It is good until another directory is asked for: files of one
-        directory come one after the other, and to open it for each took a third of the time of publishing.
+        """A descriptor of the directory, which is made if it is missing. It is valid until the next directory is
+        opened: opening a directory for each file took a third of the time of publishing.
         """
         if self._opened is not None and self._opened[0] == directory:
             return self._opened[1]
@@ -234,7 +235,7 @@ class Publisher:
             self._opened = None
 
     def _flush(self) -> None:
-        """Make all that was written so far durable: contents, names and directories."""
+        """Make all writes so far durable: contents, names and directories."""
         flush_file_systems(self._roots.values())
 
 
@@ -245,14 +246,14 @@ def publish_if(
     is_as_seen: Callable[[bytes | None], bool],
     owner: Owner | None = None,
 ) -> Published:
-    """Put a file in place, durably, only if nobody else has written it meanwhile: in an object store the store decides,
-    on a disk a name that is free is taken by nobody else, and one that is taken is compared right before the rename.
+    """Put a file in place, durably, unless somebody else has written it meanwhile. In an object store the store
+    decides. On a disk a free name is taken atomically, and an existing file is compared right before the rename.
 
     Args:
-        is_as_seen: of the content that is there now, None for none: whether it may be replaced.
+        is_as_seen: whether the present content (None: no file) may be replaced.
 
     Returns:
-        `WRITTEN`; `UNCHANGED` where the same bytes are there; `KEPT` where something else is there than was seen.
+        `WRITTEN`; `UNCHANGED` if the same bytes are there; `KEPT` if `is_as_seen` refuses the present content.
     """
     path = object_at(directory, name)
     try:
@@ -269,18 +270,18 @@ def publish_if(
 
 
 def is_staging(name: str) -> bool:
-    """Whether a file of this name was staged, and not yet put in place."""
+    """Whether this is the name of a staged file."""
     return name.startswith(STAGING_PREFIX) and name.endswith(STAGING_SUFFIX)
 
 
 def sweep(directory: Directory, older_than_ns: int, prefix: str = STAGING_PREFIX) -> int:
-    """Remove staging files that a killed run left in a directory: those last written before `older_than_ns`.
+    """Remove the staging files of killed runs in a directory: those last written before `older_than_ns`.
 
     Args:
-        prefix: how the names of those begin that may go.
+        prefix: the prefix of the names to remove.
 
     Returns:
-        How many were removed; none where the directory does not exist, or cannot be opened or listed.
+        How many were removed; 0 if the directory is missing, or cannot be opened or listed.
     """
     removed = 0
     if is_object(directory.root):
@@ -292,7 +293,7 @@ def sweep(directory: Directory, older_than_ns: int, prefix: str = STAGING_PREFIX
         for name in names:
             if not is_staging(name) or not name.startswith(prefix):
                 continue
-            # Gone meanwhile, or not ours to remove: publishing will say what is wrong.
+            # Removed meanwhile, or not permitted: publishing will report what is wrong.
             with contextlib.suppress(OSError):
                 if os.stat(name, dir_fd=descriptor, follow_symlinks=False).st_mtime_ns < older_than_ns:
                     os.unlink(name, dir_fd=descriptor)
@@ -301,7 +302,7 @@ def sweep(directory: Directory, older_than_ns: int, prefix: str = STAGING_PREFIX
 
 
 def _holds(path: ObjectPath, content: bytes) -> bool:
-    """Whether an object has this content; only one of the same length is read."""
+    """Whether an object has this content. It is read only if its length is the same."""
     try:
         file, status = open_object(path)
         return status.st_size == len(content) and read_object(file, path, 0, status.st_size) == content
@@ -310,21 +311,21 @@ def _holds(path: ObjectPath, content: bytes) -> bool:
 
 
 def _put_objects(objects: Iterable[_Object]) -> None:
-    for each in objects:
-        each.put()
+    for staged in objects:
+        staged.put()
 
 
 def _put_if(path: ObjectPath, content: bytes, is_as_seen: Callable[[bytes | None], bool]) -> Published:
     from kidxlib.storage.store.client import put_object_if  # needs a package of an extra
 
-    found: bytes | None = None
+    present: bytes | None = None
     etag: str | None = None
     with contextlib.suppress(FileNotFoundError):
         file, status = open_object(path)
-        found, etag = read_object(file, path, 0, status.st_size), status.etag
-    if found == content:
+        present, etag = read_object(file, path, 0, status.st_size), status.etag
+    if present == content:
         return Published.UNCHANGED
-    if not is_as_seen(found):
+    if not is_as_seen(present):
         return Published.KEPT
     if etag == "":
         raise OSError(errno.ENOTSUP, "the store gives objects no ETag, without which none is replaced", str(path))
@@ -336,10 +337,10 @@ def _put_if(path: ObjectPath, content: bytes, is_as_seen: Callable[[bytes | None
 def _rename_if(
     directory: int, name: str, content: bytes, is_as_seen: Callable[[bytes | None], bool], owner: Owner | None
 ) -> Published:
-    found = read_at(directory, name)
-    if found == content:
+    present = read_at(directory, name)
+    if present == content:
         return Published.UNCHANGED
-    if not is_as_seen(found):
+    if not is_as_seen(present):
         return Published.KEPT
     staging_name = f"{STAGING_PREFIX}{uuid.uuid4().hex}-{name}{STAGING_SUFFIX}"
     try:
@@ -347,7 +348,7 @@ def _rename_if(
         flush_file_systems([directory])
         if read_at(directory, staging_name) != content:
             raise OSError(errno.EIO, "it does not read back as it was written: check this disk")
-        if found is None:
+        if present is None:
             os.link(staging_name, name, src_dir_fd=directory, dst_dir_fd=directory, follow_symlinks=False)
         elif is_as_seen(read_at(directory, name)):
             os.replace(staging_name, name, src_dir_fd=directory, dst_dir_fd=directory)

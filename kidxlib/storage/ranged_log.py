@@ -1,4 +1,4 @@
-"""A log that is read by ranges, the next ones while one is looked at."""
+"""A log that is read in ranges, with readahead: the next ranges are requested while one is processed."""
 
 from __future__ import annotations
 
@@ -13,37 +13,36 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import LogChangedError
 
-#: Bytes asked of an object, or of a file that is not in memory, at a time, and how many such requests are under way
-#: where it is read from end to end.
+#: Bytes of one request to an object, or to a file that is not in memory, and how many requests run at a time in a
+#: sequential read.
 RANGE_BYTES: Final = 8 * 1024 * 1024
 RANGES_AHEAD: Final = 4
-#: What is left of a range when the next one is looked at: less than a batch. Kafka's are 1 MiB at most by default.
+#: Room for the rest of a range before the next one: less than a batch, which by Kafka's default has at most 1 MiB.
 _SPACE_BYTES: Final = 1024 * 1024 + 4096
 
-#: What is held of a log that is read from end to end, and of several small ones that are read at the same time: the
-#: range that is looked at, and those under way.
+#: Memory of a sequential read of one log, or of several small ones at a time: the current range and the requested ones.
 OBJECT_BYTES_MAX: Final = (RANGES_AHEAD + 1) * (RANGE_BYTES + _SPACE_BYTES)
 
 
 @dataclass(slots=True)
 class Reads:
-    """What reading a log by ranges took so far: requests, and the bytes that they gave."""
+    """The requests of reading a log in ranges so far, and the bytes that they returned."""
 
     requests: int = 0
     read_bytes: int = 0
 
 
 class ReadInto(Protocol):
-    """Fill memory with what stands at a file position, and say how many bytes there were."""
+    """Fills memory with the bytes at a file position, and returns how many there were."""
 
     def __call__(self, position: int, room: NDArray[np.uint8], /) -> int: ...
 
 
 class RangedLog:
-    """A log that is read by ranges. As long as it is read on and on, the next ranges are on their way while one is
-    looked at, and none is asked for twice; a jump asks for one. Memory is bounded by the ranges, not by the log's size.
+    """A log that is read in ranges. In a sequential read, the next ranges are requested while one is processed, and
+    none is requested twice; a jump requests one range. The ranges bound memory, not the log's size.
 
-    A range is looked at where it was read into; only what lies across the end of one is copied, before the next.
+    A range is processed in the buffer that it was read into. Only a rest at its end is copied, before the next range.
     """
 
     def __init__(
@@ -58,20 +57,20 @@ class RangedLog:
     ) -> None:
         """
         Args:
-            read_into: is called from the threads.
-            done_to: called with the position before which nothing is needed any more, as long as it is read on and on.
+            read_into: called from the threads.
+            done_to: called in a sequential read with the position before which no byte is needed any more.
         """
         self._read_into, self._size, self._reads, self._threads = read_into, size, reads, threads
         self._range_bytes, self._ahead, self._done_to = max(1, min(range_bytes, size)), ahead, done_to
-        # What is in memory, from `_start` to `_end`, and the room that it is in, if that can be used again.
+        # The bytes in memory, from `_start` to `_end`, and their buffer, if that can be used again.
         self._window = np.empty(0, np.uint8)
         self._room: NDArray[np.uint8] | None = None
         self._start = self._end = 0
-        # What is under way, from `_end` on, each with its length and its room, which is used again and again.
+        # The requested ranges, from `_end` on, each with its length and its buffer. Buffers are reused.
         self._coming: deque[tuple[Future[int], int, NDArray[np.uint8]]] = deque()
         self._free: list[NDArray[np.uint8]] = []
         self._asked_to = 0
-        # In each room the range follows space for what is left of the one before it.
+        # In each buffer, space for the rest of the range before precedes the range.
         self._space = min(range_bytes, _SPACE_BYTES)
 
     @property
@@ -79,7 +78,7 @@ class RangedLog:
         return self._size
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
-        """See `LogBytes.window`. It holds a range's bytes from `position` on, or all that there are."""
+        """See `LogBytes.window`. It has a range's bytes from `position` on, or as many as there are."""
         reads_on = self._start <= position <= self._end
         if not reads_on:
             self.release()
@@ -94,7 +93,7 @@ class RangedLog:
         return position, window
 
     def read(self, position: int, size: int) -> bytes:
-        """See `LogBytes.read`, and `window` for what it raises."""
+        """See `LogBytes.read`; errors as in `window`."""
         wanted = min(size, max(self._size - position, 0))
         if wanted > self._range_bytes:
             self._reads.requests += 1
@@ -105,7 +104,7 @@ class RangedLog:
         return window[position - start : position - start + wanted].tobytes()
 
     def release(self) -> None:
-        """Wait for what is under way, and forget it."""
+        """Wait for the requested ranges, and drop them."""
         for future, _, room in self._coming:
             if future.cancel():
                 self._reads.requests -= 1
@@ -131,7 +130,7 @@ class RangedLog:
             self._count(future.result(), self._end, length)
         except (OSError, LogChangedError):
             self._free.append(room)
-            self.release()  # what comes after the one that failed
+            self.release()  # the ranges after the one that failed
             raise
         left = self._window[position - self._start :]
         if self._done_to is not None:

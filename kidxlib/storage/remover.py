@@ -1,4 +1,4 @@
-"""The only place that removes files of a log dir, where a recorded plan or compaction says so."""
+"""The only module that removes files of a log dir, by a recorded plan or compaction."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from kidxlib.storage.store.s3 import is_object
 
 
 class Remover:
-    """Takes files out of use, and removes them later: first renamed, as Kafka does, so that a broker which starts in
-    between finishes the removal.
+    """Renames files as deleted and removes them later, as Kafka does, so that a broker that starts in between finishes
+    the removal.
 
-    It writes into directories that exist, and follows no symlink below their roots. The caller locks the log dir.
+    Directories must exist, and symlinks below their roots are not followed. The caller locks the log dir.
     """
 
     def __init__(self) -> None:
@@ -57,11 +57,11 @@ class Remover:
         """The regular files or objects in a directory, by name; none if there is no such directory."""
         if is_object(directory.root):
             return dict(listed_objects(directory))
-        found = {name: self.status(directory, name) for name in self.names(directory)}
-        return {name: status for name, status in found.items() if status is not None}
+        statuses = {name: self.status(directory, name) for name in self.names(directory)}
+        return {name: status for name, status in statuses.items() if status is not None}
 
     def status(self, directory: Directory, name: str) -> os.stat_result | None:
-        """The status of a regular file; None where there is none under that name."""
+        """The status of a regular file; None if there is none with this name."""
         try:
             with self._open(directory) as descriptor:
                 status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
@@ -102,7 +102,7 @@ class Remover:
             raise PublishError(f"{directory}/{name}: not removed: {why_not_opened(error)}; run again") from error
 
     def flush(self) -> None:
-        """Make all that was done so far durable."""
+        """Make all changes so far durable."""
         flush_file_systems(self._roots.values())
 
     @contextlib.contextmanager
@@ -114,7 +114,7 @@ class Remover:
 
 
 def in_the_way(directory: Directory, name: str) -> PublishError:
-    """That a file has the name of a deleted one, and nobody knows whose it is."""
+    """The error for an unknown file with the name that a deleted file would get."""
     return PublishError(
         f"{directory}/{name}: in the way of what the plan renames; expected no such file: look whose it is, move it "
         "away and run again"

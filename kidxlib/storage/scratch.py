@@ -1,4 +1,4 @@
-"""Where rows wait until they are recorded, and what is said where they cannot be written."""
+"""The directory of rows that wait to be recorded, and the error if they cannot be written."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from kidxlib.errors import KidxError
 
 
 def temporary_place() -> Path:
-    """`TMPDIR`, or /tmp; not where else Python would look: in the current directory, perhaps a broker's log dir."""
+    """`TMPDIR`, or /tmp. Unlike Python's, never the current directory, which may be a broker's log dir."""
     return Path(os.environ.get("TMPDIR") or "/tmp")
 
 
 @contextlib.contextmanager
 def writing_in(place: Path) -> Iterator[None]:
-    """Say in one line that a directory has no room, or cannot be written."""
+    """Turn an error of a full or unwritable directory into one line."""
     try:
         yield
     except OSError as error:

@@ -1,5 +1,5 @@
 """Small files of a log dir, read whole: checkpoints, and properties such as `meta.properties` and `server.properties`.
-No pipe is waited for.
+Pipes do not block.
 
 Sources: `CheckpointFile`, `OffsetCheckpointFile`, `LeaderEpochCheckpointFile`, `CleanShutdownFileHandler`,
 `java.util.Properties.load`.
@@ -26,12 +26,12 @@ from kidxlib.storage.lock import is_in_use
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.words import quoted
 
-#: Bytes of the largest index that a topic may ask for (`segment.index.bytes`).
+#: The size of the largest index that a topic may have (`segment.index.bytes`), in bytes.
 _BYTES_MAX: Final = 2**31 - 1
-#: What is compared with zero at a time.
+#: How many bytes are compared with zero at a time.
 _BLOCK_BYTES: Final = 1024 * 1024
 
-#: Where a key ends: at the first `=`, `:` or blank that no backslash stands before.
+#: A key ends at the first `=`, `:` or blank without a backslash before it.
 _KEY: Final = re.compile(r"((?:[^\s=:\\]|\\.)*)\s*[=:]?\s*(.*)", re.DOTALL)
 _ESCAPE: Final = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
 _LINE_END: Final = re.compile(r"\r\n|\r|\n")
@@ -50,7 +50,7 @@ def lines_of(path: Location) -> list[str]:
 
 
 def small_file(path: Location) -> bytes:
-    """The content of a small regular file or object; never waits on a pipe."""
+    """The content of a small regular file or object. A pipe does not block."""
     if isinstance(path, ObjectPath):
         return path.read_bytes()
     with _opened(path) as file:
@@ -76,7 +76,7 @@ def filled_file(path: Location, entry_bytes: int) -> bytes:
 
 
 def is_room(path: Path, position: int) -> bool:
-    """Whether nothing but zeros stands in a file from a position on. Holes of the file are not read."""
+    """Whether a file has only zeros from a position on. Holes of the file are not read."""
     with _opened(path) as file:
         descriptor = file.fileno()
         size = os.fstat(descriptor).st_size
@@ -84,7 +84,7 @@ def is_room(path: Path, position: int) -> bool:
             try:
                 position = os.lseek(descriptor, position, os.SEEK_DATA)
             except OSError as error:
-                if error.errno == errno.ENXIO:  # nothing but a hole follows
+                if error.errno == errno.ENXIO:  # the rest is a hole
                     return True
                 raise
             end = min(os.lseek(descriptor, position, os.SEEK_HOLE), position + _BLOCK_BYTES)
@@ -106,39 +106,39 @@ def _opened(path: Path) -> BinaryIO:
 
 
 def parse_properties(content: bytes) -> dict[str, str]:
-    """The settings in a file that have a name; of one that is given twice the last.
+    """The settings in a file that have a name. The last one counts of several with the same name.
 
-    Bytes are read as ISO 8859-1, as Java does. A `\\u` without four hexadecimal digits, at which Java throws, is a `u`.
+    Bytes are read as ISO 8859-1, as in Java. A `\\u` without four hexadecimal digits, at which Java throws, is a `u`.
     """
-    found = {}
+    settings = {}
     for line in _logical_lines(content.decode("latin-1")):
         match = _KEY.fullmatch(line)
         assert match is not None
-        found[_unescaped(match[1])] = _unescaped(match[2])
-    found.pop("", None)
-    return found
+        settings[_unescaped(match[1])] = _unescaped(match[2])
+    settings.pop("", None)
+    return settings
 
 
 def listed(value: str) -> list[str]:
-    """The words of a value that is a list (`ConfigDef.Type.LIST`)."""
+    """The items of a list (`ConfigDef.Type.LIST`)."""
     return [word for word in map(str.strip, value.split(",")) if word]
 
 
 def _logical_lines(text: str) -> list[str]:
-    """Lines without comments; one that ends in a backslash goes on in the next."""
+    """Lines without comments. A line that ends in a backslash continues in the next."""
     lines: list[str] = []
-    begun = ""
+    continued = ""
     for line in _LINE_END.split(text):
         stripped = line.lstrip(_BLANKS)
-        if not begun and stripped[:1] in ("", "#", "!"):
+        if not continued and stripped[:1] in ("", "#", "!"):
             continue
         backslashes = len(stripped) - len(stripped.rstrip("\\"))
         if backslashes % 2 == 1:
-            begun += stripped[:-1]
+            continued += stripped[:-1]
         else:
-            lines.append(begun + stripped)
-            begun = ""
-    return [*lines, begun]
+            lines.append(continued + stripped)
+            continued = ""
+    return [*lines, continued]
 
 
 def _unescaped(text: str) -> str:
@@ -153,15 +153,15 @@ def _unescaped(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Checkpoints:
-    """What the files of one log dir say; each is None where its file is absent, and may lack partitions.
+    """The checkpoints of one log dir, by partition. Each is None if its file is missing, and may lack partitions.
 
     Attributes:
-        recovery_points: everything below was flushed; a broker recovers from there after an unclean stop.
-        log_start_offsets: written only for partitions whose log starts above their first segment's base.
+        recovery_points: all records below were flushed; a broker recovers from there after an unclean stop.
+        log_start_offsets: only for partitions whose log starts above the first segment's base offset.
         high_watermarks: as the broker last wrote them.
-        cleaner_offsets: up to where the cleaner has compacted.
+        cleaner_offsets: the offsets up to which the cleaner has compacted.
         clean_shutdown: the broker stopped cleanly and has not started since.
-        error: why none of the files is used, in words; None where they are.
+        error: why none of the files is used, in words; None: they are used.
     """
 
     recovery_points: dict[TopicPartition, int] | None
@@ -172,7 +172,7 @@ class Checkpoints:
     error: str | None = None
 
 
-#: Of a log dir of which nothing is known.
+#: For a log dir whose checkpoints are not known.
 NO_CHECKPOINTS: Final = Checkpoints(None, None, None, None, clean_shutdown=False)
 
 
@@ -188,7 +188,7 @@ def read_checkpoints(log_dir: Location) -> Checkpoints:
 
 
 def usable_checkpoints(log_dir: Location) -> Checkpoints:
-    """What the checkpoint files of a log dir say. Where one cannot be used, nothing is known, and it is said why."""
+    """The checkpoints of a log dir. If one file cannot be used, all are empty, and `error` says why."""
     try:
         return read_checkpoints(log_dir)
     except (CheckpointError, OSError) as error:
@@ -197,7 +197,7 @@ def usable_checkpoints(log_dir: Location) -> Checkpoints:
 
 
 def read_offset_checkpoint(path: Location) -> dict[TopicPartition, int] | None:
-    """The offsets by partition of an offset checkpoint (version 0); None where the file is absent."""
+    """The offsets of an offset checkpoint (version 0), by partition; None if the file is missing."""
 
     def entry(line: str) -> tuple[TopicPartition, int]:
         topic, partition, offset = line.split()
@@ -208,7 +208,7 @@ def read_offset_checkpoint(path: Location) -> dict[TopicPartition, int] | None:
 
 
 def read_leader_epochs(partition_directory: Location) -> LeaderEpochs | None:
-    """What a partition's `leader-epoch-checkpoint` (version 0) says; None where the file is absent."""
+    """The leader epochs in a partition's `leader-epoch-checkpoint` (version 0); None if the file is missing."""
     entries = read_epoch_entries(partition_directory / checkpoint_files.LEADER_EPOCH_CHECKPOINT)
     return None if entries is None else LeaderEpochs(entries)
 
@@ -216,12 +216,12 @@ def read_leader_epochs(partition_directory: Location) -> LeaderEpochs | None:
 def before_first_log(
     partition_directory: Location, first_base: int | None = None, names: Collection[str] | None = None
 ) -> tuple[EpochEntry, int] | None:
-    """The first leader epoch of a partition, if it begins before the first log, and where that log begins; None where
-    it does not, or where a log is just being deleted.
+    """The first leader epoch of a partition and the base offset of the first log, if the epoch begins before that log.
+    None if it does not, or while a log is being deleted.
 
     Args:
-        first_base: the base offset of the first log; None for that of the first that is in the directory now.
-        names: of the files that are there now; None to list them, where need be.
+        first_base: the base offset of the first log; None: read it from the directory.
+        names: the names of the files in the directory; None: list them if they are needed.
     """
     epochs = read_leader_epochs(partition_directory)
     if epochs is None or epochs.first is None or (first_base is not None and epochs.first.start_offset >= first_base):
@@ -236,27 +236,27 @@ def before_first_log(
 
 
 def may_be_deleting(partition_directory: Location, names: Iterable[str]) -> bool:
-    """Whether a broker that runs may have renamed logs of a partition, and not yet written that its epochs begin later
-    (`LeaderEpochFileCache.truncateFromStartAsyncFlush`, before `LocalLog.removeAndDeleteSegments`). One that has
-    stopped has written it.
+    """Whether a running broker may have renamed logs of a partition, and not yet written that the epochs begin later
+    (`LeaderEpochFileCache.truncateFromStartAsyncFlush`, before `LocalLog.removeAndDeleteSegments`). A stopped broker
+    has written it.
 
     Args:
-        names: of the files in the directory.
+        names: the names of the files in the directory.
     """
     return any(name.endswith(segment_files.DELETED_SUFFIX) for name in names) and is_in_use(partition_directory.parent)
 
 
 def read_epoch_entries(path: Location) -> list[EpochEntry] | None:
-    """The entries of a `leader-epoch-checkpoint` as they stand there, and errors as `read_leader_epochs`."""
+    """The entries of a `leader-epoch-checkpoint`, unchanged; errors as in `read_leader_epochs`."""
 
     return _read_checkpoint(path, _epoch_entry, _EPOCH_LINE)
 
 
 def parse_epoch_entries(content: bytes, name: str) -> list[EpochEntry]:
-    """The entries of a `leader-epoch-checkpoint` that is not a file here, and errors as `read_leader_epochs`.
+    """The entries in the bytes of a `leader-epoch-checkpoint`; errors as in `read_leader_epochs`.
 
     Args:
-        name: of it, in errors.
+        name: its name in errors.
     """
     return _parsed(content.decode(errors="replace").splitlines(), name, _epoch_entry, _EPOCH_LINE)
 
@@ -269,10 +269,10 @@ def _epoch_entry(line: str) -> EpochEntry:
 
 
 def _read_checkpoint(path: Location, entry: Callable[[str], _Entry], expected: str) -> list[_Entry] | None:
-    """The entries of a checkpoint file (`CheckpointFile`); None where it is absent.
+    """The entries of a checkpoint file (`CheckpointFile`); None if it is missing.
 
     Args:
-        entry: what a line says; ValueError where that is nothing.
+        entry: parses a line; raises ValueError.
     """
     try:
         lines = lines_of(path)

@@ -1,1 +1,1 @@
-"""Objects of an S3 store: what they are asked, and how."""
+"""Objects of an S3 store, and the requests for them."""

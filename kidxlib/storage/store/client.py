@@ -1,9 +1,9 @@
-"""The client of an object store for what pyarrow's file system does not offer: checksums that the store computed, ETags
-of a listing, and writes on the condition that nobody else has written meanwhile.
+"""The second client of an object store, for what pyarrow's file system lacks: checksums that the store has computed,
+ETags in a listing, and conditional writes.
 
-It is botocore's, and finds credentials, region and endpoint as the other does. It does not stand for the other: a small
+It is botocore's, and finds credentials, region and endpoint as pyarrow's does. It does not replace pyarrow's: a small
 GET takes it 3 ms of processor time, in which no other thread of Python runs, and pyarrow 0.5 ms outside of Python (an
-AMD EPYC without AVX-512). A bucket of a million segments is asked some millions of times.
+AMD EPYC without AVX-512). A run sends some millions of requests to a bucket of a million segments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from botocore.exceptions import (
 from kidxlib.storage.store.requests import STATUSES, TRIES, TRIES_TO_REACH, Kind, NotNow, answer_of, count
 from kidxlib.storage.store.s3 import ObjectPath, ObjectStatus, endpoint, region
 
-#: Requests that a process has on their way at a time.
+#: How many requests of a process run at a time.
 AT_ONCE: Final = 32
 
 _NOT_FOUND: Final = 404
@@ -41,7 +41,7 @@ _READ_SECONDS: Final = 60
 _T = TypeVar("_T")
 
 _COMPOSITE: Final = "COMPOSITE"
-#: The checksums that S3 knows, as its answers and people call them.
+#: The checksums of S3: their names in answers, and their usual names.
 _NAMES: Final = {
     "ChecksumCRC32C": "CRC-32C",
     "ChecksumCRC64NVME": "CRC-64/NVME",
@@ -55,7 +55,7 @@ _NAMES: Final = {
     "ChecksumXXHASH128": "XXH128",
 }
 
-#: Answers that the condition does not hold: it was written, is being written, or has gone.
+#: Statuses of a failed condition: the object was written, is being written, or was removed.
 _WRITTEN: Final = 412
 _BEING_WRITTEN: Final = 409
 _GONE: Final = 404
@@ -64,7 +64,7 @@ _NS_PER_S: Final = 1_000_000_000
 
 
 def connect() -> Any:
-    """botocore's client of the store that the environment names: one for all threads of this process."""
+    """botocore's client for the store in the environment: one for all threads of this process."""
     return _connected(endpoint(), region())
 
 
@@ -74,20 +74,18 @@ def _connected(url: str | None, region: str | None) -> Any:
         max_pool_connections=AT_ONCE,
         connect_timeout=_CONNECT_SECONDS,
         read_timeout=_READ_SECONDS,
-        retries={"total_max_attempts": 1},  # `answer_of` makes requests again, as those of the other client
+        retries={"total_max_attempts": 1},  # `answer_of` retries, as for the other client
     )
     return botocore.session.get_session().create_client("s3", endpoint_url=url, region_name=region, config=settings)
 
 
 def _answered(request: Callable[[], _T], tries_to_reach: int = TRIES) -> _T:
-    """What the store answers to a request of this client. Errors are those of `_plainly`, once it was made in vain as
-    often as `answer_of` makes it.
-    """
+    """The store's answer to a request of this client; after all retries of `answer_of` the errors of `_plainly`."""
     return answer_of(functools.partial(_plainly, request), tries_to_reach=tries_to_reach, why_not_now=_why_not_now)
 
 
 def _plainly(request: Callable[[], _T]) -> _T:
-    """What a request gives, and botocore's errors as those of an operating system."""
+    """A request's result, with botocore's errors turned into `OSError`."""
     try:
         return request()
     except ClientError as error:
@@ -121,13 +119,13 @@ def _status_of(error: ClientError) -> int:
 
 @dataclass(frozen=True, slots=True)
 class ObjectHead:
-    """What a store says of an object.
+    """An object's size and checksums in its store.
 
     Attributes:
         size: in bytes.
-        crc32c, crc64nvme: of the whole object, without a sign; None where the store has none.
-        composite: names of checksums that are of the checksums of the object's parts.
-        others: names of checksums of the whole object that are of other kinds.
+        crc32c, crc64nvme: of the whole object, unsigned; None if the store has none.
+        composite: names of checksums over the checksums of the object's parts.
+        others: names of other checksums of the whole object.
     """
 
     size: int
@@ -142,8 +140,8 @@ class Asked:
     """The answer to a HEAD.
 
     Attributes:
-        head: None where there is no such object, or `refused` says why there is no answer.
-        refused: an answer that would be the same the next time; None where there is none such.
+        head: None if there is no such object, or the store refused.
+        refused: why the store refuses the request, always; None: it does not.
     """
 
     head: ObjectHead | None
@@ -151,10 +149,10 @@ class Asked:
 
 
 def ask_for_head(client: Any, path: ObjectPath) -> Asked:
-    """Ask the store of an object. Several threads may do so at a time.
+    """Send a HEAD for an object. Threads may share the client.
 
     Args:
-        client: that of `kidxlib.storage.store.client.connect`.
+        client: from `connect`.
     """
     bucket, _, key = path.key.partition("/")
 
@@ -173,32 +171,32 @@ def ask_for_head(client: Any, path: ObjectPath) -> Asked:
 
 
 def ensure_any_object(client: Any, path: ObjectPath) -> None:
-    """Ask the store for one object below a prefix.
+    """Check that a prefix has an object.
 
     Args:
-        client: that of `kidxlib.storage.store.client.connect`.
+        client: from `connect`.
     """
     bucket, slash, prefix = path.key.partition("/")
-    asked = {"Bucket": bucket, "Prefix": f"{prefix}/" if slash else ""}
+    arguments = {"Bucket": bucket, "Prefix": f"{prefix}/" if slash else ""}
 
     def page() -> Mapping[str, Any]:
         count(Kind.LIST)
-        answer: Mapping[str, Any] = client.list_objects_v2(**asked)
+        answer: Mapping[str, Any] = client.list_objects_v2(**arguments)
         return answer
 
     while not (listed := _answered(page, tries_to_reach=TRIES_TO_REACH)).get("Contents"):
         if not listed.get("IsTruncated"):
             raise FileNotFoundError("no object with this prefix")
-        asked["ContinuationToken"] = listed["NextContinuationToken"]
+        arguments["ContinuationToken"] = listed["NextContinuationToken"]
 
 
 def head_of(answer: Mapping[str, Any]) -> ObjectHead:
-    """What the answer to a HEAD says, as botocore gives it."""
-    found = {name: str(answer[name]) for name in _NAMES if answer.get(name)}
+    """The `ObjectHead` of botocore's answer to a HEAD."""
+    checksums = {name: str(answer[name]) for name in _NAMES if answer.get(name)}
     is_composite = answer.get("ChecksumType") == _COMPOSITE
-    # The number of parts stands behind such a checksum, also where a store does not say its type.
-    composite = {name for name, text in found.items() if is_composite or "-" in text}
-    whole = {name: text for name, text in found.items() if name not in composite}
+    # A composite checksum ends in the number of parts, even if the store does not name its type.
+    composite = {name for name, text in checksums.items() if is_composite or "-" in text}
+    whole = {name: text for name, text in checksums.items() if name not in composite}
     numbers = {
         name: number
         for name, size in (("ChecksumCRC32C", 4), ("ChecksumCRC64NVME", 8))
@@ -214,7 +212,7 @@ def head_of(answer: Mapping[str, Any]) -> ObjectHead:
 
 
 def _number(text: str, size: int) -> int | None:
-    """A checksum as S3 writes it, big-endian bytes in base64; None of anything else."""
+    """The number of a checksum in S3's form, big-endian bytes in base64; None if it is malformed."""
     try:
         data = base64.b64decode(text, validate=True)
     except binascii.Error:
@@ -223,13 +221,13 @@ def _number(text: str, size: int) -> int | None:
 
 
 def put_object_if(path: ObjectPath, content: bytes, etag: str | None) -> bool:
-    """Write an object with one request, on a condition.
+    """Write an object with one conditional request.
 
     Args:
-        etag: what it has now, as `ObjectStatus` has it; None where there must be none.
+        etag: the present object's, as in `ObjectStatus`; None: there must be no object.
 
     Returns:
-        Whether it was written. False also where it was, and the answer was lost: what is there then is `content`.
+        Whether it was written. False also if it was written and the answer was lost: then the object has `content`.
     """
     bucket, _, key = path.key.partition("/")
     condition: dict[str, Any] = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}
@@ -248,30 +246,30 @@ def put_object_if(path: ObjectPath, content: bytes, etag: str | None) -> bool:
 
 
 def objects_with_etags(directory: ObjectPath) -> Iterator[ObjectPath]:
-    """The objects right in a directory, in the order of their keys; none where nothing lies in it. One request for a
-    thousand of them.
+    """The objects directly in a directory, in the order of their keys; none if it is empty. One request lists a
+    thousand.
     """
     bucket, _, key = directory.key.partition("/")
-    asked: dict[str, Any] = {"Bucket": bucket, "Prefix": f"{key}/" if key else "", "Delimiter": "/"}
+    arguments: dict[str, Any] = {"Bucket": bucket, "Prefix": f"{key}/" if key else "", "Delimiter": "/"}
     try:
         while True:
-            page = _answered(lambda: _page(asked))
-            for each in page.get("Contents", ()):
-                if each["Key"] != asked["Prefix"]:  # an empty object that stands for the directory
-                    yield ObjectPath(f"{bucket}/{each['Key']}", _status(each))
+            page = _answered(lambda: _page(arguments))
+            for entry in page.get("Contents", ()):
+                if entry["Key"] != arguments["Prefix"]:  # an empty object that stands for the directory
+                    yield ObjectPath(f"{bucket}/{entry['Key']}", _status(entry))
             if not page.get("IsTruncated"):
                 return
-            asked["ContinuationToken"] = page["NextContinuationToken"]
+            arguments["ContinuationToken"] = page["NextContinuationToken"]
     except OSError as error:
         raise OSError(errno.EIO, error.strerror or str(error), str(directory)) from error
 
 
-def _page(asked: dict[str, Any]) -> dict[str, Any]:
+def _page(arguments: dict[str, Any]) -> dict[str, Any]:
     count(Kind.LIST)
-    page: dict[str, Any] = connect().list_objects_v2(**asked)
+    page: dict[str, Any] = connect().list_objects_v2(**arguments)
     return page
 
 
-def _status(each: dict[str, Any]) -> ObjectStatus:
-    written_ns = int(each["LastModified"].timestamp()) * _NS_PER_S
-    return ObjectStatus(int(each["Size"]), written_ns, each.get("ETag", ""))
+def _status(entry: dict[str, Any]) -> ObjectStatus:
+    written_ns = int(entry["LastModified"].timestamp()) * _NS_PER_S
+    return ObjectStatus(int(entry["Size"]), written_ns, entry.get("ETag", ""))

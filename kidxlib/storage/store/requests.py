@@ -1,5 +1,5 @@
-"""Requests of object stores: counted by kind, as S3 is paid by the request; a bounded number at the same time; and made
-again where the store is asked for too much, fails for a moment, or a connection ends.
+"""Requests to object stores: counted by kind, as S3 bills requests; a bounded number at a time; and retried if the
+store throttles, fails for a moment, or a connection ends.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ _PAGE_KEYS: Final = 1_000
 _Item = TypeVar("_Item")
 _Result = TypeVar("_Result")
 
-#: Of one process. S3 takes 3,500 writing and 5,500 reading requests a second of one prefix: 64 processes whose requests
-#: take 50 ms come to 20,000, and are throttled where all of them ask one prefix.
+#: Requests of one process at a time. S3 accepts 3,500 writes and 5,500 reads a second below one prefix: 64 processes
+#: whose requests take 50 ms send 20,000, and are throttled if all use one prefix.
 AT_ONCE: Final = 16
 
 _T = TypeVar("_T")
 
-#: Tries of one request, with 23 to 46 seconds between the first and the last: S3 answers 503 for as long as it takes
-#: to spread a prefix that is asked for much over more of its machines.
+#: Tries of one request, with 23 to 46 seconds between the first and the last: S3 answers 503 until it has spread a busy
+#: prefix over more of its machines.
 TRIES: Final = 10
-#: Tries to reach a store that a user has just named: it may be the wrong name.
+#: Tries to reach a store that a user has just named, as the name may be wrong.
 TRIES_TO_REACH: Final = 3
 _PAUSE_FIRST_SECONDS: Final = 0.1
 _PAUSE_MAX_SECONDS: Final = 20.0
 
-#: As Arrow says what the store has answered, or why it has not.
+#: The store's answer in Arrow's errors, or why there is none.
 _ANSWER: Final = re.compile(
     r"AWS Error (?P<code>\w+)(?: \(HTTP status (?P<status>\d+)\))? during \w+ operation:(?: curlCode: (?P<curl>\d+),)?"
 )
 
 
-#: A store that asks to have so many requests made again for each that it answers is no use; a run gives it so long.
+#: A run gives up if a store has this many retries for each answer, for this long.
 _AGAIN_FOR_ONE: Final = 4
 _PATIENCE_SECONDS: Final = 120.0
-#: Where no request was made again for so long, none was waiting: what the store did before says nothing about now.
+#: After this time without a retry, no request was waiting: earlier retries no longer count.
 _QUIET_SECONDS: Final = 60.0
 
 
 class Kind(StrEnum):
-    """Kinds of requests. The parts of a large object are PUT, and so are the requests that begin and end them."""
+    """Kinds of requests. The parts of a large object are PUTs, as are the requests that begin and end them."""
 
     LIST = "list"
     HEAD = "head"
@@ -65,8 +65,8 @@ class Requests:
     """Numbers of requests.
 
     Attributes:
-        tried_again: how many of them were made because the store had not answered one. Those that Arrow's client makes
-            again itself, of pages of a listing and of parts of an object, are not counted at all.
+        tried_again: how many of them were retries. Retries by Arrow's client itself, for pages of a listing and parts
+            of an object, are not counted at all.
     """
 
     list: int = 0
@@ -77,10 +77,10 @@ class Requests:
     tried_again: int = 0
 
     def __add__(self, other: Requests) -> Requests:
-        return Requests(*(getattr(self, each.name) + getattr(other, each.name) for each in fields(self)))
+        return Requests(*(getattr(self, kind.name) + getattr(other, kind.name) for kind in fields(self)))
 
     def __sub__(self, other: Requests) -> Requests:
-        return Requests(*(getattr(self, each.name) - getattr(other, each.name) for each in fields(self)))
+        return Requests(*(getattr(self, kind.name) - getattr(other, kind.name) for kind in fields(self)))
 
     def __bool__(self) -> bool:
         return self != Requests()
@@ -99,25 +99,25 @@ _made: Final[Counter[str]] = Counter()
 
 
 def count(kind: Kind, number: int = 1) -> None:
-    """Requests are made."""
+    """Count requests."""
     with _lock:
         _made[kind] += number
 
 
 def count_again() -> None:
-    """A request that will be made, and counted, was made before."""
+    """Count a retry; the request itself is counted by `count`."""
     with _lock:
         _made["tried_again"] += 1
 
 
 def requests_made() -> Requests:
-    """What this process has made so far."""
+    """The requests of this process so far."""
     with _lock:
         return Requests(**_made)
 
 
 def pages_of(entries: int) -> int:
-    """How many requests list so many keys and prefixes."""
+    """How many requests list this number of keys and prefixes."""
     return max(1, -(-entries // _PAGE_KEYS))
 
 
@@ -127,12 +127,13 @@ def in_order(
     weigh: Callable[[_Item], int] = lambda item: 0,
     weight_max: int = 0,
 ) -> Generator[_Result]:
-    """What is done with items, in their order; `AT_ONCE` of them at a time, and twice as many begun or waiting to be
-    taken.
+    """The results of items, in their order. `AT_ONCE` items are processed at a time; twice as many are begun or wait to
+    be taken.
 
     Args:
-        do: called from threads.
-        weigh: what an item takes of `weight_max` until its result is taken. One is done at least, whatever it takes.
+        do: processes an item; called from threads.
+        weigh: an item's share of `weight_max` until its result is taken. One item is always processed, whatever its
+            weight.
     """
     coming: deque[tuple[Future[_Result], int]] = deque()
     held = 0
@@ -154,7 +155,7 @@ def in_order(
 
 
 class NotNow(Enum):
-    """Why there is no answer now, and what to do where there is none for long."""
+    """Why there is no answer now, and what to do if that lasts."""
 
     THROTTLED = "the store is asked for too much: run the same command again later, or with fewer processes"
     FAILED = "the store fails: run the same command again when it is well"
@@ -170,7 +171,7 @@ _CODES: Final = {
     "REQUEST_TIMEOUT": NotNow.DROPPED,
     "NETWORK_CONNECTION": NotNow.DROPPED,
 }
-#: By the status of an answer: of those without a body, as to HEAD, no client knows more.
+#: By the HTTP status, which is all that a client knows of an answer without a body, as to a HEAD.
 STATUSES: Final = {
     "429": NotNow.THROTTLED,
     "500": NotNow.FAILED,
@@ -183,7 +184,7 @@ _UNREACHED: Final = ("6", "7")
 
 
 class _Patience:
-    """How the store answers this process: whether to go on asking, whatever is asked for."""
+    """How the store answers this process, and whether to go on at all."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -194,7 +195,7 @@ class _Patience:
             self._answered += 1
 
     def made_again(self, why: NotNow) -> None:
-        """A request is about to be made again."""
+        """Count a retry; raise if there were too many."""
         with self._lock:
             now = time.monotonic()
             has_answered_well = self._again <= self._answered * _AGAIN_FOR_ONE
@@ -219,13 +220,12 @@ def answer_of(
     tries_to_reach: int = TRIES,
     why_not_now: Callable[[OSError], NotNow | None] | None = None,
 ) -> _T:
-    """What a store answers to a request, which is made again until it is answered, with pauses that grow.
+    """A store's answer to a request, which is retried with growing pauses.
 
     Args:
-        request: may be made twice: what it did before its answer was lost, it does once more.
-        tries_to_reach: as often it is made where the store is not reached at all.
-        why_not_now: says of an error why there is no answer now; None where the answer would be the same the next time.
-            By default as Arrow's client says it.
+        request: may take effect twice, if the first answer is lost.
+        tries_to_reach: tries if the store is not reached at all.
+        why_not_now: why an error may be momentary; None: it is not. By default for errors of Arrow's client.
     """
     tries = 1
     while True:
@@ -245,7 +245,7 @@ def answer_of(
 
 
 def answer_in_parts(request: Callable[[], _T]) -> _T:
-    """What a store answers to a call of a client that makes many requests, and each of them `TRIES` times itself."""
+    """A store's answer to a call of a client that makes many requests, and retries each of them itself."""
     try:
         return request()
     except OSError as error:
@@ -253,16 +253,16 @@ def answer_in_parts(request: Callable[[], _T]) -> _T:
 
 
 def is_momentary(error: OSError) -> bool:
-    """Whether another answer is to be expected the next time."""
+    """Whether a retry may succeed."""
     return _why_not_now(error) is not None
 
 
 def _why_not_now(error: OSError) -> NotNow | None:
-    if (found := _ANSWER.search(str(error))) is None:
+    if (match := _ANSWER.search(str(error))) is None:
         return None
-    if found["curl"] in _UNREACHED:
+    if match["curl"] in _UNREACHED:
         return NotNow.UNREACHED
-    return _CODES.get(found["code"]) or STATUSES.get(found["status"])
+    return _CODES.get(match["code"]) or STATUSES.get(match["status"])
 
 
 def _given_up(error: OSError, why: NotNow | None, tries: int) -> OSError:
@@ -270,6 +270,8 @@ def _given_up(error: OSError, why: NotNow | None, tries: int) -> OSError:
 
 
 def _pause_seconds(tries: int) -> float:
-    """How long to wait after so many tries. Who was refused at the same moment does not come back at the same one."""
+    """How long to wait after this number of tries, at random, so that processes refused together do not return
+    together.
+    """
     longest = min(_PAUSE_MAX_SECONDS, _PAUSE_FIRST_SECONDS * 2 ** (tries - 1))
     return random.uniform(longest / 2, longest)

@@ -1,8 +1,8 @@
 """Objects of an S3 store, as paths (`ObjectPath`): listed, read, written and removed here and nowhere else.
 
-Objects go through pyarrow's S3 file system. Credentials, region and profile are found as AWS' own tools find them, and
-the endpoint of another object store in `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`; so none of them is ever in a path,
-a table or a log.
+pyarrow's S3 file system reads and writes them. It finds credentials, region and profile as AWS' own tools do, and the
+endpoint of another object store in `AWS_ENDPOINT_URL_S3` or `AWS_ENDPOINT_URL`; so none of them is ever in a path, a
+table or a log.
 """
 
 from __future__ import annotations
@@ -44,24 +44,24 @@ SCHEME: Final = "s3://"
 
 _T = TypeVar("_T")
 
-#: Of so many bytes on Arrow writes an object in parts.
+#: From this size on, Arrow writes an object in parts.
 PARTS_FROM_BYTES: Final = 10 * 1024 * 1024
 
 _NS_PER_S: Final = 1_000_000_000
-#: The store's answer to a GET is no bytes of the object, and longer than those that were asked for: what it is nobody
-#: knows. To a HEAD it is the same, without a body.
+#: Arrow's error if the answer to a GET is an unknown body that is longer than the requested bytes. A HEAD gets the same
+#: answer, without a body.
 _DOES_NOT_FIT: Final = "Failed to flush response stream"
-#: Differs from try to try.
+#: A part of errors that differs from try to try.
 _REQUEST_ID: Final = re.compile(r" \(Request ID: [^)]*\)")
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectStatus:
-    """What an object store reports of an object, under the names that `os.stat_result` has for it.
+    """An object's status, with the names of `os.stat_result`.
 
     Attributes:
         st_mtime_ns, st_ctime_ns: when it was written, in whole seconds; an object is not renamed.
-        etag: what identifies its content; empty in a listing, and where the store has none.
+        etag: identifies the content; empty in a listing, and if the store has none.
     """
 
     st_size: int
@@ -75,12 +75,12 @@ class ObjectStatus:
 
 @dataclass(frozen=True, slots=True)
 class ObjectPath:
-    """`s3://<bucket>/<key>`: an object, or the directory that keys with this beginning are said to lie in. What is
-    here of `Path`'s interface means the same.
+    """`s3://<bucket>/<key>`: an object, or the directory of the keys with this prefix. Methods with a name of `Path`'s
+    mean the same.
 
     Attributes:
         key: the bucket and the object's key, with a slash between them.
-        listed: what the listing said that it comes from, of an object; None of others.
+        listed: the object's status, if the path is from a listing; else None.
     """
 
     key: str
@@ -88,7 +88,7 @@ class ObjectPath:
 
     @classmethod
     def of(cls, path: str) -> ObjectPath:
-        """The object that a path names, one that `is_object`."""
+        """The object that a path names; `is_object` must be true."""
         return cls(path.removeprefix(SCHEME).rstrip("/"))
 
     def __str__(self) -> str:
@@ -106,7 +106,7 @@ class ObjectPath:
 
     @property
     def parent(self) -> ObjectPath:
-        """The directory above; of a bucket itself."""
+        """The directory above; for a bucket the bucket itself."""
         return ObjectPath(self.key.rpartition("/")[0] or self.key)
 
     def stat(self) -> ObjectStatus:
@@ -119,16 +119,16 @@ class ObjectPath:
         return self.listed is not None or self._info().type.name == "File"
 
     def iterdir(self) -> Iterator[ObjectPath]:
-        """In the order of names. One request for a thousand of them."""
+        """The entries in the order of names. One request lists a thousand."""
         from pyarrow.fs import FileSelector, FileType
 
-        found = _listed(self, FileSelector(self.key))
-        for info in sorted(found, key=lambda info: info.base_name):
+        infos = _listed(self, FileSelector(self.key))
+        for info in sorted(infos, key=lambda info: info.base_name):
             listed = None if info.type == FileType.Directory else ObjectStatus(info.size or 0, info.mtime_ns or 0)
             yield ObjectPath(f"{self.key}/{info.base_name}", listed)
 
     def glob(self, pattern: str) -> Iterator[ObjectPath]:
-        """What lies right in it; nothing where it does not exist."""
+        """The entries directly in the directory; none if it does not exist."""
         try:
             yield from (path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, pattern))
         except FileNotFoundError:
@@ -144,24 +144,24 @@ class ObjectPath:
 
 
 def is_object(path: str) -> bool:
-    """Whether a path is one of an object store."""
+    """Whether a path is in an object store."""
     return path.startswith(SCHEME)
 
 
 def open_object(path: ObjectPath) -> tuple[NativeFile, ObjectStatus]:
-    """An object to read, as it is now. One request."""
+    """Open an object for reading, with its present status. One request."""
     with _in_plain_words(path):
         return answer_of(lambda: _opened_now(path))
 
 
 def input_file(path: ObjectPath) -> NativeFile:
-    """An object for others to read. Errors are those of `open_object`, also of its own functions."""
+    """A file object for other libraries. Its errors are those of `open_object`."""
     with _in_plain_words(path):
         return answer_in_parts(lambda: _store(TRIES).open_input_file(path.key))
 
 
 def read_object(file: NativeFile, path: ObjectPath, position: int, size: int) -> bytes:
-    """Bytes of an object that was opened; fewer where it has become shorter. One request, none for no bytes."""
+    """Bytes of an opened object; fewer if it has become shorter. One request, or none for 0 bytes."""
     if size == 0:
         return b""
     return _read_from(
@@ -173,7 +173,7 @@ def read_object(file: NativeFile, path: ObjectPath, position: int, size: int) ->
 
 
 def read_object_into(file: NativeFile, path: ObjectPath, position: int, room: NDArray[np.uint8]) -> int:
-    """Fill a piece of memory with the bytes of an open object from a position on. Errors are those of `read_object`.
+    """Fill memory with the bytes of an open object from a position on. Errors are those of `read_object`.
 
     Returns:
         How many bytes there were.
@@ -182,9 +182,9 @@ def read_object_into(file: NativeFile, path: ObjectPath, position: int, room: ND
 
 
 def put_object(path: ObjectPath, content: bytes) -> None:
-    """Write an object as a whole: with one request below 10 MiB, else in parts that appear together."""
+    """Write a whole object: with one request below 10 MiB, else in parts that appear together."""
     if len(content) >= PARTS_FROM_BYTES:
-        count(Kind.PUT, 2 + -(-len(content) // PARTS_FROM_BYTES))  # it begins, has parts, and ends
+        count(Kind.PUT, 2 + -(-len(content) // PARTS_FROM_BYTES))  # begin, parts, end
         with object_written(path) as stream, _in_plain_words(path):
             answer_in_parts(lambda: stream.write(content))
         return
@@ -201,9 +201,7 @@ def put_object(path: ObjectPath, content: bytes) -> None:
 
 @contextlib.contextmanager
 def object_written(path: ObjectPath) -> Iterator[NativeFile]:
-    """A new object, to be written piece by piece. It appears when the context ends; where that ends with an error, it
-    never does.
-    """
+    """A new object, written piece by piece. It appears when the context ends without an error."""
     with _in_plain_words(path):
         stream = answer_in_parts(lambda: _store(TRIES).open_output_stream(path.key, compression=None))
     try:
@@ -211,7 +209,7 @@ def object_written(path: ObjectPath) -> Iterator[NativeFile]:
         with _in_plain_words(path):
             answer_in_parts(stream.close)
     except BaseException:
-        # Arrow closes a stream before it takes it apart: what was written so far would appear as the object.
+        # Arrow closes a stream before dropping it: the bytes written so far would appear as the object.
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
         raise
 
@@ -223,36 +221,36 @@ def delete_object(path: ObjectPath) -> None:
 
 
 def endpoint() -> str | None:
-    """The URL of another object store than AWS' own; None where the environment names none."""
+    """The URL of an object store other than AWS'; None if the environment names none."""
     return os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL")
 
 
 def region() -> str | None:
-    """The region that the environment names; None where the clients find it themselves."""
+    """The region in the environment; None if the clients find it themselves."""
     return os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION")
 
 
 def _store(tries: int = 1) -> S3FileSystem:
     """
     Args:
-        tries: of each request by the client itself.
+        tries: how often the client itself tries each request.
     """
     return _connected(endpoint(), region(), tries)
 
 
 @functools.cache
 def _connected(url: str | None, region: str | None, tries: int) -> S3FileSystem:
-    # Who has no objects does not wait for the import.
+    # Slow to import, and only needed for objects.
     import pyarrow
     from pyarrow.fs import AwsStandardS3RetryStrategy, S3FileSystem
 
-    if pyarrow.io_thread_count() < AT_ONCE:  # listings and writes go through these
+    if pyarrow.io_thread_count() < AT_ONCE:  # listings and writes use these threads
         pyarrow.set_io_thread_count(AT_ONCE)
     return S3FileSystem(
         endpoint_override=url,
         region=region,
-        # A small object is then one request and not three. Of a large one whose first request fails Arrow would make an
-        # empty object.
+        # A small object then takes one request instead of three. For a large one whose first request fails, Arrow would
+        # make an empty object.
         allow_delayed_open=tries == 1,  # type: ignore[call-arg]  # the stubs do not know it
         retry_strategy=AwsStandardS3RetryStrategy(max_attempts=tries),
     )
@@ -261,16 +259,16 @@ def _connected(url: str | None, region: str | None, tries: int) -> S3FileSystem:
 def _listed(path: ObjectPath, selector: FileSelector) -> list[FileInfo]:
     with _in_plain_words(path):
         try:
-            found = _store().get_file_info(selector)
+            infos = _store().get_file_info(selector)
         except OSError as error:
             count(Kind.LIST)
             if not is_momentary(error):
                 raise
-            # Of many pages one might fail each time: now each of them is asked for again by itself.
+            # With many pages, one might fail at each attempt: now the client retries each page.
             count_again()
-            found = answer_in_parts(lambda: _store(TRIES).get_file_info(selector))
-    count(Kind.LIST, pages_of(len(found)))
-    return found
+            infos = answer_in_parts(lambda: _store(TRIES).get_file_info(selector))
+    count(Kind.LIST, pages_of(len(infos)))
+    return infos
 
 
 def _delete_now(key: str) -> None:
@@ -283,7 +281,7 @@ def _delete_now(key: str) -> None:
 def _info_now(key: str) -> FileInfo:
     count(Kind.HEAD)
     info = _store().get_file_info(key)
-    if info.type.name != "File":  # then Arrow lists what begins like it
+    if info.type.name != "File":  # Arrow then lists the keys with this prefix
         count(Kind.LIST)
     return info
 
@@ -293,7 +291,7 @@ def _opened_now(path: ObjectPath) -> tuple[NativeFile, ObjectStatus]:
     file = _store().open_input_file(path.key)
     metadata = file.metadata()
     written = datetime.fromisoformat(metadata["Last-Modified"].decode())
-    # The stubs take its keys for bytes.
+    # The stubs have bytes as its keys.
     etag = metadata["ETag"].decode() if "ETag" in metadata else ""  # type: ignore[comparison-overlap]
     return file, ObjectStatus(file.size(), int(written.timestamp()) * _NS_PER_S, etag)
 
@@ -301,7 +299,7 @@ def _opened_now(path: ObjectPath) -> tuple[NativeFile, ObjectStatus]:
 def _read_from(path: ObjectPath, position: int, read: Callable[[], _T], nothing: _T) -> _T:
     """
     Args:
-        nothing: the answer where the object has become so short that no byte is there.
+        nothing: the answer if the object has become so short that it ends before the position.
     """
 
     def read_now() -> _T:
@@ -328,9 +326,9 @@ def _in_plain_words(path: ObjectPath) -> Iterator[None]:
 
 
 def _plain(error: OSError, path: ObjectPath) -> OSError:
-    """An object store's error in the words that are the same each time."""
+    """An object store's error in plain words, which are the same each time."""
     if error.filename is not None:
-        return error  # it is in these words
+        return error  # already in plain words
     if isinstance(error, FileNotFoundError):
         return FileNotFoundError(errno.ENOENT, "no such object", str(path))
     return OSError(errno.EIO, _REQUEST_ID.sub("", str(error)).strip(), str(path))
