@@ -1,4 +1,4 @@
-"""What a broker's recovery makes of a log. One compiled loop reads a segment's batch headers and gives its index files,
-facts, producer events and leader epochs; the fold of a partition gives the state of producers and aborted
-transactions. It needs neither `records` nor `index`.
+"""A broker's recovery of a log. One compiled loop reads a segment's batch headers and returns its index files, facts,
+producer events and leader epochs. The fold over a partition returns the state of producers and aborted transactions.
+It needs neither `records` nor `index`.
 """

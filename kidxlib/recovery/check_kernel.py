@@ -49,7 +49,7 @@ def _check(data, start, stop):
 )
 def check_batches(data, start, stop):
     """Check the checksums of the batches from `start` on. Return the position of the first batch that starts at or
-    after `stop`, or of an earlier one that is not whole and right.
+    after `stop`, or of the first torn or wrong one before.
 
     Args:
         data: the whole log, read-only uint8.
@@ -66,7 +66,7 @@ def check_batches(data, start, stop):
     nogil=True,
 )
 def check_section(data, start, stop):
-    """Do what `check_batches` does, and return also the CRC-32C of the batches of magic 2, as if they were all."""
+    """Do what `check_batches` does, and also return the CRC-32C of the section, if all batches are of magic 2."""
     return _check(data, start, stop)
 
 
@@ -87,7 +87,7 @@ def find_batch(data, start, stop):
     for position in range(start, min(stop, len(data) - BATCH_V2_BYTES_MIN + 1)):
         if data[position + MAGIC_AT] != MAGIC_V2:
             continue
-        # Cheap conditions first: what looks like a size in the midst of records may be that of a gigabyte.
+        # Cheap conditions first: bytes amid records may look like a size of a gigabyte.
         batch_bytes = LOG_OVERHEAD + np.int64(int32(data, position + SIZE_AT))
         is_header = (
             int64(data, position) >= 0
@@ -112,13 +112,13 @@ def find_batch(data, start, stop):
     nogil=True,
 )
 def find_whole_batch(data, start, stop, left, least_offset, most_offset):
-    """Find the first position from `start` to before `stop` with a whole batch of magic 0, 1 or 2 that has one of these
-    offsets and the right checksum, or with the header of such a batch that reaches past these bytes but not past the
-    log's end. Return −1 if there is none.
+    """Find the first position from `start` to before `stop` with a batch of magic 0, 1 or 2 that has one of these
+    offsets. The batch is whole and its checksum right, or it ends after these bytes but before the log's end. Return −1
+    if there is none.
 
     Args:
         data: bytes of a log, read-only uint8.
-        left: bytes from their first one to the end of the log.
+        left: how many bytes the log has from the first byte of `data` on.
     """
     address = np.int64(data.ctypes.data)
     for position in range(start, min(stop, len(data) - BATCH_BYTES_MIN + 1)):

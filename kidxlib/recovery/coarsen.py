@@ -1,13 +1,13 @@
 """A segment's indexes at another interval: exactly what recovery with that interval writes.
 
 Recovery makes an entry for the first batch that starts more than the interval after the batch indexed last. So each
-entry depends on the one before it, and a sparser index is no selection from a denser one: its entries mostly stand
-between those of the other. But the denser one says where to look. Its last entry that lies within the interval names
-the start of a batch, and from there on it is a few headers to the batch that is wanted. All other headers need not be
-read, and what they say of timestamps is in the denser time index: at each entry of the denser offset index, the largest
-timestamp up to there is the last entry of the time index whose offset is not above. That is so if
+entry depends on the one before it, and a sparser index is no selection from a denser one: its entries mostly are
+between the denser one's. But the denser index says where to look. Its last entry within the interval names the start of
+a batch, and only a few headers after it have to be read to find the batch to index. The timestamps of the other headers
+are in the denser time index: up to each entry of the denser offset index, the largest timestamp is that of the last
+time index entry whose offset is not above. That is so if
 
-- both files are what recovery wrote of this very log, which their checksums in the catalog tell,
+- recovery of this very log wrote both files, by their checksums in the catalog,
 - the interval becomes larger, and
 - offsets increase from batch to batch: with offsets that repeat or go back, which Kafka's recovery does not notice
   between two entries, an offset does not tell when an entry was made.
@@ -44,8 +44,8 @@ class Indexes:
 
 @dataclass(frozen=True, slots=True)
 class ScanCost:
-    """The bytes of log between the place to which an offset index leads and the batch that is wanted: the mean over
-    batches weighted by their bytes, and the maximum.
+    """The bytes of log that a lookup walks, from the offset index entry to the batch: the mean over batches weighted by
+    their bytes, and the maximum.
     """
 
     mean: int
@@ -66,11 +66,11 @@ def from_denser(log: LogBytes, base_offset: int, options: RecoverOptions, denser
 
     Args:
         log: as in `from_headers`; its whole content must be in one window.
-        denser: what recovery with a smaller interval writes of this log.
+        denser: the indexes that recovery of this log writes with a smaller interval.
 
     Returns:
-        None where the denser ones do not suffice after all: the log is not given whole, an index would be full, or they
-        are not of this log.
+        None if the denser ones do not suffice: the log is not in one window, an index would be full, or they are not
+        this log's.
     """
     start, data = log.window(0)
     if start or len(data) != log.size:

@@ -1,4 +1,4 @@
-"""What the batch headers of a segment say: counts, digests, smallest timestamps, records by hour."""
+"""Facts from the batch headers of a segment: counts, digests, smallest timestamps, records by hour."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from kidxlib.format import layouts
 from kidxlib.recovery.log_facts import header_facts_kernel as kernel
 
-#: A stretch of a log has at least so many bytes.
+#: The least number of bytes of a stretch.
 _STRETCH_BYTES_MIN: Final = 4096
-#: Below every hour of a timestamp: no batch is in it.
+#: Marks an unused row: below the hour of every timestamp.
 _NO_HOUR: Final = -2 * kernel.HOUR_MS
 
 
@@ -42,13 +42,13 @@ class HourRecords(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HeaderFacts:
-    """What a scan folds from headers, as its loop takes it: see `header_facts_kernel`.
+    """The arrays into which a scan folds facts from headers: see `header_facts_kernel`.
 
     Attributes:
         facts: one `HEADER_FACTS` record.
         digests: of shape (`DIGESTS`,).
-        stretches: of `STRETCH`.
-        hours: of `HOUR`.
+        stretches: of dtype `STRETCH`.
+        hours: of dtype `HOUR`.
     """
 
     facts: NDArray[np.void]
@@ -58,10 +58,10 @@ class HeaderFacts:
 
     @classmethod
     def of_log(cls, log_bytes: int, log_crc32c: int = 0) -> Self:
-        """Make those of a log of which no batch was taken.
+        """Empty facts for a log.
 
         Args:
-            log_crc32c: the CRC-32C of the batches that need not be checked.
+            log_crc32c: the CRC-32C of the batches that were checked before.
         """
         facts = np.zeros(1, kernel.HEADER_FACTS)
         facts["log_crc32c"] = log_crc32c
@@ -77,7 +77,7 @@ class HeaderFacts:
 
     @property
     def timestamps_are_certain(self) -> bool:
-        """Whether the headers say the smallest timestamp of every batch."""
+        """Whether the smallest timestamp of every batch is in its header."""
         return not self.facts[0]["uncertain_batches"]
 
     def offset_digests(self) -> tuple[OffsetDigest, ...]:
@@ -85,21 +85,23 @@ class HeaderFacts:
         facts = self.facts[0]
         first, last, shift = int(facts["first_range"]), int(facts["last_range"]), int(facts["range_shift"])
         digests = self.digests.view(np.int64).tolist()
-        found = [(number << shift, 1 << shift, digests[number % kernel.DIGESTS]) for number in range(first, last + 1)]
-        return tuple(OffsetDigest(*each) for each in found if each[2])
+        ranges = [(number << shift, 1 << shift, digests[number % kernel.DIGESTS]) for number in range(first, last + 1)]
+        return tuple(OffsetDigest(*digest) for digest in ranges if digest[2])
 
     def smallest_timestamps(self) -> tuple[SmallestTimestamp, ...]:
-        """The smallest timestamp from the beginning on, and from where on it is larger; nothing where no record is."""
-        starts: dict[int, int] = {}  # by the smallest timestamp from there on
+        """The smallest timestamp from the begin on, and from each position where it becomes larger; empty without
+        records.
+        """
+        starts: dict[int, int] = {}  # positions by the smallest timestamp from there on
         smallest, any_record = kernel.TIMESTAMP_MAX, False
         for position, timestamp, has_timestamp in reversed(self.stretches.tolist()):
             smallest, any_record = min(smallest, timestamp), any_record or has_timestamp
-            if position >= 0 and any_record:  # a batch begins in that stretch
+            if position >= 0 and any_record:  # a batch begins in the stretch
                 starts[smallest] = position
         return tuple(SmallestTimestamp(position, timestamp) for timestamp, position in reversed(starts.items()))
 
     def records_by_hour(self) -> tuple[HourRecords, ...]:
-        """In order; at the end the records of further hours, where there are too many."""
+        """Records by hour, in order; if there are too many hours, the records of all others are last."""
         used = self.hours["used"].nonzero()[0]
         hours = self.hours[used].tolist()
         further = [hours.pop()] if len(used) and used[-1] == kernel.HOUR_ROWS else []
@@ -110,34 +112,33 @@ class HeaderFacts:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentFacts:
-    """What the batch headers of a segment's valid prefix say.
+    """Facts from the batch headers of a segment's valid prefix.
 
     Attributes:
-        next_offset: the last batch's last offset + 1; the base offset where there is no batch.
+        next_offset: the last batch's last offset + 1; the base offset if there is no batch.
         valid_bytes: length of the valid prefix.
         batches: batches of v2, and messages (wrappers included) of v0 and v1.
-        records: records in them; None where compressed v0 or v1 wrappers hide their count.
-        max_timestamp_ms: the largest batch timestamp, −1 where there is none; of a quarantined segment perhaps that
-            of the batch at which it failed, as in Kafka.
-        offset_of_max_timestamp: last offset of the first batch that has it; None where there is none.
-        first_leader_epoch, last_leader_epoch: of the batches that carry one; None where none does.
-        magics: formats seen, ascending; −1 stands for any other than 0 to 62.
+        records: records in the batches; None if compressed v0 or v1 wrappers hide their number.
+        max_timestamp_ms: the largest batch timestamp, −1 if there is none; in a quarantined segment perhaps that of the
+            batch at which it failed, as in Kafka.
+        offset_of_max_timestamp: the last offset of the first batch with the largest timestamp; None if there is none.
+        first_leader_epoch, last_leader_epoch: of the batches with an epoch; None if there are none.
+        magics: formats seen, ascending; −1: any format other than 0 to 62.
         codecs: names of the codecs seen.
         transactional_batches, control_batches: how many batches have that attribute.
         offset_entries, time_entries: entries of the two indexes.
-        map_end_offset: the last v2 batch's last offset + 1, the base offset where there is none; a snapshot of the
-            producers at the segment's end is named by it (`ProducerStateManager.mapEndOffset`).
-        offsets_increase: each batch's last offset is above that of the batch before it. Kafka looks only from one
-            indexed batch to the next.
-        log_crc32c: CRC-32C of the whole file, its invalid tail too; None where checksums were not verified, where a
-            batch is of magic 0 or 1, or of one that `magics` has as −1, or where more than
-            `segment.TAIL_BYTES_MAX` bytes are invalid.
-        log_crc64nvme: CRC-64/NVME of the whole file, as Java's long; None where all bytes were not read for it.
+        map_end_offset: the last v2 batch's last offset + 1, or the base offset. It names the producer snapshot at the
+            segment's end (`ProducerStateManager.mapEndOffset`).
+        offsets_increase: each batch's last offset is above that of the batch before it. Kafka compares only indexed
+            batches.
+        log_crc32c: CRC-32C of the whole file with its invalid tail; None if checksums were not verified, a batch is of
+            a magic other than 2 to 62, or more than `segment.TAIL_BYTES_MAX` bytes are invalid.
+        log_crc64nvme: CRC-64/NVME of the whole file, as Java's long; None if not all bytes were read for it.
         offset_digests: digests of the batches by aligned ranges of base offsets, which may be added up.
-        smallest_timestamp_ms: the smallest timestamp of a record, −1 where one has none or there is no record; None
-            where headers do not say it.
-        smallest_timestamps: the smallest timestamp from a position on, at each position from which on it is larger.
-        records_by_hour: records of batches by the hour of their largest timestamp; None where wrappers hide a count.
+        smallest_timestamp_ms: the smallest timestamp of a record, −1 if a record has none or there is no record; None
+            if headers do not tell it.
+        smallest_timestamps: the smallest timestamp from a position on, for each position from which it is larger.
+        records_by_hour: records of batches by the hour of their largest timestamp; None if wrappers hide a number.
     """
 
     next_offset: int
@@ -198,7 +199,7 @@ def facts_of(state: np.void, header_facts: HeaderFacts, log_crc32c: int | None) 
 
 
 def smallest_of(timestamps: tuple[SmallestTimestamp, ...]) -> int:
-    """The smallest of all; −1 where there is no record."""
+    """The smallest timestamp of all; −1 if there is no record."""
     return timestamps[0].timestamp_ms if timestamps else layouts.NO_TIMESTAMP
 
 

@@ -1,6 +1,6 @@
-"""Scans of logs that were made before a build: it need not read these logs again.
+"""Keeps scans of logs for a later build of the same run, which then does not read these logs again.
 
-Reading is what takes long where a log is not in memory, or is large.
+Reading takes most of the time if a log is large or not in memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kidxlib.storage.location import FileVersion
 
 
 class _Place(NamedTuple):
-    """Where a scan stands in its file."""
+    """The position of a scan in the file."""
 
     position: int
     size: int
@@ -26,17 +26,17 @@ class _Place(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class KeptScans:
-    """The scans of a partition's logs, in a file that is this run's alone, and that workers of this machine share.
+    """The scans of a partition's logs, in a private file of this run, which workers on this machine share.
 
     Attributes:
-        places: by base offset; of logs that were scanned as a whole.
+        places: by base offset, for logs that were scanned completely.
     """
 
     path: str
     places: Mapping[int, _Place]
 
     def of(self, base_offset: int, version: FileVersion, options: RecoverOptions) -> RecoveredSegment | None:
-        """The scan of a log; None where it was not kept, was made with other options, or where the log has changed."""
+        """The scan of a log; None if it was not kept or had other options, or the log has changed."""
         place = self.places.get(base_offset)
         if place is None:
             return None
@@ -48,11 +48,10 @@ class KeptScans:
 
 @dataclass(slots=True)
 class ScanWriter:
-    """Keeps scans of some partitions, one partition after the other. Where there is no room for one, its log is read
-    again.
+    """Writes scans to the file, partition by partition. If the disk is full, a scan is dropped and its log read again.
 
     Args:
-        path: of a new file, in a directory that is this run's alone.
+        path: a new file, in a private directory of this run.
     """
 
     path: Path
@@ -60,7 +59,7 @@ class ScanWriter:
     _places: dict[int, _Place] = field(default_factory=dict)
 
     def keep(self, base_offset: int, version: FileVersion, options: RecoverOptions, scanned: RecoveredSegment) -> None:
-        """Keep the scan of a log as a whole."""
+        """Keep the scan of a whole log."""
         content = pickle.dumps((version, options, scanned))
         with contextlib.suppress(OSError):
             if self._file is None:
@@ -70,7 +69,7 @@ class ScanWriter:
                 self._places[base_offset] = _Place(position, len(content))
 
     def of_partition(self) -> KeptScans:
-        """What was kept since the last time."""
+        """The scans since the last call, which are one partition's."""
         kept = KeptScans(str(self.path), self._places)
         self._places = {}
         return kept

@@ -1,4 +1,4 @@
-"""What the bytes of the indexes depend on besides the log."""
+"""The options that the bytes of indexes depend on, besides the log."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MAX_INDEX: Final = "segment.index.bytes"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoverOptions:
-    """What the bytes of the indexes depend on besides the log.
+    """The options that the bytes of indexes depend on, besides the log.
 
     Attributes:
         interval_bytes: Kafka's `index.interval.bytes`, at least 0.
@@ -50,14 +50,14 @@ class RecoverOptions:
 
 @dataclass(frozen=True, slots=True)
 class OptionsOfTopic:
-    """What a topic's indexes depend on, which is for its id to say: a topic of the same name may be another one.
+    """The options of a topic's indexes, by topic id: another topic may have the same name.
 
     Attributes:
-        otherwise: for any topic of the name.
-        topic_id: of the topic that more is known of; None where nothing is.
-        of_topic: what its indexes depend on.
-        known: Kafka's names of the settings in `of_topic` that are this topic's own, each with who has set it.
-        given: Kafka's names of the settings that the user has given, by an option or in the settings file.
+        otherwise: for a topic of this name with any other id.
+        topic_id: the id of the topic in the cluster's metadata; None: it has none.
+        of_topic: the options of that topic.
+        known: the settings in `of_topic` from the metadata, by Kafka's names, each with who set it.
+        given: the settings that the user has given, by Kafka's names, as options or in the settings file.
     """
 
     otherwise: RecoverOptions
@@ -67,15 +67,15 @@ class OptionsOfTopic:
     given: frozenset[str] = frozenset()
 
     def of_id(self, topic_id: str | None) -> RecoverOptions:
-        """For a topic with this id; None where nobody knows it."""
+        """The options of a topic with this id; None: not known."""
         return self.of_topic if self._is(topic_id) and self.of_topic is not None else self.otherwise
 
     def known_of(self, topic_id: str | None) -> dict[str, str]:
-        """The settings that are the own ones of a topic with this id: by Kafka's names, who has set each."""
+        """The settings that a topic with this id has from the metadata: who set each, by Kafka's names."""
         return dict(self.known) if self._is(topic_id) else {}
 
     def is_told(self, setting: str, topic_id: str | None) -> bool:
-        """Whether somebody says what a setting is for a topic with this id; else Kafka's default stands in."""
+        """Whether the user or the metadata sets a setting for a topic with this id; else it is Kafka's default."""
         return setting in self.given or setting in self.known_of(topic_id)
 
     def _is(self, topic_id: str | None) -> bool:

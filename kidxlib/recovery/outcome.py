@@ -1,4 +1,4 @@
-"""How a scan ended, and the status that this gives the segment."""
+"""How a scan ended, and the segment's status."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class Status(enum.StrEnum):
     OK = "ok"
     TRUNCATED = "truncated"  # a valid prefix; Kafka would truncate the rest
     QUARANTINED = "quarantined"  # Kafka itself fails on it; nothing is published
-    CHANGED = "changed"  # another process wrote to it while it was read
+    CHANGED = "changed"  # another process wrote to the log while it was read
     UNREADABLE = "unreadable"
     GONE = "gone"  # listed, and deleted before it was read
-    DELETED = "deleted"  # by retention, as a plan said
+    DELETED = "deleted"  # by retention, from a plan
 
 
-#: Of what is known of these segments, all is known of the whole log, or of all that a broker's recovery leaves of it.
+#: Segments whose facts cover the whole log, or all of it that a broker's recovery keeps.
 USABLE: Final = (Status.OK, Status.TRUNCATED)
 
-#: Segments that are in their source no longer.
+#: Segments that are no longer in their source.
 ABSENT: Final = (Status.GONE, Status.DELETED)
 
 
@@ -35,9 +35,9 @@ class ScanEnd:
     """Where a scan ended and why.
 
     Attributes:
-        status: what that makes of the segment.
-        reason: a short word for it, the same for all segments that end this way; None at the end of a good file.
-        position: byte of the log at which the first batch starts that is not in the indexes.
+        status: the segment's status.
+        reason: a short word, the same for all segments that end this way; None at the end of a good file.
+        position: the byte of the log at which the first batch starts that is not in the indexes.
         detail: what was found there and what was expected; None at the end of a good file.
     """
 
@@ -47,7 +47,7 @@ class ScanEnd:
     detail: str | None
 
 
-#: What each end means: the status, a word, and the detail, filled with what was found and expected.
+#: For each reason the status, a word, and the detail, a template for what was found and expected.
 _ENDS: Final = {
     EndReason.END_OF_FILE: (Status.OK, None, None),
     EndReason.TRAILING_BYTES: (

@@ -1,10 +1,10 @@
-"""Scans a large segment: several threads compute the checksums of its sections, and then one scan reads its headers.
+"""Scans a large segment: several threads check the checksums of its sections, then one scan reads its headers.
 
 This helps if batches are large. If they are small, the headers alone take as long as all the bytes: each header says
 where the next one is, so the scan must wait for memory.
 
 A section need not start with a batch. It counts only if it starts where the section before it ended; the scan checks
-all others itself. So the result is that of `recover`, whatever the positions between sections are.
+all other sections itself. So the result is that of `recover`, wherever sections begin.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import LogBytes
 
-#: A thread is not worth its start for less.
+#: Starting a thread does not pay for less.
 _SECTION_BYTES_MIN: Final = 64 * 1024 * 1024
-#: Where batches are smaller on average, a second pass over their headers costs more than several threads save.
+#: With smaller batches on average, a second pass over their headers costs more than several threads save.
 _BATCH_BYTES_MIN: Final = 8 * 1024
-#: How many batches are taken for the average.
+#: How many batches the average is taken from.
 _SAMPLE: Final = 64
-#: A batch is looked for in so many bytes; Kafka's have 1 MiB at most by default.
+#: How many bytes are searched for a batch; Kafka's batches have at most 1 MiB by default.
 _PROBE_BYTES: Final = 4 * 1024 * 1024
 
 
@@ -43,13 +43,13 @@ def recover_in_sections(
     section_bytes_min: int = _SECTION_BYTES_MIN,
     batch_bytes_min: int = _BATCH_BYTES_MIN,
 ) -> RecoveredSegment:
-    """Do what `recover` does, with several threads if that is faster: the log and its batches are large, and the log is
-    wholly in memory and to be checked.
+    """Do what `recover` does, with several threads if that is faster: if the log and its batches are large, the whole
+    log is in memory, and checksums are to be verified.
 
     Args:
-        threads: how many, at most.
-        offset_index: an `.index` of this log, whose entries tell where batches start; it may be damaged, or another's.
-            If it is missing or its entries are wrong, the search for a batch of magic 2 finds the sections.
+        threads: the most threads.
+        offset_index: an `.index` of this log, whose entries say where batches start. It may be damaged, or another
+            log's. If it is missing or wrong, sections begin at batches of magic 2 that a search finds.
     """
     count = min(threads, log.size // section_bytes_min)
     if count < 2 or not options.verify_crc:
@@ -66,7 +66,7 @@ def recover_in_sections(
             break
         checked_to, crc = end, joined_crc32c(crc, section_crc, end - start)
     recovered = recover(log, base_offset, options, checked_to, crc)
-    if recovered.facts.valid_bytes < checked_to:  # the checksum is of more than what is valid
+    if recovered.facts.valid_bytes < checked_to:  # the checksum is of more than the valid bytes
         return recover(log, base_offset, options)
     return recovered
 
@@ -78,15 +78,15 @@ def _average_batch_bytes(data: NDArray[np.uint8]) -> float:
     return position / max(batches, 1)
 
 
-def _starts(data: NDArray[np.uint8], wanted: list[int], offset_index: bytes | None) -> Iterator[int]:
-    """Where batches seem to start at or after each wanted position. A position without one after it is left out."""
+def _starts(data: NDArray[np.uint8], targets: list[int], offset_index: bytes | None) -> Iterator[int]:
+    """Where the first batch seems to start at or after each target. Targets without a batch are left out."""
     indexed = _positions(offset_index or b"")
-    for position, stop in zip(wanted, [*wanted[1:], len(data)], strict=True):
+    for position, stop in zip(targets, [*targets[1:], len(data)], strict=True):
         near = indexed[np.searchsorted(indexed, position) :][:1]
         if len(near) and near[0] < stop and check_kernel.check_batches(data, int(near[0]), int(near[0]) + 1) > near[0]:
             yield int(near[0])
-        elif (found := check_kernel.find_batch(data, position, min(stop, position + _PROBE_BYTES))) >= 0:
-            yield found
+        elif (batch_start := check_kernel.find_batch(data, position, min(stop, position + _PROBE_BYTES))) >= 0:
+            yield batch_start
 
 
 def _positions(offset_index: bytes) -> NDArray[np.int64]:

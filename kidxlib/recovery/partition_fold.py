@@ -1,13 +1,13 @@
-"""What recovery derives from a partition's segments in their order: aborted transactions, producers, leader epochs.
+"""Folds a partition's segments in their order: aborted transactions, producers, leader epochs.
 
-Each segment's scan leaves its producer events and leader epochs (`kidxlib.recovery.segment`); the fold goes through
-them and opens no log. It is right if it starts from a known state. That is the start of the log, or a producer
+Each segment's scan returns its producer events and leader epochs (`kidxlib.recovery.segment`); the fold applies them
+and opens no log. The result is right if the fold starts from a known state: the start of the log, or a producer
 snapshot that the broker left at a segment's base offset. After an offset gap, or a segment with problems, the state is
 unknown until the next such snapshot. Transactions may be missing then, or seem to begin later than they did, as in a
 broker that recovers the same files.
 
-A broker that recovers a segment drops the snapshots behind its base offset (`ProducerStateManager.truncateAndReload`),
-and goes on from what it has read, over gaps, too: batches that are lost it has never seen, though a snapshot knew them.
+A broker that recovers a segment drops the snapshots after its base offset (`ProducerStateManager.truncateAndReload`),
+and continues from the batches that it has read, also over gaps. It does not know lost batches, even if a snapshot did.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from kidxlib.recovery.segment import RecoveredSegment
 #: Why a segment is quarantined whose leader epochs Kafka fails on.
 NEGATIVE_EPOCH_OFFSET: Final = "negative-leader-epoch-offset"
 
-#: Of a segment that was not read, or in which no producer did anything.
+#: For a segment that was not read, or that has no producers.
 NO_EVENTS: Final = np.empty(0, PRODUCER_EVENT)
 _NO_EPOCHS: Final = np.empty(0, LEADER_EPOCH)
 
@@ -40,17 +40,16 @@ class StateSource(enum.StrEnum):
 
     LOG_START = "log-start"  # every batch from offset 0 on
     SNAPSHOT = "snapshot"  # a valid .snapshot at or below the base offset, and every batch since
-    UNKNOWN = "unknown"  # what the segments at hand show
+    UNKNOWN = "unknown"  # only the segments at hand
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScannedSegment:
-    """What the fold needs of a segment.
+    """A segment as the fold needs it.
 
     Attributes:
         problem_free: it was read to the end of its log and has no problems.
-        next_offset: as in `SegmentFacts`; None where the segment was not read.
-        map_end_offset: as in `SegmentFacts`; None if the segment was not read.
+        next_offset, map_end_offset: as in `SegmentFacts`; None if the segment was not read.
         producer_events: of dtype `scan_state.PRODUCER_EVENT`.
         leader_epochs: of dtype `scan_state.LEADER_EPOCH`.
     """
@@ -64,7 +63,7 @@ class ScannedSegment:
 
     @classmethod
     def of(cls, base_offset: int, recovered: RecoveredSegment | None) -> Self:
-        """A segment as its scan left it; None where the log was not read to the end."""
+        """A segment from its scan; None: the log was not read to the end."""
         return cls(
             base_offset=base_offset,
             problem_free=recovered is not None and recovered.end.status is Status.OK,
@@ -80,10 +79,10 @@ class FoldedSegment:
     """The result of folding a segment.
 
     Attributes:
-        state_source: where the state at its base offset comes from.
+        state_source: where the state at the base offset comes from.
         snapshot: a producer snapshot of that state.
-        aborted: the transactions aborted in it, of dtype `layouts.ABORTED_TRANSACTION`.
-        failure: where and why Kafka fails on its producers or leader epochs; None where it does not.
+        aborted: the transactions aborted in the segment, of dtype `layouts.ABORTED_TRANSACTION`.
+        failure: where and why Kafka fails on the producers or leader epochs; None: it does not.
     """
 
     base_offset: int
@@ -95,16 +94,15 @@ class FoldedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FoldState:
-    """All that a fold knows after some segments: it goes on from here as if it had just seen them.
+    """The state of a fold after some segments, from which another fold can continue.
 
     Attributes:
-        base_offset: of the last of these segments.
-        source: where the state after it comes from.
-        expected_offset: at which the next segment begins if no offset is missing; None where that is not known.
-        map_end_offset: as `PartitionFold.map_end_offset`.
-        epochs_are_known: as `PartitionFold.epochs_are_known`.
+        base_offset: the last segment's.
+        source: where the state after that segment comes from.
+        expected_offset: where the next segment begins if no offset is missing; None: not known.
+        map_end_offset, epochs_are_known: as in `PartitionFold`.
         snapshot: a producer snapshot of the state.
-        leader_epochs: those of the segments.
+        leader_epochs: the epochs of the segments.
     """
 
     base_offset: int
@@ -120,13 +118,13 @@ class PartitionFold:
     """A fold over one partition's segments.
 
     Args:
-        snapshot_at: the bytes of the `.snapshot` at an offset; None where there is none.
-        start: what the segments before those that are added led to; None where there are none.
-        recovered: base offsets of segments that a broker recovers: it goes on from the first of them.
+        snapshot_at: returns the bytes of the `.snapshot` at an offset; None: there is none.
+        start: the state after the segments before the added ones; None: there are none.
+        recovered: base offsets of the segments that a broker recovers. From the first of them on it uses no snapshots.
 
     Attributes:
-        leader_epochs: those of the segments so far.
-        epochs_are_known: no segment is missing from the start of the log, so these are all.
+        leader_epochs: the epochs of the segments so far.
+        epochs_are_known: no segment is missing from the start of the log, so these are all epochs.
     """
 
     def __init__(
@@ -146,7 +144,7 @@ class PartitionFold:
 
     @property
     def state(self) -> FoldState | None:
-        """What the segments so far led to; None where there are none, or a snapshot cannot say it."""
+        """The state after the segments so far; None if there are none, or a snapshot cannot hold the state."""
         if self._base_offset is None or not self._producers.are_told_by_snapshot:
             return None
         return FoldState(
@@ -161,7 +159,7 @@ class PartitionFold:
 
     @property
     def ongoing(self) -> list[int]:
-        """First offsets of the transactions that are ongoing after the last segment."""
+        """The first offsets of the ongoing transactions after the last segment."""
         return self._producers.ongoing
 
     @property
@@ -217,7 +215,7 @@ class PartitionFold:
         try:
             self._producers = Producers.from_snapshot(data)
         except SnapshotError:
-            return  # Kafka deletes it and goes on without
+            return  # Kafka deletes the snapshot and continues without it
         self._source = StateSource.SNAPSHOT
 
     def _assign_epochs(self, leader_epochs: NDArray[np.void]) -> ScanEnd | None:

@@ -1,16 +1,16 @@
-"""What is in a log after its valid batches: an unfinished append, or damage; and how much of it can be counted.
+"""The bytes of a log after its valid batches: an unfinished append, or damage; and how many batches can be counted.
 
 Recovery truncates both. An unfinished append is no loss: a broker was about to write it when it stopped, or when its
 disk was snapshotted, and no batch in it was ever whole. Only these count as unfinished appends:
 
 - a part of a batch at the end of the file: its header fits the next batch, the file ends before the batch does, and no
-  whole batch is in it or after it. A wrong size field looks alike at first, but then the batch's checksum fits at the
-  end of the file, or whole batches follow;
+  whole batch is in it or after it. With a wrong size field it looks the same at first, but then the batch's checksum
+  fits at the end of the file, or whole batches follow;
 - zeros up to the end of the file: preallocated space (`preallocate`), or space that a file system allocated before a
   crash and never filled.
 
-A complete batch with a wrong checksum is damage, even if it is the last one: nothing shows whether its bytes never came
-or were changed later. Bytes that are no header of the next batch, such as random bytes, are damage too.
+A complete batch with a wrong checksum is damage, even if it is the last one: nothing shows whether its bytes were never
+written or changed later. Bytes that are not the next batch's header, such as random bytes, are damage too.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.segment import RecoveredSegment, batch_checksum, recover
 from kidxlib.storage.log_bytes import LogBytes, LogTail
 
-#: After so many damaged batches nothing is counted any more.
+#: Counting stops after this number of damaged batches.
 _DAMAGED_MAX: Final = 1_000
 
-#: With so large an interval there is no index point, and nothing that is wrong with an index.
+#: With so large an interval nothing is indexed, and no index can be wrong.
 _WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX)
 
-#: So many bytes are looked at, at a time; twice as many are in memory.
+#: How many bytes are searched at a time; twice as many are in memory.
 _PIECE_BYTES: Final = 4 * 1024 * 1024
 _HEADER: Final = layouts.as_struct(layouts.BATCH_V2)
 
 
 @dataclass(frozen=True, slots=True)
 class PastEnd:
-    """What stands after the end of a scan.
+    """The bytes after the end of a scan.
 
     Attributes:
-        unfinished: there is only what an unfinished append leaves.
-        batches: whole and damaged ones; None where not all can be distinguished.
-        records: in them; None if their number is not certain. The number of a batch with a wrong checksum is certain
-            if its header gives it twice.
+        unfinished: they are only an unfinished append.
+        batches: the number of whole and damaged batches; None if not all can be told apart.
+        records: the records of these batches; None: not certain. In a batch with a wrong checksum the number is certain
+            if the header has it twice.
     """
 
     unfinished: bool
@@ -72,7 +72,7 @@ def _is_zeros(log: LogBytes, position: int) -> bool:
 
 
 def _may_begin(log: LogBytes, position: int, least_offset: int, most_offset: int) -> bool:
-    """Whether the bytes that are left are the beginning of the batch that would come next, and no more."""
+    """Whether the remaining bytes are only the begin of the next batch."""
     left = log.size - position
     header = log.read(position, min(left, _HEADER.size))
     of_offset = min(left, 8)
@@ -97,7 +97,7 @@ def _may_begin(log: LogBytes, position: int, least_offset: int, most_offset: int
 
 
 def _holds_whole_batch(log: LogBytes, position: int, least_offset: int, most_offset: int) -> bool:
-    """Whether the file ends with the batch at a position, or a whole one stands after it."""
+    """Whether the file ends with the batch at a position, or a whole batch follows."""
     left = log.size - position
     magic = log.read(position + MAGIC_AT, 1)
     if not magic:
@@ -109,20 +109,20 @@ def _holds_whole_batch(log: LogBytes, position: int, least_offset: int, most_off
 
 
 def next_whole_batch(log: LogBytes, position: int, least_offset: int, most_offset: int) -> int | None:
-    """Where the first whole batch starts, from a position on, that has one of these offsets in its first field and the
-    right checksum; None where there is none.
+    """Where the first whole batch starts, from a position on, with one of these offsets in its first field and the
+    right checksum; None if there is none.
     """
     for start in range(position, log.size, _PIECE_BYTES):
         data = np.frombuffer(log.read(start, 2 * _PIECE_BYTES), np.uint8)
-        found, more = -1, (log.size - start, least_offset, most_offset)
-        while (found := check_kernel.find_whole_batch(data, found + 1, _PIECE_BYTES, *more)) >= 0:
-            if _is_whole(log, start + found):
-                return int(start + found)
+        at, more = -1, (log.size - start, least_offset, most_offset)
+        while (at := check_kernel.find_whole_batch(data, at + 1, _PIECE_BYTES, *more)) >= 0:
+            if _is_whole(log, start + at):
+                return int(start + at)
     return None
 
 
 def _is_whole(log: LogBytes, position: int) -> bool:
-    """Whether the checksum of the batch fits whose header stands there; it may be larger than what is in memory."""
+    """Whether the checksum of the batch at a position is right. The batch may be larger than the bytes in memory."""
     header = log.read(position, _HEADER.size)
     size = batch_size(header)
     return batch_checksum(log, position, size) == _stored_checksum(log, position, header[MAGIC_AT])
@@ -137,11 +137,11 @@ def _header_fields(header: bytes) -> dict[str, int]:
 
 
 def past_end(log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> PastEnd:
-    """What is in a log after the end of its scan.
+    """Look at the bytes of a log after the end of its scan.
 
     Args:
-        log: all of the segment's.
-        recovered: what the scan of it gave.
+        log: the whole log.
+        recovered: the scan of the log.
     """
     end, next_offset = recovered.end, recovered.facts.next_offset
     if end.position >= log.size:
@@ -153,28 +153,28 @@ def past_end(log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> Pa
 
 
 def _count(log: LogBytes, position: int, base_offset: int, next_offset: int) -> tuple[int | None, int | None]:
-    """Batches from a position on, and their records."""
+    """Count the batches from a position on, and their records."""
     batches: int = 0
     records: int | None = 0
     for _ in range(_DAMAGED_MAX):
-        found = recover(LogTail(log, position), base_offset, _WITHOUT_INDEXES)
-        facts = found.facts
-        position += found.end.position
+        scan = recover(LogTail(log, position), base_offset, _WITHOUT_INDEXES)
+        facts = scan.facts
+        position += scan.end.position
         batches += facts.batches
         records = None if records is None or facts.records is None else records + facts.records
         if facts.batches:
             next_offset = facts.next_offset
-        if found.end.status is Status.OK:
+        if scan.end.status is Status.OK:
             return batches, records
-        if found.end.reason == "crc-mismatch":
+        if scan.end.reason == "crc-mismatch":
             size, records_of_it, next_offset = _damaged(log, position, next_offset)
             if size is None:
                 return None, None
             position += size
             batches += 1
             records = None if records is None or records_of_it is None else records + records_of_it
-        elif found.end.reason != "invalid-control-record":  # after which recovery ends, and batches go on
-            is_truncated = found.end.status is Status.TRUNCATED
+        elif scan.end.reason != "invalid-control-record":  # recovery ends there, but batches follow
+            is_truncated = scan.end.status is Status.TRUNCATED
             nothing_whole = log.size - position < BATCH_BYTES_MIN
             if is_truncated and (nothing_whole or is_unfinished(log, position, base_offset, next_offset)):
                 return batches, records
@@ -183,8 +183,8 @@ def _count(log: LogBytes, position: int, base_offset: int, next_offset: int) -> 
 
 
 def _damaged(log: LogBytes, position: int, next_offset: int) -> tuple[int | None, int | None, int]:
-    """The size, the records and the next offset of a batch whose checksum is wrong. The size is None where its header
-    is not what would follow.
+    """The size, the records and the next offset of a batch with a wrong checksum. The size is None if the header does
+    not fit the next batch.
     """
     header = log.read(position, _HEADER.size)
     size = batch_size(header)

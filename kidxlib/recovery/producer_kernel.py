@@ -15,7 +15,7 @@ from kidxlib.recovery.scan.scan_state import PRODUCER_EVENT, EventKind
 
 
 class ProducerFailure(enum.IntEnum):
-    """Why Kafka fails on a producer's batch. What each means stands in `kidxlib.recovery.producers`."""
+    """Why Kafka fails on a producer's batch. `kidxlib.recovery.producers` has the meaning of each."""
 
     NONE = 0
     NOT_TRANSACTIONAL = 1
@@ -23,13 +23,13 @@ class ProducerFailure(enum.IntEnum):
     TRANSACTION_NOT_STARTED = 3
 
 
-#: What is known of a producer: Kafka's `ProducerStateEntry`, in a snapshot's order and words.
+#: The state of a producer: Kafka's `ProducerStateEntry`, with the order and names of a snapshot.
 PRODUCER_STATE: Final = np.dtype(
     [(name, layouts.SNAPSHOT_ENTRY[name].newbyteorder("=")) for name in layouts.SNAPSHOT_ENTRY.names or ()]
     + [("in_transaction", "i1"), ("known", "i1")]
 )
 
-#: `ProducerStateManager.ongoingTxns`: the first offset, which is the key, and whose it is.
+#: `ProducerStateManager.ongoingTxns`: the first offset, which is the key, and the producer.
 ONGOING_TRANSACTION: Final = np.dtype([("first_offset", "i8"), ("producer_id", "i8")])
 
 #: An entry of a `.txnindex` in this machine's byte order.
@@ -50,19 +50,19 @@ ABORTED_TRANSACTION: Final = layouts.ABORTED_TRANSACTION.newbyteorder("=")
     nogil=True,
 )
 def apply_events(events, producers, states, ongoing, ongoing_count, aborted):
-    """Bring producer states forward by the events of a segment: `LogSegment.updateProducerState`.
+    """Apply the events of a segment to producer states: `LogSegment.updateProducerState`.
 
     Args:
         events: in the order of their positions.
-        producers: for each event, which of `states` is its producer's.
+        producers: for each event, the position of its producer in `states`.
         states: `known` is 0 for producers that had no state before.
-        ongoing: open transactions; the first `ongoing_count` are filled, and there is room for one more an event that
-            may open one.
+        ongoing: open transactions in the first `ongoing_count` entries, with room for one more for each event that may
+            open one.
         aborted: room for one entry per abort.
 
     Returns:
-        How many entries `aborted` has now, and `ongoing`; the first event that Kafka fails on, or how many there are;
-        which `ProducerFailure` that is.
+        How many entries `aborted` has now; how many `ongoing` has; the first event on which Kafka fails, or the number
+        of events; the `ProducerFailure`.
     """
     aborted_count = np.int64(0)
     for number in range(len(events)):

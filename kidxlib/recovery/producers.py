@@ -1,8 +1,8 @@
-"""A partition's producers: what Kafka's `ProducerStateManager` knows of them, updated segment by segment.
+"""A partition's producers, as in Kafka's `ProducerStateManager`, updated segment by segment.
 
-The state of a producer is what a `.snapshot` stores of it. Kafka keeps up to five batches of each producer in memory,
-but only the last one decides what is written. Producers never expire here. A broker that loads a snapshot drops those
-without an open transaction that were last active `producer.id.expiration.ms` ago.
+The state of a producer is the one in a `.snapshot`. Kafka keeps up to five batches of each producer in memory, but only
+the last one is written. Producers never expire here. A broker that loads a snapshot drops producers without an open
+transaction whose last batch is older than `producer.id.expiration.ms`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,18 @@ from kidxlib.recovery.scan.scan_state import EventKind
 
 @dataclass(frozen=True, slots=True)
 class AppliedEvents:
-    """What the events of a segment led to.
+    """The result of the events of a segment.
 
     Attributes:
-        aborted: the transactions that were aborted, of dtype `layouts.ABORTED_TRANSACTION`: the `.txnindex` as Kafka
-            writes it.
-        failure: where Kafka fails, and why; None where it does not.
+        aborted: the aborted transactions, of dtype `layouts.ABORTED_TRANSACTION`: the `.txnindex` as Kafka writes it.
+        failure: where and why Kafka fails; None: it does not.
     """
 
     aborted: NDArray[np.void]
     failure: ScanEnd | None
 
 
-#: What each failure is called in the catalog, and the detail, filled with the producer, and offset of its batch.
+#: For each failure its name in the catalog, and the detail, a template for the producer and the batch's offset.
 _FAILURES: Final = {
     ProducerFailure.NOT_TRANSACTIONAL: (
         "non-transactional-in-transaction",
@@ -60,7 +59,7 @@ _SNAPSHOT_FIELDS: Final = layouts.SNAPSHOT_ENTRY.names or ()
 
 
 class Producers:
-    """The producers of one partition up to some offset; at first none."""
+    """The producers of one partition up to an offset; none at first."""
 
     def __init__(self) -> None:
         self._states: NDArray[np.void] = _NO_STATES  # by producer id
@@ -86,22 +85,22 @@ class Producers:
 
     @property
     def ongoing(self) -> list[int]:
-        """First offsets of the ongoing transactions."""
+        """The first offsets of the ongoing transactions."""
         first_offsets: list[int] = self._ongoing["first_offset"].tolist()
         return first_offsets
 
     @property
     def open_transactions(self) -> list[tuple[int, int]]:
         """The producers of the ongoing transactions, each with the transaction's first offset."""
-        found: list[tuple[int, int]] = list(
+        transactions: list[tuple[int, int]] = list(
             zip(self._ongoing["producer_id"].tolist(), self._ongoing["first_offset"].tolist(), strict=True)
         )
-        return found
+        return transactions
 
     @property
     def are_told_by_snapshot(self) -> bool:
-        """Whether `from_snapshot` makes the same of `snapshot`. It does not where transactions of two producers began
-        at the same offset, of which Kafka keeps one in memory (`ProducerStateManager.ongoingTxns`).
+        """Whether `from_snapshot` of `snapshot` has the same state. It has not if transactions of two producers began
+        at the same offset: Kafka keeps only one of them in memory (`ProducerStateManager.ongoingTxns`).
         """
         open_ones = self._states[self._states["in_transaction"] == 1]
         told = open_ones["current_transaction_first_offset"], open_ones["producer_id"]
@@ -113,7 +112,7 @@ class Producers:
     def snapshot(self) -> bytes:
         """The bytes of a `.snapshot` (`ProducerStateManager.writeSnapshot`), entries by producer id.
 
-        Kafka's come in the order of a hash map, which depends on how they got into it; readers do not mind.
+        Kafka writes them in the order of a hash map. Readers accept any order.
         """
         entries = np.empty(len(self._states), layouts.SNAPSHOT_ENTRY)
         for field in _SNAPSHOT_FIELDS:
@@ -130,7 +129,7 @@ class Producers:
         Args:
             events: of dtype `scan_state.PRODUCER_EVENT`, in the order of their positions.
         """
-        if len(events) == 0:  # as in most segments of most topics
+        if len(events) == 0:  # the usual case
             return _NOTHING
         ids = events["producer_id"]
         new = np.setdiff1d(ids, self._states["producer_id"])
@@ -158,7 +157,7 @@ class Producers:
 
 
 def _new_states(producer_ids: NDArray[np.int64]) -> NDArray[np.void]:
-    """The states of producers of which nothing is known (`ProducerStateEntry.empty`)."""
+    """The states of producers without any batches (`ProducerStateEntry.empty`)."""
     states = np.zeros(len(producer_ids), producer_kernel.PRODUCER_STATE)
     for field in _SNAPSHOT_FIELDS:
         states[field] = -1

@@ -1,10 +1,9 @@
 """Scans one segment's log: its index bytes, the facts for the catalog, the checksum of the whole log, and why the scan
 ended.
 
-`recover` gives byte for byte what `LogSegment.recover` of Kafka 4.3.1 writes into `.index` and `.timeindex`, without
-truncating the log. If Kafka would fail, the scan ends as `quarantined` and its bytes must not be published. What else
-recovery does depends on earlier segments, so `recover` returns the causes as events for
-`kidxlib.recovery.partition_fold`.
+`recover` returns byte for byte what `LogSegment.recover` of Kafka 4.3.1 writes into `.index` and `.timeindex`, without
+truncating the log. If Kafka would fail, the scan ends as `quarantined` and its bytes must not be published. Producers
+and leader epochs depend on earlier segments, so `recover` returns events for `kidxlib.recovery.partition_fold`.
 """
 
 from __future__ import annotations
@@ -24,13 +23,13 @@ from kidxlib.recovery.scan import scan_kernel, scan_state
 from kidxlib.recovery.scan.scan_state import EndReason
 from kidxlib.storage.log_bytes import LogBytes
 
-#: Producer events and leader epochs for which a scan has room at first.
+#: How many producer events and leader epochs a scan has room for at first.
 _FIRST_ROOM: Final = 256
-#: Bits of the formats whose checksum is no CRC-32C: magic 0 and 1, and those below 0, which are read as 1. These share
-#: theirs with those above 62, whose is one: no Kafka writes either, so nothing is said of a log that has any.
+#: Bits of the magics without a CRC-32C: 0, 1 and all below 0, which are read as 1. Magics above 62, which have one,
+#: share the bit of those below 0. No Kafka writes either, so a log with any gets no checksum.
 _OTHER_MAGICS: Final = np.uint64(1 << 0 | 1 << 1 | 1 << 63)
 
-#: Of bytes that are no batch at most so many are read, for the checksum alone.
+#: The most bytes after the valid batches that are read, for the checksum only.
 TAIL_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
@@ -40,12 +39,12 @@ class RecoveredSegment:
 
     Attributes:
         end: where and why the scan ended, with the segment's status.
-        facts: what the batch headers of the valid prefix say.
-        odd_position: where the first batch of the valid prefix starts that no broker writes there: its offsets are not
-            above those before it, or its magic is none of 0, 1 and 2. Kafka's recovery takes it. None: there is none.
+        facts: from the batch headers of the valid prefix.
+        odd_position: where the first batch of the valid prefix starts that no broker writes: its offsets are not above
+            those before it, or its magic is not 0, 1 or 2. Kafka's recovery accepts it. None: there is none.
         offset_index: the bytes of the `.index`.
         time_index: the bytes of the `.timeindex`.
-        producer_events: what producers did, of shape (n,), in the order of the log, with the fields `position`,
+        producer_events: of shape (n,), in the order of the log, with the fields `position`,
             `producer_id`, `kind`, `producer_epoch`, `first_offset`, `last_offset`, `offset_delta`, `last_sequence`,
             `timestamp` and `coordinator_epoch` (`scan_state.PRODUCER_EVENT`).
         leader_epochs: where the leader epoch changes from batch to batch, of shape (n,), with the fields `epoch`,
@@ -62,11 +61,11 @@ class RecoveredSegment:
 
 
 def log_crc32c(log: LogBytes, position: int, crc: int) -> int | None:
-    """The CRC-32C of a log; None where what is left of it is long, or cannot be read.
+    """The CRC-32C of a log; None if the rest is long or cannot be read.
 
     Args:
-        position: what stands before it is known.
-        crc: the CRC-32C of that.
+        position: where the rest begins.
+        crc: the CRC-32C of the bytes before it.
 
     Raises:
         LogChangedError: the log shrank while it was read in chunks.
@@ -78,7 +77,7 @@ def log_crc32c(log: LogBytes, position: int, crc: int) -> int | None:
             start, window = log.window(position)
             crc = checksums.extend_crc32c(crc, window[position - start :].tobytes())
             position = start + len(window)
-    except OSError:  # the scan had no need of these bytes
+    except OSError:  # the scan did not need these bytes
         return None
     return crc
 
@@ -91,9 +90,9 @@ def recover(
     Args:
         log: the bytes of the `.log`.
         base_offset: the segment's base offset, from its file name.
-        options: what else the indexes depend on.
+        options: the options of the indexes.
         checked_to: the checksums of all batches that start before this position are known to be right.
-        checked_crc32c: the CRC-32C of all that stands before it, if no batch of magic 0 or 1 does.
+        checked_crc32c: the CRC-32C of all bytes before that position, if no batch there is of magic 0 or 1.
 
     Raises:
         LogChangedError: the log shrank while it was read in chunks.
@@ -103,11 +102,11 @@ def recover(
     if log.size > layouts.SEGMENT_BYTES_MAX:
         state["end"] = EndReason.SEGMENT_TOO_LARGE
         state["found"], state["expected"] = log.size, layouts.SEGMENT_BYTES_MAX
-    found = _Found.with_room_for(log, options)
+    output = _Output.with_room_for(log, options)
     header_facts = HeaderFacts.of_log(log.size, checked_crc32c)
     while state["end"] in (EndReason.NEEDS_BYTES, EndReason.NEEDS_ROOM):
         if state["end"] == EndReason.NEEDS_ROOM:
-            found.make_room(state)
+            output.make_room(state)
         position, chunk = _next_chunk(log, state)
         scan_kernel.scan(
             chunk,
@@ -119,11 +118,11 @@ def recover(
             options.max_time_entries,
             checked_to if options.verify_crc else log.size,
             states,
-            found.offset_entries,
-            found.time_entries,
-            found.producer_events,
-            found.open_events,
-            found.leader_epochs,
+            output.offset_entries,
+            output.time_entries,
+            output.producer_events,
+            output.open_events,
+            output.leader_epochs,
             header_facts.facts,
             header_facts.digests,
             header_facts.stretches,
@@ -137,16 +136,16 @@ def recover(
         end=scan_end(state),
         facts=facts_of(state, header_facts, crc32c),
         odd_position=int(state["odd_position"]) if state["odd_position"] >= 0 else None,
-        offset_index=found.offset_entries[: state["offset_entries"]].astype(layouts.OFFSET_INDEX_ENTRY).tobytes(),
-        time_index=found.time_entries[: state["time_entries"]].astype(layouts.TIME_INDEX_ENTRY).tobytes(),
-        producer_events=found.producer_events[: state["producer_events"]].copy(),
-        leader_epochs=found.leader_epochs[: state["leader_epochs"]].copy(),
+        offset_index=output.offset_entries[: state["offset_entries"]].astype(layouts.OFFSET_INDEX_ENTRY).tobytes(),
+        time_index=output.time_entries[: state["time_entries"]].astype(layouts.TIME_INDEX_ENTRY).tobytes(),
+        producer_events=output.producer_events[: state["producer_events"]].copy(),
+        leader_epochs=output.leader_epochs[: state["leader_epochs"]].copy(),
     )
 
 
 @dataclass(slots=True)
-class _Found:
-    """Room for what a scan finds; how much of it is used stands in the scan's state."""
+class _Output:
+    """The arrays that a scan fills; the scan's state says how much of each is used."""
 
     offset_entries: NDArray[np.void]
     time_entries: NDArray[np.void]
@@ -156,9 +155,9 @@ class _Found:
 
     @classmethod
     def with_room_for(cls, log: LogBytes, options: RecoverOptions) -> Self:
-        """Room for all entries of a log's indexes, and for a few events.
+        """Arrays with room for all entries of a log's indexes, and for a few events.
 
-        No index holds more entries than there are intervals in the file, nor than the smallest entries that fit in it.
+        An index has at most one entry for each interval of the file, and for each batch of the smallest size.
         """
         bytes_per_entry = max(options.interval_bytes + 1, layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN)
         room = log.size // bytes_per_entry + 1
@@ -171,14 +170,14 @@ class _Found:
         )
 
     def make_room(self, state: np.void) -> None:
-        """For more events, of the kind of which all room is used."""
+        """Enlarge the arrays of events that are full."""
         self.producer_events = _with_room(self.producer_events, int(state["producer_events"]))
         self.leader_epochs = _with_room(self.leader_epochs, int(state["leader_epochs"]))
 
 
 def _next_chunk(log: LogBytes, state: np.void) -> tuple[int, NDArray[np.uint8]]:
-    """The bytes that the scan goes on with, and where they start. Of a batch that is larger than a window, it needs
-    either all bytes or the checksum, which is put into the state.
+    """The next bytes for the scan, and where they start. For a batch larger than a window, the scan needs either all
+    its bytes or its checksum, which is put into the state.
     """
     next_position, needed = int(state["position"]), int(state["needed"])
     position, chunk = log.window(next_position)
@@ -192,12 +191,12 @@ def _next_chunk(log: LogBytes, state: np.void) -> tuple[int, NDArray[np.uint8]]:
 
 
 def _with_room(items: NDArray[np.void], used: int) -> NDArray[np.void]:
-    """The items, with room for twice as many where all room is used."""
+    """The items; with twice the room if they are full."""
     return items if used < len(items) else np.concatenate([items, np.empty_like(items)])
 
 
 def batch_checksum(log: LogBytes, batch_position: int, batch_bytes: int) -> int:
-    """The checksum of one batch that is larger than a window, computed in bounded memory."""
+    """The checksum of a batch larger than a window, computed in bounded memory."""
     start, window = log.window(batch_position)
     magic = int(window[batch_position - start + layouts.field_position(layouts.BATCH_V2, "magic")].view(np.int8))
     if magic >= layouts.MAGIC_V2:

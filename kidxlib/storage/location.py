@@ -1,4 +1,6 @@
-"""The location of a file or directory, on this machine or in an object store, and a file's version: size, time, inode."""
+"""The location of a file or directory, on this machine or in an object store, and a file's version: size, time,
+inode.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Facts of a log that are more than counts of its headers: checksums of all bytes, digests, timestamps, hours."""
+"""Facts of a log beyond counts of its headers: checksums of all bytes, digests, timestamps, hours."""

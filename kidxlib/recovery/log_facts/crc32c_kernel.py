@@ -1,8 +1,8 @@
-"""The CRC-32C of a whole log, from the checksums of its batches: their bytes are not read again.
+"""The CRC-32C of a whole log, computed from the checksums of its batches without reading their bytes again.
 
-A checksum is a polynomial over GF(2), as a number whose highest bit is the coefficient of x⁰. Bytes that follow
-multiply it by a power of x. Where the processor multiplies such numbers itself, two instructions do that, and what they
-bring along, x³³, is taken out of the powers beforehand; elsewhere a loop over the bits does it.
+A checksum is a polynomial over GF(2), as a number whose highest bit is the coefficient of x⁰. Appended bytes multiply
+it by a power of x. If the processor can multiply polynomials, two instructions do that; they also multiply by x³³,
+which the table of powers divides out beforehand. Otherwise a loop over the bits multiplies.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _by_x(polynomial: int) -> int:
 
 
 def _by_inverse_of_x(polynomial: int) -> int:
-    """The other way round. The coefficient of x⁰ says whether the polynomial of CRC-32C was added: it was 0 before."""
+    """Divide by x. The coefficient of x⁰ says whether the polynomial of CRC-32C was added: it was 0 before."""
     return (polynomial ^ CRC32C_POLYNOMIAL) << 1 | 1 if polynomial & _ONE else polynomial << 1
 
 
@@ -59,8 +59,8 @@ def _products(first: _Polynomials, second: _Polynomials) -> _Polynomials:
 
 
 def _powers(taken_out: int) -> _Polynomials:
-    """x to the power of the bits of 0 to 255 bytes, of 0 to 255 times 256 bytes, and so on, less what is taken out: of
-    shape (4, 256).
+    """x to the power of the bits of 0 to 255 bytes, of 0 to 255 times 256 bytes, and so on, divided by x to the power
+    of `taken_out`: of shape (4, 256).
     """
     least, step = _ONE, _ONE
     for _ in range(taken_out):
@@ -83,7 +83,7 @@ _POWERS: Final = _powers(_TAKEN_OUT if HAS_INSTRUCTIONS else 0)
 
 @intrinsic
 def _multiply(_context, first, second):
-    """The product of two polynomials of 32 bits, as 64 bits: x³³ is still to be divided out."""
+    """The product of two polynomials of 32 bits, as 64 bits. It has a factor x³³ too many."""
 
     def generate(context, builder, _signature, arguments):
         word = ir.IntType(64)
@@ -101,7 +101,7 @@ def _multiply(_context, first, second):
 
 
 def _crc32c_instruction(bits: int, operand: Any) -> Any:
-    """The processor's instruction that takes so many bits into a register of CRC-32C."""
+    """The processor's instruction that adds a number of bits to a CRC-32C."""
     name = f"llvm.x86.sse42.crc32.{max(bits, 32)}.{bits}"
     register = ir.IntType(64 if bits == 64 else 32)
 
@@ -137,7 +137,7 @@ def _times_by_loop(first, second):
 
 @njit(forceinline=True)
 def _times_by_instructions(first, second):
-    """The product of two polynomials, and x³³: CRC-32C of the product's eight bytes divides by the polynomial."""
+    """The product of two polynomials, times x³³. The CRC-32C of the product's eight bytes reduces it."""
     return _take_8(np.uint32(0), _multiply(first, second))  # type: ignore[call-arg]
 
 
@@ -146,7 +146,7 @@ _times = _times_by_instructions if HAS_INSTRUCTIONS else _times_by_loop
 
 @njit(forceinline=True)
 def _crc32c_before(crc, size):
-    """What the CRC-32C of some bytes adds to that of them and `size` bytes after them, less than 2³² bytes."""
+    """The part of some bytes' CRC-32C in that of these bytes and the `size` bytes after them, fewer than 2³²."""
     power = np.uint32(_POWERS[0, size & 255])
     size >>= 8
     row = 1
@@ -159,13 +159,15 @@ def _crc32c_before(crc, size):
 
 @njit(forceinline=True)
 def _with_head_by_call(crc, _data, address, at):
-    """The CRC-32C of what `crc` covers, followed by those bytes of a batch that its own checksum does not cover."""
+    """The CRC-32C of the bytes of `crc` and the first bytes of a batch, which the batch's own checksum does not
+    cover.
+    """
     return extended_crc32c(crc, address + at, V2_ATTRIBUTES_AT)
 
 
 @njit(forceinline=True)
 def _with_head_by_instructions(crc, data, _address, at):
-    """Do the same, of what are always 21 bytes."""
+    """Do the same with instructions. It is always 21 bytes."""
     register = _take_8(np.uint32(~crc), _word(data, at))
     register = _take_8(register, _word(data, at + 8))
     register = _take_4(register, np.uint32(_word(data, at + 16)))
@@ -186,11 +188,11 @@ _with_head = _with_head_by_instructions if HAS_INSTRUCTIONS else _with_head_by_c
 
 @njit(forceinline=True)
 def with_batch(crc, data, address, at, batch_bytes, stored):
-    """The CRC-32C of what `crc` covers, followed by a batch of magic 2 whose checksum is right.
+    """The CRC-32C of the bytes of `crc` and a batch of magic 2 after them, whose checksum is right.
 
     Args:
-        data: what holds the batch's header, from `at` on.
-        address: of the first byte of `data`.
+        data: has the batch's header from `at` on.
+        address: the address of the first byte of `data`.
         stored: the batch's checksum.
     """
     return np.uint32(stored) ^ _crc32c_before(_with_head(crc, data, address, at), batch_bytes - V2_ATTRIBUTES_AT)
@@ -198,5 +200,5 @@ def with_batch(crc, data, address, at, batch_bytes, stored):
 
 @njit(types.uint32(types.uint32, types.uint32, types.int64), cache=True)
 def joined_crc32c(first, second, second_bytes):
-    """The CRC-32C of some bytes and of those after them, from the checksum of each."""
+    """The CRC-32C of two pieces of bytes in sequence, from the checksum of each."""
     return _crc32c_before(first, second_bytes) ^ second

@@ -1,8 +1,7 @@
-"""How a scan folds facts from batch headers that are no single numbers: digests of ranges of offsets, the smallest
+"""The compiled functions that fold facts with several values from batch headers: digests of ranges of offsets, smallest
 timestamps of stretches of the log, and records by hour.
 
-Batches that follow each other mostly lie in one cell: one range, one stretch and one hour. Loops add them up in
-variables of their own.
+Successive batches mostly fall into one cell: one range, one stretch and one hour. Loops sum them in local variables.
 """
 
 from __future__ import annotations
@@ -13,49 +12,49 @@ import numpy as np
 
 from kidxlib.jit.compiler import njit
 
-#: A segment's digests are of at most so many ranges of offsets, a power of two.
+#: The most ranges of offsets with a digest in a segment, a power of two.
 DIGESTS: Final = 16
-#: A log is cut into at most so many stretches.
+#: The most stretches of a log.
 STRETCHES: Final = 64
-#: At most so many hours are told apart.
+#: The most hours that are told apart.
 _HOURS_MAX: Final = 256
 HOUR_MS: Final = 3_600_000
-#: Of the table of hours, so that at most half of it is used; a power of two. The row after it is of further hours.
+#: Rows of the table of hours, of which at most half are used; a power of two. The row after them is for further hours.
 HOUR_ROWS: Final = 2 * _HOURS_MAX
 _ROW_SHIFT: Final = 64 - (HOUR_ROWS.bit_length() - 1)
 
-#: No timestamp is larger. Some records have it, so it does not say that there is none.
+#: The largest timestamp. Some records have it, so it cannot mean that there is none.
 TIMESTAMP_MAX: Final = 2**63 - 1
 
 HEADER_FACTS: Final = np.dtype(
     [
-        # Numbers of the first range of offsets that was met, of the last, and of that of the batch before; a range has
-        # 2 to the power of `range_shift` offsets.
+        # The numbers of the lowest range of offsets, the highest, and that of the last batch; a range has 2 to the
+        # power of `range_shift` offsets.
         ("first_range", "i8"),
         ("last_range", "i8"),
         ("range", "i8"),
         ("range_shift", "i8"),
-        # The stretch of the batch before; a stretch has 2 to the power of `stretch_shift` bytes.
+        # The stretch of the last batch; a stretch has 2 to the power of `stretch_shift` bytes.
         ("stretch", "i8"),
         ("stretch_shift", "i8"),
-        ("uncertain_batches", "i8"),  # of which the header does not say the smallest timestamp
-        # The hour of the batch before, its row, and how many rows are used.
+        ("uncertain_batches", "i8"),  # batches whose smallest timestamp is not in the header
+        # The hour of the last batch, its row, and how many rows are used.
         ("hour", "i8"),
         ("hour_row", "i8"),
         ("hours", "i8"),
-        ("log_crc32c", "u4"),  # of the batches so far; not of those of magic 0 and 1, nor of those that are trusted
+        ("log_crc32c", "u4"),  # of the batches so far, without those of magic 0 and 1, and trusted ones
     ]
 )
-#: Of the batches that begin in a stretch of the log: where the first one does, their smallest timestamp, and whether
-#: they have records at all, so far as it is known of what time.
+#: A stretch of the log: where its first batch begins, the smallest timestamp of its batches, and whether it has records
+#: whose time is known.
 STRETCH: Final = np.dtype([("position", "i8"), ("smallest_timestamp", "i8"), ("has_timestamp", "i8")])
-#: Records of batches whose largest timestamp is in an hour, and of these the ones that are surely in it themselves.
+#: Records of the batches whose largest timestamp is in an hour, and how many of these certainly are in it themselves.
 HOUR: Final = np.dtype([("start", "i8"), ("used", "i8"), ("records", "i8"), ("certain_records", "i8")])
 
 
 @njit(forceinline=True)
 def digest_of(offset, last_offset, stored_checksum):
-    """The digest of a batch: a number whose bits all depend on all bits of these (the finalizer of SplitMix64)."""
+    """The digest of a batch, in which each bit depends on all bits of the arguments (the finalizer of SplitMix64)."""
     delta = np.uint64(last_offset) - np.uint64(offset)
     number = np.uint64(offset) * np.uint64(0x9E3779B97F4A7C15) + ((delta << np.uint64(32)) ^ np.uint64(stored_checksum))
     number = (number ^ (number >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -65,18 +64,18 @@ def digest_of(offset, last_offset, stored_checksum):
 
 @njit
 def _range_of(facts, digests, offset):
-    """The number of an offset's range. Ranges are made twice as large until it is among them."""
+    """The number of an offset's range. Ranges are doubled until the offset has one."""
     number = offset >> facts.range_shift
     if facts.first_range > facts.last_range:
         facts.first_range = facts.last_range = number
         return number
-    # Offsets of one segment lie up to 2 to the power of 64 apart, more than a signed difference holds: Kafka lets them
-    # wrap, and a batch may say that it ends before it begins.
+    # Offsets of one segment differ by up to 2 to the power of 64, more than a signed number holds: Kafka lets them
+    # wrap, and a batch's header may have an end before its begin.
     while np.uint64(max(facts.last_range, number)) - np.uint64(min(facts.first_range, number)) >= np.uint64(DIGESTS):
         wider = np.zeros(DIGESTS, np.uint64)
         for narrow in range(facts.first_range, facts.last_range + 1):
             wider[(narrow >> 1) & (DIGESTS - 1)] += digests[narrow & (DIGESTS - 1)]
-        for slot in range(DIGESTS):  # to assign the whole array would take two seconds to compile
+        for slot in range(DIGESTS):  # assigning the whole array takes two seconds to compile
             digests[slot] = wider[slot]
         facts.first_range >>= 1
         facts.last_range >>= 1
@@ -89,7 +88,7 @@ def _range_of(facts, digests, offset):
 
 @njit
 def _row_of(facts, hours, start):
-    """The row of an hour; that after the table if it is one too many."""
+    """The row of an hour; the row after the table if there are too many."""
     row = np.int64((np.uint64(start) * np.uint64(0x9E3779B97F4A7C15)) >> np.uint64(_ROW_SHIFT))
     while hours[row].used != 0:
         if hours[row].start == start:
@@ -106,7 +105,7 @@ def _row_of(facts, hours, start):
 
 @njit
 def add_to_cell(facts, digests, stretches, hours, digest, smallest, has_timestamp, records, certain_records):
-    """Add what was folded of batches that lie in the range, the stretch and the hour that were entered last."""
+    """Add the sums of batches to the range, the stretch and the hour that were entered last."""
     digests[facts.range & (DIGESTS - 1)] += digest
     stretches[facts.stretch].smallest_timestamp = min(stretches[facts.stretch].smallest_timestamp, smallest)
     stretches[facts.stretch].has_timestamp |= has_timestamp
@@ -116,7 +115,7 @@ def add_to_cell(facts, digests, stretches, hours, digest, smallest, has_timestam
 
 @njit
 def enter_cell(facts, digests, stretches, hours, position, offset, timestamp):
-    """Find the range, the stretch and the hour of a batch."""
+    """Enter the range, the stretch and the hour of a batch."""
     facts.range = _range_of(facts, digests, offset)
     stretch = position >> facts.stretch_shift
     if stretch != facts.stretch:
@@ -127,6 +126,6 @@ def enter_cell(facts, digests, stretches, hours, position, offset, timestamp):
 
 @njit
 def enter_hour(facts, hours, timestamp):
-    """Find the hour of a timestamp; of −1 it is one before all others."""
+    """Enter the hour of a timestamp; −1 has an hour before all others."""
     facts.hour = timestamp - timestamp % HOUR_MS
     facts.hour_row = _row_of(facts, hours, facts.hour)

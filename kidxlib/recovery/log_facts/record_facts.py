@@ -1,4 +1,4 @@
-"""The facts of a log that need all of its bytes: both checksums, and what the timestamps of all records say."""
+"""The facts of a log that need all of its bytes: both checksums, and facts of all records' timestamps."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from kidxlib.recovery.facts import HeaderFacts, SegmentFacts, smallest_of
 from kidxlib.recovery.log_facts.record_facts_kernel import DONE, NEEDS_BYTES, fold_timestamps, fold_window
 from kidxlib.storage.log_bytes import LogBytes
 
-#: Records of one batch that are read where they lie.
+#: The most records of one batch that are read in place.
 _ROOM: Final = 65_536
 
 
 def with_all_facts(log: LogBytes, facts: SegmentFacts) -> SegmentFacts:
-    """Facts of a scan, with all that the log's bytes say; what cannot be read stays as it is.
+    """Complete a scan's facts from all bytes of the log. Facts whose bytes cannot be read stay.
 
     Args:
-        facts: of a scan of this log.
+        facts: from a scan of this log.
     """
     try:
         log_crc32c, log_crc64nvme = _checksums(log)
         by_records = _fold_records(log, facts.valid_bytes)
-    except OSError:  # the scan had no need of some bytes, and its facts stand
+    except OSError:  # the scan did not need these bytes, and its facts are valid
         return facts
     facts = replace(facts, log_crc32c=log_crc32c, log_crc64nvme=log_crc64nvme)
     if by_records is None:
@@ -50,7 +50,7 @@ def _checksums(log: LogBytes) -> tuple[int, int]:
     while position < log.size:
         start, window = log.window(position)
         for at in range(position - start, len(window), _PIECE_BYTES):
-            piece = window[at : at + _PIECE_BYTES].tobytes()  # in the processor's cache for the second of both
+            piece = window[at : at + _PIECE_BYTES].tobytes()  # small enough to be cached for the second checksum
             crc32c = checksums.extend_crc32c(crc32c, piece)
             crc64nvme = checksums.extend_crc64nvme(crc64nvme, piece)
         position = start + len(window)
@@ -61,10 +61,10 @@ _PIECE_BYTES: Final = 256 * 1024
 
 
 def _fold_records(log: LogBytes, end: int) -> HeaderFacts | None:
-    """Stretches and hours by all records of a log; None where some cannot be read.
+    """Stretches and hours of all records of a log; None if some cannot be read.
 
     Args:
-        end: of the log's valid batches.
+        end: where the log's valid batches end.
     """
     folded = HeaderFacts.of_log(log.size)
     into = folded.facts, folded.stretches, folded.hours
@@ -80,8 +80,8 @@ def _fold_records(log: LogBytes, end: int) -> HeaderFacts | None:
             continue
         head = log.read(position, layouts.BATCH_V2_BYTES_MIN)
         size = batch_size(head)
-        found = records_in(log, parse_batch(position, size, head))
-        if found is None or not found.complete:
+        records = records_in(log, parse_batch(position, size, head))
+        if records is None or not records.complete:
             return None
-        fold_timestamps(*into, position, np.ascontiguousarray(found.timestamps))
+        fold_timestamps(*into, position, np.ascontiguousarray(records.timestamps))
         position += size

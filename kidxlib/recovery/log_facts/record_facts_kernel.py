@@ -1,4 +1,4 @@
-"""How the timestamps of all records are folded: those that headers say, and those of records that lie as they are."""
+"""The compiled loops that fold the timestamps of all records, from headers or from uncompressed records."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from kidxlib.records.header_kernel import BYTES, LONGS, OPTIONS
 from kidxlib.records.record_kernel import read_records
 from kidxlib.recovery.log_facts.header_facts_kernel import HEADER_FACTS, HOUR, HOUR_MS, STRETCH, enter_hour
 
-#: Why `fold_window` returns: all batches are taken; it needs bytes from the position on; or it cannot read a batch's
-#: records.
+#: Why `fold_window` returns: all batches are folded; it needs more bytes from the position on; or it cannot read a
+#: batch's records.
 DONE: Final = 0
 NEEDS_BYTES: Final = 1
 _NEEDS_RECORDS: Final = 2
@@ -42,7 +42,7 @@ _HOURS: Final = types.Array(from_dtype(HOUR), 1, "C")
 
 @njit
 def _fold(facts, stretches, hours, position, timestamp, records):
-    """Take records of a batch that have one timestamp."""
+    """Fold records of a batch with the same timestamp."""
     stretch = position >> facts.stretch_shift
     if stretch != facts.stretch:
         facts.stretch = stretch
@@ -60,7 +60,7 @@ def _fold(facts, stretches, hours, position, timestamp, records):
 
 @njit(types.void(_FACTS, _STRETCHES, _HOURS, types.int64, LONGS), **OPTIONS)
 def fold_timestamps(header_facts, stretches, hours, position, timestamps):
-    """Take the timestamps of the records of a batch at a position."""
+    """Fold the timestamps of the records of a batch."""
     facts = header_facts[0]
     _fold(facts, stretches, hours, position, np.int64(0), np.int64(0))
     for timestamp in timestamps:
@@ -74,15 +74,15 @@ def fold_timestamps(header_facts, stretches, hours, position, timestamps):
     **OPTIONS,
 )
 def fold_window(window, window_position, position, end, header_facts, stretches, hours, offsets, timestamps):
-    """Take the batches from a position on, as far as the window reaches.
+    """Fold the batches from a position on, up to the end of the window.
 
     Args:
         window: bytes of the log from `window_position` on, read-only uint8.
-        end: of the log's valid batches.
-        offsets, timestamps: room for those of the records of a batch; one that has more is not read.
+        end: where the log's valid batches end.
+        offsets, timestamps: buffers for the records of a batch; a batch with more records is not read.
 
     Returns:
-        The position of the next batch, and why it is not taken.
+        The position of the next batch, and why it is not folded.
     """
     facts = header_facts[0]
     window_end = window_position + len(window)

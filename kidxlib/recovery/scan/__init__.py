@@ -1,1 +1,1 @@
-"""The compiled scan of a segment's log: its loops, what they carry from chunk to chunk, and what they note down."""
+"""The compiled scan of a segment's log: its loops, their state between chunks, and their output."""

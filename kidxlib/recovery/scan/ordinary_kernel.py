@@ -1,11 +1,11 @@
-"""How the scan takes many batches at once, where each is as nearly all batches are.
+"""The fast part of the scan, for runs of ordinary batches, which nearly all batches are.
 
-First the headers of a few dozen batches are walked and their checksums computed, and then their facts are folded. Each
-of the two loops needs few values at a time, so the processor works on several batches at once: a single loop needs more
-values than it has registers, and takes twice as long for short batches.
+First one loop walks the headers of a few dozen batches and checks their checksums, then another folds their facts. Each
+loop needs few values at a time, so the processor works on several batches at once. A single loop needs more values than
+there are registers, and takes twice as long for short batches.
 
-What is not ordinary (a batch that is cut off or wrong, control records, offsets that go back, another leader epoch, an
-hour that another one follows) is left to `scan_kernel`, which takes batches one by one, in the order of Kafka's checks.
+Other batches (torn or wrong, control records, offsets that go back, another leader epoch, another hour) are left to
+`scan_kernel`, which takes batches one by one, in the order of Kafka's checks.
 """
 
 from __future__ import annotations
@@ -49,24 +49,25 @@ from kidxlib.recovery.scan.written_kernel import ADDED, append_entries, note_pro
 BATCHES_AHEAD: Final = 64
 _RELATIVE_OFFSET_MAX: Final = layouts.RELATIVE_OFFSET_MAX
 _CACHE_LINE_BYTES: Final = 64
-#: How far ahead of a small batch that is not read memory is asked for, and up to which size that pays.
+#: How far ahead of a small batch memory is prefetched if only headers are read, and the largest batch for which it
+#: pays.
 _PREFETCH_BYTES: Final = 4096
 _SMALL_BATCH_BYTES: Final = 2048
 
 
 @njit
 def walk_ordinary(chunk, address, at, trusted_to, starts):
-    """Find batches of one magic, 0, 1 or 2, that lie whole in a chunk and have the right checksum, one after another.
+    """Find successive batches of one magic, 0, 1 or 2, that are whole in a chunk and have the right checksum.
 
     Args:
         chunk: bytes of the log, uint8.
-        address: of the first of them.
+        address: the address of the chunk.
         at: where in the chunk the first batch starts.
-        trusted_to: checksums of batches that start before that place in the chunk are trusted; it may lie outside.
-        starts: where each batch starts, and after them where the last one ends; int64 of shape (`BATCHES_AHEAD` + 1,).
+        trusted_to: checksums of batches that start before this position in the chunk are trusted; it may be outside.
+        starts: where each batch starts, then where the last one ends; int64 of shape (`BATCHES_AHEAD` + 1,).
 
     Returns:
-        How many there are, and their magic.
+        The number of batches, and their magic.
     """
     magic = np.int64(np.int8(chunk[at + MAGIC_AT])) if at + BATCH_V2_BYTES_MIN <= len(chunk) else np.int64(-1)
     smallest = BATCH_V2_BYTES_MIN if magic == MAGIC_V2 else BATCH_BYTES_MIN
@@ -82,7 +83,7 @@ def walk_ordinary(chunk, address, at, trusted_to, starts):
             if checksum(address, at, batch_bytes, magic) != stored_checksum(chunk, at, magic):
                 break
         elif batch_bytes <= _SMALL_BATCH_BYTES:
-            # Each header says where the next one is, so the processor alone would wait for memory at every one of them.
+            # Each header says where the next one is, so without prefetching the processor would wait at each header.
             for line in range(0, batch_bytes, _CACHE_LINE_BYTES):
                 prefetch(address + at + _PREFETCH_BYTES + line)  # type: ignore[call-arg]
         at += batch_bytes
@@ -115,7 +116,7 @@ def fold_ordinary(
     stretches,
     hours,
 ):
-    """Fold the batches from number `first` on of those that `walk_ordinary` has found, as long as they are ordinary.
+    """Fold the batches of `walk_ordinary` from number `first` on, as long as they are ordinary.
 
     Returns:
         The number of the first batch that is not folded, and `ADDED` or the `EndReason` for which Kafka fails there.
@@ -190,7 +191,7 @@ def fold_ordinary(
 
         if is_v2:
             if id_here >= 0:
-                # Of batches of one producer that follow each other, the first and the last are noted.
+                # Of successive batches of one producer, the first and the last are noted.
                 if id_here == producer_id and kind_here == kind:
                     unnoted = number
                 else:
@@ -240,7 +241,7 @@ def fold_ordinary(
 
 @njit
 def _note(states, events, open_events, kind, chunk, chunk_position, starts, number):
-    """Note a producer's batch down; −1: none."""
+    """Note a producer's batch; −1: none."""
     if number < 0:
         return
     at = starts[number]

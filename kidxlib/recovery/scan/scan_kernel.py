@@ -1,12 +1,12 @@
 """`scan`: `LogSegment.recover` (Kafka 4.3.1) as one loop over the bytes of a segment.
 
 It walks the batch headers, checks the CRC, applies the interval rule, and folds the facts that the catalog keeps.
-Nearly all batches are taken many at once (`ordinary_kernel`). Here stands what is done with each of the others, in the
-order of Kafka's own checks. The loop sees one chunk of the file at a time; all that it carries from chunk to chunk is
-in one `SCAN_STATE` record. `tests.model.recover` says the same in plain Python.
+Nearly all batches are taken many at once (`ordinary_kernel`). This module takes each of the others, in the order of
+Kafka's checks. The loop sees one chunk of the file at a time; its state between chunks is one `SCAN_STATE` record.
+`tests.model.recover` does the same in plain Python.
 
-What recovery does with producers and leader epochs depends on earlier segments, so `scan` only notes it down:
-`PRODUCER_EVENT`s, with ordinary batches of one producer collapsed into one, and `LEADER_EPOCH`s.
+Producers and leader epochs depend on earlier segments, so `scan` only records them: as `PRODUCER_EVENT`s, with ordinary
+batches of one producer collapsed into one, and as `LEADER_EPOCH`s.
 """
 
 from __future__ import annotations
@@ -120,7 +120,7 @@ def scan(
     stretches,
     hours,
 ):
-    """Go on with a scan through one chunk of a segment: the inner loop of `LogSegment.recover`.
+    """Continue a scan through one chunk of a segment: the inner loop of `LogSegment.recover`.
 
     Args:
         chunk: bytes of the file from `chunk_position` on, read-only uint8.
@@ -182,7 +182,7 @@ def scan(
             break
         if number == count and count == BATCHES_AHEAD:
             continue
-        # A batch that is not ordinary, or that nobody has walked.
+        # A batch that is not ordinary, or was not walked.
         if state.producer_events == len(producer_events) or state.leader_epochs == len(leader_epochs):
             state.needed = 0
             end = EndReason.NEEDS_ROOM
@@ -229,7 +229,7 @@ def scan(
                 end = EndReason.CRC_MISMATCH
                 break
 
-        # A control batch of a producer is the only kind that is looked into.
+        # Only control batches of producers are read beyond the header.
         is_producers = magic >= MAGIC_V2 and int64(chunk, at + V2_PRODUCER_ID_AT) >= 0
         is_control = is_producers and (chunk[at + V2_ATTRIBUTES_AT + 1] & ATTRIBUTE_CONTROL) != 0
         if is_control and batch_bytes <= CONTROL_BATCH_BYTES_MAX and position + batch_bytes > chunk_end:
@@ -281,7 +281,7 @@ def scan(
         elif is_producers and (chunk[at + V2_ATTRIBUTES_AT + 1] & ATTRIBUTE_TRANSACTIONAL) != 0:
             kind = np.int64(EventKind.TRANSACTIONAL_DATA)
 
-        # A wrapper of magic 0 or 1 does not say where it begins: its first field is the last offset.
+        # A wrapper of magic 0 or 1 has no base offset: its first field is the last offset.
         is_disordered = last_offset < state.next_offset
         is_odd = is_disordered or offset < state.next_offset or magic < 0 or magic > MAGIC_V2
         if is_odd and state.odd_position < 0:
@@ -330,7 +330,7 @@ def scan(
             state.records += 1
             state.compressed_messages += (attributes & ATTRIBUTE_CODEC) != 0
         state.codecs |= np.uint64(1) << np.uint64(attributes & ATTRIBUTE_CODEC)
-        # Every record has the batch's timestamp where a broker's clock gave it, and where there is but one: certain.
+        # All records have the batch's timestamp if a broker's clock set it, or if there is only one: it is certain.
         timestamp = max(max_timestamp, np.int64(NO_TIMESTAMP))
         if (
             offset >> facts.range_shift != facts.range
@@ -347,12 +347,12 @@ def scan(
         if magic >= MAGIC_V2 and not is_trusted:
             facts.log_crc32c = with_batch(facts.log_crc32c, chunk, address, at, batch_bytes, stored)
         position += batch_bytes
-        if kind < 0:  # Kafka has counted this batch as valid when it looks into it
+        if kind < 0:  # Kafka counts this batch as valid before it reads the control record
             end = EndReason.INVALID_CONTROL_RECORD
             break
         number = number + 1 if is_checked else count
 
-    # The entry that closing a segment writes (skipFullCheck); Kafka fails here too where offsets went back.
+    # The entry that closing a segment writes (skipFullCheck); Kafka fails here too if offsets went back.
     reached_end = end > EndReason.NEEDS_ROOM and end < EndReason.OFFSET_OVERFLOW
     if reached_end and not append_time(states, time_entries, base_offset):
         end = EndReason.TIME_INDEX_OFFSET_DECREASING

@@ -1,5 +1,5 @@
-"""What the compiled scan carries from chunk to chunk of a log, why it asks for the next one, and what it records for
-the fold over a partition's segments: what producers did, and leader epochs.
+"""The state of the compiled scan between chunks of a log, why it returns, and its records for the fold over a
+partition's segments: producer events and leader epochs.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from kidxlib.format.layouts import NO_LEADER_EPOCH
 
 
 class EndReason(enum.IntEnum):
-    """Why a scan stopped. What each means to a reader of the catalog stands in `kidxlib.recovery.outcome`."""
+    """Why a scan stopped. `kidxlib.recovery.outcome` has the words for readers of the catalog."""
 
-    # The caller has to do something, and to call again.
+    # The caller has to act and call again.
     NEEDS_BYTES = 0
     NEEDS_ROOM = 1
     # Kafka truncates the log here, if anything is left of it.
@@ -36,12 +36,12 @@ class EndReason(enum.IntEnum):
     TIME_INDEX_OFFSET_DECREASING = 13
     UNKNOWN_CONTROL_TYPE = 14
     MALFORMED_CONTROL_RECORD = 15
-    COMPRESSED_CONTROL_BATCH = 16  # we fail
-    CONTROL_BATCH_TOO_LARGE = 17  # we fail
+    COMPRESSED_CONTROL_BATCH = 16  # kidx fails
+    CONTROL_BATCH_TOO_LARGE = 17  # kidx fails
     SEGMENT_TOO_LARGE = 18  # found before the loop starts
 
 
-#: What the loop carries from chunk to chunk: Kafka's own variables first, then why it ended, then the facts.
+#: The loop's state: Kafka's own variables first, then why it ended, then the facts.
 SCAN_STATE: Final = np.dtype(
     [
         ("position", "i8"),  # `validBytes`: file position of the next batch
@@ -53,20 +53,20 @@ SCAN_STATE: Final = np.dtype(
         ("time_entries", "i8"),
         ("last_time_entry_timestamp", "i8"),
         ("last_time_entry_offset", "i8"),
-        # Why the loop returned, what it found there and what would have been right; bytes it needs from `position` on.
+        # Why the loop returned, what it found there and what it expected; how many bytes it needs from `position` on.
         ("end", "i8"),
         ("found", "i8"),
         ("expected", "i8"),
         ("needed", "i8"),
-        ("needs_whole_batch", "i8"),  # of these bytes a checksum alone would not do
-        # The checksum of the one batch that is larger than a chunk, computed by the caller piece by piece.
+        ("needs_whole_batch", "i8"),  # it needs these bytes, not only their checksum
+        # The checksum of a batch larger than a chunk, which the caller computes piece by piece.
         ("checked_position", "i8"),
         ("checked_crc", "i8"),
         # Facts.
         ("next_offset", "i8"),
         ("batches", "i8"),
         ("records", "i8"),
-        ("compressed_messages", "i8"),  # v0 and v1 wrappers: how many records they hold is not in their header
+        ("compressed_messages", "i8"),  # v0 and v1 wrappers, whose headers have no number of records
         ("first_leader_epoch", "i8"),
         ("last_leader_epoch", "i8"),
         ("transactional_batches", "i8"),
@@ -74,7 +74,7 @@ SCAN_STATE: Final = np.dtype(
         ("magics", "u8"),  # bit n: magic n was seen; bit 63: any other
         ("codecs", "u8"),  # bit n: codec n was seen
         ("disordered", "i8"),  # batches whose last offset is not above that of the batch before
-        ("odd_position", "i8"),  # the first batch that no broker writes there, by offsets or magic; −1: none
+        ("odd_position", "i8"),  # the first batch that no broker writes, by offsets or magic; −1: none
         # Producers and leader epochs.
         ("map_end_offset", "i8"),  # `ProducerStateManager.lastMapOffset`
         ("producer_events", "i8"),
@@ -99,18 +99,17 @@ def new_state(base_offset: int) -> np.ndarray[Any, Any]:
 
 
 class EventKind(enum.IntEnum):
-    """What a producer did."""
+    """The kind of a producer's event."""
 
     DATA = 0  # batches outside of transactions
     TRANSACTIONAL_DATA = 1
     COMMIT = 2
     ABORT = 3
-    EMPTY_CONTROL = 4  # what compaction leaves of a marker
+    EMPTY_CONTROL = 4  # a marker after compaction
 
 
-#: What a producer did, for the fold over a partition's segments. Data batches of a producer that follow each other with
-#: no marker of its own in between, and are all transactional or all not, are one event; fields that no data batch or no
-#: marker has are −1.
+#: An event of a producer, for the fold over a partition's segments. Successive data batches of a producer are one event
+#: if all or none are transactional and no marker of it is between them. Fields that the kind lacks are −1.
 PRODUCER_EVENT: Final = np.dtype(
     [
         ("position", "i8"),  # file position of the (first) batch
@@ -121,17 +120,17 @@ PRODUCER_EVENT: Final = np.dtype(
         ("last_offset", "i8"),
         ("offset_delta", "i4"),
         ("last_sequence", "i4"),
-        ("timestamp", "i8"),  # a marker's: of its record
+        ("timestamp", "i8"),  # of a marker's record
         ("coordinator_epoch", "i4"),
     ]
 )
 
-#: A batch with another leader epoch than the one before it in the segment that carries one.
+#: A batch whose leader epoch differs from that of the last batch with one in the segment.
 LEADER_EPOCH: Final = np.dtype([("epoch", "i4"), ("start_offset", "i8"), ("position", "i8")])
 
 
 def begun_epochs(changes: NDArray[np.void]) -> NDArray[np.void]:
-    """Changes to an epoch above all before it: with these alone recovery does something (`LogSegment.recover`).
+    """Changes to an epoch above all before it: recovery acts only on these (`LogSegment.recover`).
 
     Args:
         changes: of dtype `LEADER_EPOCH`, in the order of the log.
@@ -141,6 +140,6 @@ def begun_epochs(changes: NDArray[np.void]) -> NDArray[np.void]:
     return changes[epochs > before]
 
 
-#: Which event a producer's next data batch may be collapsed into, by the lowest bits of its id: a number of an event
-#: plus one. Two producers that share a slot push each other out, which costs an event and no more.
+#: A slot for the lowest bits of a producer's id has the event that its next data batch may be collapsed into, as the
+#: event's number plus one. Producers that share a slot evict each other, which only costs more events.
 OPEN_EVENT_SLOTS: Final = 4096

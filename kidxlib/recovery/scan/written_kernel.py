@@ -1,6 +1,5 @@
-"""What the compiled scan writes down: entries of the segment's indexes (`OffsetIndex.append` and
-`TimeIndex.maybeAppend` of Kafka 4.3.1), and what producers do, with their control batches. Ordinary batches of one
-producer are one event.
+"""The output of the compiled scan: entries of the segment's indexes (`OffsetIndex.append` and `TimeIndex.maybeAppend`
+of Kafka 4.3.1), and producer events, with their control batches.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from kidxlib.recovery.scan.scan_state import OPEN_EVENT_SLOTS, EndReason, EventK
 
 _INT32_MAX: Final = 2**31 - 1
 
-#: The entries were added; every reason why they were not is larger.
+#: The entries were added; each `EndReason` is larger.
 ADDED: Final = 0
 
-#: The largest control batch of a producer that is read; Kafka's have 78 bytes.
+#: The size of the largest control batch of a producer that is read; Kafka's have 78 bytes.
 CONTROL_BATCH_BYTES_MAX: Final = 64 * 1024
 
 
@@ -48,7 +47,7 @@ def note_producer(
     number = open_events[slot] - 1
     collapses = number >= 0 and events[number].producer_id == producer_id
     if kind == EventKind.EMPTY_CONTROL and collapses:
-        return  # it says that there is such a producer, which is known
+        return  # it only names a producer that is known
     if kind > EventKind.TRANSACTIONAL_DATA:
         open_events[slot] = 0
     if kind > EventKind.TRANSACTIONAL_DATA or not collapses or events[number].kind != kind:
@@ -86,7 +85,7 @@ def note_producer(
 def append_entries(
     states, offset_entries, time_entries, max_offset_entries, max_time_entries, base_offset, position, last_offset
 ):
-    """Add the entries of a batch at a position, which is due.
+    """Add the index entries of a batch, which is due for one.
 
     Returns:
         `ADDED`, or the `EndReason` for which Kafka fails.
@@ -133,10 +132,10 @@ def append_time(states, time_entries, base_offset):
 
 @njit
 def read_control_batch(data, batch, batch_end):
-    """What the control batch of a producer says, as `ProducerAppendInfo.append` reads it: its first record.
+    """Read the control batch of a producer as `ProducerAppendInfo.append` does: its first record.
 
     Returns:
-        An `EventKind`, or minus the `EndReason` that it is; the coordinator epoch; the record's timestamp.
+        An `EventKind`, or minus an `EndReason`; the coordinator epoch; the record's timestamp.
     """
     invalid = np.int64(-EndReason.INVALID_CONTROL_RECORD), np.int64(-1), np.int64(-1)
     malformed = np.int64(-EndReason.MALFORMED_CONTROL_RECORD), np.int64(-1), np.int64(-1)
