@@ -130,6 +130,30 @@ def test_golden_logs(
     say(f"{len(directories)} directories, {seeks} seeks as Kafka's")
 
 
+def _compare_segments(kafka: Kafka, log: Log, theirs: KafkaLog, rng: random.Random, count: int) -> None:
+    """The segments of ranges of offsets, at their base offsets and beside these (`LogSegments`)."""
+    jvm: Any = kafka.gateway.jvm
+    segments = jvm.org.apache.kafka.storage.internals.log.LogSegments(theirs.java.topicPartition())
+    for segment in kafka.segments_of(theirs.java):
+        segments.add(segment)
+    near = [segment.base_offset + step for segment in log.segments for step in (-1, 0, 1)]
+
+    def bases(found: Any) -> list[int]:
+        return [each.baseOffset() for each in jvm.java.util.ArrayList(found)]
+
+    for _ in range(count):
+        start, end = sorted(rng.choices([-5, *near, near[-1] + 10_000], k=2))
+        asked = f"{[segment.base_offset for segment in log.segments]}: {start} to {end}"
+        assert [each.base_offset for each in log.segments_between(start, end)] == bases(segments.values(start, end)), (
+            asked
+        )
+        not_active = [each.base_offset for each in log.non_active_segments_from(start)]
+        assert not_active == bases(segments.nonActiveLogSegmentsFrom(start)), asked
+        assert [each.base_offset for each in log.higher_segments(start)] == bases(segments.higherSegments(start)), asked
+        floor, kafkas = log.floor_segment(start), segments.floorSegment(start)
+        assert (floor and floor.base_offset) == (kafkas.get().baseOffset() if kafkas.isPresent() else None), asked
+
+
 def test_random_logs(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say) -> None:
     """Offset gaps between and inside segments, records without timestamps, and files older or newer than both."""
     seeks = 0
@@ -141,6 +165,7 @@ def test_random_logs(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive
         with _opened(kafka, directory, theirs) as (log, kafka_log):
             seeks += _compare_seeks(log, Seeker.of_directory(directory), kafka_log, rng, 60)
             _compare_fetches(log, kafka_log, rng, 6)
+            _compare_segments(kafka, log, kafka_log, rng, 5)
         shutil.rmtree(directory, ignore_errors=True)
         shutil.rmtree(theirs, ignore_errors=True)
     say(f"{seeks} seeks as Kafka's")

@@ -1,8 +1,6 @@
-"""Segments of offset ranges, with the values of Kafka's unit tests. tests/kafka/test_log.py asks its classes."""
+"""What Kafka refuses of a log, and which epochs a log has. tests/kafka/test_log.py asks Kafka's classes the rest."""
 
 from __future__ import annotations
-
-from collections.abc import Sequence
 
 import pytest
 
@@ -24,52 +22,6 @@ def log_of(*base_offsets: int, log_end_offset: int | None = None, leader_epochs:
     return Log(segments, log_end_offset=log_end_offset, leader_epochs=leader_epochs)
 
 
-def base_offsets_of(segments: Sequence[LogSegment]) -> list[int]:
-    return [segment.base_offset for segment in segments]
-
-
-@pytest.mark.parametrize(
-    ("start_offset", "end_offset", "expected"),
-    [
-        (10, 10, []),
-        (15, 15, []),
-        (0, 21, [0, 10, 20]),
-        (1, 5, [0]),
-        (13, 21, [10, 20]),
-        (13, 17, [10]),
-    ],
-)
-def test_segments_of_a_range(start_offset: int, end_offset: int, expected: list[int]) -> None:
-    """`UnifiedLogTest.testLogSegmentsCallCorrect`."""
-    assert base_offsets_of(log_of(0, 10, 20).segments_between(start_offset, end_offset)) == expected
-
-
-@pytest.mark.parametrize(
-    ("start_offset", "end_offset", "expected"),
-    [
-        (1, 1, []),
-        (1, 2, [1]),
-        (1, 3, [1, 2]),
-        (1, 4, [1, 2, 3]),
-        (2, 4, [2, 3]),
-        (3, 4, [3]),
-        (4, 4, []),
-        (4, 5, [4]),
-    ],
-)
-def test_segments_of_a_range_in_small_segments(start_offset: int, end_offset: int, expected: list[int]) -> None:
-    """`LogSegmentsTest.testSegmentAccess`."""
-    assert base_offsets_of(log_of(1, 2, 3, 4).segments_between(start_offset, end_offset)) == expected
-
-
-def test_a_range_that_begins_before_the_log_begins_with_its_first_segment() -> None:
-    """`LogSegments.values` takes a `headMap` where no segment begins so early."""
-    log = log_of(100, 200, 300)
-    assert base_offsets_of(log.segments_between(0, 201)) == [100, 200]
-    assert base_offsets_of(log.segments_between(0, 100)) == []
-    assert base_offsets_of(log.segments_between(-5, 10_000)) == [100, 200, 300]
-
-
 @pytest.mark.parametrize(("base_offsets", "start_offset", "end_offset"), [((0, 10, 20), 10, 0), ((1, 2, 3, 4), 2, 1)])
 def test_a_range_that_ends_before_it_begins_is_refused(
     base_offsets: tuple[int, ...], start_offset: int, end_offset: int
@@ -77,27 +29,6 @@ def test_a_range_that_ends_before_it_begins_is_refused(
     """Kafka throws an `IllegalArgumentException`: the same two tests."""
     with pytest.raises(UsageError, match=f"log: offsets {start_offset} to {end_offset}"):
         log_of(*base_offsets).segments_between(start_offset, end_offset)
-
-
-def test_segments_but_for_the_active_one() -> None:
-    """`LogSegmentsTest.testSegmentAccess`."""
-    log = log_of(1, 2, 3, 4)
-    assert base_offsets_of(log.non_active_segments_from(2)) == [2, 3]
-    assert base_offsets_of(log.non_active_segments_from(4)) == []
-    assert base_offsets_of(log.non_active_segments_from(5)) == []
-
-
-def test_floor_and_higher_segments() -> None:
-    """`LogSegmentsTest.testClosestMatchOperations`, `LogSegmentsTest.testHigherSegments`."""
-    log = log_of(1, 3, 5, 7, 9)
-    floors = [log.floor_segment(offset) for offset in (0, 2, 3)]
-    assert [None if floor is None else floor.base_offset for floor in floors] == [None, 1, 3]
-    assert [base_offsets_of(log.higher_segments(offset)) for offset in (0, 1, 8, 9)] == [
-        [1, 3, 5, 7, 9],
-        [3, 5, 7, 9],
-        [9],
-        [],
-    ]
 
 
 def test_leader_epochs_are_those_of_the_logs_own_offsets() -> None:
