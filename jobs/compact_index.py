@@ -1,12 +1,4 @@
-"""Compact indexes and tables: trim preallocated files, give cold segments sparser indexes, remove leftovers.
-
-Make what is stored of indexes smaller: index files of segments that are not active are trimmed, or rebuilt
-with larger intervals, exactly as Kafka's recovery would write them; files that nothing needs are removed; tables
-are optimized. Nothing is changed but with --apply.
-
-Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some files stay that were to change;
-1 failed.
-"""
+"""Compact indexes and tables: trim preallocated files, give cold segments sparser indexes, remove leftovers."""
 
 from __future__ import annotations
 

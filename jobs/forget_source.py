@@ -1,10 +1,4 @@
-"""Take a source out of a catalog: its rows in all tables. Files of logs and indexes are not touched.
-
-Remove all rows of SOURCE from the catalog, by the name that --source NAME=DIR gave it. No log and no index file
-is touched, and nothing is removed but with --apply.
-
-Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 1 failed.
-"""
+"""Take a source out of a catalog: its rows in all tables. Files of logs and indexes are not touched."""
 
 from __future__ import annotations
 

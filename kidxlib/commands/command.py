@@ -19,7 +19,7 @@ from click.core import ParameterSource
 
 from kidxlib.errors import UsageError
 from kidxlib.run import options as shared_options
-from kidxlib.run.run_report import reports_run_of
+from kidxlib.run.run_report import reports_run
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.options import shared as of_kidx
@@ -196,6 +196,11 @@ def open_here(request: OnCatalog) -> AbstractContextManager[Backend]:
     return open_local(request.context, request.processes, must_exist=not request.makes_catalog)
 
 
+def nothing(_: Asked) -> AbstractContextManager[None]:
+    """Neither workers nor a catalog."""
+    return nullcontext()
+
+
 def kidx_command(
     name: str,
     given: type[_Given],
@@ -306,7 +311,7 @@ def _command(
             outcome.show(as_json=request.as_json)
         return outcome
 
-    command = reports_run_of(reports_as)(work)
+    command = reports_run(reports_as)(work)
     for each in reversed(parameters):
         if each.name not in of_other:
             command = each.metadata["decorator"](command)

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.compaction.compact import CompactionReport
 
-_INTERRUPTED: Final = "what is recorded stays, the rest is not done; run the same command again"
-
 #: On screen. What a lookup scans is given in bytes of log.
 _TOPIC_COLUMNS: Final = (
     *("topic", "action", "changes", "bytes before", "bytes after"),
@@ -142,7 +140,7 @@ def _ns(time: timedelta) -> int:
 def run_compact(request: Compact, backend: Backend) -> Outcome:
     """Make what is stored of indexes smaller: index files of segments that are not active are trimmed, or rebuilt
     with larger intervals, exactly as Kafka's recovery would write them; files that nothing needs are removed; tables
-    are optimized. Nothing is changed but with --apply. The same as ./spark-submit.sh compact_index, without Spark.
+    are optimized. Nothing is changed but with --apply. kidx compact and ./spark-submit.sh compact_index are the same.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 3 done, but some files stay that were to change;
     1 failed.
@@ -153,7 +151,7 @@ def run_compact(request: Compact, backend: Backend) -> Outcome:
 
     compacted, maintained = CompactionReport(topics=[], changed=(0, []), unchanged=0, kept=(0, []), problems=0), []
     with contextlib.ExitStack() as stack:
-        stack.enter_context(interrupts.telling(lambda: _INTERRUPTED))
+        stack.enter_context(interrupts.telling(lambda: interrupts.RECORDED_STAYS))
         if request.files is not None:
             changes = compact_files(
                 backend, request.sources, request.pattern, request.files, apply=request.apply, stack=stack

@@ -5,14 +5,17 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
-from kidxlib.operations.doctor.examine import Fact, examine
 from kidxlib.terminal.console import note, print_json, print_line, warn
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.tables import print_table
+
+if TYPE_CHECKING:
+    from kidxlib.operations.doctor.examine import Fact
 
 
 def _print(facts: Sequence[Fact]) -> None:
@@ -47,6 +50,8 @@ def doctor(context: click.Context, compiles: bool, as_json: bool) -> None:
 
         for module, package in compile_all().items():
             warn(f"{module}: not compiled: it needs {package}, which is not installed")
+    from kidxlib.operations.doctor.examine import examine
+
     facts = examine()
     problems = [fact for fact in facts if fact.problem is not None]
     if as_json:

@@ -16,7 +16,6 @@ from kidxlib.errors import KidxError, UsageError
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.command import discard_output
 from kidxlib.terminal.console import note
-from kidxlib.terminal.dump import print_dump
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.numbers import IntegerRange
 
@@ -149,6 +148,8 @@ def dump(
     record_format = RecordFormat(
         keys or ValueFormat.TEXT, values or ValueFormat.TEXT, metadata=not skip_record_metadata
     )
+    from kidxlib.terminal.dump import print_dump  # with compiled loops: who asks for help does not wait
+
     found = []
     try:
         with interrupts.telling(lambda: "the rest is not shown"):

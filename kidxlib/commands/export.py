@@ -3,85 +3,121 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Final
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kidxlib.operations.export.export import export_request, run_export
-from kidxlib.reading.left_out import LeftOut, lines_of
-from kidxlib.reading.request import ISOLATIONS
-from kidxlib.run.run_report import reports_run_of
-from kidxlib.terminal.console import note, print_json, print_line, warn_of_first
+from kidxlib.commands.command import Asked, kidx_command, nothing, option, parameter
+from kidxlib.terminal.console import FIRST_MOST, first_of_each_kind
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.numbers import IntegerRange
-from kidxlib.terminal.outcome import RunResult
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
+
+if TYPE_CHECKING:
+    from kidxlib.operations.export.export import ExportRequest
+    from kidxlib.reading.left_out import LeftOut
 
 _THREADS_MAX: Final = 64
 
 
-@click.command(context_settings={"max_content_width": 110})
-@click.argument("directories", metavar="DIR…", nargs=-1, required=True)
-@click.option(
-    "--output",
-    metavar="FILE",
-    required=True,
-    help="What is made, and must not exist: FILE.parquet, a directory of Parquet files; or one file, FILE.arrow or "
-    "FILE.jsonl (JSON lines).",
-)
-@shared_options.topics
-@click.option(
-    "--offsets",
-    metavar="START:END",
-    multiple=True,
-    help="Only offsets from START on to below END, each may be left out. With NAME= before it, of the partition NAME "
-    "(<topic>-<partition>), and of no partition that is not named.",
-)
-@click.option(
-    "--times",
-    metavar="START/END",
-    help="Only records with a timestamp from START on to before END, ISO 8601 with a zone or ms; each may be left out.",
-)
-@click.option(
-    "--isolation",
-    type=click.Choice(ISOLATIONS),
-    default=ISOLATIONS[0],
-    show_default=True,
-    help="Kafka's isolation.level: whether records of open and aborted transactions are exported.",
-)
-@click.option("--include-headers", is_flag=True, help="Add the column headers.")
-@click.option("--columns", metavar="NAME,…", help="Only these columns, in this order.")
-@click.option(
-    "--index-dir",
-    metavar="DIR",
-    help="The directory of the index files of DIR. [default: beside the logs, or where --catalog has them]",
-)
-@click.option(
-    "--catalog",
-    metavar="DIR",
-    help="A catalog that has the logs. What it says of those that are still as they were tells what need not be read "
-    "for --times, and what need not be scanned for --isolation read_committed.",
-)
-@shared_options.layout
-@shared_options.tiered_metadata
-@click.option(
-    "--to-log-end/--to-high-watermark",
-    "to_log_end",
-    default=None,
-    help="Also what is beyond the high watermark, or nothing of it. [default: nothing, and exit code 3 if something is "
-    "there; all if no broker runs on DIR and the cluster's metadata has no other replica]",
-)
-@click.option("--skip-damage", is_flag=True, help="Go on after damage, and tell what is lost.")
-@click.option(
-    "--threads",
-    metavar="N",
-    type=IntegerRange(1, _THREADS_MAX),
-    help="Number of threads that read and write. [default: one per core]",
-)
-@shared_options.as_json
-@reports_run_of("export")
-def export(directories: tuple[str, ...], *, threads: int | None, as_json: bool, **options: Any) -> RunResult:
+#: The values of `ISOLATIONS`, which stands beside what a command's help does not wait for.
+_ISOLATIONS: Final = ("read_uncommitted", "read_committed")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Export(Asked):
+    """What to export, and where to."""
+
+    directories: tuple[str, ...] = parameter(click.argument("directories", metavar="DIR…", nargs=-1, required=True))
+    output: str = option(
+        "--output",
+        metavar="FILE",
+        required=True,
+        help="What is made, and must not exist: FILE.parquet, a directory of Parquet files; or one file, FILE.arrow or "
+        "FILE.jsonl (JSON lines).",
+    )
+    topics: str = parameter(shared_options.topics)
+    offsets: tuple[str, ...] = option(
+        "--offsets",
+        metavar="START:END",
+        multiple=True,
+        help="Only offsets from START on to below END, each may be left out. With NAME= before it, of the partition "
+        "NAME (<topic>-<partition>), and of no partition that is not named.",
+    )
+    times: str | None = option(
+        "--times",
+        metavar="START/END",
+        help="Only records with a timestamp from START on to before END, ISO 8601 with a zone or ms; each may be left "
+        "out.",
+    )
+    isolation: str = option(
+        "--isolation",
+        type=click.Choice(_ISOLATIONS),
+        default=_ISOLATIONS[0],
+        show_default=True,
+        help="Kafka's isolation.level: whether records of open and aborted transactions are exported.",
+    )
+    include_headers: bool = option("--include-headers", is_flag=True, help="Add the column headers.")
+    columns: str | None = option("--columns", metavar="NAME,…", help="Only these columns, in this order.")
+    index_dir: str | None = option(
+        "--index-dir",
+        metavar="DIR",
+        help="The directory of the index files of DIR. [default: beside the logs, or where --catalog has them]",
+    )
+    catalog: str | None = option(
+        "--catalog",
+        metavar="DIR",
+        help="A catalog that has the logs. What it says of those that are still as they were tells what need not be "
+        "read for --times, and what need not be scanned for --isolation read_committed.",
+    )
+    layout: str | None = parameter(shared_options.layout)
+    tiered_metadata: tuple[str, ...] = parameter(shared_options.tiered_metadata)
+    to_log_end: bool | None = option(
+        "--to-log-end/--to-high-watermark",
+        "to_log_end",
+        default=None,
+        help="Also what is beyond the high watermark, or nothing of it. [default: nothing, and exit code 3 if "
+        "something is there; all if no broker runs on DIR and the cluster's metadata has no other replica]",
+    )
+    skip_damage: bool = option("--skip-damage", is_flag=True, help="Go on after damage, and tell what is lost.")
+    threads: int | None = option(
+        "--threads",
+        metavar="N",
+        type=IntegerRange(1, _THREADS_MAX),
+        help="Number of threads that read and write. [default: one per core]",
+    )
+
+    def __post_init__(self) -> None:
+        _ = self.asked  # what is wrong is told before anything is done
+
+    @cached_property
+    def asked(self) -> ExportRequest:
+        """What the options come to."""
+        from kidxlib.operations.export.export import export_request
+
+        return export_request(
+            self.directories,
+            output=self.output,
+            topics=self.topics,
+            offsets=self.offsets,
+            times=self.times,
+            isolation=self.isolation,
+            include_headers=self.include_headers,
+            columns=self.columns,
+            index_dir=self.index_dir,
+            catalog=self.catalog,
+            to_log_end=self.to_log_end,
+            skip_damage=self.skip_damage,
+            layout=self.layout,
+            tiered_metadata=self.tiered_metadata,
+        )
+
+
+def run_export(request: Export, _: None) -> Outcome:
     """Write the records in DIR…, the log dirs of a Kafka broker, one partition's directory, a segment's log or a bucket
     of tiered storage, to files: those that a consumer would get, with the columns of Spark's Kafka source.
 
@@ -92,21 +128,28 @@ def export(directories: tuple[str, ...], *, threads: int | None, as_json: bool, 
     damage, damage was passed over, offsets beyond the high watermark were left out, or what was asked for is not there;
     1 failed.
     """
-    request = export_request(directories, **options)
-    done = run_export(request, threads or len(os.sched_getaffinity(0)))
+    from kidxlib.operations.export.export import export_records
+    from kidxlib.reading.left_out import lines_of
+
+    done = export_records(request.asked, request.threads or len(os.sched_getaffinity(0)))
     counts = {"rows": done.rows, "segments": done.segments, "damage": len(done.damage) + len(done.failed)}
-    if as_json:
-        told = {"damaged": list(done.damage), "failed": list(done.failed), "left_out": [*map(_as_json, done.left_out)]}
-        print_json({"output": str(request.output), **counts, "bytes": done.log_bytes, **told})
-    else:
-        records, segments = counted(done.rows, "record"), counted(done.segments, "segment")
-        print_line(f"{records} of {segments}: {request.output}")
-    if not done.rows and options["times"] is not None:
-        note(f"--times {options['times']}: no record that was read has such a timestamp")
-    warn_of_first([*done.failed, *done.damage, *lines_of(done.left_out)])
-    return RunResult(
+    outcome = Outcome(
         code=ExitCode.OK if done.is_whole else ExitCode.PROBLEMS_FOUND, counts=counts, bytes=done.log_bytes
     )
+    outcome.values.update(
+        output=str(request.asked.output),
+        **counts,
+        bytes=done.log_bytes,
+        damaged=list(done.damage),
+        failed=list(done.failed),
+        left_out=[*map(_as_json, done.left_out)],
+    )
+    records, segments = counted(done.rows, "record"), counted(done.segments, "segment")
+    outcome.line(f"{records} of {segments}: {request.asked.output}")
+    if not done.rows and request.times is not None:
+        outcome.note(f"--times {request.times}: no record that was read has such a timestamp")
+    outcome.warn(*first_of_each_kind([*done.failed, *done.damage, *lines_of(done.left_out)], FIRST_MOST))
+    return outcome
 
 
 def _as_json(left_out: LeftOut) -> dict[str, Any]:
@@ -118,3 +161,6 @@ def _as_json(left_out: LeftOut) -> dict[str, Any]:
         "last_offset": None if left_out.end_offset is None else left_out.end_offset - 1,
         "records": left_out.records,
     }
+
+
+export = kidx_command("export", Export, run_export, opened=nothing, reports_as="export")

@@ -4,33 +4,36 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kidxlib.reading.who_wrote import Outcome, WrittenBy, who_wrote
-from kidxlib.run.run_report import reports_run_of
-from kidxlib.terminal.console import print_json, print_line
+from kidxlib.commands.command import Asked, kidx_command, nothing, parameter
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.numbers import IntegerRange
-from kidxlib.terminal.outcome import RunResult
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
+
+if TYPE_CHECKING:
+    from kidxlib.reading.who_wrote import WrittenBy
 
 #: So many characters of a key, a value or a header are shown.
 _SHOWN: Final = 100
 _NO_PRODUCER: Final = -1
 
 
-@click.command(context_settings={"max_content_width": 110})
-@click.argument("partition", metavar="TOPIC-PARTITION")
-@click.argument("offset", metavar="OFFSET", type=IntegerRange(0, 2**63 - 1))
-@click.argument("directories", metavar="DIR…", nargs=-1, required=True)
-@shared_options.as_json
-@reports_run_of("who")
-def who(partition: str, offset: int, directories: tuple[str, ...], *, as_json: bool) -> RunResult:
+@dataclass(frozen=True, kw_only=True)
+class Who(Asked):
+    """Which record: the one at an offset of a partition in some log dirs."""
+
+    partition: str = parameter(click.argument("partition", metavar="TOPIC-PARTITION"))
+    offset: int = parameter(click.argument("offset", metavar="OFFSET", type=IntegerRange(0, 2**63 - 1)))
+    directories: tuple[str, ...] = parameter(click.argument("directories", metavar="DIR…", nargs=-1, required=True))
+
+
+def run_who(request: Who, _: None) -> Outcome:
     """Say who wrote the record at OFFSET of a partition: the producer, its transactional id, the batch, and whether the
     transaction was committed or aborted, or is open.
 
@@ -40,15 +43,18 @@ def who(partition: str, offset: int, directories: tuple[str, ...], *, as_json: b
     Exit codes: 0 said; 2 wrong options or inputs, or no record has the offset; 3 said, but not all is known, which
     notes say; 1 failed.
     """
-    found = who_wrote(list(directories), partition, offset)
-    if as_json:
-        print_json(_as_json(found))
-    else:
-        print_line(f"{found.topic}-{found.partition}, offset {found.offset}")
-        for name, text in _lines(found):
-            print_line(f"  {name:<16} {text}")
-    code = ExitCode.PROBLEMS_FOUND if found.notes else ExitCode.OK
-    return RunResult(code=code, counts={"notes": len(found.notes)}, bytes=found.batch["bytes"])
+    from kidxlib.reading.who_wrote import who_wrote
+
+    written = who_wrote(list(request.directories), request.partition, request.offset)
+    outcome = Outcome(
+        code=ExitCode.PROBLEMS_FOUND if written.notes else ExitCode.OK,
+        counts={"notes": len(written.notes)},
+        bytes=written.batch["bytes"],
+    )
+    outcome.values.update(_as_json(written))
+    outcome.line(f"{written.topic}-{written.partition}, offset {written.offset}")
+    outcome.line(*(f"  {name:<16} {text}" for name, text in _lines(written)))
+    return outcome
 
 
 def _lines(found: WrittenBy) -> Iterator[tuple[str, str]]:
@@ -79,16 +85,18 @@ def _sequence(batch: dict[str, Any]) -> str:
 
 
 def _outcome(found: WrittenBy) -> str:
+    from kidxlib.reading.who_wrote import Outcome as TransactionOutcome
+
     match found.outcome:
-        case Outcome.COMMITTED | Outcome.ABORTED:
+        case TransactionOutcome.COMMITTED | TransactionOutcome.ABORTED:
             return f"{found.outcome}, by the marker at offset {found.marker_offset}"
-        case Outcome.OPEN:
+        case TransactionOutcome.OPEN:
             return "open: no marker of the producer follows"
-        case Outcome.MARKER:
+        case TransactionOutcome.MARKER:
             return f"this is the marker that ends one: {found.marker}; consumers do not get it"
-        case Outcome.UNKNOWN:
+        case TransactionOutcome.UNKNOWN:
             return "unknown: the log is damaged, or a part of it missing, before a marker of the producer"
-        case Outcome.NONE:
+        case TransactionOutcome.NONE:
             return "none"
 
 
@@ -126,3 +134,6 @@ def _text(name: str, content: bytes | None) -> dict[str, str | None]:
     except UnicodeDecodeError:
         assert content is not None
         return {name: None, f"{name}_base64": base64.b64encode(content).decode()}
+
+
+who = kidx_command("who", Who, run_who, opened=nothing, reports_as="who")

@@ -1,4 +1,8 @@
-"""Takes a source out of a catalog, with its rows in all tables, or counts what would go."""
+"""Takes a source out of a catalog, with its rows in all tables, or counts what would go.
+
+Segments go first, as in `UPGRADE_ORDER`: a build that finds them takes for granted what the other tables have of them.
+The builds go last. Where this was stopped the source is still found in a later table, and all the rest goes then.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +16,11 @@ import pyarrow.compute as pc
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.rows import Table
-from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import BUILDS, TABLES
+from kidxlib.catalog.tables import BUILDS, UPGRADE_ORDER
 from kidxlib.tables.protocol import Tables
 
 #: A build's row names all of its sources; the others keep theirs.
 _SOURCES: Final = "sources"
-
-#: The segments first: a build that finds them in the catalog takes for granted what the other tables have of them. The
-#: builds last. Where this was stopped the source is still found in a later table, and all the rest goes then.
-_ORDER: Final = (SEGMENTS, *(table for table in TABLES if table not in (SEGMENTS, BUILDS)), BUILDS)
 
 #: Rows that one commit removes.
 _ROWS_AT_ONCE: Final = 200_000
@@ -29,13 +28,13 @@ _ROWS_AT_ONCE: Final = 200_000
 
 def rows_of_source(tables: Tables, source: str) -> dict[str, int]:
     """How many rows each table has of a source, by the table's name; a build counts if it read it."""
-    return {table.name: _keys(tables, table, source).num_rows for table in _ORDER}
+    return {table.name: _keys(tables, table, source).num_rows for table in UPGRADE_ORDER}
 
 
 def sources_of(tables: Tables) -> set[str]:
     """The names of all sources that any table has."""
     found: set[str] = set()
-    for table in _ORDER:
+    for table in UPGRADE_ORDER:
         if table is BUILDS:
             for row in tables.read(BUILDS, [_SOURCES]).to_pylist():
                 found.update(dict(row[_SOURCES]))
@@ -50,7 +49,7 @@ def forget(tables: Tables, source: str, rows: Mapping[str, int]) -> None:
     Args:
         rows: how many each table has, by name; others are not committed to.
     """
-    for table in _ORDER:
+    for table in UPGRADE_ORDER:
         if not rows[table.name]:
             continue
         keys = _keys(tables, table, source)

@@ -14,7 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from kidxlib.errors import UsageError
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.outcome import RunResult
+from kidxlib.terminal.outcome import Outcome
 
 _LAST_DONE: Final = "kidx_run_last_done_timestamp_seconds"
 _SEGMENTS, _FILES = "kidx_catalog_segments", "kidx_catalog_files"
@@ -34,7 +34,7 @@ def ensure_collected(metrics_file: Path) -> None:
         raise UsageError(f"--metrics-file {metrics_file}: no directory {metrics_file.parent}; make it first")
 
 
-def write_metrics(path: Path, job: str, seconds: float, result: RunResult) -> None:
+def write_metrics(path: Path, job: str, seconds: float, result: Outcome) -> None:
     """Replace the file as a whole. If it cannot be written, the run's results stand."""
     now = time.time()
     done = result.code in (ExitCode.OK, ExitCode.PROBLEMS_FOUND)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import reduce, wraps
+from functools import wraps
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -114,7 +114,9 @@ def metadata_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
         )
         return command(*arguments, metadata=metadata, **options)
 
-    return reduce(lambda decorated, option: option(decorated), reversed(_METADATA), with_metadata)
+    for option in reversed(_METADATA):
+        with_metadata = option(with_metadata)
+    return with_metadata
 
 
 #: From renaming a file until it is removed (`file.delete.delay.ms`).

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import click
 
@@ -20,11 +20,8 @@ from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.terminal.interrupts import Interrupted
 from kidxlib.terminal.options import shared as shared_options
-from kidxlib.terminal.outcome import RunResult
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import end_phases
-
-#: The name of a run in its reports, from its options.
-NameOf: TypeAlias = Callable[[dict[str, Any]], str]
 
 _STATUS: Final = {
     ExitCode.OK: "ok",
@@ -42,20 +39,14 @@ _STANDARD_ERROR: Final = "-"
 _SUFFIXES: Final = (".json", ".jsonl", ".log")
 
 
-def reports_run(job: Callable[..., RunResult]) -> Callable[..., ExitCode]:
+def reports_run(name: str) -> Callable[[Callable[..., Outcome]], Callable[..., ExitCode]]:
     """Make a command of a job, as the decorator below its options: it gets `--metrics-file`, `--json-line` and
-    `--verbose`, and ends its phases. It reports under the function's name.
-    """
-    return reports_run_of(job.__name__)(job)
-
-
-def reports_run_of(name: str | NameOf) -> Callable[[Callable[..., RunResult]], Callable[..., ExitCode]]:
-    """Do what `reports_run` does, under the name of a job: monitoring sees one name, whichever engine did the work.
+    `--verbose`, and ends its phases.
 
     Args:
-        name: the name, or a function of the run's options.
+        name: of the run in its reports: that of a job, whichever engine did the work.
     """
-    return functools.partial(_reporting, name_of=name if callable(name) else lambda _: name)
+    return functools.partial(_reporting, name=name)
 
 
 def _json_line_file(context: click.Context, option: click.Parameter, value: str | None) -> str | None:
@@ -68,7 +59,7 @@ def _json_line_file(context: click.Context, option: click.Parameter, value: str 
     )
 
 
-def _write_json_line(where: str, job: str, began_at: datetime, seconds: float, result: RunResult, error: str) -> None:
+def _write_json_line(where: str, job: str, began_at: datetime, seconds: float, result: Outcome, error: str) -> None:
     line = {
         "job": job,
         "run_id": result.run_id,
@@ -92,7 +83,7 @@ def _write_json_line(where: str, job: str, began_at: datetime, seconds: float, r
         warn(f"--json-line {where}: not written: {failed.strerror}")
 
 
-def _reporting(job: Callable[..., RunResult], name_of: NameOf) -> Callable[..., ExitCode]:
+def _reporting(job: Callable[..., Outcome], name: str) -> Callable[..., ExitCode]:
     @shared_options.verbose
     @click.option(
         "--json-line",
@@ -117,16 +108,15 @@ def _reporting(job: Callable[..., RunResult], name_of: NameOf) -> Callable[..., 
             ensure_collected(metrics_file)
         if json_line not in (None, _STANDARD_ERROR):
             ensure_parent_exists("--json-line", Path(json_line))
-        name = name_of(options)
         began_at, start = datetime.now(UTC), time.monotonic()
-        result, error = RunResult(code=ExitCode.FAILED, counts={}, bytes=0), ""
+        result, error = Outcome(code=ExitCode.FAILED), ""
         try:
             result = job(**options)
         except UsageError:
-            result = RunResult(code=ExitCode.USAGE, counts={}, bytes=0)
+            result = Outcome(code=ExitCode.USAGE)
             raise
         except Interrupted as interrupted:
-            result, error = RunResult(code=ExitCode(interrupted.exit_code), counts={}, bytes=0), str(interrupted)
+            result, error = Outcome(code=ExitCode(interrupted.exit_code)), str(interrupted)
             raise
         except BaseException as raised:
             error = str(raised).partition("\n")[0] or type(raised).__name__

@@ -64,6 +64,10 @@ def let_move(line: Moving | None) -> None:
     _state.moving = line
 
 
+#: Of a kind, so many warnings are said one by one.
+FIRST_MOST: Final = 5
+
+
 def note(message: str) -> None:
     """Say on standard error, in one line, how things stand."""
     console = Console(stderr=True) if _state.moving is None else _state.moving.console
@@ -75,7 +79,7 @@ def warn(message: str) -> None:
     note(f"warning: {message}")
 
 
-def warn_of_first(messages: Iterable[str], most: int = 5) -> None:
+def warn_of_first(messages: Iterable[str], most: int = FIRST_MOST) -> None:
     """Warn of the first of each kind, and say how many more there are."""
     for message in first_of_each_kind(messages, most):
         warn(message)

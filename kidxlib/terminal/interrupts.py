@@ -137,6 +137,8 @@ def _write(line: str) -> None:
 
 _state: Handler | None = None
 
+#: What to say where each change was recorded at once.
+RECORDED_STAYS: Final = "what is recorded stays, the rest is not done; run the same command again"
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: Comes to the main thread again and again, until it can be interrupted.
 AGAIN: Final = signal.SIGUSR1

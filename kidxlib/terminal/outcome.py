@@ -12,28 +12,6 @@ from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.tables import Cell, print_table
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RunResult:
-    """How a run ended that was not interrupted by an error.
-
-    Attributes:
-        run_id: what the catalog calls it; None where it does not.
-        counts: what it dealt with, as `segments`; all that it can count, zeros too.
-        bytes: what it read of logs, or decided about; see docs/operations.md.
-        requests: of object stores, but for those to a catalog; none of commands that do not count them.
-        catalog_segments: how many segments the catalog has, by source and status; None where that was not asked.
-        catalog_files: how many files the last audits found wrong, by source and verdict; None where that was not asked.
-    """
-
-    code: ExitCode
-    run_id: str | None = None
-    counts: Mapping[str, int]
-    bytes: int
-    requests: Requests = field(default_factory=Requests)
-    catalog_segments: Mapping[tuple[str, str], int] | None = None
-    catalog_files: Mapping[tuple[str, str], int] | None = None
-
-
 @dataclass(frozen=True, slots=True)
 class ShownTable:
     """The arguments of `print_table`."""
@@ -45,18 +23,28 @@ class ShownTable:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Outcome(RunResult):
+class Outcome:
     """How a run ended, with what it says: on screen, or as one JSON object.
 
     Attributes:
+        run_id: what the catalog calls it; None where it does not.
+        counts: what it dealt with, as `segments`; all that it can count, zeros too.
+        bytes: what it read of logs, or decided about; see docs/operations.md.
+        requests: of object stores, but for those to a catalog; none of commands that do not count them.
+        catalog_segments: how many segments the catalog has, by source and status; None where that was not asked.
+        catalog_files: how many files the last audits found wrong, by source and verdict; None where that was not asked.
         shown: lines and tables, in the order of the screen.
         values: of the JSON object, in its order; a function gives a value that only JSON has, and that costs something.
         said: on standard error behind either.
     """
 
     code: ExitCode = ExitCode.OK
+    run_id: str | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     bytes: int = 0
+    requests: Requests = field(default_factory=Requests)
+    catalog_segments: Mapping[tuple[str, str], int] | None = None
+    catalog_files: Mapping[tuple[str, str], int] | None = None
     shown: list[str | ShownTable] = field(default_factory=list)
     values: dict[str, Any | Callable[[], Any]] = field(default_factory=dict)
     said: list[str] = field(default_factory=list)

@@ -42,7 +42,6 @@ from kidxlib.terminal import interrupts
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.progress import begin_phase
 
-_INTERRUPTED: Final = "what is recorded stays, the rest is not done; run the same command again"
 _INTERRUPTED_READER: Final = "nothing was changed or recorded; run the same command again"
 
 #: Where an S3 store is, which Python's workers need to know too. Credentials are theirs to have: Spark shows settings.
@@ -324,7 +323,7 @@ def session(job: str, event_log_dir: str | None = None, *, changes: bool = True)
     begin_phase("opening the catalog")
     interrupts.handle_again()  # pyspark's own handler calls Java amid another call
     with (
-        interrupts.telling(lambda: _INTERRUPTED if changes else _INTERRUPTED_READER),
+        interrupts.telling(lambda: interrupts.RECORDED_STAYS if changes else _INTERRUPTED_READER),
         _ending_well(spark, is_ours=is_ours),
         interrupts.cancelling("py4j", lambda: _cancel_all_jobs(spark)),
     ):

@@ -374,7 +374,7 @@ def _times(given: str | None) -> Times | None:
     return start or None, end or None
 
 
-def run_export(request: ExportRequest, threads: int) -> Exported:
+def export_records(request: ExportRequest, threads: int) -> Exported:
     """Export, or go on where an earlier run was interrupted. A partition with a damaged log is exported up to the
     damage, and the others as a whole.
     """

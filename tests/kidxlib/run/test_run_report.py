@@ -18,7 +18,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.run.run_report import reports_run
 from kidxlib.terminal.build import tell_skipped
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.outcome import Outcome, RunResult
+from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 from tests.docs.log_dirs import put
 from tests.support.alerts import by_promtool, damage_told
@@ -63,9 +63,13 @@ def test_a_build_logs_a_line_and_writes_metrics(tmp_path: Path) -> None:
         "gaps": 0,
         "gaps_accepted": 0,
         "partitions_missing": 0,
+        "partitions_twice": 0,
         "first_logs_missing": 0,
         "ends_below": 0,
         "ends_below_accepted": 0,
+        "log_dirs_older": 0,
+        "partitions_misnamed": 0,
+        "sources_emptied": 0,
     }
     size = (tmp_path / "log-dir" / "topic-0" / segment_file(0, LOG_SUFFIX)).stat().st_size
     assert line == {
@@ -92,8 +96,8 @@ def test_a_build_logs_a_line_and_writes_metrics(tmp_path: Path) -> None:
 
 def test_a_run_that_fails_says_so(tmp_path: Path) -> None:
     @click.command
-    @reports_run
-    def a_job() -> RunResult:
+    @reports_run("a_job")
+    def a_job() -> Outcome:
         raise KidxError("the disk is full")
 
     ended = run_here(a_job, "--metrics-file", tmp_path / "a.prom", "--json-line")
@@ -111,19 +115,17 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
     """
     directory, segments = tmp_path_factory.mktemp("exported"), {("a", "ok"): 10, ("b", "ok"): 5, ("b", "gone"): 1}
     damaged = {**segments, ("a", "truncated"): 1, ("b", "quarantined"): 1}
-    ends: list[RunResult | KidxError] = [
-        RunResult(code=ExitCode.PROBLEMS_FOUND, counts={"not_well": 2}, bytes=0, catalog_segments=damaged),
-        RunResult(code=ExitCode.PROBLEMS_FOUND, counts={"not_well": 0}, bytes=0, catalog_segments=damaged),
+    ends: list[Outcome | KidxError] = [
+        Outcome(code=ExitCode.PROBLEMS_FOUND, counts={"not_well": 2}, bytes=0, catalog_segments=damaged),
+        Outcome(code=ExitCode.PROBLEMS_FOUND, counts={"not_well": 0}, bytes=0, catalog_segments=damaged),
         KidxError("the disk is full"),
         UsageError("no such source"),
-        RunResult(
-            code=ExitCode.OK, counts={"not_well": 0}, bytes=0, catalog_segments={**segments, ("a", "accepted"): 1}
-        ),
+        Outcome(code=ExitCode.OK, counts={"not_well": 0}, bytes=0, catalog_segments={**segments, ("a", "accepted"): 1}),
     ]
 
     @click.command
-    @reports_run
-    def a_job() -> RunResult:
+    @reports_run("a_job")
+    def a_job() -> Outcome:
         end = ends.pop(0)
         if isinstance(end, KidxError):
             raise end
@@ -158,9 +160,9 @@ def test_prometheus_own_rule_test_says_the_same(exported: list[Path], tmp_path: 
 
 def test_a_file_that_is_no_metrics_file_is_replaced(tmp_path: Path) -> None:
     @click.command
-    @reports_run
-    def a_job() -> RunResult:
-        return RunResult(code=ExitCode.OK, counts={}, bytes=0)
+    @reports_run("a_job")
+    def a_job() -> Outcome:
+        return Outcome(code=ExitCode.OK, counts={}, bytes=0)
 
     file = tmp_path / "a.prom"
     for content in (b"not { metrics", b"\xff\xfe"):
@@ -173,8 +175,8 @@ def test_a_file_that_is_no_metrics_file_is_replaced(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["no/such/directory/a.prom", "directory.prom", "a.txt", "a", ".prom", "a.prom.txt"])
 def test_a_metrics_file_that_cannot_be_written_or_is_never_read_is_refused_at_once(name: str, tmp_path: Path) -> None:
     @click.command
-    @reports_run
-    def a_job() -> RunResult:
+    @reports_run("a_job")
+    def a_job() -> Outcome:
         raise AssertionError("it ran")
 
     (tmp_path / "directory.prom").mkdir()
@@ -189,11 +191,11 @@ def test_a_line_of_json_comes_when_it_is_asked_for(tmp_path: Path) -> None:
 
     @click.command
     @click.option("--code", type=int)
-    @reports_run
-    def a_job(code: int) -> RunResult:
+    @reports_run("a_job")
+    def a_job(code: int) -> Outcome:
         if code == ExitCode.USAGE:
             raise UsageError("no such thing")
-        return RunResult(code=ExitCode(code), run_id="this", counts={"segments": 1}, bytes=2)
+        return Outcome(code=ExitCode(code), run_id="this", counts={"segments": 1}, bytes=2)
 
     file = tmp_path / "runs.jsonl"
     assert run_here(a_job, "--code", "0") == RunEnded(0, "", "")
@@ -208,8 +210,8 @@ def test_a_line_of_json_comes_when_it_is_asked_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["no/such/directory/runs.jsonl", "."])
 def test_a_file_for_lines_of_json_that_cannot_be_written_is_refused_at_once(name: str, tmp_path: Path) -> None:
     @click.command
-    @reports_run
-    def a_job() -> RunResult:
+    @reports_run("a_job")
+    def a_job() -> Outcome:
         raise AssertionError("it ran")
 
     ended = run_here(a_job, "--json-line", tmp_path / name)
@@ -220,9 +222,9 @@ def test_a_file_for_lines_of_json_that_cannot_be_written_is_refused_at_once(name
 
 def test_a_pipe_that_nobody_reads_does_not_keep_a_run_from_its_end(tmp_path: Path) -> None:
     @click.command
-    @reports_run
-    def a_job() -> RunResult:
-        return RunResult(code=ExitCode.OK, counts={}, bytes=0)
+    @reports_run("a_job")
+    def a_job() -> Outcome:
+        return Outcome(code=ExitCode.OK, counts={}, bytes=0)
 
     os.mkfifo(tmp_path / "fifo")
     ended = run_here(a_job, "--json-line", tmp_path / "fifo")
@@ -239,9 +241,9 @@ def test_a_word_after_json_line_that_is_no_file_is_told(tmp_path: Path, monkeypa
 
     @click.command
     @click.argument("source")
-    @reports_run
-    def a_job(source: str) -> RunResult:
-        return RunResult(code=ExitCode.OK, run_id=source, counts={}, bytes=0)
+    @reports_run("a_job")
+    def a_job(source: str) -> Outcome:
+        return Outcome(code=ExitCode.OK, run_id=source, counts={}, bytes=0)
 
     monkeypatch.chdir(tmp_path)
     for word in ("west", "eu.west"):
@@ -259,8 +261,8 @@ def test_details_are_for_those_who_ask(tmp_path: Path) -> None:
     """-v: what was skipped, and how long each phase took. The next run says neither."""
 
     @click.command
-    @reports_run
-    def a_job() -> RunResult:
+    @reports_run("a_job")
+    def a_job() -> Outcome:
         begin_phase("looking")
         begin_phase("finding")
         outcome = Outcome()

@@ -16,7 +16,14 @@ import pytest
 from kidxlib.errors import DamagedLogError, KidxError, UsageError
 from kidxlib.library.read import read
 from kidxlib.operations.export import export as export_run
-from kidxlib.operations.export.export import Exported, FinishedPart, PlannedExport, Staging, export_request, run_export
+from kidxlib.operations.export.export import (
+    Exported,
+    FinishedPart,
+    PlannedExport,
+    Staging,
+    export_records,
+    export_request,
+)
 from kidxlib.operations.export.formats import ExportFormat, json_lines, write_part
 from kidxlib.reading.left_out import Damage
 from tests.support.logs.golden import SAMPLES
@@ -33,7 +40,7 @@ def _export(directory: Path, output: Path, threads: int = 2, **options: Any) -> 
         "include_headers": False,
     }
     asked |= {"columns": None, "index_dir": None, "catalog": None, "to_log_end": None, "skip_damage": False, **options}
-    return run_export(export_request([str(directory)], output=str(output), **asked), threads)
+    return export_records(export_request([str(directory)], output=str(output), **asked), threads)
 
 
 def _table(output: Path) -> pa.Table:
