@@ -80,7 +80,8 @@ def test_a_directory_that_lacks_files(
 def test_nothing_at_all_is_there(tmp_path: Path) -> None:
     (tmp_path / "logs").mkdir()
     said = _run("export", tmp_path / "logs", "--output", tmp_path / "all.jsonl")
-    assert said == f"{tmp_path / 'logs'}: no segment found; expected files named <20 digits>.log"
+    found = f"{tmp_path / 'logs'}: no segment found; expected files named <20 digits>.log"
+    assert said == f"{found}; nothing is in {tmp_path / 'logs'}: is the disk mounted? Mount it, and run this again"
     assert not (tmp_path / "all.jsonl").exists()
 
 
