@@ -1,4 +1,4 @@
-"""C functions out of wheels, for compiled loops to call: faster than a call of Python's for each batch would be."""
+"""C functions from wheels, for compiled loops to call. A Python call for each batch would be slower."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from kidxlib.errors import MissingLibraryError
 
 
 def c_library(distribution: str, module: str, function: str) -> ctypes.CDLL:
-    """An extension module that a wheel brings along and that has a C function of that name in it.
+    """An extension module of a wheel that contains a C function.
 
     Args:
-        distribution: what pip calls the wheel.
+        distribution: the wheel's name for pip.
         module: the first part of the module's file name.
     """
     for file in _files_of(distribution):

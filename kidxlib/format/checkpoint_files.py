@@ -1,5 +1,5 @@
-"""Kafka's checkpoint files: their names, what a broker writes into those of a log dir, and the leader epochs of a
-partition as `LeaderEpochFileCache` and its file keep them.
+"""Kafka's checkpoint files: their names, the contents that a broker writes, and a partition's leader epochs as
+`LeaderEpochFileCache` and its file keep them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ RECOVERY_POINT_CHECKPOINT = "recovery-point-offset-checkpoint"
 LOG_START_OFFSET_CHECKPOINT = "log-start-offset-checkpoint"
 HIGH_WATERMARK_CHECKPOINT = "replication-offset-checkpoint"
 CLEANER_CHECKPOINT = "cleaner-offset-checkpoint"
-#: Those that a broker keeps in a log dir.
+#: The checkpoints of a log dir.
 LOG_DIR_CHECKPOINTS = (
     RECOVERY_POINT_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
@@ -30,7 +30,7 @@ CHECKPOINTS = (
 def offset_checkpoint(offsets: Mapping[TopicPartition, int]) -> bytes:
     """The content of an offset checkpoint (`OffsetCheckpointFile`, version 0)."""
     lines = ["0", str(len(offsets))]
-    lines += [f"{each.topic} {each.partition} {offset}" for each, offset in sorted(offsets.items())]
+    lines += [f"{key.topic} {key.partition} {offset}" for key, offset in sorted(offsets.items())]
     return "".join(f"{line}\n" for line in lines).encode()
 
 
@@ -41,7 +41,7 @@ def clean_shutdown(broker_epoch: int) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class EpochEntry:
-    """A leader epoch, and where it began.
+    """A leader epoch, and where it begins.
 
     Attributes:
         epoch: the number of the epoch.
@@ -53,7 +53,7 @@ class EpochEntry:
 
 
 class LeaderEpochs:
-    """Leader epochs with the offset at which each began; epochs and offsets both increase."""
+    """Leader epochs, each with the offset at which it begins; epochs and offsets both increase."""
 
     def __init__(self, entries: Iterable[EpochEntry] = ()) -> None:
         self._entries: list[EpochEntry] = []
@@ -62,28 +62,28 @@ class LeaderEpochs:
 
     @property
     def entries(self) -> tuple[EpochEntry, ...]:
-        """All of them."""
+        """All epochs, in order."""
         return tuple(self._entries)
 
     @property
     def first(self) -> EpochEntry | None:
-        """The earliest; None where there is none."""
+        """The earliest epoch; None if there is none."""
         return self._entries[0] if self._entries else None
 
     @property
     def last(self) -> EpochEntry | None:
-        """The latest; None where there is none."""
+        """The latest epoch; None if there is none."""
         return self._entries[-1] if self._entries else None
 
     def is_new_epoch(self, epoch: int) -> bool:
-        """Whether recovery assigns this epoch when it meets it in a batch: it is above all known ones."""
+        """Whether recovery assigns this epoch when a batch has it: if it is above all known ones."""
         return not self._entries or epoch > self._entries[-1].epoch
 
     def assign(self, epoch: int, start_offset: int) -> None:
         """Begin an epoch at an offset, 0 or above (`LeaderEpochFileCache.assign`).
 
-        Entries that do not come before it are dropped. Where the epoch is the latest and known to begin no later,
-        nothing changes.
+        Later entries are dropped. Nothing changes if this is the latest epoch and already begins at or before the
+        offset.
         """
         last = self.last
         if last is not None and epoch == last.epoch and start_offset >= last.start_offset:
@@ -93,7 +93,7 @@ class LeaderEpochs:
         self._entries.append(EpochEntry(epoch, start_offset))
 
     def within(self, log_start_offset: int, log_end_offset: int) -> LeaderEpochs:
-        """The epochs of the offsets from one to below another (`truncateFromEnd`, `truncateFromStart`)."""
+        """The epochs of the offsets between log start and log end (`truncateFromEnd`, `truncateFromStart`)."""
         entries = [entry for entry in self._entries if entry.start_offset < log_end_offset]
         begun = [entry for entry in entries if entry.start_offset <= log_start_offset]
         if begun:
@@ -103,6 +103,6 @@ class LeaderEpochs:
     def checkpoint(self) -> bytes:
         """The content of a `leader-epoch-checkpoint` (`LeaderEpochCheckpointFile`, version 0); empty without epochs."""
         if not self._entries:
-            return b""  # Kafka makes the file, and writes to it with the first epoch
+            return b""  # Kafka makes an empty file, and writes it with the first epoch
         entries = (f"{entry.epoch} {entry.start_offset}" for entry in self._entries)
         return "".join(f"{line}\n" for line in ("0", str(len(self._entries)), *entries)).encode()

@@ -1,7 +1,7 @@
-"""What compressed batches hold, a chunk at a time, whatever codec Kafka's clients have written them with.
+"""Decompresses batches chunk by chunk, with all codecs of Kafka's clients.
 
-Zlib is Python's own; snappy and lz4 come with pyarrow, zstd with backports.zstd, each imported when it is met: an audit
-of uncompressed logs does not wait for them. What a codec's data may be like is taken from what Kafka reads:
+Zlib is Python's own; snappy and lz4 come with pyarrow, zstd with backports.zstd. Each is imported when it is needed, so
+that an audit of uncompressed logs does not wait for them. The accepted data is what Kafka reads:
 
 - gzip: one member after the other, as Java reads them;
 - snappy: Java's clients write the frames of snappy-java ("xerial"), others one raw block;
@@ -27,7 +27,7 @@ CHUNK_BYTES: Final = 64 * 1024
 
 
 class ByteStream:
-    """Bytes that come in chunks of any size, taken in others."""
+    """Bytes that arrive in chunks of any size, and are taken in other sizes."""
 
     closed = False  # with `read` and `close` it is a file to pyarrow
 
@@ -37,7 +37,7 @@ class ByteStream:
         self._at = 0
 
     def take(self, size: int) -> bytes:
-        """The next `size` bytes, or all that are left where these are fewer."""
+        """The next `size` bytes, or all that are left if there are fewer."""
         end = self._at + size
         if end <= len(self._chunk):
             taken = self._chunk[self._at : end]
@@ -47,7 +47,7 @@ class ByteStream:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     def skip(self, size: int) -> int:
-        """Pass over the next `size` bytes, or all that are left; how many there were."""
+        """Skip the next `size` bytes, or all that are left; returns how many there were."""
         return sum(map(len, self._parts(size)))
 
     def _parts(self, size: int) -> Iterator[bytes]:
@@ -67,7 +67,7 @@ class ByteStream:
         return self.take(size)
 
     def close(self) -> None:
-        """Files have it; there is nothing to close."""
+        """Do nothing; files have this method."""
 
 
 def chunks_of(compressed: ByteStream) -> Iterator[bytes]:
@@ -105,7 +105,9 @@ _FLAGS_RESERVED: Final = 0b1110_0000
 
 
 def _without_reserved_flags(member: bytes) -> bytes:
-    """Java's gzip passes over the reserved flags in a member's header; zlib refuses the member, as RFC 1952 wants."""
+    """Clear the reserved flags in a member's header. Java's gzip ignores them, and zlib refuses them, as in RFC
+    1952.
+    """
     if len(member) <= _FLAGS_AT or not member[_FLAGS_AT] & _FLAGS_RESERVED:
         return member
     flags = member[_FLAGS_AT] & ~_FLAGS_RESERVED
@@ -126,7 +128,7 @@ def _unsnappy(compressed: ByteStream) -> Iterator[bytes]:
         if XERIAL_MAGIC.startswith(head):  # frames one after the other
             head += compressed.take(XERIAL_HEAD_BYTES - len(head))
             version = int.from_bytes(head[8:12], signed=True)
-            # As snappy-java: the first frame may be of any version, and the others may call themselves anything.
+            # As in snappy-java, the first frame may be of any version, and later frames' headers are not checked.
             if len(head) < XERIAL_HEAD_BYTES or (head.startswith(XERIAL_MAGIC) and version < 1):
                 raise MalformedError(f"a snappy frame's header {head.hex()}", "16 bytes, a version from 1 on")
             continue
@@ -139,7 +141,7 @@ def _unsnappy(compressed: ByteStream) -> Iterator[bytes]:
 
 XERIAL_MAGIC: Final = b"\x82SNAPPY\0"
 XERIAL_HEAD_BYTES: Final = len(XERIAL_MAGIC) + 4 + 4  # version and the oldest compatible one
-#: No snappy block is smaller than its content by more: two or three bytes copy at most 64.
+#: The highest compression ratio of a snappy block: two or three bytes copy at most 64.
 SNAPPY_RATIO_MAX: Final = 32
 
 
@@ -172,8 +174,8 @@ def _snappy_block(block: bytes) -> bytes:
 
 
 def _plain_frame(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
-    """The frame with a right header checksum, and without what Kafka ignores: content size, content checksum, and
-    whatever follows the end mark. What Kafka refuses is refused here.
+    """The frame with a correct header checksum, and without the parts that Kafka ignores: content size, content
+    checksum, and bytes after the end mark. Frames that Kafka refuses are refused.
     """
     head = compressed.take(6)
     if len(head) < 6 or not head.startswith(LZ4_MAGIC):
@@ -214,7 +216,7 @@ _CONTENT_CHECKSUM: Final = 0b0000_0100
 BLOCK_STORED: Final = 1 << 31
 
 
-#: The primes of xxHash32, by the numbers that its specification gives them.
+#: The primes of xxHash32, numbered as in its specification.
 _PRIME_1: Final = 2654435761
 _PRIME_2: Final = 2246822519
 _PRIME_3: Final = 3266489917
@@ -246,7 +248,7 @@ def _rotated(value: int, bits: int) -> int:
 
 
 def _unlz4(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
-    """What an lz4 frame holds, of those that Kafka reads."""
+    """Decompress an lz4 frame of the kind that Kafka reads."""
     import pyarrow as pa
 
     frame = ByteStream(_plain_frame(compressed, verify_header=verify_header))
@@ -261,13 +263,13 @@ def _unlz4(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
         raise MalformedError(f"lz4 data that lz4 refuses ({error})", "what lz4 writes") from error
 
 
-#: What zstd-jni reads at a time: `ZSTD_DStreamInSize`.
+#: How many bytes zstd-jni reads at a time: `ZSTD_DStreamInSize`.
 _ZSTD_READ_BYTES: Final = 128 * 1024 + 3
 
 
 def _unzstd(compressed: ByteStream) -> Iterator[bytes]:
-    """One zstd frame after the other. Data that ends within a frame is refused, unless another frame has ended in what
-    was read last: then zstd-jni takes it for the end.
+    """Decompress zstd frames in sequence. Data that ends within a frame is refused, unless another frame has ended in
+    the last read: zstd-jni takes that for the end.
     """
     from backports.zstd import ZstdDecompressor, ZstdError
 
@@ -289,12 +291,12 @@ def _unzstd(compressed: ByteStream) -> Iterator[bytes]:
 
 
 def decompress(codec: int, compressed: ByteStream, magic: int) -> ByteStream:
-    """What `compressed` holds, decompressed as it is taken (`Compression.wrapForInput`).
+    """A stream that decompresses another while it is read (`Compression.wrapForInput`).
 
     Args:
         codec: number of the codec, an index of `layouts.CODECS`.
-        compressed: taken from while the result is.
-        magic: of the batch or message that it is the records of.
+        compressed: read while the result is read.
+        magic: the magic of the batch or message.
     """
     match layouts.CODECS[codec]:
         case "none":

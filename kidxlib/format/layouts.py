@@ -1,10 +1,10 @@
 """Every byte layout of Kafka's that this project reads or writes, once.
 
-All integers are big-endian. A layout is a packed NumPy record type, one field a line in wire order, so that the
-position of a field follows from those before it and cannot drift.
+All integers are big-endian. A layout is a packed NumPy record type with one field a line, in wire order, so that each
+field's position follows from the fields before it.
 
-The first 17 bytes of a v2 batch and of a v0 or v1 message mean the same (offset, size, magic at byte 16): one loop
-walks all formats. `size` counts the bytes after itself, so an entry takes `LOG_OVERHEAD + size` bytes.
+The first 17 bytes of a v2 batch and of a v0 or v1 message have the same fields (offset, size, magic at byte 16), so one
+loop walks all formats. `size` counts the bytes after itself: an entry takes `LOG_OVERHEAD + size` bytes.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ _STRUCT_CODES: Final = {"i1": "b", "i2": "h", "i4": "i", "u4": "I", "i8": "q"}
 
 #: Bytes before the part of an entry that `size` counts (`Records.LOG_OVERHEAD`).
 LOG_OVERHEAD: Final = field_position(BATCH_V2, "partition_leader_epoch")
-#: Bytes that must be there before an entry's format is known (`Records.HEADER_SIZE_UP_TO_MAGIC`).
+#: How many bytes tell an entry's format (`Records.HEADER_SIZE_UP_TO_MAGIC`).
 HEADER_SIZE_UP_TO_MAGIC: Final = field_position(BATCH_V2, "magic") + 1
 #: The smallest `size` that any format can have (`LegacyRecord.RECORD_OVERHEAD_V0`).
 ENTRY_SIZE_MIN: Final = 14

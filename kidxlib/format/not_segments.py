@@ -1,4 +1,4 @@
-"""Files and directories that are no segment's and no partition's, distinguished by their names."""
+"""Files and directories that are not a segment's or a partition's, told apart by name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _BROKER_FILES = (
 
 
 class NotASegment(enum.StrEnum):
-    """Why something found in a Kafka log dir or a partition directory is skipped."""
+    """Why an entry of a Kafka log dir or a partition's directory is skipped."""
 
     AUXILIARY = "index or snapshot beside a segment"
     CHECKPOINT = "checkpoint file"
@@ -34,14 +34,14 @@ class NotASegment(enum.StrEnum):
     DIRECTORY_STRAY = "partition that Kafka set aside (-stray)"
     WRONG_SEGMENT_NAME = "a .log whose name is not a 20-digit base offset"
     LOOSE_LOG = "a log that is in no partition's directory, so that no broker loads it"
-    # Keys of JSON and of a column, which keep their words until the catalog's next version.
+    # Keys in JSON and values of a column, which stay until the catalog's next version.
     NO_PARTITION_NUMBER = "folder whose name is not <topic>-<partition>"
     UNLISTABLE_DIRECTORY = "folder that cannot be listed"
     OTHER = "not a file of Kafka's"
 
     @property
     def in_words(self) -> str:
-        """The reason in the words of messages."""
+        """The reason as messages say it."""
         return self.value.replace("folder", "directory")
 
 

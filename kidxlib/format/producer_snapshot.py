@@ -13,7 +13,7 @@ from kidxlib.format.checksums.crc import crc32c
 
 CRC_COVERS_FROM: Final = layouts.field_position(layouts.SNAPSHOT_HEADER, "entries")
 
-#: No snapshot that Kafka writes is larger: 46 bytes for each of a million producers. A larger file is none.
+#: The largest snapshot: 46 bytes for each of a million producers. A larger file is not a snapshot.
 SNAPSHOT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 

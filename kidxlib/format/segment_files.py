@@ -1,5 +1,5 @@
-"""The names of the files in a partition's directory: a segment's are an offset of 20 digits and a suffix. A snapshot of
-KRaft's log is called by where in the log it ends, and by that place's epoch.
+"""The names of the files in a partition's directory. A segment's file is named by an offset of 20 digits and a suffix,
+a snapshot of KRaft's log by its end offset and epoch.
 
 Sources: `org.apache.kafka.storage.internals.log.LogFileUtils`, `org.apache.kafka.snapshot.Snapshots`,
 `BootstrapDirectory`.
@@ -26,9 +26,9 @@ INDEX_SUFFIXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFF
 AUXILIARY_SUFFIXES = (*INDEX_SUFFIXES, SNAPSHOT_SUFFIX)
 
 KRAFT_SNAPSHOT_SUFFIX: Final = ".checkpoint"
-#: With those of snapshots that are being written or deleted, which a node removes as it starts.
+#: Includes snapshots that are being written or deleted, which a node removes when it starts.
 KRAFT_SNAPSHOT_SUFFIXES: Final = (KRAFT_SNAPSHOT_SUFFIX, ".checkpoint.part", ".checkpoint.deleted")
-#: What formatting a log dir leaves for a controller that starts for the first time.
+#: The snapshot that formatting a log dir writes for a controller's first start.
 BOOTSTRAP_SNAPSHOT: Final = "bootstrap.checkpoint"
 
 _KRAFT_SNAPSHOT_FILE: Final = re.compile(rf"([0-9]{{20}})-([0-9]{{10}}){re.escape(KRAFT_SNAPSHOT_SUFFIX)}")
@@ -41,17 +41,17 @@ def segment_file(base_offset: int, suffix: str) -> str:
 
 
 def parse_segment_log(name: str) -> int | None:
-    """The base offset of the segment whose log is called `name`; None where that is no segment's log."""
+    """The base offset of a segment's log by its file name; None if it is not a segment's log."""
     return _offset_in(name, LOG_SUFFIX)
 
 
 def parse_snapshot(name: str) -> int | None:
-    """The offset of the producer snapshot that is called `name`; None where that is none."""
+    """The offset of a producer snapshot by its file name; None if it is not one."""
     return _offset_in(name, SNAPSHOT_SUFFIX)
 
 
 def parse_segment_file(name: str) -> tuple[int, str] | None:
-    """The offset and the suffix of any file of a segment, or of a snapshot; None where `name` is that of none."""
+    """The offset and the suffix of a segment's file or a snapshot by its name; None if it is neither."""
     match = _SEGMENT_FILE.fullmatch(name)
     if match is None or int(match[1]) > OFFSET_MAX:
         return None
@@ -64,7 +64,7 @@ def _offset_in(name: str, suffix: str) -> int | None:
 
 
 class SnapshotId(NamedTuple):
-    """Which snapshot: it holds what the log says below `end_offset`, whose last record has `epoch`."""
+    """The id of a snapshot, which covers the log below `end_offset`; the last record there has `epoch`."""
 
     end_offset: int
     epoch: int
@@ -76,7 +76,7 @@ def kraft_snapshot_file(snapshot: SnapshotId) -> str:
 
 
 def parse_kraft_snapshot(name: str) -> SnapshotId | None:
-    """The snapshot that is called `name`; None where that is none."""
+    """The id of a snapshot by its file name; None if it is not one."""
     match = _KRAFT_SNAPSHOT_FILE.fullmatch(name)
     if match is None or int(match[1]) > OFFSET_MAX or int(match[2]) > _EPOCH_MAX:
         return None

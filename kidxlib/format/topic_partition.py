@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from kidxlib.java import parse_integer
 
-#: Where a broker with tiered storage keeps indexes, beside its partitions (`RemoteIndexCache.DIR_NAME`).
+#: The directory in a log dir where a broker with tiered storage keeps indexes (`RemoteIndexCache.DIR_NAME`).
 REMOTE_INDEX_CACHE = "remote-log-index-cache"
-#: KRaft's own, which `LogManager` does not load.
+#: KRaft's own topic, which `LogManager` does not load.
 METADATA_TOPIC = "__cluster_metadata"
-#: Topics that brokers keep for themselves (`Topic.INTERNAL_TOPICS`), and a controller's log, which no consumer reads.
+#: Internal topics of brokers (`Topic.INTERNAL_TOPICS`), and a controller's log, which no consumer reads.
 INTERNAL_TOPICS = frozenset({"__consumer_offsets", "__transaction_state", "__share_group_state", METADATA_TOPIC})
 #: Topics that brokers make with `cleanup.policy=compact` (`GroupCoordinatorService.groupMetadataTopicConfigs`,
 #: `TransactionStateManager.transactionTopicConfigs`). `__share_group_state` (KIP-932) and `__remote_log_metadata` have
@@ -51,9 +51,9 @@ class TopicPartition:
 
 
 def parse_partition_directory(name: str) -> TopicPartition | None:
-    """The partition whose directory is called `name`; None where it is not a partition's directory.
+    """The partition whose directory has this name; None if it is not a partition's.
 
-    The number follows the last dash, so topic names may hold dashes: `x-delete-0` is partition 0 of `x-delete`.
+    The number follows the last dash, so topic names may contain dashes: `x-delete-0` is partition 0 of `x-delete`.
     """
     topic, dash, number = name.rpartition("-")
     if not dash or not _NUMBER.fullmatch(number) or int(number) > PARTITION_MAX:
@@ -62,15 +62,15 @@ def parse_partition_directory(name: str) -> TopicPartition | None:
 
 
 def is_moved(name: str) -> bool:
-    """Whether Kafka deletes, moves or has set aside a directory of that name."""
+    """Whether Kafka deletes, moves or has set aside a directory with this name."""
     return name.endswith(_MOVED_SUFFIXES)
 
 
 def loaded_as(name: str) -> TopicPartition | None:
-    """The partition for which a broker that starts takes the directory called `name`; None where it ends over it.
+    """The partition that a broker loads from a directory with this name when it starts; None if it fails on the name.
 
-    That is more than what it writes itself: partitions that it moves or deletes, `a-00`, and topics of any characters
-    (`LocalLog.parseTopicPartitionName`).
+    Brokers accept more names than they write: partitions that are moved or deleted, `a-00`, and topics with any
+    characters (`LocalLog.parseTopicPartitionName`).
     """
     if is_moved(name):
         if MOVED_DIRECTORY.fullmatch(name) is None:
@@ -82,17 +82,17 @@ def loaded_as(name: str) -> TopicPartition | None:
 
 
 def is_other_name(name: str) -> bool:
-    """Whether no command takes a directory called `name` for a partition's: it may be one that Kafka moves or deletes,
+    """Whether no command takes a directory with this name for a partition's, such as one that Kafka moves or deletes,
     or that somebody has renamed.
     """
     return name.startswith(".") or parse_partition_directory(name) is None
 
 
 def looks_like(name: str, partition: TopicPartition) -> bool:
-    """Whether a directory called `name` may be a partition's that somebody has renamed, as `t-2.bak`, `t-02` or `.t-2`
-    of `t-2`: no command takes it for that partition. Not what Kafka moves or deletes.
+    """Whether a directory may be a renamed partition's, such as `t-2.bak`, `t-02` or `.t-2` for `t-2`, which no command
+    takes for that partition. False for a directory that Kafka moves or deletes.
     """
-    # Most names and partitions have nothing to do with each other, and there may be many of both.
+    # Fast, as there may be many names and partitions, most of them unrelated.
     if f"{partition.topic}-" not in name or is_moved(name) or not is_other_name(name):
         return False
     like = rf"\.*{re.escape(partition.topic)}-0*{partition.partition}(?![0-9]).*"
@@ -100,7 +100,5 @@ def looks_like(name: str, partition: TopicPartition) -> bool:
 
 
 def is_name(text: str) -> bool:
-    """Whether a path may be made of a name, which is then one directory of that path and no other: as a topic's
-    (`Topic.validate`).
-    """
+    """Whether a name is valid for a topic, and so is exactly one part of a path (`Topic.validate`)."""
     return _NAME.fullmatch(text) is not None and text not in (".", "..") and len(text) <= TOPIC_LENGTH_MAX

@@ -1,4 +1,4 @@
-"""How compiled loops read numbers from bytes: big-endian ones, and the zig-zag varints of records (`ByteUtils`)."""
+"""Compiled functions that read numbers: big-endian ones, and the zig-zag varints of records (`ByteUtils`)."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ TOO_LONG: Final = -2
 
 @njit(forceinline=True)
 def uint8(data, at):
-    """The byte at a position. The position is made unsigned: of a signed one the compiler would ask first whether it is
-    negative.
+    """The byte at a position. The position is made unsigned: for a signed one the compiler would add a check for
+    negative numbers.
     """
     return data[np.uintp(at)]
 
@@ -59,7 +59,7 @@ def varint(data, at, end):
         value |= (byte & np.uint32(127)) << np.uint32(7 * number)
         if byte < 128:
             break
-    value = np.uint32(value)  # of the fifth byte four bits count, as in Java; the compiler keeps more
+    value = np.uint32(value)  # four bits of the fifth byte count, as in Java; the compiler keeps more
     return np.int64(np.int32((value >> np.uint32(1)) ^ (np.uint32(0) - (value & np.uint32(1))))), np.int64(at)
 
 
@@ -80,7 +80,7 @@ def varlong(data, at, end):
 
 @njit
 def skip_bytes(data, at, end):
-    """A length and as many bytes: the length, where they start, and the byte after them or an error below 0."""
+    """Skip a length and that many bytes: the length, where they start, and the position after them or an error below 0."""
     size, start = varint(data, at, end)
     if start < 0:
         return size, start, start
@@ -91,7 +91,7 @@ def skip_bytes(data, at, end):
 
 @njit
 def skip_headers(data, at, end):
-    """The headers of a record (`DefaultRecord.readHeaders`): the byte after them, or an error below 0."""
+    """Skip the headers of a record (`DefaultRecord.readHeaders`): the position after them, or an error below 0."""
     headers, at = varint(data, at, end)
     if at < 0:
         return at

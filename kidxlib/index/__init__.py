@@ -1,3 +1,3 @@
-"""`.index`, `.timeindex` and `.txnindex`: their entries, Kafka's warm and cold search in them, one at a time or
-millions, and Kafka's checks of them.
+"""`.index`, `.timeindex` and `.txnindex`: their entries, Kafka's warm and cold search for one or millions of targets,
+and Kafka's checks.
 """

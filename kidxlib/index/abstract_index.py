@@ -1,14 +1,14 @@
-"""What an offset index and a time index share, from opening to releasing them: Kafka's `AbstractIndex`.
+"""The common base of offset and time indexes: Kafka's `AbstractIndex`.
 
-An index is opened from a file, from bytes, or new, and reads its file when it is first asked something: the file is
-mapped, so that a lookup costs the pages that it touches. Nothing ever writes to the file.
+An index is opened from a file or from bytes, or made new. The file is mapped at the first use, so that a lookup only
+reads the pages that it touches. Nothing ever writes to the file.
 
-An index may hold fewer entries than it has room for. Kafka makes the files of a segment that it writes to as long as
-they may become, and trims them when the segment is closed; the zeros after the entries are in `to_bytes` until then.
+An index may have room for more entries. Kafka preallocates the index files of the active segment, and trims them when
+the segment is closed; until then `to_bytes` has zeros after the entries.
 
-Kafka's `append`, `truncateTo`, `resize` and `reset` change a copy in memory, and `to_bytes` gives what Kafka's file
-would be, for `kidxlib.storage.publisher` to put in place. kidx writes whole indexes from a scan, and needs of these
-only what closes a time index; the library offers all of them.
+Kafka's `append`, `truncateTo`, `resize` and `reset` change a copy in memory, and `to_bytes` returns the bytes of
+Kafka's file, for `kidxlib.storage.publisher` to put in place. kidx itself writes whole indexes from a scan, and needs
+only the entry that closes a time index; the library offers all of these methods.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from kidxlib.index.search import Trace
 from kidxlib.java import as_long
 from kidxlib.storage.opened_file import map_file
 
-#: How an index made from nothing but bytes is called in messages.
+#: The name in messages of an index made from bytes.
 IN_MEMORY: Final = "index in memory"
 
 EntryT = TypeVar("EntryT")
 
-#: What is compared with zero at a time, from the end of a file on.
+#: How many bytes are compared with zero at a time, from the end of a file.
 _BLOCK_BYTES: Final = 1024 * 1024
 
 
@@ -43,15 +43,15 @@ class AbstractIndex(ABC, Generic[EntryT]):
     Offsets are absolute here and relative to the base offset in the file; sums of the two wrap as Java's longs do.
 
     Attributes:
-        name: the file, or whatever it is called in messages.
-        base_offset: of the segment.
+        name: the file, or another name for messages.
+        base_offset: the segment's.
     """
 
     entry_bytes: ClassVar[int]
     #: The column of `kidxlib.index.columns` that Kafka calls KEY; VALUE is the one after it.
     _key: ClassVar[int]
-    #: What `lookup_many` returns.
-    _found: ClassVar[np.dtype[Any]]
+    #: The dtype of `lookup_many`'s answers.
+    _answers: ClassVar[np.dtype[Any]]
 
     def __init__(
         self, read: Callable[[], NDArray[np.uint8]], base_offset: int, name: str, max_bytes: int | None
@@ -60,20 +60,20 @@ class AbstractIndex(ABC, Generic[EntryT]):
         self.base_offset = base_offset
         self._read = read
         self._max_bytes = max_bytes
-        self._memory: NDArray[np.uint8] | None = None  # the whole file, or what it would be
+        self._memory: NDArray[np.uint8] | None = None  # the bytes of the whole file
         self._entries = 0
-        self._own = False  # the memory is ours to change
-        self._increases: dict[int, bool] = {}  # of each column, where known
+        self._own = False  # the memory is a copy that may be changed
+        self._increases: dict[int, bool] = {}  # by column, as far as known
 
     @classmethod
     def open(cls, path: str | PathLike[str], base_offset: int, *, max_bytes: int | None = None) -> Self:
-        """An index that stands in a file. The file is opened and mapped when it is first used.
+        """Open an index file. It is mapped at the first use.
 
-        Each whole entry's bytes count as an entry, zeros too, as they do for Kafka. A file that another process makes
-        shorter, once it is mapped, kills this process (SIGBUS): for an index that a broker writes to, use `from_bytes`.
+        All whole entries of the file count, zeros too, as in Kafka. If another process shortens a mapped file, this
+        process is killed (SIGBUS): for an index that a broker writes to, use `from_bytes`.
 
         Args:
-            max_bytes: what `reset` makes room for; None for as much as the file has.
+            max_bytes: the size after `reset`; None: the file's size.
 
         Raises (when first used):
             OSError: there is no such file, or it cannot be read.
@@ -82,7 +82,7 @@ class AbstractIndex(ABC, Generic[EntryT]):
 
     @classmethod
     def read_by(cls, read: Callable[[], NDArray[np.uint8]], base_offset: int, name: str) -> Self:
-        """An index whose bytes a function gives, when it is first used and after each `release`; never changed."""
+        """An index whose bytes a function returns, at the first use and after each `release`. They are not changed."""
         return cls(read, base_offset, name, None)
 
     @classmethod
@@ -94,19 +94,19 @@ class AbstractIndex(ABC, Generic[EntryT]):
         name: str = IN_MEMORY,
         max_bytes: int | None = None,
     ) -> Self:
-        """An index whose bytes are in memory; they are neither copied nor changed."""
+        """An index of bytes in memory, which are neither copied nor changed."""
         return cls(lambda: np.frombuffer(content, np.uint8), base_offset, name, max_bytes)
 
-    # ---- what is there ----
+    # ---- contents ----
 
     def __len__(self) -> int:
-        """How many entries it has."""
+        """The number of entries."""
         self._bytes()
         return self._entries
 
     @property
     def length(self) -> int:
-        """Bytes of the file, used or not."""
+        """The size of the file in bytes, used or not."""
         return len(self._bytes())
 
     @property
@@ -116,18 +116,18 @@ class AbstractIndex(ABC, Generic[EntryT]):
 
     @property
     def is_full(self) -> bool:
-        """Whether `append` refuses. That is so of each file that was trimmed to its entries, until `resize`."""
+        """Whether there is no room for another entry, as in each file that was trimmed to its entries."""
         return len(self) >= self.max_entries
 
     def to_bytes(self) -> bytes:
-        """The whole file, as Kafka's would be: with the room after the entries, until `trim_to_valid_size`."""
+        """The bytes of Kafka's whole file, with the room after the entries until `trim_to_valid_size`."""
         return self._bytes().tobytes()
 
     def entry(self, number: int) -> EntryT:
-        """An entry, counted from 0.
+        """An entry by its number, from 0 on.
 
         Raises:
-            NoSuchEntryError: it has not as many.
+            NoSuchEntryError: there are fewer entries.
         """
         if not 0 <= number < len(self):
             raise NoSuchEntryError(f"{self.name}: no entry {number}, expected 0 to below {self._entries}, its entries")
@@ -136,10 +136,10 @@ class AbstractIndex(ABC, Generic[EntryT]):
     @property
     @abstractmethod
     def last_entry(self) -> EntryT:
-        """The last entry; what stands for none where there are none."""
+        """The last entry, or the entry that stands for none."""
 
     def peek_last_entry(self) -> EntryT:
-        """`last_entry`; the file is released again if it was not in use: for a look at all indexes of a log."""
+        """`last_entry`, after which the file is released again if it was not in use: for looking at many indexes."""
         in_use = self._memory is not None
         try:
             return self.last_entry
@@ -148,47 +148,47 @@ class AbstractIndex(ABC, Generic[EntryT]):
                 self.release()
 
     def release(self) -> None:
-        """Unmap the file, which is mapped again when something is asked. Changes are kept."""
+        """Unmap the file. It is mapped again at the next use. Changes are kept."""
         if not self._own:
             self._memory = None
 
     @abstractmethod
     def sanity_check(self) -> None:
-        """What a broker asks of it before it is used.
+        """Make the checks of a broker before it uses an index.
 
         Raises:
-            CorruptIndexError: it cannot be right.
+            CorruptIndexError: the index cannot be right.
         """
 
     # ---- search ----
 
     def lookup_many(self, targets: NDArray[np.integer[Any]]) -> NDArray[np.void]:
-        """What `lookup` says for each of the targets.
+        """`lookup` for many targets.
 
         Args:
             targets: integers of shape (n,). Sorted ones are several times faster.
 
         Returns:
-            Records of shape (n,), with the fields that `lookup`'s answers have, each int64.
+            Records of shape (n,), with the fields of `lookup`'s answers as int64.
 
         Raises:
-            TypeError: they are not integers.
+            TypeError: the targets are not integers.
         """
         memory = self._bytes()
-        wanted = np.ascontiguousarray(targets.astype(np.int64, casting="same_kind", copy=False))
-        found = np.empty(len(wanted), self._found)
-        pairs = found.view(np.int64).reshape(-1, 2)  # first the slots of the entries stand in it, then the entries
-        increasing = self._known(self._key, len(wanted))
+        searched = np.ascontiguousarray(targets.astype(np.int64, casting="same_kind", copy=False))
+        answers = np.empty(len(searched), self._answers)
+        pairs = answers.view(np.int64).reshape(-1, 2)  # holds the slots of the entries first, then the entries
+        increasing = self._known(self._key, len(searched))
         slots = pairs[:, 1]
-        search.slots(memory, self._entries, self._key, self.base_offset, wanted, False, increasing, slots)
+        search.slots(memory, self._entries, self._key, self.base_offset, searched, False, increasing, slots)
         columns.entries_at(memory, self._key, self.base_offset, *self._none(), pairs)
-        return found
+        return answers
 
     def trace(self, target: int, *, by_value: bool = False, upper: bool = False) -> Trace:
         """The entries and pages that a search touches, in order.
 
         Args:
-            by_value: search not by key (offset, or timestamp) but by value (position, or offset).
+            by_value: search by value (position, or offset) instead of by key (offset, or timestamp).
             upper: search for the upper bound.
         """
         memory = self._bytes()
@@ -198,21 +198,21 @@ class AbstractIndex(ABC, Generic[EntryT]):
 
     @abstractmethod
     def _entry(self, memory: NDArray[np.uint8], number: int) -> EntryT:
-        """An entry that is there."""
+        """An existing entry."""
 
     @abstractmethod
     def _none(self) -> tuple[int, int]:
-        """Key and value that stand for no entry."""
+        """The key and value that stand for no entry."""
 
     def _bytes(self) -> NDArray[np.uint8]:
-        """The whole file; read when this is first called."""
+        """The bytes of the whole file, read at the first call."""
         if self._memory is None:
             self._memory = self._read()
             self._entries = len(self._memory) // self.entry_bytes
         return self._memory
 
     def _known(self, column: int, targets: int) -> bool:
-        """Whether a column is known to increase, or worth a look for so many targets and does."""
+        """Whether a column increases. Checked only if the number of targets makes it pay."""
         if column not in self._increases:
             if not search.worth_asking(self._entries, targets):
                 return False
@@ -229,9 +229,9 @@ class AbstractIndex(ABC, Generic[EntryT]):
 
 
 def filled_bytes(content: NDArray[np.uint8], entry_bytes: int) -> int:
-    """How many bytes the entries take, each whole. Zeros at the end are no entries: of an offset index no entry is all
-    zeros, because the batch at byte 0 is never indexed (`LogSegment.append`). What stands behind zeros is found: all of
-    the file is compared with zero, at the speed of memory.
+    """How many bytes the whole entries take, without zeros at the end. No entry of an offset index is all zeros,
+    because the batch at byte 0 is never indexed (`LogSegment.append`). Entries after zeros count: the whole file is
+    compared with zero, at the speed of memory.
     """
     end = len(content)
     while end > 0:
@@ -246,22 +246,22 @@ def filled_bytes(content: NDArray[np.uint8], entry_bytes: int) -> int:
 
 
 def without_room(content: bytes, entry_bytes: int) -> bytes:
-    """The entries alone, each whole."""
+    """The bytes of the whole entries only."""
     return content[: filled_bytes(np.frombuffer(content, np.uint8), entry_bytes)]
 
 
 class MutableIndex(AbstractIndex[EntryT]):
-    """An index that can be changed, in memory."""
+    """An index that can be changed in memory."""
 
     #: The column of `kidxlib.index.columns` that holds offsets.
     _offset: ClassVar[int]
 
     @classmethod
     def new(cls, base_offset: int, max_bytes: int, *, name: str = IN_MEMORY) -> Self:
-        """An index without entries that has room for `max_bytes`, rounded down to whole entries.
+        """An empty index with room for `max_bytes`, rounded down to whole entries.
 
         Raises:
-            IndexSizeError: that is not even one.
+            IndexSizeError: `max_bytes` is less than one entry.
         """
         if max_bytes < cls.entry_bytes:
             raise IndexSizeError(f"{name}: room for {max_bytes} bytes, expected {cls.entry_bytes} or more")
@@ -283,15 +283,13 @@ class MutableIndex(AbstractIndex[EntryT]):
         self._keep(0)
 
     def resize(self, size: int) -> bool:
-        """Make the file `size` bytes long, rounded down to whole entries: truncate it, or fill it up with zeros.
-
-        Kafka has shortened the file by the time it fails.
+        """Truncate the file, or extend it with zeros, to `size` bytes, rounded down to whole entries.
 
         Returns:
-            Whether that is another length than before.
+            Whether the size has changed.
 
         Raises:
-            IndexSizeError: the entries need more; nothing was changed.
+            IndexSizeError: the entries need more. Nothing is changed, while Kafka shortens the file before it fails.
         """
         memory = self._bytes()
         rounded = max(size, 0) // self.entry_bytes * self.entry_bytes
@@ -307,23 +305,23 @@ class MutableIndex(AbstractIndex[EntryT]):
         return True
 
     def trim_to_valid_size(self) -> None:
-        """Trim what lies after the entries, as Kafka does when it closes an index."""
+        """Remove the room after the entries, as Kafka does when it closes an index."""
         self.resize(len(self) * self.entry_bytes)
 
     def reset(self) -> None:
-        """Remove all entries, and make as much room as there was meant to be."""
+        """Remove all entries, and make room for the maximum size."""
         self.truncate()
         self.resize(self.length if self._max_bytes is None else self._max_bytes)
 
     def can_append_offset(self, offset: int) -> bool:
-        """Whether an offset is near enough to the base offset to be stored."""
+        """Whether an offset is close enough to the base offset to be stored."""
         return 0 <= as_long(offset - self.base_offset) <= layouts.RELATIVE_OFFSET_MAX
 
     def relative_offset(self, offset: int) -> int:
-        """What is stored of an offset.
+        """The relative offset that is stored.
 
         Raises:
-            OffsetOverflowError: it is below the base offset or too far above it.
+            OffsetOverflowError: the offset is below the base offset or too far above it.
         """
         relative = as_long(offset - self.base_offset)
         if not 0 <= relative <= layouts.RELATIVE_OFFSET_MAX:
@@ -337,7 +335,7 @@ class MutableIndex(AbstractIndex[EntryT]):
 
     @abstractmethod
     def _offset_at(self, number: int) -> int:
-        """The offset of an entry that is there."""
+        """The offset of an existing entry."""
 
     def _keep(self, entries: int) -> None:
         self._bytes()
@@ -345,7 +343,7 @@ class MutableIndex(AbstractIndex[EntryT]):
         self._increases.clear()
 
     def _add(self, entry: bytes) -> None:
-        """Write an entry after the last; there must be room."""
+        """Write an entry after the last one; there must be room."""
         memory = self._bytes()
         if not self._own:
             memory = self._memory = memory.copy()

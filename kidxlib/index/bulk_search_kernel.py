@@ -1,8 +1,8 @@
 """The compiled loops that search an index for many targets, several at the same time.
 
-Where entries increase, all ways to search give the same answers, and the fastest is taken. Many targets are worth a
-pass over all entries: sorted ones are merged with them, others are looked up in a table. Few are searched for side by
-side.
+If entries increase, all searches give the same answers, and the fastest is used. For many targets a pass over all
+entries pays: sorted targets are merged with the entries, others are looked up in a table. Few targets are searched for
+side by side.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from kidxlib.jit.memory_kernel import prefetch
 
 #: Answers may be a column of a table.
 _SLOTS: Final = types.Array(types.int64, 1, "A")
-#: Targets that are searched for side by side, so that one waits for memory while the others compute.
+#: How many targets are searched for side by side, so that one waits for memory while the others compute.
 _ABREAST: Final = 16
-#: Targets whose place in the table is looked up before the first of them is searched for.
+#: How many targets are looked up in the table before the first of them is searched for.
 _LOT: Final = 64
-#: There are many targets where there is one for every so many entries.
+#: Targets are many if there is at least one for this number of entries.
 _ENTRIES_PER_TARGET: Final = 4
 
 
 @njit(forceinline=True)
 def _bound(data, entries, column, base_offset, target, upper, low):
-    """Either bound, from the last slot that is not above the target or 0: what the loops would say."""
+    """The bound that Kafka's loop returns, from the last slot that is not above the target (or 0)."""
     value = value_at(data, low, column, base_offset)
     if value > target:
         return np.int64(0) if upper else np.int64(-1)
@@ -40,10 +40,10 @@ def _bound(data, entries, column, base_offset, target, upper, low):
 
 @njit
 def _targets_abreast(data, entries, column, base_offset, targets, upper, increasing, slots):
-    """Binary searches that take as many steps each and no branch, some of them at a time.
+    """Binary searches side by side, with the same number of steps and without branches.
 
-    `increasing`: the targets do. Each lot then starts where the one before it ended, and looks no further than to where
-    an entry is above its last target.
+    `increasing`: the targets increase. A group then starts where the group before it ended, and ends at the first entry
+    above its last target.
     """
     lows = np.empty(_ABREAST, np.int64)
     wanted = np.empty(_ABREAST, np.int64)
@@ -76,7 +76,7 @@ def _targets_abreast(data, entries, column, base_offset, targets, upper, increas
 def _values(data, entries, column, base_offset):
     """A column as an array."""
     values = np.empty(entries, np.int64)
-    if column == OFFSET:  # that which is asked for most often has a loop of its own, without a question in it
+    if column == OFFSET:  # the most frequent columns have loops of their own, without a branch in them
         for slot in range(entries):
             values[slot] = value_at(data, slot, OFFSET, base_offset)
     elif column == TIMESTAMP:
@@ -101,9 +101,7 @@ def _bound_of(values, target, upper, low):
 
 @njit
 def _merged(values, targets, upper, slots):
-    """Go through entries and sorted targets at once. Each step passes an entry or a target, without a branch that the
-    processor would have to guess.
-    """
+    """Merge entries and sorted targets. Each step passes an entry or a target, without a branch to predict."""
     low, number = np.int64(0), np.int64(0)
     while number < len(targets) and low + 1 < len(values):
         slots[np.uintp(number)] = low
@@ -111,17 +109,17 @@ def _merged(values, targets, upper, slots):
         low += passes_entry
         number += 1 - passes_entry
     slots[number:] = low
-    for each in range(len(targets)):
-        slots[each] = _bound_of(values, targets[each], upper, slots[each])
+    for at in range(len(targets)):
+        slots[at] = _bound_of(values, targets[at], upper, slots[at])
 
 
 @njit
 def _table(values):
-    """The range from the first to the last value, cut into at most as many equal parts as there are values.
+    """Cut the range from the first to the last value into equal parts, at most as many as there are values.
 
     Returns:
-        For each part the first entry that is not below it, and after them the number of entries; and by how many bits a
-        value's distance from the first one is shifted to give its part.
+        For each part its first entry, then the number of entries; and the shift in bits from a value's distance from
+        the first value to the number of its part.
     """
     first = np.uint64(values[0])
     span = np.uint64(values[-1]) - first
@@ -142,7 +140,7 @@ def _table(values):
 
 @njit
 def _by_table(values, targets, upper, slots):
-    """Searches between the entries that a table says. Offsets and timestamps mostly lie evenly, so these are few."""
+    """Search between two entries from a table. They are close, as offsets and timestamps are mostly evenly spread."""
     table, shift = _table(values)
     first, last = values[0], values[-1]
     address = np.int64(values.ctypes.data)
@@ -179,7 +177,7 @@ def _increase(targets):
     types.void(BYTES, types.int64, types.int64, types.int64, TARGETS, types.boolean, types.boolean, _SLOTS), **OPTIONS
 )
 def many_slots(data, entries, column, base_offset, targets, upper, increasing, slots):
-    """The slots of many targets. `increasing`: the entries do, so that any way to search gives the same answers."""
+    """The slots of many targets. `increasing`: the entries increase, so that all searches give the same answers."""
     if entries == 0:
         slots[:] = -1
     elif not increasing:

@@ -1,4 +1,6 @@
-"""The columns of an index's entries: their numbers, and compiled loops that read them and say whether they increase."""
+"""The columns of an index's entries: their numbers, and compiled loops that read them and check whether they
+increase.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from kidxlib.format import layouts
 from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
 
-#: What is searched: a column of an index, by number. Kafka's KEY and VALUE of an `OffsetIndex` and of a `TimeIndex`.
+#: The columns that can be searched, by number: Kafka's KEY and VALUE of an `OffsetIndex` and of a `TimeIndex`.
 OFFSET: Final = 0
 POSITION: Final = 1
 TIMESTAMP: Final = 2
@@ -29,13 +31,13 @@ OPTIONS: Final = {"cache": True, "boundscheck": False, "nogil": True}
 
 @njit(forceinline=True)
 def _sum(base_offset, relative):
-    """The sum, which wraps as Java's does. Of signed numbers the compiler takes for granted that sums do not."""
+    """The sum, which wraps as in Java. For signed numbers the compiler would assume that sums do not."""
     return np.int64(np.uint64(base_offset) + np.uint64(relative))
 
 
 @njit(forceinline=True)
 def value_at(data, slot, column, base_offset):
-    """What stands in a column of an entry."""
+    """The value in a column of an entry."""
     if column == OFFSET:
         return _sum(base_offset, np.int64(int32(data, slot * OFFSET_ENTRY_BYTES)))
     if column == POSITION:
@@ -59,8 +61,8 @@ def increases(data, entries, column, base_offset):
     **OPTIONS,
 )
 def entries_at(data, key_column, base_offset, key_of_none, value_of_none, found):
-    """Replace the slots in the second column of `found` by keys and values of the entries there, in both columns, and
-    slot −1 by what stands for none.
+    """Replace the slots in the second column of `found` by the keys and values of these entries, in both columns, and
+    slot −1 by the key and value that stand for none.
     """
     for number in range(len(found)):
         slot = found[number, 1]

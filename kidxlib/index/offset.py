@@ -31,15 +31,15 @@ class OffsetPosition:
 
 
 class OffsetIndex(MutableIndex[OffsetPosition]):
-    """Where in a segment's log some of its batches start."""
+    """Positions of some batches in a segment's log."""
 
     entry_bytes: ClassVar[int] = _ENTRY.size
     _key: ClassVar[int] = columns.OFFSET
     _offset: ClassVar[int] = columns.OFFSET
-    _found: ClassVar[np.dtype[Any]] = np.dtype([("offset", "i8"), ("position", "i8")])
+    _answers: ClassVar[np.dtype[Any]] = np.dtype([("offset", "i8"), ("position", "i8")])
 
     def lookup(self, offset: int) -> OffsetPosition:
-        """The last entry that is not above an offset; the base offset at position 0 where there is none.
+        """The last entry at or below an offset; the base offset at position 0 if there is none.
 
         The batch that holds the offset starts at that position or after it.
         """
@@ -50,11 +50,11 @@ class OffsetIndex(MutableIndex[OffsetPosition]):
         return self._entry(memory, slot) if slot >= 0 else OffsetPosition(self.base_offset, 0)
 
     def fetch_upper_bound(self, start: OffsetPosition, fetch_bytes: int) -> OffsetPosition | None:
-        """An entry that a fetch of so many bytes does not reach; None where the index has none.
+        """The first entry that a fetch of this size does not reach; None if there is none.
 
-        That is the first entry at `start.position + fetch_bytes` or after it, but never the first entry of the index
-        if it stands exactly there (see `kidxlib.index.search`). Kafka computes that sum in 32 bits
-        (`fetchUpperBoundOffset`): a fetch that would end past 2 GiB gives the first entry.
+        That is the first entry at `start.position + fetch_bytes` or after it, but never the index's first entry if it
+        is exactly there (see `kidxlib.index.search`). Kafka computes the sum in 32 bits (`fetchUpperBoundOffset`): for
+        a fetch that would end past 2 GiB the answer is the first entry.
         """
         memory = self._bytes()
         end = as_int(start.position + fetch_bytes)
@@ -63,17 +63,17 @@ class OffsetIndex(MutableIndex[OffsetPosition]):
 
     @property
     def last_entry(self) -> OffsetPosition:
-        """The last entry; the base offset at position 0 where there is none."""
+        """The last entry; the base offset at position 0 if there is none."""
         count = len(self)
         return self._entry(self._bytes(), count - 1) if count else OffsetPosition(self.base_offset, 0)
 
     @property
     def last_offset(self) -> int:
-        """The last entry's offset; the base offset where there is none."""
+        """The last entry's offset; the base offset if there is none."""
         return self.last_entry.offset
 
     def sanity_check(self) -> None:
-        """What a broker asks of it before it is used (`OffsetIndex.sanityCheck`). An index of zeros passes.
+        """Make the checks of a broker before it uses an index (`OffsetIndex.sanityCheck`). An index of zeros passes.
 
         Raises:
             CorruptIndexError: the last offset is below the base offset, or an entry is not whole.
@@ -89,13 +89,13 @@ class OffsetIndex(MutableIndex[OffsetPosition]):
         """Add an entry.
 
         Args:
-            offset: above that of the last entry.
+            offset: above the last entry's.
             position: an int32.
 
         Raises:
-            IndexFullError: there is no room for it.
+            IndexFullError: there is no room for another entry.
             InvalidOffsetError: the offset is not above the last entry's.
-            OffsetOverflowError: it is too far from the base offset.
+            OffsetOverflowError: the offset is too far from the base offset.
         """
         if self.is_full:
             raise self._full("for one more")

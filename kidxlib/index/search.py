@@ -1,18 +1,18 @@
 """Kafka's search in an index: warm end first.
 
-An index lies in pages of 4 KiB. A plain binary search for one of its last entries starts at the middle, so each time
-the index has grown by a page it reads pages that nobody has needed for long, and waits for the disk. Kafka looks into
-the last 8 KiB first (`AbstractIndex.indexSlotRangeFor`), which every such lookup reads: its pages stay in memory.
-`trace` shows it.
+An index is in pages of 4 KiB. A plain binary search for one of the last entries starts at the middle. Each time that
+the index has grown by a page, it would read pages that were not needed for long, and wait for the disk. Kafka searches
+the last 8 KiB first (`AbstractIndex.indexSlotRangeFor`), which all such lookups read, so that these pages stay in
+memory. `trace` shows it.
 
-A search returns the slot, the number of an entry from 0 on, where it finds a bound of the target:
+A search returns a slot, the number of an entry from 0 on:
 
-- lower: the last entry that is not above the target; −1 where the first one is above, or there is none;
-- upper: the first entry that is not below the target; −1 where there is none. An entry equal to the target is not found
-  at slot 0, because a loop never probes where it begins: the answer is slot 1, or −1 where there is but one entry.
+- lower bound: the last entry that is not above the target; −1 if the first entry is above it, or there is none;
+- upper bound: the first entry that is not below the target; −1 if there is none. An entry equal to the target is not
+  found at slot 0, because the loop never probes where it begins: the answer is slot 1, or −1 if there is one entry.
 
-That is so where the entries increase. Where they do not, in a damaged or zero-padded index, the answer depends on which
-entries are probed. These are Kafka's, so the answer is too.
+This holds if the entries increase. If they do not, in a damaged or zero-padded index, the answer depends on which
+entries are probed: the same ones as in Kafka, so the answer is the same too.
 """
 
 from __future__ import annotations
@@ -28,24 +28,23 @@ from kidxlib.index.bulk_search_kernel import many_slots
 from kidxlib.index.columns import OFFSET_ENTRY_BYTES, POSITION, TIME_ENTRY_BYTES
 from kidxlib.index.search_kernel import warm_cold_slot, warm_cold_traced
 
-#: Bytes of a page, the unit in which a file comes into memory.
+#: Bytes of a page, the unit in which a file is read into memory.
 PAGE_BYTES: Final = 4096
 
 #: More probes than a search of 2**31 entries makes.
 _PROBES_MAX: Final = 64
-#: Seeing whether the entries increase costs about an eighth of a search per entry; below that it does not pay.
+#: Checking whether the entries increase costs about an eighth of a search per entry: it pays from this ratio on.
 _ENTRIES_PER_TARGET: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """What a search touched.
+    """The entries and pages that a search touched.
 
     Attributes:
-        slot: its answer.
-        entries: the slots that it probed, in this order.
-        pages: the pages of 4 KiB, counted from the start of the file, that hold these entries; each once, in the order
-            in which they were first touched.
+        slot: the answer.
+        entries: the probed slots, in order.
+        pages: the pages of 4 KiB with these entries, numbered from the start of the file, in the order of first touch.
     """
 
     slot: int
@@ -55,10 +54,10 @@ class Trace:
 
 _Slot: TypeAlias = Callable[[NDArray[np.uint8], int, int, int, int, bool], int]
 
-#: (data, entries, column, base_offset, target, upper) → slot. `data` are the bytes of the index, uint8; `entries` how
-#: many entries they hold, nothing after them is looked at; `column` is one of the numbers of `kidxlib.index.columns`;
-#: `base_offset` is added to relative offsets; `upper` asks for the upper bound. The compiled loop itself: a function
-#: around it would cost each lookup as much again.
+#: (data, entries, column, base_offset, target, upper) → slot. `data`: the bytes of the index, uint8; `entries`: how
+#: many entries to search; `column`: a number of `kidxlib.index.columns`; `base_offset`: added to relative offsets;
+#: `upper`: search for the upper bound. This is the compiled loop itself: a function around it would double the time of
+#: a lookup.
 slot: Final[_Slot] = warm_cold_slot
 
 
@@ -72,12 +71,12 @@ def slots(
     increasing: bool = False,
     found: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
-    """What `slot` says for each of the targets, faster; fastest if they are sorted.
+    """`slot` for many targets, which is faster; fastest if they are sorted.
 
     Args:
-        found: where the answers go, of as many as there are targets; None: into a new array.
-        increasing: what `columns.increases` says, where it was asked. All ways to search then agree, and the fastest is
-            taken.
+        found: gets the answers, with the shape of `targets`; None: a new array.
+        increasing: the column is known to increase (`columns.increases`). All searches then agree, and the fastest is
+            used.
     """
     answers = np.empty(len(targets), np.int64) if found is None else found
     many_slots(data, entries, column, base_offset, targets, upper, increasing, answers)
@@ -85,7 +84,7 @@ def slots(
 
 
 def trace(data: NDArray[np.uint8], entries: int, column: int, base_offset: int, target: int, upper: bool) -> Trace:
-    """What `slot` touches."""
+    """The entries and pages that `slot` touches."""
     touched = np.empty(_PROBES_MAX, np.int64)
     answer, probes = warm_cold_traced(data, entries, column, base_offset, target, upper, touched)
     probed = touched[:probes].tolist()
@@ -96,5 +95,5 @@ def trace(data: NDArray[np.uint8], entries: int, column: int, base_offset: int, 
 
 
 def worth_asking(entries: int, targets: int) -> bool:
-    """Whether so many targets are worth a look at all entries, to see whether they increase."""
+    """Whether the number of targets makes it pay to check whether the entries increase."""
     return targets * _ENTRIES_PER_TARGET >= entries

@@ -17,7 +17,7 @@ _SLOTS: Final = types.Array(types.int64, 1, "C")
 
 @njit(forceinline=True)
 def _probe(data, slot, column, base_offset, touched, probes):
-    """The value at a slot, and how many probes there were; noted down where somebody wants to know."""
+    """The value at a slot, and the number of probes; the slot is recorded if a trace is wanted."""
     if touched is not None:
         touched[probes] = slot
     return value_at(data, slot, column, base_offset), probes + 1
@@ -25,7 +25,7 @@ def _probe(data, slot, column, base_offset, touched, probes):
 
 @njit
 def _binary_search(data, entries, column, base_offset, target, upper, low, high, touched, probes):
-    """`AbstractIndex.binarySearch` from slot `low` to `high`: the slot, and how many probes there were."""
+    """`AbstractIndex.binarySearch` from slot `low` to `high`: the slot, and the number of probes."""
     while low < high:
         middle = (low + high + 1) >> 1
         value, probes = _probe(data, middle, column, base_offset, touched, probes)
@@ -42,7 +42,7 @@ def _binary_search(data, entries, column, base_offset, target, upper, low, high,
 
 @njit
 def warm_cold_search(data, entries, column, base_offset, target, upper, touched):
-    """`AbstractIndex.indexSlotRangeFor`: the slot, and how many probes there were."""
+    """`AbstractIndex.indexSlotRangeFor`: the slot, and the number of probes."""
     if entries == 0:
         return np.int64(-1), np.int64(0)
     entry_bytes = OFFSET_ENTRY_BYTES if column <= POSITION else TIME_ENTRY_BYTES

@@ -22,8 +22,8 @@ class TimestampOffset:
     """An entry of a time index.
 
     Attributes:
-        timestamp: in ms since the epoch; −1 where there is none.
-        offset: up to this one no batch has a larger timestamp.
+        timestamp: in ms since the epoch; −1: none.
+        offset: no batch up to this offset has a larger timestamp.
     """
 
     timestamp: int
@@ -31,17 +31,17 @@ class TimestampOffset:
 
 
 class TimeIndex(MutableIndex[TimestampOffset]):
-    """How far the largest timestamp of a segment had come, at some of its batches."""
+    """The largest timestamps of a segment, up to some of its batches."""
 
     entry_bytes: ClassVar[int] = _ENTRY.size
     _key: ClassVar[int] = columns.TIMESTAMP
     _offset: ClassVar[int] = columns.OFFSET_OF_TIMESTAMP
-    _found: ClassVar[np.dtype[Any]] = np.dtype([("timestamp", "i8"), ("offset", "i8")])
+    _answers: ClassVar[np.dtype[Any]] = np.dtype([("timestamp", "i8"), ("offset", "i8")])
 
     def lookup(self, timestamp: int) -> TimestampOffset:
-        """The last entry that is not above a timestamp; no timestamp (−1) at the base offset where there is none.
+        """The last entry at or below a timestamp; no timestamp (−1) at the base offset if there is none.
 
-        The first record at this timestamp or later has that offset or a larger one.
+        The first record at this timestamp or later has the entry's offset or a larger one.
         """
         memory = self._memory
         if memory is None:
@@ -51,17 +51,19 @@ class TimeIndex(MutableIndex[TimestampOffset]):
 
     @property
     def last_entry(self) -> TimestampOffset:
-        """The last entry; no timestamp (−1) at the base offset where there is none."""
+        """The last entry; no timestamp (−1) at the base offset if there is none."""
         count = len(self)
         return self._entry(self._bytes(), count - 1) if count else TimestampOffset(*self._none())
 
     @property
     def is_full(self) -> bool:
-        """Whether `maybe_append` refuses: the last slot is kept for the entry that a segment gets when it is closed."""
+        """Whether there is no room for another entry. The last slot is kept for the entry that closing a segment
+        adds.
+        """
         return len(self) >= self.max_entries - 1
 
     def sanity_check(self) -> None:
-        """What a broker asks of it before it is used (`TimeIndex.sanityCheck`).
+        """Make the checks of a broker before it uses an index (`TimeIndex.sanityCheck`).
 
         Raises:
             CorruptIndexError: the last timestamp is below the first, the last offset is below the base offset, or an
@@ -83,13 +85,13 @@ class TimeIndex(MutableIndex[TimestampOffset]):
     def maybe_append(self, timestamp: int, offset: int, skip_full_check: bool = False) -> None:
         """Add an entry if its timestamp is above the last entry's; −1 and below is no timestamp.
 
-        A refused entry changes nothing. In Kafka one whose offset is too far from the base offset leaves a part.
+        A refused entry changes nothing. Kafka writes a part of an entry whose offset is too far from the base offset.
 
         Args:
-            skip_full_check: take the last slot too, as Kafka does when it closes a segment.
+            skip_full_check: use the last slot too, as Kafka does when it closes a segment.
 
         Raises:
-            IndexFullError: there is no room for it. Without `skip_full_check` also where it would not be added.
+            IndexFullError: there is no room. Without `skip_full_check` also for an entry that would not be added.
             InvalidOffsetError: the offset is below the last entry's.
             InvalidTimestampError: the timestamp is below the last entry's.
             OffsetOverflowError: the offset is too far from the base offset.

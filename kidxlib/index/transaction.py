@@ -1,6 +1,4 @@
-"""`.txnindex`: the transactions that were aborted in a segment, and their entries. Kafka's `TransactionIndex` and
-`AbortedTxn`.
-"""
+"""`.txnindex`: the transactions that were aborted in a segment. Kafka's `TransactionIndex` and `AbortedTxn`."""
 
 from __future__ import annotations
 
@@ -19,19 +17,19 @@ from kidxlib.storage.location import location
 from kidxlib.storage.opened_file import map_file
 
 _ENTRY_BYTES: Final = layouts.ABORTED_TRANSACTION.itemsize
-#: What is written, and the highest that is read.
+#: The version that is written, and the highest that is read.
 _VERSION: Final = 0
 
 
 @dataclass(frozen=True, slots=True)
 class AbortedTransaction:
-    """A transaction that was aborted.
+    """An aborted transaction.
 
     Attributes:
-        producer_id: whose it was.
-        first_offset: of its first record.
-        last_offset: of the marker that aborted it.
-        last_stable_offset: below this offset all transactions were decided when the marker was written.
+        producer_id: the producer's id.
+        first_offset: the offset of the transaction's first record.
+        last_offset: the offset of the abort marker.
+        last_stable_offset: all transactions below this offset had ended when the marker was written.
     """
 
     producer_id: int
@@ -42,11 +40,11 @@ class AbortedTransaction:
 
 @dataclass(frozen=True, slots=True)
 class AbortedInRange:
-    """Aborted transactions that a range of offsets meets (`TxnIndexSearchResult`).
+    """Aborted transactions in a range of offsets (`TxnIndexSearchResult`).
 
     Attributes:
         transactions: in the order of the index.
-        complete: whether these are all. If not, the following segments' indexes may have more.
+        complete: these are all. If not, the indexes of later segments may have more.
     """
 
     transactions: tuple[AbortedTransaction, ...]
@@ -60,13 +58,13 @@ def _transactions_of(entries: NDArray[Any]) -> tuple[AbortedTransaction, ...]:
 class TransactionIndex:
     """The transactions that were aborted in a segment, in the order of their markers.
 
-    A file that holds a part of an entry at its end is read up to there. Changes are made to a copy in memory, which
-    `to_bytes` gives. The three methods that make them stand here and not in `kidxlib.index.abstract_index`: they share
-    nothing with those of the other two indexes, which have room for entries to come and store relative offsets.
+    A partial entry at the end of the file is not read. Changes are made to a copy in memory, which `to_bytes` returns.
+    It shares no code with `kidxlib.index.abstract_index`: the other two indexes have room for more entries and store
+    relative offsets.
 
     Attributes:
-        name: the file, or whatever it is called in messages.
-        base_offset: of the segment.
+        name: the file, or another name for messages.
+        base_offset: the segment's.
     """
 
     def __init__(self, read: Callable[[], NDArray[np.uint8]], base_offset: int, name: str) -> None:
@@ -74,11 +72,11 @@ class TransactionIndex:
         self.base_offset = base_offset
         self._read = read
         self._memory: NDArray[np.uint8] | None = None  # the whole file
-        self._last_offset: int | None = None  # of what was appended here
+        self._last_offset: int | None = None  # of the entry that was last appended to this object
 
     @classmethod
     def open(cls, path: str | PathLike[str], base_offset: int) -> Self:
-        """An index that stands in a file, which is opened and mapped when it is first used; empty where there is none.
+        """Open an index file, which is mapped at the first use; empty if there is no file.
 
         Raises (when first used):
             OSError: the file cannot be read.
@@ -93,23 +91,23 @@ class TransactionIndex:
         *,
         name: str = IN_MEMORY,
     ) -> Self:
-        """An index in memory; not copied, and never changed."""
+        """An index of bytes in memory, which are neither copied nor changed."""
         return cls(lambda: np.frombuffer(content, np.uint8), base_offset, name)
 
     def __len__(self) -> int:
-        """How many entries it has."""
+        """The number of entries."""
         return len(self._bytes()) // _ENTRY_BYTES
 
     def to_bytes(self) -> bytes:
-        """The whole file."""
+        """The bytes of the whole file."""
         return self._bytes().tobytes()
 
     def entry(self, number: int) -> AbortedTransaction:
-        """An entry, counted from 0.
+        """An entry by its number, from 0 on.
 
         Raises:
-            NoSuchEntryError: it has not as many.
-            UnknownVersionError: it is of a version that Kafka refuses.
+            NoSuchEntryError: there are fewer entries.
+            UnknownVersionError: the entry is of a version that Kafka refuses.
         """
         if not 0 <= number < len(self):
             raise NoSuchEntryError(f"{self.name}: no entry {number}, expected 0 to below {len(self)}, its entries")
@@ -119,14 +117,14 @@ class TransactionIndex:
 
     @property
     def last_entry(self) -> AbortedTransaction | None:
-        """The last entry; None where there is none."""
+        """The last entry; None if there is none."""
         return self.entry(len(self) - 1) if len(self) else None
 
     def all(self) -> tuple[AbortedTransaction, ...]:
         """All entries (`allAbortedTxns`).
 
         Raises:
-            UnknownVersionError: one is of a version that Kafka refuses.
+            UnknownVersionError: an entry is of a version that Kafka refuses.
         """
         entries = self._entries()
         self._check_versions(entries)
@@ -135,8 +133,8 @@ class TransactionIndex:
     def collect_aborted(self, fetch_offset: int, upper_bound: int) -> AbortedInRange:
         """The aborted transactions that have offsets from `fetch_offset` to below `upper_bound`.
 
-        Kafka stops at the first entry whose last stable offset is not below `upper_bound`: what is aborted later
-        starts after it (`collectAbortedTxns`). That entry is still among the answers if it fits.
+        Kafka stops at the first entry whose last stable offset is not below `upper_bound`: transactions that are
+        aborted later begin after it (`collectAbortedTxns`). That entry is among the answers if it is in the range.
 
         Raises:
             UnknownVersionError: an entry up to there is of a version that Kafka refuses.
@@ -151,11 +149,11 @@ class TransactionIndex:
         return AbortedInRange(_transactions_of(entries[meets]), complete)
 
     def sanity_check(self) -> None:
-        """What a broker asks of it before it is used (`TransactionIndex.sanityCheck`).
+        """Make the checks of a broker before it uses an index (`TransactionIndex.sanityCheck`).
 
         Raises:
             CorruptIndexError: an entry's last offset is below the base offset.
-            UnknownVersionError: an entry before that is of a version that Kafka refuses, and fails on.
+            UnknownVersionError: an earlier entry is of a version on which Kafka fails.
         """
         entries = self._entries()
         below = entries["last_offset"] < self.base_offset
@@ -170,11 +168,11 @@ class TransactionIndex:
         )
 
     def append(self, transaction: AbortedTransaction) -> None:
-        """Add an entry at the end of the file. A part of an entry that stands there stays, and spoils what follows.
+        """Add an entry at the end of the file. A partial entry there stays, and spoils the entries after it.
 
         Raises:
-            InvalidOffsetError: its last offset is not above that of the entry appended last. What the file held when
-                it was opened does not count.
+            InvalidOffsetError: the last offset is not above that of the entry appended before. Entries from the file do
+                not count.
         """
         if self._last_offset is not None and transaction.last_offset <= self._last_offset:
             raise InvalidOffsetError(
@@ -197,7 +195,7 @@ class TransactionIndex:
         self._last_offset = transaction.last_offset
 
     def truncate_to(self, offset: int) -> None:
-        """Remove the entries from the first one on whose last offset is not below this one.
+        """Remove the first entry whose last offset is at or above this one, and all entries after it.
 
         Raises:
             UnknownVersionError: an entry up to there is of a version that Kafka refuses.
@@ -227,7 +225,7 @@ class TransactionIndex:
         return memory[: len(memory) // _ENTRY_BYTES * _ENTRY_BYTES].view(layouts.ABORTED_TRANSACTION)
 
     def _check_versions(self, entries: NDArray[np.void], first: int = 0) -> None:
-        """Kafka looks at the higher byte of the version alone (`AbortedTxn.version`), as a signed one."""
+        """Refuse a version. Kafka reads only its higher byte (`AbortedTxn.version`), as a signed number."""
         newer = entries["version"] >> 8 > _VERSION
         if newer.any():
             number = int(newer.argmax())

@@ -1,1 +1,1 @@
-"""The checksums of Kafka's log and of object stores: in Python for a few bytes, for compiled loops as C functions."""
+"""The checksums of Kafka's logs and of object stores, for Python and for compiled loops."""

@@ -1,9 +1,9 @@
-"""What computes the checksums of batches: the fastest on this processor, measured as the process starts.
+"""Chooses the implementation of batch checksums: the fastest on this processor, measured when the process starts.
 
-Nothing is the fastest everywhere. Our own loop (`folding`) needs instructions that x86-64 has since 2019. It costs no
-call, so for short batches it is the fastest wherever it runs. For long ones ISA-L is as fast with AVX-512, and without
-it Google's may be. All are tried on 64 KiB, which takes a quarter of a millisecond, in each process anew: nothing is
-kept that another processor could come upon. What computes wrong checksums is not taken.
+None is the fastest everywhere. kidx's own loop (`folding`) needs instructions that x86-64 has since 2019. It needs no
+call, so it is the fastest for short batches wherever it runs. For long batches, ISA-L is as fast with AVX-512; without
+AVX-512, Google's may be faster. All are measured on 64 KiB, which takes a quarter of a millisecond, in each process: a
+kept choice might be used on another processor. An implementation with wrong checksums is not used.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from kidxlib.errors import MissingLibraryError, UsageError
 from kidxlib.format.checksums.crc import CRC32, GOOGLE_CRC32C, ISAL_CRC32C
 from kidxlib.format.checksums.folding import BLOCK_BYTES, VECTOR_WORDS, folded_crc32, folded_crc32c
 
-#: The environment variable that names one to take.
+#: The environment variable that names the implementation to use.
 FORCED_BY: Final = "KIDX_CHECKSUMS"
 FOLDING: Final = "folding"
 ISAL: Final = "isal"
 GOOGLE: Final = "google"
 
 _PATTERN: Final = bytes(range(256)) * 256
-#: The CRC-32C and the CRC-32 of the first bytes of the pattern, so many: what all candidates and tables of 256 numbers
-#: say of them.
+#: By number of bytes: the CRC-32C and the CRC-32 of the first bytes of the pattern, as computed with tables of 256
+#: numbers and by all candidates.
 _CHECKED: Final = {
     1: (0x527D5351, 0xD202EF8D),
     32: (0x46DD794E, 0x91267E8A),
@@ -35,19 +35,19 @@ _CHECKED: Final = {
     len(_PATTERN): (0xA224AF3D, 0xB11DE6A1),
 }
 _ROUNDS: Final = 4
-#: How many times as fast another one has to be than those before it.
+#: How many times as fast as the earlier candidates a candidate must be.
 _WORTH_A_CHANGE: Final = 1.1
 
 
 class Checksums(NamedTuple):
-    """Two functions, of an address and a number of bytes, at least one. A block before them may be read."""
+    """Two functions of an address and a number of bytes, at least one. They may also read a block before the bytes."""
 
     crc32c: Callable[[int, int], int]
     crc32: Callable[[int, int], int]
 
 
 def candidates() -> Mapping[str, Checksums]:
-    """What there is, by name. That which is taken where others are as fast comes first."""
+    """The implementations on this machine, by name; if several are as fast, the first is used."""
     found = {FOLDING: Checksums(folded_crc32c, folded_crc32)} if VECTOR_WORDS else {}
     found[ISAL] = Checksums(lambda address, size: ~ISAL_CRC32C(address, size, 0xFFFFFFFF) & 0xFFFFFFFF, _isal_crc32)
     if (extend := GOOGLE_CRC32C) is not None:
@@ -60,11 +60,11 @@ def _isal_crc32(address: int, size: int) -> int:
 
 
 def choose(functions: Mapping[str, Checksums], forced: str | None = os.environ.get(FORCED_BY)) -> str:
-    """The name of the one to take.
+    """The name of the implementation to use.
 
     Args:
-        functions: as `candidates` gives them.
-        forced: a name that somebody asks for.
+        functions: from `candidates`.
+        forced: a name that the user sets.
     """
     if forced and forced not in functions:
         raise UsageError(f"{FORCED_BY}: found {forced!r}, expected one of {', '.join(functions)}")

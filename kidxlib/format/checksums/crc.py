@@ -1,7 +1,7 @@
-"""The C functions that compute checksums, and checksums of bytes that Python holds.
+"""The C functions that compute checksums, and checksums of bytes in Python.
 
-The functions come out of wheels: those of Intel's ISA-L, which picks what the processor can do, and Google's CRC-32C,
-which is the faster one where the processor has no AVX-512.
+The functions come from wheels: Intel's ISA-L, which uses the processor's instructions, and Google's CRC-32C, which is
+faster on processors without AVX-512.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ import google_crc32c
 from kidxlib.errors import MissingLibraryError
 from kidxlib.format.c_library import c_library
 
-#: The extension module of `isal` that takes least time to load, and has all of ISA-L's checksums in it.
+#: The extension module of `isal` that loads fastest, and has all of ISA-L's checksums.
 _ISAL: Final = c_library("isal", "igzip_lib", "crc32_iscsi")
-#: `unsigned int crc32_iscsi(unsigned char *buffer, int len, unsigned int init_crc)`: CRC-32C, not inverted at its start
-#: nor at its end, as protocols do it.
+#: `unsigned int crc32_iscsi(unsigned char *buffer, int len, unsigned int init_crc)`: CRC-32C, without the inversion at
+#: start and end that protocols use.
 ISAL_CRC32C: Final[ctypes._NamedFuncPointer] = _ISAL.crc32_iscsi
 ISAL_CRC32C.argtypes = (ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32)
 ISAL_CRC32C.restype = ctypes.c_uint32
@@ -38,29 +38,29 @@ def crc32c(data: bytes) -> int:
 
 
 def extend_crc32c(crc: int, data: bytes) -> int:
-    """The CRC-32C of what `crc` covers (0: nothing) followed by `data`."""
+    """The CRC-32C of the bytes of `crc` (0: none) and `data` after them."""
     return int(google_crc32c.extend(crc, data))
 
 
 def extend_crc64nvme(crc: int, data: bytes) -> int:
-    """The CRC-64/NVME of what `crc` covers (0: nothing) followed by `data`."""
+    """The CRC-64/NVME of the bytes of `crc` (0: none) and `data` after them."""
     return int(_CRC64_NVME(crc, data, len(data)))
 
 
 def extend_crc32(crc: int, data: bytes) -> int:
-    """The CRC-32 of what `crc` covers (0: nothing) followed by `data`."""
+    """The CRC-32 of the bytes of `crc` (0: none) and `data` after them."""
     return zlib.crc32(data, crc)
 
 
 def _google_crc32c() -> ctypes._NamedFuncPointer | None:
     try:
         function = c_library("google-crc32c", "_crc32c", "crc32c_extend").crc32c_extend
-    except MissingLibraryError:  # of a wheel that is Python alone
+    except MissingLibraryError:  # a wheel without C code
         return None
     function.argtypes = (ctypes.c_uint32, ctypes.c_void_p, ctypes.c_size_t)
     function.restype = ctypes.c_uint32
     return function
 
 
-#: `uint32_t crc32c_extend(uint32_t crc, const uint8_t *data, size_t count)`; None where it is not to be had.
+#: `uint32_t crc32c_extend(uint32_t crc, const uint8_t *data, size_t count)`; None if it is missing.
 GOOGLE_CRC32C: Final[ctypes._NamedFuncPointer | None] = _google_crc32c()

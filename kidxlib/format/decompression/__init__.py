@@ -1,3 +1,3 @@
-"""What compressed batches hold, decompressed whole and in compiled loops: each codec by its library's own C function,
-and no batch costs a call of Python's. What these loops do not take, `kidxlib.format.codecs` reads.
+"""Decompresses whole batches in compiled loops, with the C functions of each codec's library and without Python calls.
+`kidxlib.format.codecs` reads the batches that these loops refuse.
 """

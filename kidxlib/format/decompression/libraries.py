@@ -1,4 +1,4 @@
-"""The libraries that compiled loops decompress with, and what these need for each thread."""
+"""The libraries that compiled loops decompress with, and their memory for each thread."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ for _function in (_ZSTD.ZSTD_freeDCtx, _DEFLATE.libdeflate_free_decompressor):
 
 
 class Decompressors:
-    """What zstd and libdeflate want to be given with each call: memory of their own, which one thread may use at a
-    time. It goes with this.
+    """The working memory that zstd and libdeflate get with each call. One thread may use it at a time. It is freed with
+    this object.
 
     Attributes:
-        zstd, gzip: addresses of theirs.
+        zstd, gzip: the addresses.
     """
 
     def __init__(self) -> None:
