@@ -80,7 +80,9 @@ def varlong(data, at, end):
 
 @njit
 def skip_bytes(data, at, end):
-    """Skip a length and that many bytes: the length, where they start, and the position after them or an error below 0."""
+    """Skip a length and that many bytes: the length, where they start, and the position after them or an error below
+    0.
+    """
     size, start = varint(data, at, end)
     if start < 0:
         return size, start, start

@@ -1,3 +1,3 @@
-"""Batches and records in the bytes of a log, of all three message formats. Compiled loops look for a batch, or take a
-column of all of them.
+"""Batches and records in the bytes of a log, of all three message formats. Compiled loops search for a batch, or make
+tables of all batches.
 """

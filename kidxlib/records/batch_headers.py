@@ -1,10 +1,9 @@
-"""The batches of a log, from header to header: what a header tells, where the next one is, and whether the checksum of
-a batch fits what it covers.
+"""The batches of a log, from header to header: the fields of a header, where the next one is, and whether a batch's
+checksum is right.
 
-`batches` and `headers` find batches as Kafka's `FileLogInputStream` does: `batches` refuses headers that no broker
-takes; `headers` gives them for whatever they say, as Kafka does until it is asked for more than the header. Both are
-lazy, and look at no checksum, as on a broker's read path; `is_crc_valid` does. Offsets and timestamps are Java longs:
-sums wrap.
+`batches` and `headers` find batches as Kafka's `FileLogInputStream` does. `batches` refuses headers that no broker
+accepts; `headers` yields them too, as Kafka does until more than the header is read. Both are lazy and check no
+checksums, as on a broker's read path; `is_crc_valid` does. Offsets and timestamps are Java longs: sums wrap.
 """
 
 from __future__ import annotations
@@ -31,20 +30,19 @@ class Batch:
     """The header of a v2 batch, or of a v0 or v1 message, which is a batch of its own; a compressed one is a wrapper.
 
     Attributes:
-        position: of its first byte in the file.
-        size: all its bytes.
-        magic: the version of its format: 0, 1, or 2 and above, which all are read as 2.
-        attributes: bits, see `formats`.
-        crc: the checksum that it carries.
-        offset_field: the offset that it starts with: of a v2 batch its base offset, of a wrapper the offset of the last
-            record in it.
-        last_offset: of the last record in it; compaction may have removed that record.
-        max_timestamp: the largest in it, as it says itself, in ms since the epoch; −1 of magic 0.
-        partition_leader_epoch: −1 is none, as it always is below magic 2.
-        base_timestamp: what the timestamps of the records of a v2 batch count from.
-        producer_id, producer_epoch: of the producer; −1 is none.
-        base_sequence: of the first record; −1 is none.
-        records_count: None of a wrapper, which has to be decompressed to know.
+        position: in the file, in bytes.
+        size: in bytes, with the header.
+        magic: the format's version: 0, 1, or 2 and above, which are all read as 2.
+        attributes: bits, see `kidxlib.format.layouts`.
+        crc: the checksum in the header.
+        offset_field: the first field: the base offset of a v2 batch, the last record's offset in a wrapper.
+        last_offset: the last record's; compaction may have removed that record.
+        max_timestamp: the largest timestamp by the header, in ms since the epoch; −1 in magic 0.
+        partition_leader_epoch: −1: none, as always below magic 2.
+        base_timestamp: the base of the records' timestamps in a v2 batch.
+        producer_id, producer_epoch: −1: none.
+        base_sequence: the first record's; −1: none.
+        records_count: None in a wrapper, which would have to be decompressed.
     """
 
     position: int
@@ -73,7 +71,7 @@ class Batch:
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether a broker's clock gave its records their timestamp, which is `max_timestamp`; never of magic 0."""
+        """Whether all records have the broker's timestamp, `max_timestamp`; never in magic 0."""
         return self.magic != 0 and self.attributes & layouts.ATTRIBUTE_LOG_APPEND_TIME != 0
 
     @property
@@ -82,12 +80,12 @@ class Batch:
 
     @property
     def is_control(self) -> bool:
-        """Whether its records are markers that consumers never see."""
+        """Whether the records are control records, which consumers never see."""
         return self.is_v2 and self.attributes & layouts.ATTRIBUTE_CONTROL != 0
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop its tombstones and markers, in ms since the epoch; None where not yet set."""
+        """When compaction may drop tombstones and markers, in ms since the epoch; None: not set yet."""
         has_one = self.is_v2 and self.attributes & layouts.ATTRIBUTE_DELETE_HORIZON
         return self.base_timestamp if has_one else None
 
@@ -155,7 +153,7 @@ def _too_small(position: int, size: int, magic: int) -> MalformedRecordsError:
 
 
 def stream_of(log: LogBytes, position: int, end: int) -> ByteStream:
-    """A section of the file, read as it is taken."""
+    """A section of the file, read lazily."""
 
     def chunks() -> Iterator[bytes]:
         for start in range(position, end, CHUNK_BYTES):
@@ -165,10 +163,10 @@ def stream_of(log: LogBytes, position: int, end: int) -> ByteStream:
 
 
 def batches(log: LogBytes, position: int = 0) -> Iterator[Batch]:
-    """The batches from file position `position` on, which must be where one starts (`FileRecords.batchesFrom`).
+    """The batches from file position `position` on, where a batch must start (`FileRecords.batchesFrom`).
 
-    It ends where no whole batch follows, be that the end of the file or a batch that reaches past it; bytes left over
-    are no error. One small read of the file a batch.
+    It ends where no whole batch follows, at the end of the file or at a torn batch; remaining bytes are no error. Each
+    batch takes one small read of the file.
     """
     for batch in headers(log, position):
         if batch.magic < 0:
@@ -179,15 +177,15 @@ def batches(log: LogBytes, position: int = 0) -> Iterator[Batch]:
 
 
 def headers(log: LogBytes, position: int = 0) -> Iterator[Batch]:
-    """The batches, as `batches` yields them, and also those with a negative magic or with a size too small for magic 2.
-    The fields of such a batch are the bytes at their usual places.
+    """The batches of `batches`, and also batches with a negative magic or a size too small for magic 2. The fields of
+    these are read at their usual positions.
     """
     return (parse_batch(*span) for span in spans(log, position))
 
 
 def spans(log: LogBytes, position: int = 0) -> Iterator[tuple[int, int, bytes]]:
-    """Where the batches lie, by their sizes alone: position, size, and the bytes from there on that a header may take,
-    as many as the file has.
+    """The batches by their sizes only: position, size, and the bytes of the longest header, or as many as the file
+    has.
     """
     if position < 0:
         raise MalformedRecordsError(position, "that position", "one from 0 on")
@@ -205,7 +203,7 @@ def spans(log: LogBytes, position: int = 0) -> Iterator[tuple[int, int, bytes]]:
 
 
 def is_crc_valid(log: LogBytes, batch: Batch) -> bool:
-    """Whether its checksum fits (`RecordBatch.isValid`). Of a large batch a piece is held at a time."""
+    """Whether a batch's checksum is right (`RecordBatch.isValid`). A large batch is read piece by piece."""
     if batch.is_v2:
         if batch.size < layouts.BATCH_V2_BYTES_MIN:
             return False

@@ -1,4 +1,4 @@
-"""The offsets and timestamps of all records of a batch at once; one that is too large for that is said to be so."""
+"""The offsets and timestamps of all records of a batch at once, unless it is too large."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from kidxlib.storage.log_bytes import LogBytes
 
 _Longs: TypeAlias = NDArray[np.int64]
 
-#: More decompressed bytes of one batch than anybody sends; what has more is read record by record.
+#: More decompressed bytes than usual batches have. A larger batch is read record by record.
 _CONTENT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class RecordsIn:
-    """What is in a batch.
+    """The records of a batch.
 
     Attributes:
-        offsets, timestamps: of its records, of shape (n,).
+        offsets, timestamps: of the records, of shape (n,).
         complete: these are all; if not, a malformed one follows.
     """
 
@@ -35,14 +35,14 @@ class RecordsIn:
 
 
 def records_in(log: LogBytes, batch: batch_headers.Batch) -> RecordsIn | None:
-    """Offsets and timestamps of the records of a batch; None where it is too large, or malformed from its beginning."""
+    """Offsets and timestamps of the records of a batch; None if it is too large, or its first record is malformed."""
     if not batch.is_v2:
         try:
-            found = [(record.offset, record.timestamp) for record in reader.records(log, batch)]
+            pairs = [(record.offset, record.timestamp) for record in reader.records(log, batch)]
         except MalformedRecordsError:
             return None
-        both = np.array(found, np.int64).reshape(-1, 2)
-        return RecordsIn(found[0][0], both[:, 0], both[:, 1], True)
+        both = np.array(pairs, np.int64).reshape(-1, 2)
+        return RecordsIn(pairs[0][0], both[:, 0], both[:, 1], True)
     count = batch.records_count or 0
     try:
         content = reader.content(log, batch).take(_CONTENT_BYTES_MAX) if count > 0 else b""

@@ -1,7 +1,7 @@
-"""What the records of control batches say: the markers of transactions, and those of KRaft's own log.
+"""The records of control batches: transaction markers, and control records of KRaft's log.
 
 Sources: `ControlRecordType`, `ControlRecordUtils`, `EndTransactionMarker`, which read all values as version 0, whatever
-version they give.
+version they have.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from kidxlib.records.reader import Record
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """What a control record says.
+    """A control record.
 
     Attributes:
-        type_id: as its key gives it.
-        name: of that type; None where Kafka knows none.
-        fields: of its value, as Kafka's JSON has them; None where the type is not known.
+        type_id: the type in the key.
+        name: the type's name; None: Kafka does not know the type.
+        fields: the fields of the value, as in Kafka's JSON; None: the type is not known.
     """
 
     type_id: int

@@ -1,4 +1,4 @@
-"""How compiled loops read the header of a batch."""
+"""Compiled functions that read the header of a batch."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ OPTIONS: Final = {"cache": True, "boundscheck": False, "nogil": True}
 
 @njit(forceinline=True)
 def wrapping_sum(first, second):
-    """The sum, which wraps as Java's does. Of signed numbers the compiler takes for granted that sums do not."""
+    """The sum, which wraps as in Java. For signed numbers the compiler would assume that sums do not."""
     return np.int64(np.uint64(first) + np.uint64(second))
 
 
 @njit
 def next_size(window, window_position, log_bytes, walk):
-    """All bytes of the batch at a walk's position (`batch_headers.batches`), or why that cannot be said."""
+    """The size of the batch at a walk's position (`batch_headers.batches`), or why it is not known."""
     position = walk.position
     if position >= log_bytes - _HEADER_SIZE_UP_TO_MAGIC:
         return np.int64(ENDS)
@@ -70,7 +70,7 @@ def next_size(window, window_position, log_bytes, walk):
 
 @njit(forceinline=True)
 def last_offset_of(window, at):
-    """Last offset and leader epoch of a batch, and whether it is a compressed one of magic 0 or 1."""
+    """The last offset and the leader epoch of a batch, and whether it is a wrapper of magic 0 or 1."""
     offset = int64(window, at)
     if np.int8(window[at + MAGIC_AT]) >= _MAGIC_V2:
         delta = np.int64(int32(window, at + V2_LAST_OFFSET_DELTA_AT))
@@ -80,7 +80,7 @@ def last_offset_of(window, at):
 
 @njit(forceinline=True)
 def max_timestamp_of(window, at):
-    """The largest timestamp of a batch, as it says itself; −1 of magic 0."""
+    """The largest timestamp in a batch's header; −1 for magic 0."""
     magic = np.int8(window[at + MAGIC_AT])
     if magic >= _MAGIC_V2:
         return int64(window, at + V2_MAX_TIMESTAMP_AT)

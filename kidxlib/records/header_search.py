@@ -1,9 +1,9 @@
 """Compiled walks over the batch headers of a log for many searches at once: the loops of `LogSegment.translate_offset`
-and `find_offset_by_timestamp`, and what stands before and at given file positions.
+and `find_offset_by_timestamp`, and facts about the batches before and at given file positions.
 
-A search starts at the position that an index gave it and goes from header to header. It sees one window of the log at a
-time; all that it carries from window to window is in its `_WALK` record. What a header does not tell, because the batch
-has to be decompressed or is malformed, is left to the methods themselves.
+A search starts at the position from an index and goes from header to header. It sees one window of the log at a time;
+its state between windows is its `_WALK` record. If a batch has to be decompressed or is malformed, the search is left
+to these methods.
 """
 
 from __future__ import annotations
@@ -30,39 +30,39 @@ from kidxlib.records.header_kernel import (
 )
 from kidxlib.storage.log_bytes import LogBytes
 
-#: What is asked of the batches before a file position, and of the one that starts there.
+#: Facts about the batches before a file position, and the batch that starts there.
 _MEASURE: Final = np.dtype(
     [
         ("position", "i8"),
         ("is_batch", "i8"),  # a whole batch starts there
-        ("base_offset", "i8"),  # its first field: of a wrapper the last offset
+        ("base_offset", "i8"),  # the batch's first field: in a wrapper the last offset
         ("last_offset", "i8"),
-        ("last_offset_before", "i8"),  # the largest of the batches before it; `_LEAST` where there are none
-        ("max_timestamp_before", "i8"),  # their largest timestamp; `_LEAST` where there are none
+        ("last_offset_before", "i8"),  # the largest of the batches before it; `_LEAST`: none
+        ("max_timestamp_before", "i8"),  # their largest timestamp; `_LEAST`: none
     ]
 )
 _LEAST: Final = -(2**63)
-#: One walk over the whole log, and the largest that it has met.
+#: A walk over the whole log, with the largest offset and timestamp so far.
 _SWEEP: Final = np.dtype([("position", "i8"), ("bytes_read", "i8"), ("last_offset", "i8"), ("max_timestamp", "i8")])
 
 
 class SearchOutcome(enum.IntEnum):
-    """How a walk stands."""
+    """The outcome of a walk."""
 
     UNDECIDED = 0
     FOUND = 1
-    NONE = 2  # the log ends, or a batch that is not whole follows
+    NONE = 2  # the log ends, or a torn batch follows
     NOT_IN_HEADERS = 3
 
 
-#: A search on its way.
+#: The state of a search.
 _WALK: Final = np.dtype(
     [
         ("target", "i8"),  # offset, or timestamp in ms since the epoch
-        ("position", "i8"),  # file position of the next batch, or of the one that was found
+        ("position", "i8"),  # file position of the next batch, or of the found one
         ("outcome", "i8"),
         ("bytes_read", "i8"),  # of headers
-        # The batch that was found, and the one before the next: its last offset, where there is one.
+        # The found batch, and the batch before the next one, if there is one.
         ("base_offset", "i8"),
         ("leader_epoch", "i8"),
         ("previous_position", "i8"),  # −1: none
@@ -77,7 +77,7 @@ _STEP: Final = types.int64(BYTES, types.int64, types.int64, _WALKS, types.int64)
 
 @njit(forceinline=True)
 def _previous_reaches(walk):
-    """Whether the batch before the next holds the target; if so it is the one that was looked for."""
+    """Whether the batch before the next one holds the target; if so it becomes the found batch."""
     if walk.previous_position < 0 or walk.previous_last_offset < walk.target:
         return False
     walk.outcome = SearchOutcome.FOUND
@@ -89,8 +89,8 @@ def _previous_reaches(walk):
 
 @njit(_STEP, **OPTIONS)
 def step_to_offsets(window, window_position, log_bytes, walks, number):
-    """`FileRecords.searchForOffsetFromPosition` for each walk from one on: the number of the first that leaves the
-    window, or how many walks there are.
+    """`FileRecords.searchForOffsetFromPosition` for each walk from a number on. Returns the number of the first walk
+    that leaves the window, or the number of walks.
     """
     while number < len(walks):
         walk = walks[number]
@@ -109,7 +109,7 @@ def step_to_offsets(window, window_position, log_bytes, walks, number):
             first_offset = int64(window, at)
             last_offset, epoch, is_wrapper = last_offset_of(window, at)
             if is_wrapper and last_offset >= walk.target:
-                walk.outcome = SearchOutcome.NOT_IN_HEADERS  # where it starts is inside it
+                walk.outcome = SearchOutcome.NOT_IN_HEADERS  # its base offset is inside the wrapper
                 break
             if first_offset >= walk.target:
                 if first_offset == walk.target or not _previous_reaches(walk):
@@ -125,8 +125,8 @@ def step_to_offsets(window, window_position, log_bytes, walks, number):
 
 @njit(_STEP, **OPTIONS)
 def step_to_timestamps(window, window_position, log_bytes, walks, number):
-    """Step each walk to the first batch that claims this timestamp or a later one. Its offsets are not returned. Return
-    values are those of `step_to_offsets`.
+    """Step each walk to the first batch whose header has this timestamp or a later one. Its offsets are not returned.
+    Return values are those of `step_to_offsets`.
     """
     while number < len(walks):
         walk = walks[number]
@@ -152,14 +152,14 @@ Step: TypeAlias = Callable[[NDArray[np.uint8], int, int, NDArray[np.void], int],
 
 
 def new_walks(targets: NDArray[np.int64], positions: NDArray[np.int64]) -> NDArray[np.void]:
-    """Walks that start at these positions, of dtype `_WALK`; both arrays have shape (n,)."""
+    """Walks from these positions, of dtype `_WALK`; both arrays have shape (n,)."""
     walks = np.zeros(len(targets), _WALK)
     walks["target"], walks["position"], walks["previous_position"] = targets, positions, -1
     return walks
 
 
 def walk(log: LogBytes, walks: NDArray[np.void], step: Step) -> None:
-    """Take each walk to its end. Fastest where their positions increase."""
+    """Run each walk to its end; fastest if their positions increase."""
     log_bytes, number = log.size, 0
     window_position, window = 0, np.empty(0, np.uint8)
     while (number := step(window, window_position, log_bytes, walks, number)) < len(walks):
@@ -202,7 +202,7 @@ def _sweep(window, window_position, log_bytes, sweeps, measures, number):
 
 
 def measure(log: LogBytes, positions: NDArray[np.int64]) -> NDArray[np.void]:
-    """What stands before and at file positions, of dtype `_MEASURE`; the headers of the log are read once.
+    """Measure the batches before and at file positions, of dtype `_MEASURE`; the headers of the log are read once.
 
     Args:
         positions: of shape (n,), ascending.

@@ -1,9 +1,9 @@
-"""The records inside a batch of any magic, as iterating over it gives them in Kafka, and the first since a time
+"""The records of a batch of any magic, as Kafka iterates over them, and the first record since a time
 (`FileRecords.searchForTimestamp`).
 
-All is lazy: nothing is read, decompressed or taken apart before it is asked for. No more than one record and one chunk
-of its batch are held at a time; of raw snappy all is one chunk. So what stands before a malformed place is given, where
-Kafka may throw at once. Checksums are not looked at, as on a broker's read path.
+All is lazy: records are read, decompressed and decoded one by one. No more than one record and one chunk of its batch
+are held at a time; raw snappy is one chunk. So the records before a malformed one are yielded, where Kafka may throw at
+once. Checksums are not checked, as on a broker's read path.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kidxlib.java import as_long, text_of
 from kidxlib.records.batch_headers import Batch, stream_of
 from kidxlib.storage.log_bytes import LogBytes
 
-# Where things are in a message, which starts after offset and size.
+# Positions of fields in a message, which starts after offset and size.
 _CRC_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "crc") - layouts.LOG_OVERHEAD
 _LEGACY_MAGIC_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "magic") - layouts.LOG_OVERHEAD
 _ATTRIBUTES_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "attributes") - layouts.LOG_OVERHEAD
@@ -33,8 +33,8 @@ class Header:
     """A header of a record.
 
     Attributes:
-        key: its name. What of it is no UTF-8 is read as U+FFFD, as in Java.
-        value: None is null.
+        key: its name. Bytes that are not UTF-8 are read as U+FFFD, as in Java.
+        value: None: null.
     """
 
     key: str
@@ -43,13 +43,13 @@ class Header:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """A record as a consumer would get it; also a marker of a control batch.
+    """A record as a consumer would get it, or a control record.
 
     Attributes:
-        offset: its offset in the partition.
-        timestamp: in ms since the epoch: its producer's or, in a batch with LogAppendTime, the broker's; −1 is none.
-        key, value: None is null; a null value is a tombstone.
-        headers: its headers, in their order.
+        offset: in the partition.
+        timestamp: in ms since the epoch, from the producer, or with LogAppendTime from the broker; −1: none.
+        key, value: None: null; a null value is a tombstone.
+        headers: in order.
     """
 
     offset: int
@@ -60,7 +60,7 @@ class Record:
 
 
 def _parse_record(body: bytes, base_offset: int, base_timestamp: int, append_time: int | None) -> Record:
-    """`DefaultRecord.readFrom`, of the bytes after its size; IndexError where they are too few."""
+    """`DefaultRecord.readFrom` of the bytes after the record's size; IndexError if there are too few."""
     timestamp_delta, at = _read_varint(body, 1, bytes_max=10)  # the first byte is attributes, none of which is in use
     offset_delta, at = _read_varint(body, at)
     key, at = _sized(body, at)
@@ -85,8 +85,8 @@ def _parse_record(body: bytes, base_offset: int, base_timestamp: int, append_tim
 
 
 def _read_varint(data: bytes, at: int, bytes_max: int = 5) -> tuple[int, int]:
-    """A zig-zag varint (`ByteUtils.readVarint`; with 10 bytes `readVarlong`), and where it ends, which may be past
-    `data`: IndexError.
+    """A zig-zag varint (`ByteUtils.readVarint`; with 10 bytes `readVarlong`), and where it ends; IndexError if it ends
+    past `data`.
     """
     byte = data[at]
     if byte < 128:
@@ -117,7 +117,7 @@ def _record_malformed(body: bytes, expected: str) -> NoReturn:
 
 
 def content(log: LogBytes, batch: Batch) -> ByteStream:
-    """What a v2 batch holds after its header: its records one after the other, decompressed as they are taken."""
+    """The content of a v2 batch after its header: the records in sequence, decompressed lazily."""
     stored = stream_of(log, batch.position + layouts.BATCH_V2_BYTES_MIN, batch.next_position)
     return decompress(batch.codec, stored, batch.magic)
 
@@ -167,8 +167,8 @@ class Message:
     """A record of magic 0 or 1 as it is stored (`LegacyRecord`): in the log, or compressed within a wrapper.
 
     Attributes:
-        body: its bytes after offset and size.
-        append_time: what its wrapper says of a broker's clock; None where that says nothing.
+        body: the bytes after offset and size.
+        append_time: the broker's timestamp in the wrapper; None: it has none.
     """
 
     offset: int
@@ -177,17 +177,17 @@ class Message:
 
     @property
     def crc(self) -> int:
-        """The checksum that it carries."""
+        """The checksum in the message."""
         return int.from_bytes(self.body[_CRC_AT:_LEGACY_MAGIC_AT])
 
     @property
     def covered_by_crc(self) -> bytes:
-        """What that checksum is of."""
+        """The bytes that the checksum covers."""
         return self.body[_LEGACY_MAGIC_AT:]
 
     @property
     def timestamp(self) -> int:
-        """In ms since the epoch; −1 is none, as it always is of magic 0."""
+        """In ms since the epoch; −1: none, as always in magic 0."""
         magic = self.body[_LEGACY_MAGIC_AT]
         if magic == 0:
             return layouts.NO_TIMESTAMP
@@ -196,12 +196,12 @@ class Message:
         return int.from_bytes(self.body[_TIMESTAMP_AT:_KEY_AT_V1], signed=True)
 
     def sizes(self) -> tuple[int, int]:
-        """The sizes of key and value, as they are stored; below 0 is null."""
+        """The stored sizes of key and value; below 0: null."""
         key_size = self._size(self._key_at, "key")
         return key_size, self._size(self._key_at + 4 + max(key_size, 0), "value")
 
     def record(self) -> Record:
-        """What it says. What follows the value is left alone, as Kafka does."""
+        """The message as a record. Bytes after the value are ignored, as in Kafka."""
         key, at = self._sized(self._key_at, "key")
         value, _ = self._sized(at, "value")
         return Record(self.offset, self.timestamp, key, value)
@@ -238,8 +238,8 @@ def _legacy_messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
 
 
 def _messages_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[Message]:
-    """`AbstractLegacyRecordBatch.DeepRecordsIterator`. The offsets in a wrapper of magic 1 count from its own, which is
-    that of the last record: so such a wrapper is decompressed twice, where Kafka keeps all that it holds.
+    """`AbstractLegacyRecordBatch.DeepRecordsIterator`. The offsets in a wrapper of magic 1 are relative to the last
+    record's, which the wrapper has. So it is decompressed twice, where Kafka keeps all its content.
     """
     base = 0
     stream = wrapper_content(log, batch)
@@ -266,7 +266,7 @@ def _messages_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[Message]:
 
 
 def wrapper_content(log: LogBytes, batch: Batch) -> ByteStream:
-    """What a wrapper holds: messages one after the other, decompressed as they are taken."""
+    """The content of a wrapper: messages in sequence, decompressed lazily."""
     if batch.magic < 0:
         raise MalformedError(f"magic {batch.magic}", "0 or 1")
     if batch.codec == layouts.CODEC_ZSTD:
@@ -285,7 +285,7 @@ def _last_inner_offset(stream: ByteStream) -> int:
 
 
 def _next_entry(stream: ByteStream) -> tuple[int, int] | None:
-    """Offset and size of the next message in a wrapper; None where the rest is too short, as Kafka does."""
+    """Offset and size of the next message in a wrapper; None if the rest is too short, as in Kafka."""
     head = stream.take(layouts.LOG_OVERHEAD)
     if len(head) < layouts.LOG_OVERHEAD:
         return None
@@ -300,7 +300,7 @@ def _wrapper_empty() -> NoReturn:
 
 
 def _value_of_wrapper(log: LogBytes, batch: Batch) -> tuple[int, int]:
-    """Where in the file the compressed bytes of a wrapper start and end. It has no key, but might."""
+    """Where in the file the compressed bytes of a wrapper start and end. A wrapper usually has no key, but may."""
     start = batch.position + layouts.LOG_OVERHEAD + (_KEY_AT_V0 if batch.magic == 0 else _KEY_AT_V1)
     for what in ("key", "value"):
         size = int.from_bytes(log.read(start, min(4, batch.next_position - start)), signed=True)
@@ -318,7 +318,7 @@ def records(log: LogBytes, batch: Batch) -> Iterator[Record]:
     """The records of a batch in the order of the log, which is that of their offsets.
 
     Args:
-        log: what `batch` was found in.
+        log: the log of `batch`.
     """
     try:
         if batch.is_v2:
@@ -334,7 +334,7 @@ def records(log: LogBytes, batch: Batch) -> Iterator[Record]:
 def base_offset(log: LogBytes, batch: Batch) -> int:
     """The offset of the first record of a batch (`RecordBatch.baseOffset`); a wrapper is decompressed for it.
 
-    Of a v2 batch it is what its header says, though compaction may have removed that record.
+    For a v2 batch it is in the header, even if compaction has removed that record.
     """
     if batch.is_v2 or batch.codec == layouts.CODEC_NONE:
         return batch.offset_field
@@ -342,7 +342,7 @@ def base_offset(log: LogBytes, batch: Batch) -> int:
 
 
 def first_record_since(log: LogBytes, batch: Batch, timestamp: int, offset: int) -> Record | None:
-    """The first record with at least this timestamp (ms since the epoch) and at least this offset; None where none is.
+    """The first record with at least this timestamp (ms since the epoch) and at least this offset; None: there is none.
 
     The loop within `FileRecords.searchForTimestamp`.
     """
@@ -353,8 +353,8 @@ def first_record_since(log: LogBytes, batch: Batch, timestamp: int, offset: int)
 
 
 def offset_of_max_timestamp(log: LogBytes, batch: Batch) -> int | None:
-    """The offset of the first record that has the timestamp which the batch says is its largest
-    (`RecordBatch.offsetOfMaxTimestamp`); None where none has, and of magic 0.
+    """The offset of the first record with the largest timestamp in the batch's header
+    (`RecordBatch.offsetOfMaxTimestamp`); None if no record has it, and in magic 0.
     """
     if batch.magic == 0:
         return None
@@ -362,7 +362,9 @@ def offset_of_max_timestamp(log: LogBytes, batch: Batch) -> int | None:
 
 
 def messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
-    """The messages of a batch of magic 0 or 1: itself, or those within a wrapper, whatever stands in them."""
+    """The messages of a batch of magic 0 or 1: the batch itself, or the messages of a wrapper, without decoding
+    them.
+    """
     try:
         yield from _legacy_messages(log, batch)
     except MalformedError as error:

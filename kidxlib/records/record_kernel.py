@@ -1,4 +1,4 @@
-"""How compiled loops take records of magic 2 apart (`DefaultRecord.readFrom`): all of a record, or the offsets and
+"""Compiled functions that decode records of magic 2 (`DefaultRecord.readFrom`): all of a record, or the offsets and
 timestamps of a whole batch.
 """
 
@@ -14,7 +14,7 @@ from kidxlib.records.header_kernel import BYTES, LONGS, OPTIONS, wrapping_sum
 
 @njit(forceinline=True)
 def _short_varint(data, at, end):
-    """`varint`, quicker where it is a byte or two."""
+    """`varint`, faster for one or two bytes."""
     if at + 1 < end:
         first = np.int64(data[np.uintp(at)])
         if first < 128:
@@ -28,15 +28,15 @@ def _short_varint(data, at, end):
 
 @njit(forceinline=True)
 def read_record(content, at, end):
-    """The record that starts at a position with its size.
+    """Decode the record at a position, which starts with its size.
 
     Args:
-        content: records one after the other, decompressed; they end before `end`.
+        content: records in sequence, decompressed; they end before `end`.
 
     Returns:
-        The position after it, or one below 0 where it is malformed; its timestamp and its offset less those of the
-        batch; where its key and its value start, and their sizes, below 0 for null; where its headers start, with
-        their number.
+        The position after the record, below 0 if it is malformed; its timestamp and offset, relative to the batch's;
+        position and size of the key, and of the value, with sizes below 0 for null; the position of its headers, which
+        begin with their number.
     """
     malformed = np.int64(UNDERFLOW)
     none = np.int64(0)
@@ -74,12 +74,12 @@ def read_records(content, count, base_offset, base_timestamp, append_time, max_t
     """Offsets and timestamps of the records of a v2 batch (`DefaultRecordBatch.RecordIterator`).
 
     Args:
-        content: the records, decompressed.
-        append_time: they all have the batch's largest timestamp, which a broker gave them.
-        offsets, timestamps: where they are put.
+        content: the decompressed records.
+        append_time: all records have the batch's largest timestamp, from the broker.
+        offsets, timestamps: filled in.
 
     Returns:
-        How many stand before a malformed one: `count` where none is.
+        How many records are before the first malformed one; `count` if there is none.
     """
     at, end = np.int64(0), np.int64(len(content))
     for number in range(count):

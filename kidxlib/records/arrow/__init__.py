@@ -1,1 +1,1 @@
-"""Batches and records as Arrow tables; the names of their columns are those of `kidx dump --json`."""
+"""Batches and records as Arrow tables, with the column names of `kidx dump --json`."""

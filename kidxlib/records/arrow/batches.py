@@ -1,7 +1,7 @@
-"""The batches of a log as an Arrow table, a row for each, of what its header says.
+"""The batches of a log as an Arrow table, with a row for each header.
 
-The names of the columns are those of `kidx dump --json`. Numbers stand as Kafka stores them, so −1 is none; a column of
-whole numbers stays one in pandas.
+The columns have the names of `kidx dump --json`. Numbers are as Kafka stores them, so −1 is none; a column of whole
+numbers stays one in pandas.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ from kidxlib.records.arrow.schema import (
 
 _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("segment_base_offset", pa.int64(), nullable=False),
-    pa.field("position", pa.int64(), nullable=False),  # of its first byte in the segment's log
+    pa.field("position", pa.int64(), nullable=False),  # of the batch in the segment's log, in bytes
     pa.field("bytes", pa.int64(), nullable=False),
     pa.field("magic", pa.int8(), nullable=False),
-    pa.field("base_offset", pa.int64()),  # null of a compressed message of magic 0 or 1: it stands within
+    pa.field("base_offset", pa.int64()),  # null for a compressed message of magic 0 or 1, which has it inside
     pa.field("last_offset", pa.int64(), nullable=False),
     pa.field("records", pa.int32()),  # null as `base_offset`
     pa.field("timestamp_type", pa.string(), nullable=False),
@@ -42,16 +42,16 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("last_sequence", pa.int32(), nullable=False),
     pa.field("transactional", pa.bool_(), nullable=False),
     pa.field("control", pa.bool_(), nullable=False),
-    pa.field("delete_horizon_ms", pa.int64()),  # null where compaction has set none
+    pa.field("delete_horizon_ms", pa.int64()),  # null: compaction has set none
     pa.field("crc", pa.uint32(), nullable=False),
 ]
 BATCHES: Final = pa.schema(_FIELDS)
-#: Batches of a log dir: with their partitions, and with what is known beyond their headers' words.
+#: Batches of a log dir: also with their partitions, and the raw fields of their headers.
 _LISTED_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("topic", pa.string(), nullable=False),
     pa.field("partition", pa.int32(), nullable=False),
     *_FIELDS,
-    pa.field("attributes", pa.int16(), nullable=False),  # all bits of it; of magic 0 and 1 a byte
+    pa.field("attributes", pa.int16(), nullable=False),  # all bits; a byte in magic 0 and 1
     pa.field("crc_is_right", pa.bool_(), nullable=False),
 ]
 LISTED_BATCHES: Final = pa.schema(_LISTED_FIELDS)
@@ -65,7 +65,7 @@ def batch_rows(
     Args:
         batches: of dtype `BATCH`.
         schema: columns of `LISTED_BATCHES`.
-        place: topic and partition.
+        place: the topic and the partition.
     """
     columns = _columns(segment_base_offset, batches, *place)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)
@@ -94,7 +94,7 @@ def _columns(segment_base_offset: int, batches: NDArray[np.void], topic: str, pa
     return columns
 
 
-#: Columns that are fields of `BATCH`.
+#: Columns that are copied from fields of `BATCH`.
 _AS_IN_HEADER: Final = {
     "position": "position",
     "bytes": "size",

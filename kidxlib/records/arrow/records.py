@@ -1,4 +1,4 @@
-"""The records of a log as Arrow tables, a row for each: markers of transactions too, and what was aborted.
+"""The records of a log as Arrow tables, with a row for each, also for transaction markers and aborted records.
 
 The names of the columns are those of `kidx dump --json`, and −1 is none, as in `kidxlib.records.arrow.batches`.
 Checksums are not looked at, as on a broker's read path.
@@ -38,7 +38,7 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record
 
-#: By the types of control records.
+#: The names of control records, by type.
 _MARKERS: Final = ("ABORT", "COMMIT")
 
 _Column: TypeAlias = Callable[[PlacedRecords], Array]
@@ -48,7 +48,7 @@ def record_batch(placed: PlacedRecords, schema: pa.Schema, others: Mapping[str, 
     """Records as rows.
 
     Args:
-        others: the columns that batches and records do not tell, as far as the schema has them.
+        others: the columns that do not come from batches and records, as far as the schema has them.
     """
     return pa.RecordBatch.from_arrays([_column(placed, field, others) for field in schema], schema=schema)
 
@@ -60,9 +60,7 @@ def _column(placed: PlacedRecords, field: pa.Field[Any], others: Mapping[str, Ar
 
 
 def pieces(placed: PlacedRecords, rows_max: int, bytes_max: int) -> Iterator[PlacedRecords]:
-    """Records, as many of them at once as are wanted, and as many bytes of keys and values; one that has more comes by
-    itself.
-    """
+    """Cut records into pieces of limited number and size of keys and values. A larger record is a piece by itself."""
     sizes = np.maximum(placed.places["key_bytes"], 0) + np.maximum(placed.places["value_bytes"], 0)
     if len(sizes) <= rows_max and int(sizes.sum()) <= bytes_max:
         yield placed
@@ -107,7 +105,7 @@ def _binary(what: str, placed: PlacedRecords) -> Array:
 
 
 def _binary_array(addresses: NDArray[np.int64], sizes: NDArray[np.int64]) -> Array:
-    """What lies at some addresses in memory; sizes below 0 are null."""
+    """The values at addresses in memory; a size below 0 is null."""
     rows = len(sizes)
     ends, filled = np.empty(rows + 1, np.int32), np.zeros(-(-rows // 8), np.uint8)
     size, nulls = fill_ends(sizes, ends, filled)
@@ -130,7 +128,7 @@ def _headers(placed: PlacedRecords, *, none_is_null: bool) -> Array:
 
 
 def _texts(keys: Array) -> Array:
-    """UTF-8 as Java reads it."""
+    """Decode UTF-8 as Java does."""
     try:
         texts: Array = keys.cast(pa.string())
     except pa.ArrowInvalid:
@@ -169,11 +167,12 @@ def record_rows(
     rows_max: int = ROWS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of a schema that `records_schema` gave, for the records of one segment that are wanted.
+    """Rows for the wanted records of one segment.
 
     Args:
-        tables: its batches.
-        rows_max, bytes_max: of what is given out at once; one record may have more bytes.
+        tables: the segment's batches.
+        schema: from `records_schema`.
+        rows_max, bytes_max: limits of a batch of rows; one record may have more bytes.
     """
     placer = RecordPlacer(rows_max, bytes_max)
     for table in tables:
@@ -197,7 +196,7 @@ def _rows(placed: PlacedRecords, segment_base_offset: int, schema: pa.Schema) ->
 
 
 def _control_types(placed: PlacedRecords) -> tuple[pa.Array[Any], MalformedRecordsError | None]:
-    """What markers say that they are; of all records before the first batch with a malformed one, and what that is."""
+    """The control types of all records before the first batch with a malformed marker, and its error."""
     of_places = has_attribute(placed.batches, layouts.ATTRIBUTE_CONTROL)[placed.places["batch"]]
     known = np.empty(len(placed.places), np.int32)
     if fill_control_types(placed.places, of_places, known) == len(known):
@@ -215,7 +214,7 @@ def _control_types(placed: PlacedRecords) -> tuple[pa.Array[Any], MalformedRecor
 
 
 def _record(place: NDArray[np.void]) -> Record:
-    """A record without its headers."""
+    """A record without headers."""
 
     def data(what: str) -> bytes | None:
         size = int(place[f"{what}_bytes"])

@@ -1,6 +1,6 @@
-"""The columns of a table of records, and Arrow arrays of them, made from numbers as they lie in memory.
+"""The columns of a table of records, and Arrow arrays made from numbers in memory.
 
-`pa.array` and `to_numpy` are not asked: they import pandas where there is one, which takes longer than to read a log.
+`pa.array` and `to_numpy` are not used: they import pandas if it is installed, which takes longer than reading a log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("sequence", pa.int32(), nullable=False),
     pa.field("transactional", pa.bool_(), nullable=False),
     pa.field("control", pa.bool_(), nullable=False),
-    pa.field("control_type", pa.string()),  # COMMIT, ABORT, …; null of others, and of types that Kafka does not know
+    pa.field("control_type", pa.string()),  # COMMIT, ABORT, …; null for data, and for types that Kafka does not know
     pa.field("segment_base_offset", pa.int64(), nullable=False),
     pa.field("batch_position", pa.int64(), nullable=False),
 ]
@@ -47,20 +47,20 @@ _CONSUMED_FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("offset", pa.int64(), nullable=False),
     pa.field("timestamp", pa.timestamp("ms", "UTC"), nullable=False),
     pa.field("timestampType", pa.int32(), nullable=False),  # ids: −1 none, 0 CreateTime, 1 LogAppendTime
-    pa.field("headers", HEADERS),  # null where there are none, as Spark has it
+    pa.field("headers", HEADERS),  # null if there are none, as in Spark
 ]
 CONSUMED: Final = pa.schema(_CONSUMED_FIELDS)
 
 Array: TypeAlias = "pa.Array[Any]"
 
-#: Kafka's `TimestampType`s: the names by their ids, and one more.
+#: The names of Kafka's `TimestampType`s, at their ids plus one.
 _TIMESTAMP_TYPES: Final = ("NoTimestampType", "CreateTime", "LogAppendTime")
 
 _INT_MAX: Final = 2**31 - 1
 
 
 def records_schema(columns: Iterable[str] | None) -> pa.Schema:
-    """The schema of records with some columns; None for all."""
+    """The schema of records with some columns; None: all."""
     names = RECORDS.names if columns is None else list(columns)
     for name in names:
         if name not in RECORDS.names or names.count(name) > 1:
@@ -69,7 +69,7 @@ def records_schema(columns: Iterable[str] | None) -> pa.Schema:
 
 
 def numbers(kind: pa.DataType, values: NDArray[Any], filled: NDArray[np.bool_] | None = None) -> Array:
-    """A copy of numbers, null where `filled` is false."""
+    """An Arrow array with a copy of numbers, null where `filled` is false."""
     dense = np.array(values, "i8" if pa.types.is_timestamp(kind) else str(kind), order="C")
     return pa.Array.from_buffers(
         kind, len(dense), [None if filled is None else _bits(filled), pa.py_buffer(dense.data)]
@@ -81,7 +81,7 @@ def flags(values: NDArray[np.bool_]) -> Array:
 
 
 def words(names: Sequence[str], which: NDArray[Any]) -> Array:
-    """One of a few names in each row, by its number; null below 0."""
+    """An Arrow array of names by their numbers; null below 0."""
     encoded = [name.encode() for name in names]
     ends = np.cumsum([0, *map(len, encoded)], dtype=np.int32)
     buffers = [None, pa.py_buffer(ends.data), pa.py_buffer(b"".join(encoded))]
@@ -94,7 +94,7 @@ def _bits(values: NDArray[np.bool_]) -> pa.Buffer:
 
 
 def timestamp_type_ids(batches: NDArray[np.void]) -> NDArray[np.int32]:
-    """Who gave the records of batches their timestamps: the ids of Kafka's `TimestampType`."""
+    """The ids of Kafka's `TimestampType` of batches: who set their timestamps."""
     append_time = (batches["attributes"] & layouts.ATTRIBUTE_LOG_APPEND_TIME) != 0
     return np.where(batches["magic"] == 0, -1, append_time).astype(np.int32)
 
@@ -105,17 +105,17 @@ def timestamp_types(ids: NDArray[np.int32]) -> Array:
 
 
 def has_attribute(batches: NDArray[np.void], bit: int) -> NDArray[np.bool_]:
-    """Whether batches have an attribute that came with magic 2."""
+    """Whether batches have an attribute, one of magic 2."""
     has_it: NDArray[np.bool_] = ((batches["attributes"] & bit) != 0) & (batches["magic"] >= layouts.MAGIC_V2)
     return has_it
 
 
 def incremented_sequences(first: NDArray[Any], increments: NDArray[np.int64]) -> NDArray[np.int32]:
-    """`kidxlib.java.incremented_sequence` of each.
+    """`kidxlib.java.incremented_sequence` for arrays.
 
     Args:
         first: sequence numbers, of shape (n,).
-        increments: that many are added, of shape (n,); as Java's 32 bits have them.
+        increments: added to them, of shape (n,), in Java's 32 bits.
     """
     first, more = first.astype(np.int64), increments.astype(np.int32).astype(np.int64)
     goes_round = first > (_INT_MAX - more).astype(np.int32)
@@ -123,6 +123,6 @@ def incremented_sequences(first: NDArray[Any], increments: NDArray[np.int64]) ->
 
 
 def sequence_numbers(first: NDArray[Any], offset_deltas: NDArray[np.int64]) -> Array:
-    """Sequence numbers of the records so many after the first ones; −1 where there is none."""
-    found = incremented_sequences(first, offset_deltas)
-    return numbers(pa.int32(), np.where(first < 0, layouts.NO_SEQUENCE, found))
+    """The sequence numbers of records, from their batches' first ones and their offset deltas; −1: none."""
+    sequences = incremented_sequences(first, offset_deltas)
+    return numbers(pa.int32(), np.where(first < 0, layouts.NO_SEQUENCE, sequences))

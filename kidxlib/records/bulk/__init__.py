@@ -1,3 +1,3 @@
-"""Batches and records of a log in bulk: headers as rows of a table, and records by where their parts lie in memory. The
-loops are compiled; what they do not take is read by `kidxlib.records.reader`, which also says what is malformed.
+"""Batches and records of a log in bulk: headers as rows of a table, and records by the addresses of their parts. The
+loops are compiled. `kidxlib.records.reader` reads the batches that they refuse, and says what is malformed.
 """

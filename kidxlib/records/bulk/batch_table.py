@@ -1,4 +1,4 @@
-"""The batches of a log as rows of tables, a window of the log at a time."""
+"""The batches of a log as rows of tables, window by window."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ from kidxlib.records.bulk.batch_table_kernel import (
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
 
-#: Batches that are given out at once: of magic 0 and 1 each record may be one.
+#: The most batches of a table; in magic 0 and 1 each record may be a batch.
 _ROWS_MAX: Final = 32 * 1024
-#: Bytes that are read at once where only headers are wanted, and many of them lie close together.
+#: Bytes that are read at once if only headers are wanted, and many of them are close together.
 _HEADERS_BYTES: Final = 512 * 1024
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTable:
-    """Some batches of a log, and the bytes that they lie in.
+    """Some batches of a log, and the bytes with them.
 
     Attributes:
-        window: bytes of the log from `window_position` on; valid until the next table is asked for.
+        window: bytes of the log from `window_position` on, valid until the next table.
         rows: of dtype `BATCH`, in the order of the log.
     """
 
@@ -46,19 +46,19 @@ class BatchTable:
     rows: NDArray[np.void]
 
     def only(self, number: int) -> BatchTable:
-        """One of its batches."""
+        """A batch by its number."""
         return replace(self, rows=self.rows[number : number + 1])
 
     def first(self, count: int) -> BatchTable:
-        """So many of its batches, the first ones."""
+        """The first batches, this number of them."""
         return replace(self, rows=self.rows[:count])
 
     def after(self, number: int) -> BatchTable:
-        """The batches after one of them."""
+        """The batches from a number on."""
         return replace(self, rows=self.rows[number + 1 :])
 
     def copy(self) -> BatchTable:
-        """A copy in memory of its own, which stays as it is; with no more of the window than the batches take."""
+        """A copy that stays valid, with only the batches' part of the window."""
         if not len(self.rows):
             return replace(self, window=self.window[:0].copy(), rows=self.rows.copy())
         start = int(self.rows["position"][0])
@@ -68,22 +68,22 @@ class BatchTable:
         return BatchTable(start, window, self.rows.copy())
 
     def log_of(self, number: int) -> tuple[LogBytes, Batch]:
-        """One of its batches, as a log that consists of nothing else."""
+        """A batch by its number, as a log of its own."""
         size = int(self.rows["size"][number])
         at = int(self.rows["position"][number]) - self.window_position
         content = self.window[at : at + size]
         return WholeLog(content), parse_batch(0, size, content[: layouts.BATCH_V2_BYTES_MIN].tobytes())
 
     def where(self, kept: NDArray[np.bool_]) -> BatchTable:
-        """Some of its batches."""
+        """A selection of the batches."""
         return self if kept.all() else replace(self, rows=self.rows[kept])
 
 
 class BatchWalk:
-    """A walk over the batches of a log, as `batch_headers.batches` finds them.
+    """A walk over the batches of a log, as in `batch_headers.batches`.
 
     Attributes:
-        is_past: it has ended where all that follows begins above what is wanted; else no whole batch follows.
+        is_past: it has ended because all later batches begin above the wanted offsets; else no whole batch follows.
     """
 
     def __init__(
@@ -98,10 +98,10 @@ class BatchWalk:
     ) -> None:
         """
         Args:
-            position: where it begins, and a batch starts.
-            whole: batches lie in the windows as a whole; else only their headers are read, and windows are of no use.
-            checks: whether to compute checksums, which takes whole batches.
-            last_offset: of the batch before that.
+            position: where to begin: the start of a batch.
+            whole: windows have whole batches; else only headers are read, and windows are of no use.
+            checks: whether to compute checksums, which needs whole batches.
+            last_offset: of the batch before `position`.
         """
         self._log, self._wanted, self._whole, self._checks = log, wanted, whole, checks
         self._walks = np.zeros(1, TABLE_WALK)
@@ -119,8 +119,8 @@ class BatchWalk:
         return int(self._walks["last_offset"][0])
 
     def tables(self) -> Iterator[BatchTable]:
-        """The batches, a table for each window of the log. Those that hold nothing wanted are not among them, as far as
-        headers tell, nor is any from the first one on that begins above what is wanted.
+        """The batches, a table for each window of the log, without batches that have nothing wanted by their headers,
+        up to the first batch that begins above the wanted offsets.
         """
         wanted, walks = self._wanted, self._walks
         limits = wanted.first_offset, wanted.last_offset, wanted.first_ms, wanted.last_ms
@@ -142,7 +142,7 @@ class BatchWalk:
             if why in (PAST, ENDED):
                 return
             if why == MALFORMED:
-                list(batch_headers.batches(self._log, self.position))  # raises what it is
+                list(batch_headers.batches(self._log, self.position))  # raises the error
                 return
             if why != NO_ROOM and self._whole:
                 window_position, window = _window_of_batch(self._log, self.position)
@@ -151,7 +151,7 @@ class BatchWalk:
 
 
 def _window_of_batch(log: LogBytes, position: int) -> tuple[int, NDArray[np.uint8]]:
-    """A window that holds the whole batch at a position."""
+    """A window with the whole batch at a position."""
     start, window = log.window(position)
     at = position - start
     size = batch_size(window[at : at + layouts.LOG_OVERHEAD].tobytes())

@@ -1,5 +1,5 @@
-"""Compiled loops that make a row of each batch header: from a log in memory, or as they read a file; of large batches
-they read the header alone.
+"""Compiled loops that make a row of each batch header, from a log in memory or while they read a file. Of large batches
+they read only the header.
 """
 
 from __future__ import annotations
@@ -54,21 +54,22 @@ BATCH: Final = np.dtype(
         ("crc", "u4"),
         ("partition_leader_epoch", "i4"),
         ("base_sequence", "i4"),
-        ("records_count", "i4"),  # 1 of a message that is not compressed, `UNKNOWN_COUNT` of a wrapper
+        ("records_count", "i4"),  # 1 for an uncompressed message, `UNKNOWN_COUNT` for a wrapper
         ("producer_epoch", "i2"),
         ("attributes", "i2"),
         ("magic", "i1"),
-        ("crc_is_right", "i1"),  # 1 where nobody looked
+        ("crc_is_right", "i1"),  # 1 also if it was not checked
     ]
 )
 UNKNOWN_COUNT: Final = -1
 
-#: Where a walk over headers is, the last offset of the batch before, how many rows there are, and why it has stopped.
+#: The state of a walk over headers: its position, the last offset of the batch before, the number of rows, and why it
+#: has stopped.
 TABLE_WALK: Final = np.dtype(
     [("position", "i8"), ("bytes_read", "i8"), ("last_offset", "i8"), ("rows", "i8"), ("why", "i8")]
 )
 #: In `why`: a batch is not in the window; a header is malformed; no whole batch follows; there is no room for another
-#: row; what follows is not wanted.
+#: row; later batches are not wanted.
 _OUTSIDE: Final = LEAVES_WINDOW
 MALFORMED: Final = UNDETERMINED
 ENDED: Final = ENDS
@@ -100,16 +101,16 @@ def fill_batches(
 ):
     """Make rows of the batches from the walk's position on.
 
-    Batches are passed over that hold nothing wanted, by what their headers say: of offsets all, of timestamps those of
-    magic 2. One with a wrong checksum says nothing, and is not passed over.
+    Batches are skipped if they have nothing wanted by the offsets in their headers, and in magic 2 by timestamps. A
+    batch with a wrong checksum is not skipped, as its header may be wrong.
 
     Args:
         window: bytes of the log from `window_position` on.
-        whole: a batch has to lie in the window as a whole, and not its header alone.
-        checks: compute checksums, which takes whole batches.
+        whole: whole batches have to be in the window, not only their headers.
+        checks: compute checksums, which needs whole batches.
         first_offset, last_offset, first_ms, last_ms: see `Wanted`.
-        walks: one walk, which is moved on.
-        rows: from the walk's `rows` on they are filled.
+        walks: one walk, which is advanced.
+        rows: filled from the walk's `rows` on.
     """
     walk = walks[0]
     address = np.int64(window.ctypes.data)
@@ -164,15 +165,15 @@ def fill_batches(
         walk.position += size
         walk.last_offset = last
         if last_offset < _MOST and last >= last_offset:
-            walk.why = PAST  # what follows begins above it
+            walk.why = PAST  # this batch and all later ones begin above it
             return
 
 
-# A compiled function loaded from numba's cache calls this symbol by name, so it must be known before any is loaded.
+# A compiled function from numba's cache calls this symbol by name, so it must be known before any is loaded.
 binding.add_symbol("kidx_pread", ctypes.cast(ctypes.CDLL(None).pread, ctypes.c_void_p).value)
 _pread = types.ExternalFunction("kidx_pread", types.intp(types.int32, types.uintp, types.uintp, types.int64))
 
-#: To ask for a header takes as long as to copy so many bytes, about. Of smaller batches many are read at once.
+#: Reading a header takes about as long as copying this number of bytes. Smaller batches are read many at a time.
 _LARGE_BYTES: Final = 8 * 1024
 _HEADER_BYTES: Final = BATCH_V2_BYTES_MIN
 
@@ -192,14 +193,14 @@ _HEADER_BYTES: Final = BATCH_V2_BYTES_MIN
     **OPTIONS,
 )
 def fill_batches_of_file(descriptor, room, log_bytes, first_offset, last_offset, first_ms, last_ms, walks, rows):
-    """Make rows of the batches from the walk's position on, as `fill_batches` does where headers alone are looked at.
+    """Make rows of the batches from the walk's position on, as `fill_batches` does from headers only.
 
-    It ends with `_OUTSIDE` where a header cannot be read.
+    It ends with `_OUTSIDE` if a header cannot be read.
 
     Args:
         descriptor: of the file.
-        room: for what is read at once, a header at least.
-        log_bytes: of the file; it may have more.
+        room: the buffer for reading, at least a header's size.
+        log_bytes: the size to read up to; the file may have more.
     """
     walk = walks[0]
     start, filled = walk.position, np.int64(0)

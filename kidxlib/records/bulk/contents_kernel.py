@@ -1,4 +1,4 @@
-"""The compiled loop that folds records into what is said of their batches."""
+"""The compiled loop that folds facts of a batch from its records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kidxlib.jit.compiler import njit
 from kidxlib.records.bulk.place_kernel import PLACE
 from kidxlib.records.header_kernel import OPTIONS
 
-#: What the records of a batch say; of one that is not well-formed, some of them, or none.
+#: Facts from the records of a batch; in a malformed batch from some records, or none.
 CONTENTS: Final = np.dtype(
     [
         ("records", "i8"),
@@ -29,11 +29,11 @@ CONTENTS: Final = np.dtype(
     **OPTIONS,
 )
 def fold_contents(places, first, contents):
-    """Add records to what is said of their batches.
+    """Add records to the facts of their batches.
 
     Args:
         places: records, in the order of the log.
-        first: the row in `contents` of the batch that the places know as number 0.
+        first: the row in `contents` of the places' batch 0.
     """
     for number in range(len(places)):
         place = places[number]

@@ -1,7 +1,7 @@
-"""The records of batches, taken apart in bulk, by where their parts lie in memory.
+"""Decodes the records of batches in bulk, to the addresses of their parts.
 
-A batch that is malformed, or larger than anybody sends, goes by way of `kidxlib.records.reader`, which says what is
-wrong with it, and takes no more memory for it.
+`kidxlib.records.reader` reads batches that are malformed or larger than usual: it says what is wrong, and needs no more
+memory for them.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ from kidxlib.records.bulk.place_kernel import NEEDS_CONTENT, NEEDS_PLACES, PLACE
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.records.reader import Record, content, records, wrapper_content
 
-#: Records that are given out at once, and bytes of what they are in; one batch may have more of either.
+#: The most records that are returned at once, and the most bytes of their batches' content; one batch may have more.
 ROWS_MAX: Final = 64 * 1024
 BYTES_MAX: Final = 16 * 1024 * 1024
-#: More records, and decompressed bytes, of one batch than anybody sends: what has more is read record by record.
+#: More records and decompressed bytes than usual batches have. A larger batch is read record by record.
 _PLACES_MAX: Final = 1024 * 1024
 _CONTENT_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -33,7 +33,7 @@ _NOT_GIVEN: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class PlacedRecords:
-    """Some records; valid until the next ones are asked for.
+    """Some records, valid until the next ones are read.
 
     Attributes:
         batches: rows of dtype `BATCH`.
@@ -53,7 +53,7 @@ _NULL: Final = -1
 
 
 def _placed_one_by_one(table: BatchTable, wanted: Wanted, rows_max: int, bytes_max: int) -> Iterator[PlacedRecords]:
-    """The wanted records of the only batch of a table, as many at once as are given out at once."""
+    """The wanted records of a table's only batch, in pieces."""
     log, batch = table.log_of(0)
     held = _Held()
     try:
@@ -71,7 +71,7 @@ def _placed_one_by_one(table: BatchTable, wanted: Wanted, rows_max: int, bytes_m
 
 
 class _Held:
-    """Records in memory, their headers in the bytes of magic 2."""
+    """Records in memory, with headers in the format of magic 2."""
 
     def __init__(self) -> None:
         self.memory = bytearray()
@@ -82,7 +82,7 @@ class _Held:
         value_at, value_bytes = self._put(record.value)
         headers_at = len(self.memory)
         self.memory += _varint(len(record.headers))
-        for data in (each for header in record.headers for each in (header.key.encode(), header.value)):
+        for data in (part for header in record.headers for part in (header.key.encode(), header.value)):
             self.memory += _varint(_NULL if data is None else len(data))
             self._put(data)
         self.places.append((record.offset, record.timestamp, 0, key_at, key_bytes, value_at, value_bytes, headers_at))
@@ -103,7 +103,7 @@ class _Held:
 
 
 def _varint(value: int) -> bytes:
-    """A number from −1 on, as `ByteUtils.writeVarint` has it."""
+    """A number from −1 on, as `ByteUtils.writeVarint` writes it."""
     value = value << 1 if value >= 0 else ~value << 1 | 1
     encoded = bytearray()
     while value > 127:
@@ -113,13 +113,13 @@ def _varint(value: int) -> bytes:
 
 
 class RecordPlacer:
-    """Places the records of batches. It has memory of its own, for one table at a time."""
+    """Finds the places of the records of batches. It has memory for one table at a time."""
 
     def __init__(self, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX) -> None:
         """
         Args:
-            rows_max, bytes_max: records that are given out at once, and bytes of what they are in; one batch may have
-                more of either.
+            rows_max, bytes_max: the most records that are returned at once, and the most bytes of content; one batch
+                may have more.
         """
         self._decompressors = Decompressors()
         self._rows_max, self._bytes_max = rows_max, bytes_max
@@ -141,7 +141,7 @@ class RecordPlacer:
                 number += 1
 
     def _place(self, table: BatchTable, wanted: Wanted, number: int, given: int = _NOT_GIVEN) -> NDArray[np.void]:
-        """Place as many batches as there is room for, from one on."""
+        """Place batches from a number on, as many as there is room for."""
         progresses = np.zeros(1, PROGRESS)
         progresses["batch"] = number
         place_records(
@@ -163,7 +163,7 @@ class RecordPlacer:
         return progress
 
     def _makes_room(self, progress: NDArray[np.void]) -> bool:
-        """Make room for a batch that needs more than there was, if it is not too much."""
+        """Make room for a larger batch, within limits."""
         if progress["why"] == NEEDS_PLACES and progress["needed"] <= _PLACES_MAX:
             self._places = np.empty(progress["needed"], PLACE)
             return True
@@ -173,7 +173,7 @@ class RecordPlacer:
         return False
 
     def _placed_alone(self, table: BatchTable, wanted: Wanted) -> Iterator[PlacedRecords]:
-        """The records of a batch that the loop does not take as it is."""
+        """The records of a batch that the compiled loop has refused."""
         given = self._decompress(table)
         if given != _NOT_GIVEN:
             progress = self._place(table, wanted, 0, given)
@@ -185,23 +185,23 @@ class RecordPlacer:
         yield from _placed_one_by_one(table, wanted, self._rows_max, self._bytes_max)
 
     def _decompress(self, table: BatchTable) -> int:
-        """Put into memory what a compressed batch holds, by the way that takes all that Kafka takes: its size;
-        `_NOT_GIVEN` where that is none, or too much.
+        """Decompress a batch with `kidxlib.format.codecs`, which accepts all that Kafka accepts. Returns the size of
+        the content; `_NOT_GIVEN` if the batch is not compressed, or the content is too large.
         """
         log, batch = table.log_of(0)
         if batch.codec == layouts.CODEC_NONE:
             return _NOT_GIVEN
         try:
             stream = content(log, batch) if batch.is_v2 else wrapper_content(log, batch)
-            found = stream.take(_CONTENT_BYTES_MAX + 1)
+            decompressed = stream.take(_CONTENT_BYTES_MAX + 1)
         except MalformedError:
             return _NOT_GIVEN
-        if len(found) > _CONTENT_BYTES_MAX:
+        if len(decompressed) > _CONTENT_BYTES_MAX:
             return _NOT_GIVEN
-        if len(found) > len(self._room):
+        if len(decompressed) > len(self._room):
             self._room = np.empty(_CONTENT_BYTES_MAX, np.uint8)
-        self._room[: len(found)] = np.frombuffer(found, np.uint8)
-        return len(found)
+        self._room[: len(decompressed)] = np.frombuffer(decompressed, np.uint8)
+        return len(decompressed)
 
 
 def _read_only(array: NDArray[np.uint8]) -> NDArray[np.uint8]:

@@ -1,4 +1,4 @@
-"""The compiled loops that fill the buffers of Arrow's columns from where the parts of records lie."""
+"""The compiled loops that fill the buffers of Arrow's columns from the places of records."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ _MARKER_VALUE_BYTES: Final = layouts.MARKER_VALUE_BYTES
 
 @njit(types.UniTuple(types.int64, 2)(_STRIDED, _INTS, _BYTES), **OPTIONS)  # type: ignore[no-untyped-call]
 def fill_ends(sizes, ends, filled):
-    """Fill the offsets of a binary column, and the bits of what is not null.
+    """Fill the offsets of a binary column, and its validity bits.
 
     Args:
         sizes: below 0 for null.
-        ends: of one more.
-        filled: zeros, a bit for each.
+        ends: the column's offsets, one more than `sizes`.
+        filled: zeros, a bit for each size.
 
     Returns:
-        The sum of the sizes, and how many are null.
+        The sum of the sizes, and the number of nulls.
     """
     end, nulls = np.int64(0), np.int64(0)
     ends[0] = 0
@@ -51,7 +51,7 @@ def fill_ends(sizes, ends, filled):
 
 @njit(types.void(_STRIDED, _STRIDED, _BYTES), **OPTIONS)
 def fill_data(addresses, sizes, data):
-    """Fill the data of a binary column: copy what lies at these addresses."""
+    """Fill the data of a binary column with the bytes at addresses."""
     to = np.int64(data.ctypes.data)
     for number in range(len(sizes)):
         size = sizes[number]
@@ -62,11 +62,10 @@ def fill_data(addresses, sizes, data):
 
 @njit(types.int64(_PLACES, _INTS, _BYTES), **OPTIONS)
 def fill_header_ends(places, ends, filled):
-    """Fill the offsets of a column of headers, and the bits of records that have some. Return how many headers there
-    are.
+    """Fill the offsets of a column of headers, and its validity bits. Return the number of headers.
 
     Args:
-        ends: of one more than there are places.
+        ends: the column's offsets, one more than `places`.
         filled: zeros, a bit for each place.
     """
     end = np.int64(0)
@@ -84,7 +83,7 @@ def fill_header_ends(places, ends, filled):
 
 @njit(types.void(_PLACES, LONGS, LONGS, LONGS, LONGS), **OPTIONS)
 def fill_headers(places, key_at, key_bytes, value_at, value_bytes):
-    """Find where keys and values of all headers lie, as `PLACE` has it of records."""
+    """Find the addresses of the keys and values of all headers, as in `PLACE`."""
     header = 0
     for number in range(len(places)):
         address = places[number].headers_at
@@ -101,13 +100,13 @@ def fill_headers(places, key_at, key_bytes, value_at, value_bytes):
 
 @njit(types.int64(_PLACES, types.Array(types.boolean, 1, "A", readonly=True), _INTS), **OPTIONS)
 def fill_control_types(places, is_control, control_types):
-    """Fill in the types of markers of transactions, and −1 for data.
+    """Fill in the types of transaction markers, and −1 for data.
 
     Args:
-        is_control: of each place.
+        is_control: for each place, whether it is a control record.
 
     Returns:
-        How many places there are, or the number of the first one with another control record, or with a malformed one.
+        The number of places, or the number of the first place with another or a malformed control record.
     """
     for number in range(len(places)):
         place = places[number]

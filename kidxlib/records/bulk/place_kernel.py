@@ -1,4 +1,4 @@
-"""The compiled loops that find where the parts of records lie, in batches of all formats and codecs."""
+"""The compiled loops that find the parts of records in memory, in batches of all formats and codecs."""
 
 from __future__ import annotations
 
@@ -26,21 +26,21 @@ from kidxlib.records.bulk.batch_table_kernel import BATCH
 from kidxlib.records.header_kernel import BYTES, LONGS, OPTIONS, wrapping_sum
 from kidxlib.records.record_kernel import read_record
 
-#: Where the parts of a record lie: addresses in memory, and sizes, below 0 for null.
+#: The place of a record: addresses of its parts in memory, and their sizes, below 0 for null.
 PLACE: Final = np.dtype(
     [
         ("offset", "i8"),
         ("timestamp", "i8"),
-        ("batch", "i8"),  # number of its row in the table of batches
+        ("batch", "i8"),  # the row in the table of batches
         ("key_at", "i8"),
         ("key_bytes", "i8"),
         ("value_at", "i8"),
         ("value_bytes", "i8"),
-        ("headers_at", "i8"),  # where their number stands; 0 of a record that can have none
+        ("headers_at", "i8"),  # the address of their number; 0 in magic 0 and 1
     ]
 )
-#: How far records have been placed: the next batch, the places in use, the bytes of all content and those of what was
-#: decompressed, and why there are no more; of the next batch how many places it needs.
+#: How far records have been placed: the next batch, the places in use, the bytes of all content and of decompressed
+#: content, why the loop stopped, and how many places the next batch needs.
 PROGRESS: Final = np.dtype(
     [
         ("batch", "i8"),
@@ -52,8 +52,8 @@ PROGRESS: Final = np.dtype(
     ]
 )
 
-#: In `why`: all batches are placed; the next one needs more places or bytes than are left, or more room for what is
-#: decompressed; it is not taken.
+#: In `why`: all batches are placed; the next one needs more places or bytes than are left, or more room for
+#: decompressed content; the next one is refused.
 _DONE: Final = 0
 NEEDS_PLACES: Final = 1
 NEEDS_CONTENT: Final = 2
@@ -61,7 +61,7 @@ _REFUSED: Final = 3
 
 _CODEC_ZSTD: Final = layouts.CODEC_ZSTD
 _ENTRY_SIZE_MIN: Final = layouts.ENTRY_SIZE_MIN
-#: Where key sizes stand in a message, from its offset on.
+#: The position of the key's size in a message, from its offset on.
 _KEY_AT_V0: Final = V1_TIMESTAMP_AT
 _KEY_AT_V1: Final = layouts.MESSAGE_V1.itemsize
 
@@ -80,8 +80,8 @@ def _is_wanted(limits, offset, timestamp):
 
 @njit
 def _place_v2(batch, row, content, at, end, limits, places, count):
-    """Place the records of a batch of magic 2, whose content stands from `at` to before `end`: how many places are in
-    use then; −1 where it is malformed.
+    """Place the records of a batch of magic 2 with content from `at` to before `end`. Returns how many places are in
+    use then; −1 if the batch is malformed.
     """
     address = np.int64(content.ctypes.data)
     append_time = (row.attributes & ATTRIBUTE_LOG_APPEND_TIME) != 0
@@ -103,11 +103,11 @@ def _place_v2(batch, row, content, at, end, limits, places, count):
 
 @njit
 def _place_message(batch, content, at, end, offset, has_append_time, append_time, limits, places, count):
-    """Place the message of magic 0 or 1 that stands from `at` to before `end`: how many places are in use then; −1
-    where it is malformed.
+    """Place the message of magic 0 or 1 from `at` to before `end`. Returns how many places are in use then; −1 if it is
+    malformed.
 
     Args:
-        has_append_time, append_time: what its wrapper says of a broker's clock.
+        has_append_time, append_time: whether the wrapper has a broker's timestamp, and which.
     """
     magic = uint8(content, at + MAGIC_AT)
     if uint8(content, at + V1_ATTRIBUTES_AT) & ATTRIBUTE_CODEC:
@@ -136,8 +136,8 @@ def _place_message(batch, content, at, end, offset, has_append_time, append_time
 
 @njit
 def _entry_end(content, at, end):
-    """The byte after the message in a wrapper that starts at a position: −1 where too few bytes are left, as Kafka
-    passes over, and −2 where it is malformed.
+    """Where the message of a wrapper ends that starts at a position; −1 if too few bytes are left, which Kafka ignores;
+    −2 if it is malformed.
     """
     if end - at < LOG_OVERHEAD:
         return np.int64(-1)
@@ -149,7 +149,7 @@ def _entry_end(content, at, end):
 
 @njit
 def _messages_in(content, at, end):
-    """How many messages are in a wrapper, and the offset that the last one has in it; −1 where one is malformed."""
+    """The number of messages in a wrapper, and the last one's offset there; −1 if a message is malformed."""
     messages, offset = np.int64(0), np.int64(0)
     while True:
         entry_end = _entry_end(content, at, end)
@@ -162,8 +162,8 @@ def _messages_in(content, at, end):
 
 @njit
 def _place_wrapper(batch, row, content, at, end, limits, places, count):
-    """Place the messages in a wrapper (`AbstractLegacyRecordBatch.DeepRecordsIterator`), as `_place_v2`. There are
-    places enough.
+    """Place the messages of a wrapper (`AbstractLegacyRecordBatch.DeepRecordsIterator`), as `_place_v2`. There must be
+    enough places.
     """
     _, last_inner_offset = _messages_in(content, at, end)
     base = np.int64(0)
@@ -188,7 +188,7 @@ def _place_wrapper(batch, row, content, at, end, limits, places, count):
 
 @njit
 def _value_of_wrapper(window, at, end, magic):
-    """Where the value of the message from `at` to before `end` starts and ends; −1 where it has none."""
+    """Where the value of the message from `at` to before `end` starts and ends; −1: it has none."""
     value_at = at + (_KEY_AT_V0 if magic == 0 else _KEY_AT_V1) + 4
     if value_at > end:
         return np.int64(-1), np.int64(-1)
@@ -227,14 +227,13 @@ def place_records(
     Args:
         batches: of dtype `BATCH`.
         window: bytes of the log from `window_position` on, in which the batches lie.
-        content, room: the same memory, to be read and to be written: of what is decompressed.
-        given: so many bytes of `content`, from its start, are what the next batch holds; −1 where nobody has
-            decompressed that yet.
-        bytes_max: of the content of all batches, but for the first one.
+        content, room: the memory of decompressed content, for reading and for writing.
+        given: the number of bytes at the start of `content` that are the next batch's content; −1: not decompressed
+        yet. bytes_max: the most bytes of content of all batches but the first.
         zstd, gzip: see `Decompressors`.
         limits: the four fields of `Wanted`.
         scratch: two int64.
-        progresses: one, which is moved on.
+        progresses: one, which is advanced.
     """
     progress = progresses[0]
     while progress.batch < len(batches):

@@ -1,4 +1,4 @@
-"""Which records are asked for: ranges of offsets and of timestamps."""
+"""The wanted records: ranges of offsets and of timestamps."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class Wanted:
     """Records with these offsets and these timestamps; by default all.
 
     Attributes:
-        first_offset, last_offset: both are in it.
-        first_ms, last_ms: ms since the epoch; both are in it.
+        first_offset, last_offset: both inclusive.
+        first_ms, last_ms: ms since the epoch; both inclusive.
     """
 
     first_offset: int = _LEAST
@@ -35,7 +35,7 @@ class Wanted:
         start_ms: int | None = None,
         end_ms: int | None = None,
     ) -> Wanted:
-        """From starts on to below ends; None for no limit."""
+        """Records from the starts to before the ends; None: no limit."""
         return cls(
             _LEAST if start_offset is None else start_offset,
             _MOST if end_offset is None else end_offset - 1,
@@ -45,14 +45,14 @@ class Wanted:
 
     @cached_property
     def limits(self) -> NDArray[np.int64]:
-        """The four numbers, as compiled loops take them."""
+        """The four numbers for compiled loops."""
         return np.array([self.first_offset, self.last_offset, self.first_ms, self.last_ms], np.int64)
 
     def holds(self, offset: int, timestamp: int) -> bool:
-        """Whether a record is among those that are asked for."""
+        """Whether a record is wanted."""
         return self.first_offset <= offset <= self.last_offset and self.first_ms <= timestamp <= self.last_ms
 
     @property
     def is_empty(self) -> bool:
-        """Whether no record can be among them."""
+        """Whether no record can be wanted."""
         return self.first_offset > self.last_offset or self.first_ms > self.last_ms
