@@ -1,4 +1,4 @@
-"""What one commit changes in a table."""
+"""The change that one commit makes to a table."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pyarrow as pa
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.rows import Table
 
-#: Rows that a run has found, by their kind, as `kidxlib.catalog.results` has them.
+#: Rows that a run has found, by kind (`kidxlib.catalog.results`).
 Found = Mapping[str, pa.Table]
 
 
@@ -20,8 +20,8 @@ class TableChange:
     """Rows to write and rows to remove.
 
     Attributes:
-        inserts: whole rows, in the table's own schema, whose keys are not in the table.
-        updates: the same of rows that each take the place of the row with their key.
+        inserts: whole rows, in the table's schema, whose keys are not in the table.
+        updates: whole rows, each of which replaces the row with its key.
         deletes: the keys of rows to remove.
         counted: how many rows a run reports as added or changed.
     """
@@ -33,35 +33,35 @@ class TableChange:
 
     @classmethod
     def adding(cls, table: Table, rows: pa.Table) -> Self:
-        """The change that adds rows and no more."""
+        """A change that only adds rows."""
         none = table.schema().empty_table()
         return cls(rows, none, none.select(table.key), rows.num_rows)
 
     @classmethod
     def none(cls, table: Table) -> Self:
-        """The change that changes nothing."""
+        """An empty change."""
         return cls.adding(table, table.schema().empty_table())
 
     def after(self, table: Table, known: pa.Table) -> pa.Table:
-        """The rows that a table has after it.
+        """The rows of a table after the change.
 
         Args:
-            known: those that it has before, or all of them that have keys of the change, and any others.
+            known: the rows before it: at least all rows with keys of the change.
         """
         return pa.concat_tables([self.kept(table, known), self.updates, self.inserts])
 
     def kept(self, table: Table, known: pa.Table) -> pa.Table:
-        """The rows that it leaves as they are, of some that a table has; by now it may have those that are inserted,
-        too, as another writer has found the same.
+        """The rows of a table that the change leaves as they are. Inserted rows may also be there already, if another
+        writer has found the same.
         """
         return _without(table, known, self.keys(table))
 
     def keys(self, table: Table) -> pa.Table:
-        """The keys of all rows that it writes or removes."""
+        """The keys of all rows that the change writes or removes."""
         return pa.concat_tables([rows.select(table.key) for rows in (self.inserts, self.updates, self.deletes)])
 
     def then(self, table: Table, second: Self) -> TableChange:
-        """One change that does what this one and another after it do."""
+        """This change and another one after it, as one change."""
         over = pa.concat_tables([second.updates.select(table.key), second.deletes])
         of_new = positions_in(second.updates, self.inserts, table.key) >= 0
         is_back = positions_in(second.inserts, self.deletes, table.key) >= 0
@@ -77,16 +77,15 @@ class TableChange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing is to be committed."""
+        """Whether there is nothing to commit."""
         return not (self.inserts.num_rows or self.updates.num_rows or self.deletes.num_rows)
 
 
 def _without(table: Table, rows: pa.Table, others: pa.Table) -> pa.Table:
-    """The rows of which `others` has no row with the same key."""
+    """The rows whose key no row of `others` has."""
     return rows.filter(positions_in(rows, others, table.key) < 0)
 
 
-#: Says what rows that were found change, given the rows that the table has: all of those with a key that was found, and
-#: perhaps others. It depends on nothing else, so it is asked again where another writer was faster, and it may be asked
-#: for each partition alone.
+#: Computes the change that found rows make to a table's rows, which include all rows with a found key. A pure function:
+#: it is called again if another writer was faster, and may be called for each partition separately.
 Change = Callable[[pa.Table, Found], TableChange]

@@ -17,7 +17,7 @@ class Among:
     """A column has one of some values, and is not null.
 
     Attributes:
-        negated: it has none of them, or is null.
+        negated: the column has none of them, or is null.
     """
 
     column: str
@@ -26,21 +26,21 @@ class Among:
 
     @property
     def sql(self) -> str:
-        """The condition as DataFusion reads it, which delta-rs asks. Spark would take a backslash for an escape."""
+        """The condition for DataFusion, in delta-rs. Spark would take a backslash for an escape."""
         literals = ", ".join(map(literal, self.values))
-        found = f"{self.column} IN ({literals})" if literals else "false"
-        return f"NOT coalesce({found}, false)" if self.negated else found
+        is_among = f"{self.column} IN ({literals})" if literals else "false"
+        return f"NOT coalesce({is_among}, false)" if self.negated else is_among
 
     def mask(self, rows: pa.Table) -> Values:
-        """Whether it is true, for each row."""
+        """For each row whether it meets the condition."""
         column = rows[self.column]
-        found: Values = pc.is_in(column, value_set=pa.array(list(self.values), column.type))
-        return pc.invert(found) if self.negated else found
+        is_among: Values = pc.is_in(column, value_set=pa.array(list(self.values), column.type))
+        return pc.invert(is_among) if self.negated else is_among
 
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A column of numbers or of text, by its bytes, is not below one bound, not above another, and not null."""
+    """A column of numbers or of text (by its bytes) is between two bounds, inclusive, and not null."""
 
     column: str
     least: int | str
@@ -48,11 +48,11 @@ class Between:
 
     @property
     def sql(self) -> str:
-        """The condition as DataFusion reads it."""
+        """The condition for DataFusion."""
         return f"{self.column} BETWEEN {literal(self.least)} AND {literal(self.most)}"
 
     def mask(self, rows: pa.Table) -> Values:
-        """Whether it is true, for each row."""
+        """For each row whether it meets the condition."""
         column: Values = rows[self.column]
         least, most = (pa.scalar(bound, column.type) for bound in (self.least, self.most))
         inside: Values = pc.and_(pc.greater_equal(column, least), pc.less_equal(column, most))
@@ -61,22 +61,22 @@ class Between:
 
 Condition = Among | Between
 
-#: Of rows of `segments`: they were in their source when that was last listed, and were not deleted since.
+#: Segments that were in their source when it was last listed, and were not deleted since.
 PRESENT = Among("status", tuple(status.value for status in ABSENT), negated=True)
 
 
 def sql_of(where: Sequence[Condition]) -> str:
-    """All of some conditions as one; without any it is true of every row."""
+    """All conditions in SQL; true for every row if there are none."""
     return " AND ".join(condition.sql for condition in where) or "true"
 
 
 def rows_where(rows: pa.Table, where: Sequence[Condition]) -> pa.Table:
-    """The rows of which all conditions are true."""
+    """The rows that meet all conditions."""
     for condition in where:
         rows = rows.filter(condition.mask(rows))
     return rows
 
 
 def literal(value: str | int) -> str:
-    """A value as DataFusion reads it."""
+    """A literal for DataFusion."""
     return str(value) if isinstance(value, int) else "'" + value.replace("'", "''") + "'"

@@ -1,5 +1,5 @@
-"""Rows of two tables matched by their keys, and compared, a column at a time: runs of equal rows, and columns as
-NumPy's arrays and Arrow's, which share their memory.
+"""Matches and compares rows of two tables by their keys, column by column; runs of equal rows; and conversion between
+Arrow's and NumPy's arrays without copying.
 """
 
 from __future__ import annotations
@@ -13,40 +13,40 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-#: Positions of rows in a table; −1 where there is none.
+#: Positions of rows in a table; −1: none.
 Positions = NDArray[np.int64]
 Flags = NDArray[np.bool_]
-#: An array or a chunked array. pyarrow's stubs do not know all that nested and chunked ones have.
+#: An array or a chunked array. pyarrow's stubs lack methods of nested and chunked ones.
 Values: TypeAlias = Any
 
 
 def positions_in(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> Positions:
-    """For each row, where the row with the same key stands in `others`: the first; −1 where there is none.
+    """For each row the position of the first row of `others` with the same key; −1: none.
 
     Args:
         key: names of columns of text or of whole numbers, in both tables and never null.
     """
     packed, packed_others = _packed_keys(rows, others, key)
-    found: Values = pc.index_in(packed, value_set=packed_others)
-    positions: Positions = found.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
+    indices: Values = pc.index_in(packed, value_set=packed_others)
+    positions: Positions = indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False)
     return positions
 
 
 def differing(rows: pa.Table, others: pa.Table, names: Sequence[str]) -> Flags:
-    """Which rows differ in some columns from the rows at the same position of `others`. Two nulls are equal, and so are
-    two NaN.
+    """Which rows differ in some columns from the rows at the same position of `others`. Nulls are equal to each other,
+    and so are NaNs.
 
     Args:
         names: columns of the same types in both tables, lists, maps and structs of such types among them.
     """
-    found = np.zeros(rows.num_rows, np.bool_)
+    differ = np.zeros(rows.num_rows, np.bool_)
     for name in names:
-        found |= ~_equal(rows[name].combine_chunks(), others[name].combine_chunks())
-    return found
+        differ |= ~_equal(rows[name].combine_chunks(), others[name].combine_chunks())
+    return differ
 
 
 def _packed_keys(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> tuple[Values, Values]:
-    """The keys of both as bytes of one width. Text becomes a number that both tables share."""
+    """The keys of both tables as bytes of fixed width. Text becomes a number, the same in both tables."""
     numbers = []
     for name in key:
         both: Values = pa.chunked_array([*rows[name].chunks, *others[name].chunks], rows.schema.field(name).type)
@@ -64,7 +64,7 @@ def _packed_keys(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> tuple[
 
 
 def _equal(some: Values, others: Values) -> Flags:
-    """Row by row."""
+    """Whether values are equal, row by row."""
     both_null = flags_of(pc.and_(some.is_null(), others.is_null()))
     both_valid = flags_of(pc.and_(some.is_valid(), others.is_valid()))
     if pa.types.is_struct(some.type):
@@ -99,13 +99,13 @@ def _lists_equal(some: Values, others: Values, both_valid: Flags) -> Flags:
 
 
 def _lengths(lists: Values) -> NDArray[np.int64]:
-    """The length of each list or map; 0 of a null."""
+    """The length of each list or map; 0 for null."""
     offsets: NDArray[np.int64] = lists.offsets.to_numpy().astype(np.int64)
     return np.where(flags_of(lists.is_valid()), np.diff(offsets), 0)
 
 
 def _elements(lists: Values) -> Values:
-    """What is in lists or maps without nulls, one after the other."""
+    """The items of lists or maps without nulls, in sequence."""
     if pa.types.is_map(lists.type):
         first, last = lists.offsets[0].as_py(), lists.offsets[-1].as_py()
         return pa.StructArray.from_arrays([lists.keys, lists.items], ["key", "value"])[first:last]
@@ -124,8 +124,8 @@ def taken_at(column: Values, at: Positions) -> Values:
     return column.take(places)
 
 
-# pa.array() and to_numpy() import pandas where there is one, which takes longer than all else that `kidx seek` does,
-# and than a listing.
+# pa.array() and to_numpy() import pandas if it is installed, which takes longer than a listing, or all else in `kidx
+# seek`.
 
 
 def numbers_array(kind: pa.DataType, values: NDArray[Any], filled: NDArray[np.bool_]) -> pa.Array[Any]:
@@ -143,7 +143,7 @@ def strings_array(texts: list[str]) -> pa.Array[Any]:
 
 
 def words_array(words: Sequence[str], which: NDArray[np.int32]) -> pa.Array[Any]:
-    """One of few words a row, by its position."""
+    """An array of words, by their positions in a list of few."""
     positions = _array(pa.int32(), len(which), None, which)
     return pa.DictionaryArray.from_arrays(positions, strings_array([*words])).cast(pa.string())
 
@@ -155,7 +155,7 @@ def numpy_of(column: pa.ChunkedArray[Any]) -> NDArray[Any]:
 
 
 def _array(kind: pa.DataType, rows: int, *parts: NDArray[Any] | None) -> pa.Array[Any]:
-    """An array of these buffers, the first of which says which rows are not null."""
+    """An array of buffers, the first of which has the validity bits."""
     return pa.Array.from_buffers(kind, rows, [None if part is None else pa.py_buffer(part.data) for part in parts])
 
 

@@ -1,4 +1,4 @@
-"""What is known of a partition and its producers: the tables `partitions`, `partition_states`, `producer_events` and
+"""The tables of partitions and their producers: `partitions`, `partition_states`, `producer_events` and
 `aborted_transactions`.
 """
 
@@ -27,7 +27,7 @@ from kidxlib.catalog.rows import (
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.recovery.scan.scan_state import EventKind
 
-#: What the column `kind` says of each `EventKind`, by its number.
+#: The words of the column `kind`, by number of the `EventKind`.
 EVENT_KINDS: Final = pa.array([kind.name.lower().replace("_", "-") for kind in sorted(EventKind)])
 
 
@@ -58,7 +58,7 @@ PARTITIONS: Final = Table(
 
 
 def partition_keys(rows: pa.Table) -> list[PartitionKey]:
-    """The keys of the partitions that rows are of, in their order."""
+    """The keys of the rows' partitions, in their order."""
     columns: Any = [rows[name].to_pylist() for name in PARTITIONS.key]
     return list(zip(*columns, strict=True))
 
@@ -71,7 +71,7 @@ def rows_of_keys(keys: Collection[PartitionKey]) -> pa.Table:
 
 @view_of(PartitionRow)
 class PartitionToSearch(Row):
-    """What a lookup goes by."""
+    """The columns for a lookup."""
 
     source: str
     topic: str
@@ -84,7 +84,7 @@ class PartitionToSearch(Row):
 
 
 class BegunEpoch(TypedDict):
-    """A leader epoch, and the offset at which it began."""
+    """A leader epoch, and the offset at which it begins."""
 
     epoch: Int32
     start_offset: int
@@ -170,11 +170,10 @@ ABORTED_TRANSACTIONS: Final = Table(
 
 
 def segments_with_events(segment: Sequence[Column]) -> pa.Schema:
-    """The schema of what a partition is folded from: a row for each segment, whose position is −1, and after it one for
-    each of its events.
+    """The schema of a fold's input: a row for each segment, with position −1, followed by a row for each of its events.
 
     Args:
-        segment: what a row of a segment has besides its key.
+        segment: the columns of a segment's row besides its key.
     """
     event = [column_ for column_ in PRODUCER_EVENTS.columns if column_.name not in SEGMENT_KEY]
     key = (column_.field for column_ in SegmentKey.columns())

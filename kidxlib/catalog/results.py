@@ -1,8 +1,8 @@
-"""The rows that workers give: what they found, before a run has recorded it.
+"""The rows that workers return, before a run records them.
 
-A build, retention and compaction give columns of tables, and what was published. An audit gives findings, what a
-partition needs of its segments, and the simulated start. A comparison gives logs and other files of both sides, and
-ranges of offsets of replicas; of the two sides, `one` is the original, `other` what is compared with it.
+A build, retention and compaction return columns of tables, and what was published. An audit returns findings, the facts
+of segments that the audit of their partition needs, and the simulated start. A comparison returns logs and other files
+of both sides, and ranges of offsets of replicas; `one` is the original, `other` is compared with it.
 """
 
 from __future__ import annotations
@@ -83,13 +83,13 @@ class CompactedFile(PartitionOfSource):
     max_scan_bytes_after: int | None = column("the same maximum, by the new index")
 
 
-#: Of segments that were read: the facts and what publishing did; and what producers did in them.
+#: The kinds of rows for scanned segments: facts and publishing, and producer events.
 SCANNED: Final = kinds_of(segment=PublishedSegmentRow.columns(), event=PRODUCER_EVENTS.columns)
 
-#: What partitions are finished from.
+#: The rows that partitions are finished from.
 TO_FINISH: Final = segments_with_events((*SegmentToFinish.columns(), *_SegmentToFold.columns()))
 
-#: Of partitions that were finished. The status and its reason are null where they stay.
+#: The kinds of rows for finished partitions. Status and reason are null if they stay.
 FINISHED: Final = kinds_of(
     segment=(*SegmentKey.columns(), *FinishedFacts.columns(), *EndFacts.columns(), *Publishing.columns()),
     aborted=ABORTED_TRANSACTIONS.columns,
@@ -98,15 +98,15 @@ FINISHED: Final = kinds_of(
     kept=KeptFile.columns(),
 )
 
-#: Of a plan, what all of its rows say alike.
+#: The columns that are the same in all rows of a plan.
 _OF_THE_PLAN: Final = ("plan_id", "planned_at", "policy_file", "what_if")
 
-#: Of partitions whose retention was planned: rows of `retention_plans`, as yet of no plan.
+#: The kinds of rows for planned partitions: rows of `retention_plans`, without the plan's columns.
 PLANNED: Final = kinds_of(
     segment=[column_ for column_ in RETENTION_PLANS.columns if column_.name not in _OF_THE_PLAN],
 )
 
-#: Of files that were compacted; what is new of a segment is null of a file that is none of its indexes.
+#: The kinds of rows for compacted files. A segment's new facts are null for a file that is not one of its indexes.
 COMPACTED: Final = kinds_of(
     compacted=(*CompactedFile.columns(), *columns_of(SegmentRow, (*IndexFacts.names(), *LogVersion.names())))
 )
@@ -227,18 +227,18 @@ class CopiesRow(Row):
     log_bytes: int = column("bytes of their logs, as the catalog has them")
 
 
-#: Of segments whose copies were looked at: problems and what is not comparable one by one, and all of them counted.
+#: The kinds of rows for compared copies: each problem, each copy that is not comparable, and the counts of all.
 COMPARED: Final = kinds_of(problem=CopyRow.columns(), unknown=CopyRow.columns(), count=CopiesRow.columns())
 
-#: Of segments that were audited: findings on their own files, what their partitions need, what their producers did.
+#: The kinds of rows for audited segments: findings on their files, facts for their partitions, producer events.
 AUDITED: Final = kinds_of(
     files=FileFinding.columns(), segment=AuditedSegmentRow.columns(), event=PRODUCER_EVENTS.columns
 )
 
-#: What the audit of partitions needs of segments.
+#: The rows of segments that the audit of partitions needs.
 TO_AUDIT: Final = segments_with_events(AuditedSegmentRow.columns())
 
-#: Of partitions that were audited: findings on their logs, and on files of a partition as a whole; the simulated start.
+#: The kinds of rows for audited partitions: findings on logs and on the partition's files; the simulated start.
 FOUND: Final = kinds_of(
     files=FileFinding.columns(),
     startup=StartupRow.columns(),
@@ -297,7 +297,7 @@ class FilePairRow(Row):
     )
 
 
-#: What is compared of a copy.
+#: The kinds of rows for a compared copy.
 COMPARED_COPY: Final = kinds_of(log=LogPairRow.columns(), file=FilePairRow.columns())
 
 
@@ -328,5 +328,5 @@ class BatchRangeRow(Row):
     detail: str | None = column("why it cannot be read")
 
 
-#: What is compared of replicas.
+#: The kinds of rows for compared replicas.
 COMPARED_REPLICAS: Final = kinds_of(range=ReplicaRangeRow.columns(), batches=BatchRangeRow.columns())

@@ -1,7 +1,5 @@
-"""How a table of the catalog is declared: a frozen dataclass, whose fields are the columns and say what they mean, of
-types that Arrow and Spark have too; and which partition or segment a row is about.
-
-Arrow's schema, Spark's, the tables in Delta and `docs/catalog.md` follow from it.
+"""Declares tables of the catalog as frozen dataclasses. The fields are the columns, with their meanings, and of types
+that Arrow and Spark have too. Arrow's schema, Spark's, the Delta tables and `docs/catalog.md` follow from them.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ _ARROW_TYPES: Final[Mapping[Any, pa.DataType]] = {
     datetime: pa.timestamp("us", tz="UTC"),
 }
 
-#: What the columns of a key mean, for rows that do not begin with them.
+#: The meaning of key columns, for rows that do not begin with them.
 SOURCE: Final = "name of the log dir, backup or volume that holds the segment"
 TOPIC: Final = "topic"
 PARTITION: Final = "partition number"
@@ -55,7 +53,7 @@ BASE_OFFSET: Final = "the segment's base offset, from its file name"
 
 @dataclass(frozen=True, slots=True)
 class Formerly:
-    """What a column was called in catalogs before a version."""
+    """The former name of a column, in catalogs before a version."""
 
     name: str
     before: int
@@ -71,9 +69,9 @@ class Column:
     """A column of a table.
 
     Attributes:
-        comment: what it means.
-        words: what it may say, where these are the words of an enum; None of any other.
-        formerly: its last name before this one; None where it had no other.
+        comment: the column's meaning.
+        words: the possible values, for an enum; else None.
+        formerly: the last former name; None: there is none.
     """
 
     name: str
@@ -92,15 +90,15 @@ class Column:
 def _declared_columns(cls: type[Any]) -> tuple[Column, ...]:
     """The fields of a dataclass as columns, in order."""
     hints = get_type_hints(cls, include_extras=True)
-    found = []
+    columns = []
     for declared in fields(cls):
         hint, nullable = _without_none(hints[declared.name])
         assert declared.default is MISSING
         words = hint if isinstance(hint, type) and issubclass(hint, StrEnum) else None
         kind = pa.string() if words else _arrow_type(hint)
         comment, formerly = declared.metadata.get(_MEANING, ""), declared.metadata.get(_FORMERLY)
-        found.append(Column(declared.name, kind, comment, nullable, words, formerly))
-    return tuple(found)
+        columns.append(Column(declared.name, kind, comment, nullable, words, formerly))
+    return tuple(columns)
 
 
 def _without_none(hint: Any) -> tuple[Any, bool]:
@@ -111,7 +109,7 @@ def _without_none(hint: Any) -> tuple[Any, bool]:
 
 
 def _arrow_type(hint: Any) -> pa.DataType:
-    """Arrow's type of an annotation: of a number, a text, a time, a list or a map of these, or of a TypedDict."""
+    """Arrow's type for an annotation: a number, a text, a time, a list or map of these, or a TypedDict."""
     if hint in _ARROW_TYPES:
         return _ARROW_TYPES[hint]
     origin, arguments = get_origin(hint), get_args(hint)
@@ -129,11 +127,11 @@ def _arrow_type(hint: Any) -> pa.DataType:
 
 
 class Row:
-    """A row of a table, or some of its columns: a frozen dataclass by `row` or `view_of`."""
+    """A row of a table, or some of its columns: a frozen dataclass made by `row` or `view_of`."""
 
     __slots__ = ()
     _columns: ClassVar[tuple[Column, ...]] = ()
-    #: Of these columns the words, by which values become members of their enum.
+    #: The columns with an enum, whose values become its members.
     _words: ClassVar[tuple[tuple[str, type[StrEnum]], ...]] = ()
 
     @classmethod
@@ -148,17 +146,17 @@ class Row:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
-        """A row of some values; other columns are null."""
+        """A row with some values; other columns are null."""
         return cls(**{**{column.name: None for column in cls._columns if column.nullable}, **values})
 
     @classmethod
     def of_arrow(cls, rows: pa.Table | pa.RecordBatch) -> list[Self]:
-        """The rows of a table that has these columns, and perhaps others."""
+        """The rows of an Arrow table with these columns, and perhaps others."""
         return [cls.of_dict(values) for values in rows.select(list(cls.names())).to_pylist()]
 
     @classmethod
     def of_dict(cls, values: Mapping[str, Any]) -> Self:
-        """A row as Arrow and Spark give one, with a value for each column and no other."""
+        """A row from a mapping with exactly these columns, as Arrow and Spark return it."""
         words = {name: kind(values[name]) for name, kind in cls._words if values[name] is not None}
         return cls(**{**values, **words})
 
@@ -179,7 +177,7 @@ def row(cls: type[_R]) -> type[_R]:
 
 @dataclass_transform(kw_only_default=True, frozen_default=True)
 def view_of(whole: type[Row]) -> Callable[[type[_R]], type[_R]]:
-    """Make a class some of the columns of a row, by their names and types."""
+    """Make a class a view: some columns of a row, by name and type."""
     known = {column.name: column for column in whole.columns()}
 
     def view(cls: type[_R]) -> type[_R]:
@@ -195,12 +193,12 @@ def view_of(whole: type[Row]) -> Callable[[type[_R]], type[_R]]:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table of the catalog; the docstring of its rows says what it holds.
+    """A table of the catalog, described by the docstring of its rows.
 
     Attributes:
         key: rows are unique by these columns.
-        sort_by: files are sorted by these, so that a query for some of their values leaves out files.
-        asked_by: further columns that queries leave out files by.
+        sort_by: files are sorted by these columns, so that queries by their values skip files.
+        asked_by: further columns by which queries skip files.
     """
 
     name: str
@@ -211,7 +209,7 @@ class Table:
 
     @property
     def comment(self) -> str:
-        """What the table holds, in one line."""
+        """The table's description in one line."""
         return " ".join((self.row.__doc__ or "").split())
 
     @property
@@ -226,7 +224,7 @@ class Table:
 
     @property
     def renamed(self) -> dict[str, str]:
-        """What columns were called in older versions of the catalog, and what they are called now."""
+        """The present names of columns, by their names in older catalog versions."""
         return {column.formerly.name: column.name for column in self.columns if column.formerly is not None}
 
     @property
@@ -236,11 +234,11 @@ class Table:
 
     @property
     def statistics(self) -> tuple[str, ...]:
-        """The columns of which Delta's log has the least and the greatest value in each file."""
+        """The columns whose least and greatest value in each file are in Delta's log."""
         return tuple(dict.fromkeys((*self.key, *self.sort_by, *self.asked_by)))
 
     def schema(self, names: Collection[str] | None = None) -> pa.Schema:
-        """Arrow's schema of some of its columns, in their order here; None: of all."""
+        """Arrow's schema of some columns, in the given order; None: all."""
         return pa.schema([column.field for column in self.columns if names is None or column.name in names])
 
 
@@ -250,8 +248,8 @@ def columns_of(whole: type[Row], names: Collection[str]) -> tuple[Column, ...]:
 
 
 def kinds_of(**kinds: Sequence[Column]) -> pa.Schema:
-    """The schema of rows of several kinds that come from one pass over the data: each has one column filled, which
-    says its kind. In it any field may be null, as a kind that is not filled is.
+    """The schema of rows of several kinds from one pass over the data. Each row has exactly one column filled, that of
+    its kind. All fields are nullable, as the other kinds are null.
     """
     return pa.schema(
         [pa.field(kind, pa.struct([pa.field(c.name, c.arrow_type) for c in of])) for kind, of in kinds.items()]
@@ -259,7 +257,7 @@ def kinds_of(**kinds: Sequence[Column]) -> pa.Schema:
 
 
 def rows_of_columns(columns: Mapping[str, Any], count: int, schema: pa.Schema) -> pa.Table:
-    """Rows whose columns are there by name, as Arrow or NumPy has them; a column that is left out is null."""
+    """A table from Arrow or NumPy columns by name; a missing column is null."""
     unknown = columns.keys() - set(schema.names)
     missing = {field.name for field in schema if not field.nullable} - columns.keys()
     if unknown or missing:
@@ -300,6 +298,6 @@ class SegmentKey(PartitionOfSource):
     base_offset: int = column(BASE_OFFSET)
 
 
-#: The names of these columns, and of those that name its partition.
+#: The names of the columns that identify a segment.
 SEGMENT_KEY: Final = SegmentKey.names()
 PARTITION_KEY: Final = PartitionOfSource.names()

@@ -1,4 +1,4 @@
-"""What each operation reads of a segment's row."""
+"""The columns of a segment's row that each operation reads."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ class _IndexedSegment(Row):
 
     @property
     def version(self) -> FileVersion | None:
-        """The version of the log that was read; None where the log could not be looked at."""
+        """The version of the log that was read; None: the log could not be looked at."""
         if self.log_bytes is None or self.log_mtime_ns is None:
             return None
         return FileVersion(self.log_bytes, self.log_mtime_ns, self.log_inode)
 
     @property
     def is_finished(self) -> bool:
-        """Whether its partition was finished since it was read."""
+        """Whether the partition was finished after the segment was read."""
         return self.producer_state is not None
 
 
 @view_of(SegmentRow)
 class KnownSegment(_IndexedSegment):
-    """What a listing is compared with."""
+    """The columns that a listing is compared with."""
 
     topic_id: str | None
     interval_source: IntervalSource
@@ -60,7 +60,7 @@ class KnownSegment(_IndexedSegment):
 
 @view_of(SegmentRow)
 class SegmentToFinish(Row):
-    """What a segment's partition is finished from, besides what producers did in it."""
+    """The columns that a partition is finished from, besides producer events."""
 
     status: Status
     next_offset: int | None
@@ -71,7 +71,7 @@ class SegmentToFinish(Row):
 
 @view_of(SegmentRow)
 class SegmentToCompact(_IndexedSegment):
-    """What compaction goes by."""
+    """The columns for compaction."""
 
     valid_bytes: int | None
     max_timestamp_ms: int | None
@@ -82,18 +82,18 @@ class SegmentToCompact(_IndexedSegment):
 
     @property
     def options(self) -> RecoverOptions:
-        """The options that its indexes were written with; checksums need not be checked again."""
+        """The options of the indexes, without another check of checksums."""
         return RecoverOptions(interval_bytes=self.interval_bytes, max_index_bytes=self.max_index_bytes)
 
     @property
     def largest_timestamp_ms(self) -> int:
-        """What its age is counted from (`LogSegment.largestTimestamp`), ms since the epoch."""
+        """The time from which the age counts (`LogSegment.largestTimestamp`), in ms since the epoch."""
         if self.max_timestamp_ms is not None and self.max_timestamp_ms >= 0:
             return self.max_timestamp_ms
         return 0 if self.log_mtime_ns is None else self.log_mtime_ns // NS_PER_MS
 
     def crc32c_of(self, suffix: str) -> int | None:
-        """CRC-32C of an index file as it was published; None where it was not."""
+        """CRC-32C of an index file as it was published; None: it was not."""
         return {
             OFFSET_INDEX_SUFFIX: self.offset_index_crc32c,
             TIME_INDEX_SUFFIX: self.time_index_crc32c,
@@ -103,7 +103,7 @@ class SegmentToCompact(_IndexedSegment):
 
 @view_of(SegmentRow)
 class SegmentToSearch(Row):
-    """What a lookup goes by."""
+    """The columns for a lookup."""
 
     base_offset: int
     status: Status
@@ -124,7 +124,7 @@ class SegmentToSearch(Row):
 
 @view_of(SegmentRow)
 class SegmentToRead(_IndexedSegment):
-    """What reading leaves out a segment, or a part of one, by, and what spares it a scan."""
+    """The columns by which reading skips segments or parts of them, and needs no scan."""
 
     source: str
     topic: str
@@ -143,7 +143,7 @@ class SegmentToRead(_IndexedSegment):
 
 @view_of(SegmentRow)
 class SegmentToPlan(Row):
-    """What retention decides by, besides the offsets of its partition."""
+    """The columns that retention decides by, besides the partition's offsets."""
 
     base_offset: int
     topic_id: str | None
@@ -161,7 +161,7 @@ class SegmentToPlan(Row):
 
 @view_of(SegmentRow)
 class SegmentToCompare(Row):
-    """What a copy of a segment's log is compared with."""
+    """The columns that a copy of a log is compared with."""
 
     topic: str
     partition: Int32

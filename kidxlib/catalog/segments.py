@@ -1,4 +1,4 @@
-"""The table `segments`, and what it keeps of an index file: its number of entries, its size and its checksum."""
+"""The table `segments`, with the number of entries, the size and the checksum of index files."""
 
 from __future__ import annotations
 
@@ -165,7 +165,7 @@ SEGMENTS: Final = Table(
 
 @view_of(SegmentRow)
 class LogVersion(Row):
-    """What tells one state of a log from another."""
+    """The columns that identify the state of a log."""
 
     log_bytes: int | None
     log_mtime_ns: int | None
@@ -173,13 +173,13 @@ class LogVersion(Row):
 
     @classmethod
     def of_file(cls, version: FileVersion) -> Self:
-        """The state of the log as it was found."""
+        """The columns from a file's version."""
         return cls(log_bytes=version.size, log_mtime_ns=version.mtime_ns, log_inode=version.inode)
 
 
 @view_of(SegmentRow)
 class EndFacts(Row):
-    """How the scan of its log ended, or why Kafka fails on it."""
+    """How the scan of a log ended, or why Kafka fails on it."""
 
     status: Status
     reason: str | None
@@ -194,7 +194,7 @@ class EndFacts(Row):
 
 @dataclass(frozen=True, slots=True)
 class IndexFile:
-    """An index as it stands in its directory; its size in bytes."""
+    """An index file; its size is in bytes."""
 
     entries: int
     size: int
@@ -207,7 +207,7 @@ class IndexFile:
 
 @view_of(SegmentRow)
 class IndexFacts(Row):
-    """What is known of a segment's indexes, which compaction changes."""
+    """The columns of a segment's indexes, which compaction changes."""
 
     interval_bytes: Int32
     offset_index_entries: int | None
@@ -219,7 +219,7 @@ class IndexFacts(Row):
 
     @classmethod
     def of_files(cls, interval_bytes: int, offset_index: IndexFile | None, time_index: IndexFile | None) -> Self:
-        """What is known of indexes as they were published, or are to be; None stands for one that is not."""
+        """The columns of published indexes, or of indexes to be published; None: an index is not."""
         return cls(
             interval_bytes=interval_bytes,
             offset_index_entries=None if offset_index is None else offset_index.entries,
@@ -233,7 +233,7 @@ class IndexFacts(Row):
 
 @view_of(SegmentRow)
 class FillableFacts(Row):
-    """The facts that a scan does not always find, and `--fill-facts` fills; the last one only that."""
+    """The facts that a scan does not always find, and that `--fill-facts` fills; only `--fill-facts` fills the last."""
 
     log_crc32c: int | None
     smallest_timestamp_ms: int | None
@@ -242,7 +242,7 @@ class FillableFacts(Row):
 
 @view_of(SegmentRow)
 class FinishedFacts(Row):
-    """What finishing a segment's partition adds; null until then."""
+    """The columns that finishing a partition adds; null until then."""
 
     producer_state: str | None
     aborted_transactions: int | None
@@ -253,11 +253,11 @@ class FinishedFacts(Row):
 
 @view_of(SegmentRow)
 class ReadCost(Row):
-    """What a scan took, which says nothing of what it found."""
+    """The cost of a scan, not its result."""
 
     read_requests: int | None
     read_bytes: int | None
 
 
-#: What is null of a segment that was just read.
+#: The columns that are null for a segment that was just read.
 LATER_NAMES: Final = (*FinishedFacts.names(), "deleted_at")

@@ -1,4 +1,4 @@
-"""The tables of a catalog, the table `builds` among them, and the version of their columns."""
+"""All tables of a catalog, the table `builds`, and the version of the columns."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Formerly, Int32, Row, Table, column, row
 from kidxlib.catalog.segments import SEGMENTS
 
-#: Raised by one with every column that a release adds, and where tables are laid out in another way; they carry it as a
-#: property.
+#: Raised by one with every column that a release adds, and with each change of the layout. It is a property of tables.
 CATALOG_VERSION: Final = 9
-#: Since this version tables have the layout that they have now: whoever writes them brings a catalog of it up to date,
-#: and reads null in columns that came later. Those of an earlier one Spark alone writes.
+#: Since this version tables have the present layout: any writer brings them up to date, and later columns read as null.
+#: Only Spark writes earlier tables.
 LAYOUT_VERSION: Final = 7
-#: The last one that added columns which a scan fills: segments of rows of an earlier one are read again.
+#: The last version that added columns which a scan fills: segments with rows of an earlier version are read again.
 FACTS_VERSION: Final = 2
 
 
@@ -65,6 +64,6 @@ TABLES: Final = (
     *(BUILDS, RETENTION_PLANS, FINDINGS, ACCEPTED, REMOTE_SEGMENTS),
 )
 
-#: The order in which tables are brought to a new version. Older releases ask the first one alone for it, so they refuse
-#: a catalog from then on. Every catalog has the last one too, so where both have a version all tables have it.
+#: The order in which tables are brought to a new version. Older releases check only the first table's version, so they
+#: refuse the catalog from then on. Every catalog has the last table, so if both have a version, all tables have it.
 UPGRADE_ORDER: Final = (SEGMENTS, *(table for table in TABLES if table not in (SEGMENTS, BUILDS)), BUILDS)

@@ -1,7 +1,7 @@
-"""What the results of a run change in the catalog: pure functions of the rows that it has and the rows that were found.
+"""The changes that a run makes to the catalog: pure functions of the catalog's rows and the found rows.
 
-Each is a `Change` once its further arguments are given. Rows that would say the same as before are left out, so that a
-run that finds nothing new commits nothing.
+Each is a `Change` once its further arguments are bound. Unchanged rows are left out, so that a run that finds nothing
+new commits nothing.
 """
 
 from __future__ import annotations
@@ -33,33 +33,33 @@ from kidxlib.recovery.outcome import Status
 
 #: The years that every reader of a SQL timestamp can show (1 to 9999), in milliseconds since the epoch.
 _SQL_TIMESTAMP_MS: Final = (-62_135_596_800_000, 253_402_300_799_999)
-#: What a scan finds, but for what it took.
+#: The facts of a scan, without its cost.
 _SCAN_FACTS: Final = tuple(
     name
     for name in SEGMENTS.column_names
     if name not in (*SEGMENTS.key, *LATER_NAMES, *ReadCost.names(), "build_id", "max_timestamp", "log_mtime")
 )
-#: A segment that finishing quarantines loses these, as its index files were withdrawn.
+#: The columns that become null when finishing quarantines a segment, as its index files are withdrawn.
 _OF_INDEXES: Final = tuple(name for name in SEGMENTS.column_names if name.startswith(("offset_index_", "time_index_")))
 _OUTCOME: Final = ("status", "reason", "reason_position", "reason_detail")
 
 
 def scanned(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
-    """Segments that were read: those that are new, and those that differ in what a scan finds.
+    """Scanned segments that are new, or whose facts differ.
 
-    What finishing had added to a row becomes null: its partition is to be finished again.
+    The columns that finishing adds become null: the partition is to be finished again.
 
     Args:
         found: `SCANNED`; rows of `segment`.
     """
-    # A log that vanished before it was read is marked by the next listing, which keeps its facts.
+    # The next listing marks a log that vanished before it was read, and keeps its facts.
     segments = found["segment"].filter(pc.field("status") != Status.GONE.value)
     later = {**_timestamps(segments), "build_id": build_id, **dict.fromkeys(LATER_NAMES)}
     return _rows_change(SEGMENTS, known, _columns(SEGMENTS, segments, later), _SCAN_FACTS)
 
 
 def events(known: pa.Table, found: Found) -> TableChange:
-    """What producers did in segments that were read, which is all that is known of these.
+    """The producer events of scanned segments, which replace all earlier events of these segments.
 
     Args:
         known: rows of `producer_events`.
@@ -69,12 +69,12 @@ def events(known: pa.Table, found: Found) -> TableChange:
 
 
 def finished(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
-    """Segments whose partitions were finished: those that differ in what that adds.
+    """Segments of finished partitions, if finishing changes their rows.
 
-    Those that this build had changed before are not counted again.
+    Rows that this build has changed before are not counted again.
 
     Args:
-        found: `FINISHED`; rows of `segment`, whose status and reason are null where they stay.
+        found: `FINISHED`; rows of `segment`, whose status and reason are null if they stay.
     """
     segments, rows = _matched(SEGMENTS, found["segment"], known)
     failed = segments["status"].is_valid()
@@ -88,11 +88,11 @@ def finished(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
 
 
 def aborted(known: pa.Table, found: Found) -> TableChange:
-    """The aborted transactions of partitions that were finished, which are all that there are of these, but for those
-    of segments that were not folded again.
+    """The aborted transactions of finished partitions, which replace all earlier rows of these partitions but those of
+    segments that were not folded again.
 
-    These segments are named one by one. A log may have vanished between the last of them and the first that was folded:
-    Kafka deletes its `.txnindex` as an orphan (`LogLoader.loadSegmentFiles`), and its rows go.
+    These segments are named one by one. A log may have vanished between the last of them and the first folded one:
+    Kafka deletes its `.txnindex` as an orphan (`LogLoader.loadSegmentFiles`), and its rows are removed.
 
     Args:
         known: rows of `aborted_transactions`.
@@ -107,7 +107,7 @@ def aborted(known: pa.Table, found: Found) -> TableChange:
 
 
 def states(known: pa.Table, found: Found) -> TableChange:
-    """The states of partitions that were finished, which are all that there are of these.
+    """The states of finished partitions, which replace all earlier states of these partitions.
 
     Args:
         known: rows of `partition_states`.
@@ -117,10 +117,10 @@ def states(known: pa.Table, found: Found) -> TableChange:
 
 
 def marked(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
-    """Segments of which a listing alone shows that they are missing, moved, or active or not by now.
+    """Segments that a listing shows to be missing, moved, active or no longer active.
 
     Args:
-        found: rows of `mark`: by key, `active`, `log_path` and `status`; null where it stays.
+        found: rows of `mark`: by key, `active`, `log_path` and `status`; null if it stays.
     """
     marks, rows = _matched(SEGMENTS, found["mark"], known)
     values = {name: pc.coalesce(marks[name], rows[name]) for name in ("active", "log_path", "status")}
@@ -128,7 +128,7 @@ def marked(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
 
 
 def coarsened(known: pa.Table, found: Found) -> TableChange:
-    """Segments whose indexes compaction has replaced, where their logs are what they were.
+    """Segments whose indexes compaction has replaced, if their logs are unchanged.
 
     Args:
         found: rows of `compacted`: `COMPACTED`, of segments whose indexes are in place.
@@ -140,10 +140,10 @@ def coarsened(known: pa.Table, found: Found) -> TableChange:
 
 
 def deleted(known: pa.Table, found: Found, *, now: datetime) -> TableChange:
-    """Segments that retention deleted. Those that are marked so already stay as they are.
+    """Segments that retention has deleted, unless they are marked so already.
 
     Args:
-        found: rows of `segment`, their keys.
+        found: the segments' keys as rows of `segment`.
     """
     _, rows = _matched(SEGMENTS, found["segment"], known)
     rows = rows.filter(pc.field("status") != Status.DELETED.value)
@@ -152,7 +152,7 @@ def deleted(known: pa.Table, found: Found, *, now: datetime) -> TableChange:
 
 
 def audited(known: pa.Table, found: Found) -> TableChange:
-    """The findings of an audit, which are all that there are of it: one that is run again replaces its own rows.
+    """The findings of an audit, which replace all its earlier rows if it is run again.
 
     Args:
         known: rows of `findings`.
@@ -162,7 +162,7 @@ def audited(known: pa.Table, found: Found) -> TableChange:
 
 
 def audited_remote(known: pa.Table, found: Found) -> TableChange:
-    """The remote segments of an audit, which are all that there are of it.
+    """The remote segments of an audit, which replace all its earlier rows.
 
     Args:
         known: rows of `remote_segments`.
@@ -172,10 +172,10 @@ def audited_remote(known: pa.Table, found: Found) -> TableChange:
 
 
 def removed(known: pa.Table, found: Found, *, table: Table) -> TableChange:
-    """Rows that go.
+    """Rows to remove.
 
     Args:
-        found: their keys as rows of `key`.
+        found: the rows' keys as rows of `key`.
     """
     keys = known.select(table.key)
     keys = keys.filter(pa.array(positions_in(keys, found["key"], table.key) >= 0))
@@ -184,15 +184,15 @@ def removed(known: pa.Table, found: Found, *, table: Table) -> TableChange:
 
 
 def forgotten(known: pa.Table, found: Found, *, source: str) -> TableChange:
-    """Builds whose rows no longer name a source. Those that have read no other go.
+    """Builds, without a source that is forgotten. Builds that have read no other source are removed.
 
     Args:
         known: rows of `builds`.
-        found: their keys as rows of `key`.
+        found: the builds' keys as rows of `key`.
     """
     rows = known.filter(pa.array(positions_in(known, found["key"], BUILDS.key) >= 0))
     named: list[Any] = rows["sources"].to_pylist()
-    others = [[each for each in sources if each[0] != source] for sources in named]
+    others = [[other for other in sources if other[0] != source] for sources in named]
     has_others = pa.array(map(bool, others), pa.bool_())
     kept = _columns(BUILDS, rows, {"sources": pa.array(others, BUILDS.schema().field("sources").type)})
     gone = rows.filter(pc.invert(has_others)).select(BUILDS.key)
@@ -200,7 +200,7 @@ def forgotten(known: pa.Table, found: Found, *, source: str) -> TableChange:
 
 
 def written(known: pa.Table, found: Found, *, table: Table) -> TableChange:
-    """Whole rows, which replace those with their keys.
+    """Whole rows, which replace the rows with their keys.
 
     Args:
         found: rows of `row`.
@@ -210,12 +210,12 @@ def written(known: pa.Table, found: Found, *, table: Table) -> TableChange:
 
 
 def not_overtaken(found: Found, before: pa.Table, now: pa.Table, build_id: str) -> Found:
-    """What a run found, but for segments of which another run has recorded a later state of the log meanwhile.
+    """The found rows, without segments for which another run has recorded a later state of the log meanwhile.
 
     Args:
         found: `SCANNED`.
         before: rows of `segments` at the version that the run compared its listing with.
-        now: the same rows at the version that it would change.
+        now: the same rows at the version to be changed.
     """
     segments = found["segment"]
     recorded_by = taken_at(before["build_id"], positions_in(now, before, SEGMENTS.key))
@@ -229,13 +229,13 @@ def not_overtaken(found: Found, before: pa.Table, now: pa.Table, build_id: str) 
 
 
 def _matched(table: Table, found: pa.Table, known: pa.Table) -> tuple[pa.Table, pa.Table]:
-    """The rows that were found and are known, and beside each the known one."""
+    """The found rows whose keys are known, and the known rows with these keys, in the same order."""
     at = positions_in(found, known, table.key)
     return found.filter(at >= 0), known.take(at[at >= 0])
 
 
 def _replaced(table: Table, known: pa.Table, scope: pa.Table, found: pa.Table) -> TableChange:
-    """Make `found` all that there is of a table within `scope`, which has some columns of its key."""
+    """Replace all rows of a table within `scope`, which has some columns of the key, by `found`."""
     compared = [name for name in table.column_names if name not in table.key]
     change = _rows_change(table, known, found.select(table.column_names).cast(table.schema()), compared)
     within = positions_in(known, scope, scope.column_names) >= 0
@@ -244,7 +244,7 @@ def _replaced(table: Table, known: pa.Table, scope: pa.Table, found: pa.Table) -
 
 
 def _rows_change(table: Table, known: pa.Table, rows: pa.Table, compared: Sequence[str]) -> TableChange:
-    """Rows that are new by their key, and rows that differ in some columns from those with their key."""
+    """Rows with new keys, and rows that differ in some columns from the known row with their key."""
     at = positions_in(rows, known, table.key)
     old, before = rows.filter(at >= 0), known.take(at[at >= 0])
     inserts, updates = rows.filter(at < 0), old.filter(differing(old, before, compared))
@@ -262,7 +262,7 @@ def _no_keys(table: Table) -> pa.Table:
 
 
 def _columns(table: Table, rows: pa.Table, values: Mapping[str, Any]) -> pa.Table:
-    """All columns of a table: some with other values, a column's or one for all rows; the rest as in `rows`."""
+    """All columns of a table: some replaced, by a column or by one value for all rows; the rest as in `rows`."""
     columns = []
     for field in table.schema():
         value: Values = values.get(field.name, rows[field.name] if field.name not in values else None)
@@ -274,7 +274,7 @@ def _columns(table: Table, rows: pa.Table, values: Mapping[str, Any]) -> pa.Tabl
 
 
 def _timestamps(found: pa.Table) -> dict[str, Values]:
-    """Kafka's milliseconds and the file system's nanoseconds as timestamps of SQL; null where no calendar has them."""
+    """Kafka's milliseconds and the file system's nanoseconds as SQL timestamps; null if no calendar has them."""
     milliseconds, utc = found["max_timestamp_ms"], pa.timestamp("us", "UTC")
     least, most = (pa.scalar(bound, pa.int64()) for bound in _SQL_TIMESTAMP_MS)
     is_shown = pc.and_(pc.greater_equal(milliseconds, least), pc.less_equal(milliseconds, most))

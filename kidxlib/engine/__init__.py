@@ -1,3 +1,3 @@
-"""Engines do the work of an operation, unit by unit: here processes of this machine, elsewhere Spark's executors. What
-they find they put into Parquet files, from which it is counted and recorded.
+"""Engines do the work of an operation, unit by unit: here in processes of this machine, elsewhere on Spark's executors.
+They write the rows to Parquet files, from which a run counts and records them.
 """

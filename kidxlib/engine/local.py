@@ -1,4 +1,4 @@
-"""The engine of one machine: processes on its cores, and a directory that they and the command share."""
+"""The engine of one machine: processes on its cores, and a directory that the processes and the command share."""
 
 from __future__ import annotations
 
@@ -22,12 +22,11 @@ _T = TypeVar("_T")
 
 
 class LocalEngine:
-    """Processes of this machine. They are started when there is much work; until then the command itself does a
-    little.
+    """Processes of this machine. They are started when there is much work; the command does a little work itself.
 
     Args:
         workers: the processes.
-        directory: where rows are put. It goes when its owner removes it.
+        directory: where rows are written. Its owner removes it.
     """
 
     def __init__(self, workers: Workers, directory: Path) -> None:
@@ -77,7 +76,7 @@ class LocalEngine:
         return StagedFiles(sorted(files), work.schema)
 
     def sweep(self, older_than_ms: int) -> None:
-        """See `Engine.sweep`. Nothing is staged at URLs here."""
+        """See `Engine.sweep`. This engine stages nothing at URLs."""
 
     def done(self) -> Done:
         return Done(self._segments, self._log_bytes, self._seconds + self._span.seconds)

@@ -1,4 +1,4 @@
-"""All cores of this machine, and what happens when a process dies that maps files."""
+"""Worker processes on all cores of this machine, and their replacement when one dies of a mapped file."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import warn
 
 _PR_SET_PDEATHSIG: Final = 1
-#: Where a command is ended at once, Python's own process that then removes semaphores would warn of them.
+#: If a command is killed, Python's process that removes its semaphores would print a warning.
 _NO_WARNING: Final = "ignore::UserWarning:multiprocessing.resource_tracker"
 
-#: In a worker: set once its command was interrupted.
+#: In a worker: set once the command was interrupted.
 _stop: Event | None = None
 
 _Work = TypeVar("_Work")
@@ -33,13 +33,13 @@ _Result = TypeVar("_Result")
 
 
 def until_stopped(work: Iterable[_Work]) -> Iterator[_Work]:
-    """In a worker: what there is to do, until its command is interrupted; what was begun then is done."""
+    """In a worker: the items to do, until the command is interrupted. An item that was begun is finished."""
     return takewhile(lambda _: _stop is None or not _stop.is_set(), work)
 
 
 class _Worker(SpawnProcess):
-    """A worker process. A pool of which one has died terminates the others, and since Python 3.12 it waits for them:
-    workers mind no SIGTERM, which whoever ends a service sends to all processes.
+    """A worker process. A pool with a dead worker terminates the others, and since Python 3.12 waits for them. But
+    workers ignore SIGTERM, which is sent to all processes of a service, so they are killed.
     """
 
     def terminate(self) -> None:
@@ -47,19 +47,19 @@ class _Worker(SpawnProcess):
 
 
 class _Context(SpawnContext):
-    """Workers start afresh: a fork would inherit the lock's file and threads that hold locks."""
+    """Starts workers without forking: a fork would inherit the lock's file, and threads that hold locks."""
 
     Process = _Worker
 
 
 class Workers:
-    """Processes that do pieces of work. They are kept for the next ones, as a process takes a second to start.
+    """Processes that do units of work. They are reused, as a process takes a second to start.
 
-    Leaving it as a context waits for them to end; after an error, what was not begun by then is not begun.
+    Leaving the context waits for them to end. After an error, no further unit is begun.
 
     Attributes:
-        processes: how many there are at most.
-        are_started: they have been given work.
+        processes: the most processes.
+        are_started: they have got work.
     """
 
     def __init__(self, processes: int) -> None:
@@ -68,7 +68,7 @@ class Workers:
         if _NO_WARNING not in sys.warnoptions:
             sys.warnoptions.append(_NO_WARNING)
         self._context = _Context()
-        with interrupts.kept_from_children():  # Python's own process that removes semaphores minds no other signals
+        with interrupts.kept_from_children():  # Python's process that removes semaphores ignores only these signals
             self._stop = self._context.Event()
         self._compiling = self._context.RawValue(ctypes.c_bool, False)
         compiling.share(self._compiling)
@@ -87,15 +87,15 @@ class Workers:
         return self._stop.is_set()
 
     def stopping(self) -> AbstractContextManager[None]:
-        """While the context lasts no unit is begun once a signal has come; `Interrupted` is raised at its end."""
+        """Within the context, no unit is begun after a signal; `Interrupted` is raised at its end."""
         return interrupts.stopping(self._stop.set)
 
     def run(self, do: Callable[[_Work, bool], _Result], work: Sequence[_Work], take: Callable[[_Result], None]) -> None:
-        """Do pieces of work, and take each result as it comes. Within `stopping`, what was begun when a signal comes is
-        done and taken.
+        """Do units of work, and take each result as it comes. Within `stopping`, units that were begun before a signal
+        are finished and taken.
 
-        A worker that dies (a mapped file shrank, or has a bad sector) takes all the others with it. What was not
-        finished is done again by new ones, which read instead of mapping: nothing about a file can kill these.
+        If a worker dies (a mapped file shrank, or has a bad sector), all others end too. New workers repeat the
+        unfinished units, and read files instead of mapping them: no file can kill a worker then.
 
         Args:
             do: what to do with a unit, and whether it may map files.
@@ -122,14 +122,14 @@ class Workers:
         use_mmap: bool,
         take: Callable[[_Result], None],
     ) -> list[_Work]:
-        """The pieces that were not finished because a worker died."""
+        """Returns the units that were not finished because a worker died."""
         futures: dict[Future[_Result], _Work] = {}
         unfinished = []
         with interrupts.kept_from_children():
             for unit in work:
                 try:
                     futures[self._pool.submit(do, unit, use_mmap)] = unit
-                except BrokenProcessPool:  # it died already
+                except BrokenProcessPool:  # a worker has died already
                     unfinished.append(unit)
         for future in as_completed(futures):
             try:
@@ -147,11 +147,11 @@ class Workers:
 
 
 def _begin_worker(parent: int, stop: Event, flag: ctypes.c_bool) -> None:
-    """A worker ends when its command does, however that ends; signals are the command's to handle."""
+    """Make a worker end with its command, however that ends. The command handles signals."""
     global _stop
     _stop = stop
     compiling.share(flag)
-    for number in interrupts.SIGNALS:  # a terminal sends them to all, and so does who ends a service
+    for number in interrupts.SIGNALS:  # a terminal, or the end of a service, sends them to all processes
         signal.signal(number, signal.SIG_IGN)
     import_no_pandas()
     libc = ctypes.CDLL(None)

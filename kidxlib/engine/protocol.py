@@ -1,4 +1,4 @@
-"""What an operation asks of an engine, and whether the engine's workers see the logs that the run has listed."""
+"""The interface of an engine, and the check that its workers see the logs that the run has listed."""
 
 from __future__ import annotations
 
@@ -35,57 +35,57 @@ class Engine(Protocol):
         """Whether all workers are on the machine of the command, so that a lock on its files covers them."""
 
     def start(self) -> None:
-        """There will be work that reads logs: workers may be started."""
+        """Announce work that reads logs, so that workers may be started."""
 
     def stopping(self) -> AbstractContextManager[None]:
-        """While the context lasts, work that was begun comes to its end where the run is interrupted, and no other is
-        begun. The interruption is raised at its end, so that what was done can be recorded.
+        """Within the context, an interrupted run finishes the work that was begun, and begins no other. The
+        interruption is raised at the end of the context, so that the results can be recorded.
         """
 
     def share(self, rows: pa.Table) -> SharedRows:
-        """Put rows where workers read them: they are there as long as the engine is.
+        """Put rows where workers can read them, for the engine's lifetime.
 
         Raises:
-            KidxError: they cannot be written.
+            KidxError: the rows cannot be written.
         """
 
     def run(self, work: Work[Any]) -> Staged:
         """Do the units of some work.
 
         Returns:
-            The rows of the units that were done. They are there as long as the engine is.
+            The rows of the finished units, for the engine's lifetime.
 
         Raises:
             UsageError: a worker does not see a directory of the work.
-            KidxError: a unit cannot be done; or workers die, though they map no file.
+            KidxError: a unit cannot be done, or workers die although they map no file.
         """
 
     def sweep(self, older_than_ms: int) -> None:
-        """Remove what killed runs have staged at a URL, by the heartbeats there; what has none, where it was last
-        written before then (milliseconds since the epoch). What they left in a directory is the catalog's to sweep.
+        """Remove the staged rows of killed runs at a URL, by their heartbeats, or without a heartbeat if they were last
+        written before a time (ms since the epoch). The catalog sweeps directories.
         """
 
     def done(self) -> Done:
-        """How much was done in all that was run, as units end."""
+        """The work done so far, counted as units end."""
 
     def requests(self) -> Requests:
-        """How many requests of object stores workers have made in processes of their own, as units end."""
+        """The requests to object stores by worker processes so far, counted as units end."""
 
 
 def directories_of(tasks: Iterable[ScanTask], sources: Sequence[Source]) -> list[Location]:
-    """The directories of the sources that have segments among some tasks."""
+    """The directories of the sources of some tasks."""
     to_read = {task.segment.source for task in tasks}
     return [source.path for source in sources if source.name in to_read]
 
 
 def ensure_logs_visible(staged: Staged) -> None:
-    """A log that a worker did not find was deleted meanwhile, as retention does; if it is still there, it was not.
+    """Check that logs that workers did not find were deleted meanwhile: that they are missing here too.
 
     Args:
         staged: rows of segments, with `status` and `log_path`.
 
     Raises:
-        UsageError: a worker on another machine has something else than the source at its path.
+        UsageError: a worker on another machine has something else at the source's path.
     """
     gone = staged.rows("segment", ["status", "log_path"]).filter(pc.field("status") == Status.GONE.value)
     for path in map(str, gone["log_path"].slice(0, PROBLEMS_KEPT).to_pylist()):

@@ -1,5 +1,5 @@
-"""Rows of a catalog in shares for workers: a partition stays in one piece, with its segments in order. The rows of many
-partitions may not fit into memory, so they are read for some partitions at a time.
+"""Cuts rows of a catalog into shares for workers. A partition stays in one piece, with its segments in order. All rows
+may not fit into memory, so they are read for some partitions at a time.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.tables.protocol import ROWS, scope_of
 
-#: Rows of segments that are read at a time: a few hundred bytes each, by their columns.
+#: The most rows of segments that are read at a time; a row has a few hundred bytes.
 ROWS_AT_ONCE: Final = 200_000
 
-#: Reads the rows for which some conditions are true, in any order.
+#: Reads the rows that meet some conditions, in any order.
 Read = Callable[[Sequence[Condition]], pa.Table]
 
 
@@ -32,28 +32,28 @@ def shares(
     rows_at_once: int,
     order: Sequence[str] = ("base_offset",),
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """Each share's partitions, one at least, and their rows, both in the order of the key.
+    """The partitions of each share, at least one, and their rows, both in the order of the key.
 
     Args:
-        partitions: their keys, and in `rows` about how many rows each has, which may be 0.
-        share_rows: of a share at most, where no partition has more.
-        rows_at_once: that are read, and held, at most, where no partition has more.
-        order: of a partition's rows: columns of whole numbers.
+        partitions: the keys, and in `rows` the approximate number of rows, which may be 0.
+        share_rows: the most rows of a share, unless one partition has more.
+        rows_at_once: the most rows that are read and held, unless one partition has more.
+        order: the order of a partition's rows: columns of whole numbers.
     """
     for some in _read_together(partitions, rows_at_once):
         rows = read(scope_of({"partition": some}, PARTITIONS.key))
-        at = positions_in(rows, some, PARTITIONS.key)  # −1 where the scope has other partitions, too
+        at = positions_in(rows, some, PARTITIONS.key)  # −1 for other partitions that meet the conditions
         in_order = np.lexsort([*(rows[name].to_numpy() for name in reversed(order)), at])
         bounds = np.searchsorted(at, np.arange(some.num_rows + 1), sorter=in_order)
         for start, stop in cut(_weights(some), share_rows):
-            # A copy: a slice would go to its worker with all that it is a slice of.
+            # A copy: a slice would take the whole table to its worker.
             of_share = rows.take(in_order[bounds[start] : bounds[stop]])
             yield some.slice(start, stop - start), of_share
 
 
 def _read_together(partitions: pa.Table, most: int) -> Iterator[pa.Table]:
-    """Partitions in pieces of at most so many rows, in the order of tables: all partitions of some topics, or some of a
-    topic that has more rows. So conditions on topics and partitions take in few others, and files are read once.
+    """Partitions in pieces of limited rows, in the order of tables: all partitions of some topics, or some partitions
+    of a topic with more rows. So conditions on topics and partitions match few others, and files are read once.
     """
     if not partitions.num_rows:
         return
@@ -67,26 +67,26 @@ def _read_together(partitions: pa.Table, most: int) -> Iterator[pa.Table]:
 
 
 def share_rows_of(partitions: pa.Table, cores: int, most: int) -> int:
-    """How many rows a share has, so that each core does some, and cores end at about the same time.
+    """The size of shares in rows with which all cores get work and end at about the same time.
 
     Args:
-        partitions: as `shares` takes them.
-        most: rows of a share.
+        partitions: as for `shares`.
+        most: the most rows of a share.
     """
     return min(most, int(_weights(partitions).sum()) // (cores * BINS_PER_CORE) + 1)
 
 
 def _weights(partitions: pa.Table) -> NDArray[np.int64]:
-    """Partitions without rows are work, too."""
+    """The weight of partitions, at least 1: partitions without rows are work, too."""
     counts: NDArray[np.int64] = partitions[ROWS.name].to_numpy()
     return counts + 1
 
 
 def cut(weights: ArrayLike, most: int) -> Iterator[tuple[int, int]]:
-    """Cut a sequence into pieces of at most this weight, or of one item that has more.
+    """Cut a sequence into pieces of at most this weight, or of one heavier item.
 
     Returns:
-        The position of the first item of each piece, and of the one after its last.
+        For each piece the positions of its first item and after its last.
     """
     ends = np.cumsum(weights)
     start = 0
@@ -98,10 +98,10 @@ def cut(weights: ArrayLike, most: int) -> Iterator[tuple[int, int]]:
 
 
 def with_rows(keys: Collection[PartitionKey], counts: pa.Table) -> pa.Table:
-    """Partitions as `shares` takes them.
+    """Partitions with their rows, for `shares`.
 
     Args:
-        counts: some columns of the key and `rows`, of some of the partitions and perhaps of others.
+        counts: columns of the key and `rows`, for some of the partitions and perhaps for others.
     """
     partitions = rows_of_keys(keys)
     at = positions_in(partitions, counts, PARTITIONS.key)

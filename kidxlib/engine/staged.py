@@ -1,4 +1,4 @@
-"""Rows that workers have put into Parquet files, to be counted and recorded."""
+"""Rows that workers have written to Parquet files, to be counted and recorded."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from kidxlib.catalog.matching import Values
 
 
 class Staged(Protocol):
-    """Rows of several kinds, as `kidxlib.catalog.rows.kinds_of` has them."""
+    """Rows of several kinds (`kidxlib.catalog.rows.kinds_of`)."""
 
     def rows(self, kind: str, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
-        """The rows of one kind of which all conditions are true, in any order.
+        """The rows of one kind that meet all conditions, in any order.
 
         Args:
-            names: of columns; None for all.
-            where: of any columns.
+            names: the columns; None: all.
+            where: conditions on any columns.
         """
 
     def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
-        """The rows of one kind in the order of the units, and as each gave them."""
+        """The rows of one kind, in the order of the units and of each unit's rows."""
 
     def found(self, *kinds: str) -> Found:
         """All rows of some kinds."""
 
     def remove(self) -> None:
-        """They are not needed any more."""
+        """Remove the rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,17 +41,17 @@ class StagedFiles:
     """Rows in files that this process can read.
 
     Attributes:
-        files: paths, in the order of the units; those of units that were not done are not among them.
+        files: paths, in the order of the units, without unfinished units.
     """
 
     files: Sequence[str]
     schema: pa.Schema
 
     def rows(self, kind: str, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
-        """See `Staged.rows`. Of one file at a time all rows are held."""
-        of_kind, asked = self.schema.field(kind).type, {condition.column for condition in where}
-        wanted = [each.name for each in of_kind if names is None or each.name in names]
-        schema = pa.schema([each for each in of_kind if each.name in wanted or each.name in asked])
+        """See `Staged.rows`. All rows of one file at a time are held."""
+        fields, in_conditions = self.schema.field(kind).type, {condition.column for condition in where}
+        wanted = [field.name for field in fields if names is None or field.name in names]
+        schema = pa.schema([field for field in fields if field.name in wanted or field.name in in_conditions])
         of_files = (rows_where(_rows_of(file, kind, schema), where) for file in self.files)
         return pa.concat_tables([schema.empty_table(), *of_files]).select(wanted)
 
@@ -70,7 +70,7 @@ class StagedFiles:
 
 
 def _rows_of(file: str, kind: str, schema: pa.Schema) -> pa.Table:
-    """The rows of one kind in one file. Of the others the file is not read: each kind has columns of its own there."""
+    """The rows of one kind in one file. Each kind has its own columns in the file, and others' are not read."""
     with pq.ParquetFile(file) as opened:
         column = opened.read(columns=[f"{kind}.{name}" for name in schema.names]).column(kind)
     filled: Values = column.filter(column.is_valid())
@@ -79,10 +79,10 @@ def _rows_of(file: str, kind: str, schema: pa.Schema) -> pa.Table:
 
 
 def batch_of_kind(rows: Values) -> pa.RecordBatch:
-    """The rows of one kind, of a column that has them.
+    """The rows of one kind from its column.
 
     Args:
-        rows: an array of structs, null where the row is of another kind.
+        rows: an array of structs, null for rows of another kind.
     """
     filled = rows.filter(rows.is_valid()) if rows.null_count else rows
     return pa.RecordBatch.from_struct_array(filled)

@@ -1,5 +1,5 @@
-"""A unit of work and the Parquet file that it fills, in whatever process it is done. Rows leave it in Arrow batches, as
-mapInArrow and Parquet's writer take them.
+"""Does a unit of work, in any process, and writes its rows to a Parquet file, or returns them as Arrow batches for
+mapInArrow.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kidxlib.storage.scratch import writing_in
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.terminal.phase import Span
 
-#: Rows that a worker holds before it writes them. Few segments have as many, but one may have millions of events.
+#: How many rows a worker holds before it writes them. Few segments have as many, but one may have millions of events.
 _ROWS_PER_GROUP: Final = 65_536
 
 _ROWS_PER_BATCH: Final = 1000
@@ -28,7 +28,7 @@ _ROWS_PER_BATCH: Final = 1000
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit of work, and the file that it fills."""
+    """A unit of work, and its file."""
 
     items: Sequence[Any]
     do: Callable[..., Iterator[ItemRows]]
@@ -39,10 +39,10 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class UnitDone:
-    """What became of a unit: its file, and what it read when.
+    """The result of a unit: its file, what it read, and when.
 
     Attributes:
-        requests: that it made of object stores.
+        requests: the unit's requests to object stores.
     """
 
     path: str
@@ -63,7 +63,7 @@ def units_of(work: Work[Any], directory: Path) -> list[Unit]:
 
 
 def row_batches(rows: Iterable[dict[str, Any] | pa.RecordBatch], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """Rows in batches of 1,000. A batch among them goes out as it is, before the rows that are still being gathered."""
+    """Rows in batches of 1,000. A batch among the rows is passed on at once, before the gathered rows."""
     gathered: list[dict[str, Any]] = []
     for row in rows:
         if isinstance(row, pa.RecordBatch):
@@ -78,10 +78,10 @@ def row_batches(rows: Iterable[dict[str, Any] | pa.RecordBatch], schema: pa.Sche
 
 
 def do_unit(unit: Unit, use_mmap: bool, until_stopped: Callable[[Iterable[Any]], Iterator[Any]] = iter) -> UnitDone:
-    """Do a unit, and write what it gives.
+    """Do a unit, and write its rows.
 
     Args:
-        until_stopped: gives the items that are still to be done.
+        until_stopped: yields items until the run is interrupted.
     """
     begin, made_before = time.time(), requests_made()
     segments = log_bytes = 0
@@ -112,11 +112,11 @@ def _write(path: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> N
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Batches until they have as many rows as a group of a file."""
+    """Batches in groups with the rows of a file's row group."""
     group: list[pa.RecordBatch] = []
     for batch in batches:
         group.append(batch)
-        if sum(each.num_rows for each in group) >= _ROWS_PER_GROUP:
+        if sum(batch.num_rows for batch in group) >= _ROWS_PER_GROUP:
             yield group
             group = []
     if group:
@@ -129,12 +129,12 @@ def run_in_process(
     until_stopped: Callable[[Iterable[Any]], Iterator[Any]],
     take: Callable[[UnitDone], None],
 ) -> StagedFiles:
-    """Do the units of some work one after the other. Nothing is mapped: a log that shrinks would end the process.
+    """Do the units of some work in sequence. No file is mapped: a log that shrinks would kill the process.
 
     Args:
-        directory: of the files, a new one.
-        until_stopped: gives the units and items that are still to be done.
-        take: gets each unit that is done.
+        directory: a new directory for the files.
+        until_stopped: yields units and items until the run is interrupted.
+        take: gets each finished unit.
     """
     done = []
     for unit in until_stopped(units_of(work, directory)):

@@ -1,7 +1,7 @@
-"""A process that does not import pandas, which nothing here uses.
+"""Keeps a process from importing pandas, which kidx does not use.
 
-pyarrow imports it where it is installed, as pyspark has it installed: only to ask whether a list that becomes an array
-is a Series. That takes a quarter of a second of a core, as much as to read gigabytes of a log.
+pyarrow imports pandas if it is installed, as with pyspark, only to check whether a list is a Series. That takes a
+quarter of a second of a core, as much as reading gigabytes of a log.
 """
 
 from __future__ import annotations
@@ -19,6 +19,6 @@ class _WithoutPandas:
 
 
 def import_no_pandas() -> None:
-    """From now on this process takes pandas for not installed: a command, a worker of its own, a task of a job."""
+    """Make this process (a command, its worker, or a job's task) take pandas for not installed."""
     if _WithoutPandas not in sys.meta_path:
         sys.meta_path.insert(0, _WithoutPandas)

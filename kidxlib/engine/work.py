@@ -1,6 +1,4 @@
-"""What an engine is given to do, and the rows that a run gives to its workers: they lie in files that are mapped into
-memory, and an item of work says in which.
-"""
+"""The work for an engine, and the rows that a run shares with its workers: in mapped files that items name."""
 
 from __future__ import annotations
 
@@ -18,23 +16,24 @@ from kidxlib.storage.scratch import temporary_place, writing_in
 
 Item = TypeVar("Item")
 
-#: A process takes a second to start; in that time one reads some hundred MB, or publishes the indexes of 100 segments.
+#: A process takes a second to start; in that time it could read some hundred MB, or publish the indexes of 100
+#: segments.
 _SMALL_BYTES: Final = 64 * 1024 * 1024
 _SMALL_ITEMS: Final = 100
 
-#: Rows of a group of a file: a worker holds as many.
+#: Rows of a file's row group, which a worker holds in memory.
 _ROWS_PER_GROUP: Final = 65_536
 
 
 @dataclass(frozen=True, slots=True)
 class ItemRows:
-    """What came of one item.
+    """The result of one item.
 
     Attributes:
         segments: how many segments it had.
-        log_bytes: of their logs.
-        batches: rows, which go out before the others.
-        rows: further ones.
+        log_bytes: the size of their logs.
+        batches: rows, which come before `rows`.
+        rows: further rows.
     """
 
     segments: int = 0
@@ -45,17 +44,17 @@ class ItemRows:
 
 @dataclass(frozen=True, slots=True)
 class Work(Generic[Item]):
-    """Units of work. Each goes to one worker, which does its items one after the other.
+    """Units of work. Each goes to one worker, which does its items in sequence.
 
     Attributes:
-        name: of the directory in which the rows are put.
-        units: what is done first stands first.
-        do: with the items of a unit. It is given to processes by its name, so it is a function of a module. Done
-            twice, it gives the same rows and files.
-        schema: of the rows that it gives.
-        directories: whose logs are read: a worker on another machine that sees none of one would find no file there.
-        is_small: it is done sooner than workers start.
-        maps: `do` maps files, and takes as well whether it may: a worker may have died of one.
+        name: the name of the directory for the rows.
+        units: in the order in which they are begun.
+        do: does the items of a unit. Processes get it by name, so it must be a module's function. Repeated, it returns
+            the same rows and files.
+        schema: of the rows.
+        directories: the directories whose logs are read, which every worker has to see.
+        is_small: the work takes less time than workers need to start.
+        maps: `do` maps files, and has an argument whether it may: a worker may have died of a mapped file.
     """
 
     name: str
@@ -68,17 +67,17 @@ class Work(Generic[Item]):
 
 
 def reads_little(read_bytes: int, items: int) -> bool:
-    """Whether work is done sooner than workers start.
+    """Whether work takes less time than workers need to start.
 
     Args:
-        read_bytes: of logs or of rows.
-        items: of all units: files are written for each, or a directory is listed.
+        read_bytes: bytes of logs or of rows to read.
+        items: items of all units, for each of which files are written or a directory is listed.
     """
     return read_bytes <= _SMALL_BYTES and items <= _SMALL_ITEMS
 
 
 class SharedRows(Protocol):
-    """Rows that `Engine.share` has put where workers read them. It goes to a worker within an item."""
+    """Rows that `Engine.share` has put where workers can read them. It is sent to a worker within an item."""
 
     def batches(self) -> Iterator[pa.RecordBatch]:
         """The rows, in their order."""
@@ -89,7 +88,7 @@ class RowsInFile:
     """Rows in a Parquet file.
 
     Attributes:
-        path: as every worker sees it.
+        path: the same for every worker.
     """
 
     path: str
@@ -107,7 +106,7 @@ class RowsInFile:
 
 @dataclass(frozen=True, slots=True)
 class RowsInItem:
-    """Rows that go along with the item, where driver and workers share no directory."""
+    """Rows within the item, if driver and workers share no directory."""
 
     rows: pa.Table
 
@@ -116,10 +115,11 @@ class RowsInItem:
 
 
 def mapped(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """The rows of batches as a table. Its file is in `TMPDIR`, or /tmp, has no name any more, and goes with the table.
+    """The rows of batches as a table in a mapped file. The file is in `TMPDIR`, or /tmp, is unlinked already, and is
+    freed with the table.
 
     Args:
-        batches: of the columns of `schema`, held one at a time.
+        batches: with the columns of `schema`, held one at a time.
     """
     place = temporary_place()
     with writing_in(place):

@@ -1,3 +1,3 @@
-"""Numba, and where it keeps what it has compiled. The cache's key covers the sources of all that is compiled in, so
-that an edit is never missed: in a checkout, a wheel and a zip alike.
+"""Numba, and its cache of compiled code. The cache's key covers the sources of all code that is compiled in, so that no
+edit is missed, in a checkout, a wheel or a zip.
 """

@@ -137,10 +137,10 @@ def _read(source: Path) -> tuple[bytes, tuple[Path, ...]]:
     """
     content = source.read_bytes()
     files = []
-    for found in _IMPORT.finditer(content.decode()):
-        module = found["module"] or found["imported"]
+    for match in _IMPORT.finditer(content.decode()):
+        module = match["module"] or match["imported"]
         # Of `from a import b`, b may be a module.
-        for name in (module, *(f"{module}.{word}" for word in re.findall(r"\w+", found["names"] or ""))):
+        for name in (module, *(f"{module}.{word}" for word in re.findall(r"\w+", match["names"] or ""))):
             path = ROOT.joinpath(*name.split("."))
             files += [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()]
     return hashlib.sha256(content).digest(), tuple(files)

@@ -1,40 +1,38 @@
-"""Whether loops are being compiled, for whoever shows what a command does. It knows no numba, which takes a while to
-import.
-"""
+"""Tells whether loops are being compiled, for the display of progress. It does not import numba, which is slow."""
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
 
-#: Of this process and its workers: a byte that they share, without a lock that a killed one could hold.
+#: A byte that this process and its workers share, without a lock that a killed process could hold.
 _flag = ctypes.c_bool(False)
 _tell: Callable[[], None] | None = None
 
 
 def share(flag: ctypes.c_bool) -> None:
-    """Tell by a flag that other processes set, too."""
+    """Use a flag that other processes set, too."""
     global _flag
     _flag = flag
 
 
 def say(is_compiling: bool) -> None:
-    """Set it. Where several threads or processes compile, the first that is done clears it."""
+    """Set or clear the flag. If several threads or processes compile, the first that ends clears it."""
     _flag.value = is_compiling
     if is_compiling:
         tell_once()
 
 
 def tell_with(tell: Callable[[], None]) -> None:
-    """Let a function be called when something is compiled first: most loops are when they are imported, before a
-    command has said what it does.
+    """Set a function to call at the first compilation. Most loops are compiled at import, before a command has shown
+    what it does.
     """
     global _tell
     _tell = tell
 
 
 def tell_once() -> None:
-    """Call that function, where it was not called yet."""
+    """Call that function, unless it was called already."""
     global _tell
     tell, _tell = _tell, None
     if tell is not None:
@@ -42,5 +40,5 @@ def tell_once() -> None:
 
 
 def is_compiling() -> bool:
-    """Whether it is set."""
+    """Whether the flag is set."""
     return bool(_flag.value)

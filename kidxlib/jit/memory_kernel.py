@@ -1,4 +1,4 @@
-"""How compiled loops read and copy memory by its address, without a look at bounds: callers have looked."""
+"""Compiled functions that read and copy memory by address. Callers check bounds."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kidxlib.jit.compiler import njit
 
 @intrinsic
 def copy_bytes(_context, target, source, size):
-    """Copy bytes from one address to another; the two do not overlap."""
+    """Copy bytes between addresses that do not overlap."""
 
     def generate(context, builder, _signature, arguments):
         to, of = (builder.inttoptr(address, cgutils.voidptr_t) for address in arguments[:2])
@@ -25,7 +25,7 @@ def copy_bytes(_context, target, source, size):
 
 @intrinsic
 def copy_16_bytes(_context, target, source):
-    """Copy 16 bytes from one address to another, by two instructions; all are read before one is written."""
+    """Copy 16 bytes between addresses with two instructions: all are read before any is written."""
 
     def generate(context, builder, _signature, arguments):
         pointer = ir.VectorType(ir.IntType(8), 16).as_pointer()
@@ -39,7 +39,7 @@ def copy_16_bytes(_context, target, source):
 
 @intrinsic
 def prefetch(_context, address):
-    """Ask the processor to bring the cache line at an address nearer; the address need not be one of this process."""
+    """Prefetch the cache line at an address, which may be invalid."""
 
     def generate(context, builder, _signature, arguments):
         number = cgutils.int32_t
@@ -64,7 +64,7 @@ def _byte_at(_context, address):
 
 @njit
 def varint_at(address):
-    """A zig-zag varint that is known to be one, and the address after it."""
+    """A valid zig-zag varint, and the address after it."""
     value, shift = np.uint32(0), np.uint32(0)
     while True:
         byte = np.uint32(_byte_at(address))  # type: ignore[call-arg]

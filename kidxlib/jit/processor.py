@@ -1,4 +1,6 @@
-"""What compiled code may use of the processor that it runs on. Numba keeps what it compiles for each kind apart."""
+"""The instructions that compiled code may use on this processor. Numba's cache is separate for each kind of
+processor.
+"""
 
 from __future__ import annotations
 
@@ -9,8 +11,8 @@ from numba import config
 
 
 def has_instructions(*features: str) -> bool:
-    """Whether this is an x86-64 processor that has all of these, by LLVM's names; never, where numba is told to compile
-    for another one.
+    """Whether this is an x86-64 processor with all of these features, by LLVM's names; never if numba is set to compile
+    for another processor.
     """
     if platform.machine() not in ("x86_64", "AMD64") or config.CPU_NAME or config.CPU_FEATURES:  # type: ignore[attr-defined]
         return False

@@ -123,7 +123,7 @@ def apply_deletions(
         ]
         remover.flush()
         record(results)
-        deleted = {(found.key, found.segment) for found in results if found.outcome is DeletionOutcome.DELETED}
+        deleted = {(result.key, result.segment) for result in results if result.outcome is DeletionOutcome.DELETED}
         if deleted:
             wait()
             _remove_files(remover, [(each, s) for each in deletions for s in each.segments if (each.key, s) in deleted])
@@ -152,8 +152,8 @@ def _results(remover: Remover, deletion: PartitionDeletion) -> Iterator[SegmentR
         if stopped_by is None and outcome in STOPPING:
             stopped_by = outcome
         yield SegmentResult(deletion.key, segment, outcome, detail)
-    for segment, found in deletion.others:
-        yield SegmentResult(deletion.key, segment, found.outcome, found.detail)
+    for segment, result in deletion.others:
+        yield SegmentResult(deletion.key, segment, result.outcome, result.detail)
 
 
 def _after_kept(
@@ -191,16 +191,16 @@ def _with_epochs_cut(
 ) -> Iterator[SegmentResult]:
     """The outcomes, once leader epochs begin where the log does."""
     why: str | None = None
-    if any(found.outcome is DeletionOutcome.DELETED for found in results):
+    if any(result.outcome is DeletionOutcome.DELETED for result in results):
         try:
             _cut_epochs(remover, deletion.segments_directory)
         except PublishError as error:
             why = str(error)
-    for found in results:
-        if why is not None and found.outcome is DeletionOutcome.DELETED:
-            yield replace(found, outcome=DeletionOutcome.EPOCHS_NOT_CUT, detail=why)
+    for result in results:
+        if why is not None and result.outcome is DeletionOutcome.DELETED:
+            yield replace(result, outcome=DeletionOutcome.EPOCHS_NOT_CUT, detail=why)
         else:
-            yield found
+            yield result
 
 
 def _cut_epochs(remover: Remover, directory: Directory) -> None:

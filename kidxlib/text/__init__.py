@@ -1,1 +1,1 @@
-"""What people write and read: points in time, files in TOML, counts in words."""
+"""Texts that people write and read: times, TOML files, numbers in words."""

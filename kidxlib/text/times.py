@@ -1,4 +1,4 @@
-"""Points in time as people give them: ISO 8601 with a zone, or milliseconds since the epoch."""
+"""Times as people write them: ISO 8601 with a zone, or milliseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Final
 
 from kidxlib.errors import UsageError
 
-#: Nanoseconds of a millisecond: file systems tell the time in the one, Kafka in the other.
+#: File systems have nanoseconds, Kafka has milliseconds.
 NS_PER_MS: Final = 1_000_000
-#: A time before it was perhaps meant in another unit than ms: producers take the wrong one (KAFKA-6482).
+#: Earlier times may be in another unit than ms, as some producers use the wrong one (KAFKA-6482).
 YEAR_2000_MS: Final = 946_684_800_000
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -24,7 +24,7 @@ _UNITS = {
 
 
 def parse_time(text: str) -> datetime:
-    """The moment that `text` means, in UTC."""
+    """Parse a time, in UTC."""
     if re.fullmatch(r"-?[0-9]+", text):
         try:
             return _EPOCH + timedelta(milliseconds=int(text))
@@ -47,8 +47,8 @@ def parse_time(text: str) -> datetime:
 
 
 def parse_milliseconds(text: str) -> int:
-    """The first full millisecond since the epoch that is not before the time that `text` means. A number is returned as
-    it is, even if no calendar has its year.
+    """Parse a time to ms since the epoch, rounded up. A number is returned unchanged, even if no calendar has its
+    year.
     """
     if re.fullmatch(r"-?[0-9]{1,20}", text):
         if not -(2**63) <= int(text) < 2**63:
@@ -58,7 +58,7 @@ def parse_milliseconds(text: str) -> int:
 
 
 def show_time(milliseconds_: int) -> str:
-    """A time in ms since the epoch as ISO 8601 in UTC; the number where no calendar has it."""
+    """A time in ms since the epoch as ISO 8601 in UTC; the number if no calendar has it."""
     try:
         moment = _EPOCH + timedelta(milliseconds=milliseconds_)
     except OverflowError:
@@ -78,7 +78,7 @@ def to_ms(moment: datetime) -> int:
 
 
 def parse_duration(text: str) -> timedelta:
-    """The time that `text` means: a whole number and a unit, such as 60s."""
+    """Parse a duration: a whole number and a unit, such as 60s."""
     match = re.fullmatch(r"([0-9]{1,15})(ms|s|m|h|d)", text)
     if match is None:
         raise UsageError(f"{text!r} is not a duration; expected a whole number with ms, s, m, h or d, such as 60s")

@@ -1,4 +1,4 @@
-"""Files that people write in TOML: read, checked by a pydantic model, and what is wrong is said with its key."""
+"""Reads TOML files of users, checked by a pydantic model; errors name the key."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from kidxlib.errors import UsageError
 
 _log = logging.getLogger(__name__)
 
-#: Of a file that people write.
+#: The largest file.
 _BYTES_MAX: Final = 64 * 1024 * 1024
-#: Characters of a value in a message: Python 3.13 writes values that are nested thousands deep.
+#: The most characters of a value in a message: Python 3.13 writes values that are nested thousands deep.
 _SHOWN_MAX: Final = 1_000
 LONG_MAX: Final = 2**63 - 1
 
@@ -38,8 +38,8 @@ LONG_MAX: Final = 2**63 - 1
 class TomlTable(BaseModel):
     """A table of a file. Its keys are the fields, or their aliases.
 
-    Keys may have Kafka's dots. To TOML `retention.ms` is a table `retention` with a key `ms`, quoted or not; both are
-    read.
+    Keys may contain Kafka's dots. In TOML, an unquoted `retention.ms` is a table `retention` with a key `ms`; both
+    forms are read.
 
     Attributes:
         gone: keys of earlier releases. A file that has one is read, with a warning.
@@ -51,7 +51,7 @@ class TomlTable(BaseModel):
     @model_validator(mode="before")
     @classmethod
     def _keys(cls, table: object) -> object:
-        """The table by keys with their dots; each is known, and given once."""
+        """The table with dotted keys, each of which must be known and given once."""
         if not isinstance(table, dict):
             return table
         known = [field.alias or name for name, field in cls.model_fields.items()]
@@ -70,21 +70,21 @@ class TomlTable(BaseModel):
         return flat
 
     def given(self) -> dict[str, Any]:
-        """The values that the file has, by field."""
+        """The values in the file, by field."""
         return {name: value for name, value in self if name in self.model_fields_set}
 
 
 def _flat(table: Mapping[str, Any], known: Collection[str], above: str = "") -> Iterator[tuple[str, Any]]:
     for name, value in table.items():
         key = above + name
-        if key not in known and isinstance(value, dict) and any(each.startswith(f"{key}.") for each in known):
+        if key not in known and isinstance(value, dict) and any(name.startswith(f"{key}.") for name in known):
             yield from _flat(value, known, f"{key}.")
         else:
             yield key, value
 
 
 def expected(text: str) -> WrapValidator:
-    """A validator that says of a value that is refused what was expected in its place."""
+    """A validator whose error says what was expected."""
 
     def check(value: object, handler: ValidatorFunctionWrapHandler) -> Any:
         try:
@@ -109,7 +109,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def checked(path: Path, text: str, model: type[_Model]) -> _Model:
-    """What a document holds.
+    """Parse and check a document.
 
     Args:
         path: the file's, for messages.
@@ -121,7 +121,7 @@ def checked(path: Path, text: str, model: type[_Model]) -> _Model:
 
 
 def _what_is_wrong(error: ValidationError) -> str:
-    """The first key that is wrong, what was found there, and what was expected."""
+    """The message for the first wrong key: what was found there, and what was expected."""
     first = error.errors()[0]
     where, context = _place(first["loc"]), first.get("ctx", {})
     match first["type"]:
@@ -143,7 +143,7 @@ def _what_is_wrong(error: ValidationError) -> str:
 
 
 def _place(parts: tuple[str | int, ...]) -> str:
-    """Names of tables and keys, with dots; of the tables in an array, their number from 1 on."""
+    """The path to a key in words: names joined with dots, and the numbers of tables in arrays, from 1 on."""
     text = ""
     for part in parts:
         if isinstance(part, int):
@@ -155,10 +155,10 @@ def _place(parts: tuple[str | int, ...]) -> str:
 
 
 def _shown(value: object) -> str:
-    """A value in a message that stays one line to read."""
+    """A value in a message, on one line."""
     try:
         text = repr(value)
-    except (RecursionError, ValueError):  # of a hexadecimal number of too many digits
+    except (RecursionError, ValueError):  # ValueError: a hexadecimal number with too many digits
         return "…"
     if len(text) <= _SHOWN_MAX:
         return text
@@ -166,21 +166,21 @@ def _shown(value: object) -> str:
 
 
 def read_text(path: Path, what: str = "policies") -> str:
-    """What a file holds that people write.
+    """Read a user's text file.
 
     Args:
-        what: it is expected to hold, for messages.
+        what: the expected content, for messages.
     """
     try:
         is_pipe, content = stat.S_ISFIFO(path.stat().st_mode), b""
         if not is_pipe:
             with path.open("rb") as file:
-                content = file.read(_BYTES_MAX + 1)  # a device, as /dev/zero, has no size and no end
+                content = file.read(_BYTES_MAX + 1)  # a device, such as /dev/zero, has no size and no end
         if is_pipe or len(content) > _BYTES_MAX:
             raise UsageError(
                 f"{path}: no file of {what}: a pipe, or more than {_BYTES_MAX:,} bytes; give a regular file"
             )
-        return io.TextIOWrapper(io.BytesIO(content), "utf-8").read()  # with line ends as those of a text file
+        return io.TextIOWrapper(io.BytesIO(content), "utf-8").read()  # converts line ends as for a text file
     except OSError as error:
         raise UsageError(f"{path}: cannot read the {what}: {error.strerror}") from error
     except UnicodeDecodeError as error:

@@ -1,12 +1,12 @@
-"""Words of messages: how many there are of something, and text of a file in quotes, as one line that a person can read,
-whatever the file holds.
+"""Words of messages: numbers with a noun, and quoted values of files on one readable line, whatever the file
+contains.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-#: Of what is longer, the beginning is quoted.
+#: The most characters of a value that are quoted.
 _LENGTH_MAX: Final = 60
 
 
@@ -14,13 +14,13 @@ def counted(count: int, one: str, more: str | None = None) -> str:
     """`1 segment`, `2,000 segments`.
 
     Args:
-        one, more: the noun for one, and for any other number where that is not `one` with an s.
+        one, more: the noun in the singular, and in the plural if that is not the singular with an s.
     """
     return f"{count:,} {one if count == 1 else more or one + 's'}"
 
 
 def quoted(value: object) -> str:
-    """A value of a file in quotes; of a long one its beginning and its length. NUL bytes are counted."""
+    """A value of a file in quotes. A long value is cut, with its length; NUL bytes are counted."""
     if isinstance(value, (str, bytes)):
         nul = "\0" if isinstance(value, str) else b"\0"
         if value and not value.strip(nul):  # type: ignore[arg-type]
