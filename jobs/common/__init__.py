@@ -1,1 +1,1 @@
-"""What the jobs share: session, settings, distribution over executors, catalog tables, reports."""
+"""The parts that all jobs share: session, engine, catalog tables, packaging, and ./spark-submit.sh itself."""

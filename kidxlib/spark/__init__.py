@@ -1,7 +1,7 @@
 """Segments as DataFrames of Spark: `spark.read.format("kafka_segment")`, once `register(spark)` has made that known,
 and `read` for bulk.
 
-A name is imported when it is first used: processes that Spark starts to ask for a schema need little of this.
+A name is imported at its first use: the processes that Spark starts to get a schema need few of them.
 """
 
 from __future__ import annotations

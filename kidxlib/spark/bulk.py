@@ -1,5 +1,5 @@
-"""Segments read into a DataFrame by the plan of `kidxlib.read`, for bulk: tasks scan logs for what producers did in
-them, and rows go to Spark by `mapInArrow`.
+"""Reads segments into a DataFrame in bulk, with the plan of `kidxlib.read`: tasks scan logs for producer events, and
+rows go to Spark through `mapInArrow`.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from kidxlib.terminal.options.sources import parse_topics
 
 _log: Final = logging.getLogger(__name__)
 
-#: Of one job: what they find is in the driver's memory at the same time.
+#: How many tasks a job has: all their results are in the driver's memory at the same time.
 _TASKS_AT_ONCE: Final = 256
 
 
 def _scan_by_tasks(spark: SparkSession) -> ScanLogs:
-    """Scans logs by tasks; where there are few bytes of them, as one task would take, by this process."""
+    """Scans logs in tasks, or in this process if there is no more than one task's work."""
 
     def scan(logs: Sequence[LogToScan]) -> Generator[ScannedLog, None, None]:
         tasks = tasks_of(logs)
@@ -48,8 +48,8 @@ def _scan_by_tasks(spark: SparkSession) -> ScanLogs:
 
 
 def _scanned(spark: SparkSession, tasks: Sequence[Sequence[LogToScan]]) -> Iterator[ScannedLog]:
-    """What one job finds, log by log."""
-    # As bytes: a task makes what it scans of its own.
+    """The results of one job, log by log."""
+    # As bytes, which each task unpickles for itself.
     pickled = [pickle.dumps(logs) for logs in tasks]
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -68,7 +68,7 @@ def _scanned(spark: SparkSession, tasks: Sequence[Sequence[LogToScan]]) -> Itera
 
 
 def _scanned_or_error(log: LogToScan) -> ScannedLog | Exception:
-    """What a scan finds, or why it ends: the driver tells that as its own."""
+    """The result of a scan, or its error, which the driver raises."""
     try:
         return scan_log(log)
     except (KidxError, OSError) as error:
@@ -134,9 +134,9 @@ def read(
 
 
 def _frame(spark: SparkSession, plan: ReadPlan, mode: str, schema: StructType, *, goes_on: bool) -> DataFrame:
-    """What a plan reads."""
+    """A DataFrame of a plan."""
     expected = to_arrow_schema(schema, timezone="UTC")
-    # As bytes: a task makes what it reads of its own, and not the plan.
+    # As bytes, so that a task unpickles only its own reads, and not the plan.
     tasks = [pickle.dumps(reads) for reads in tasks_of(plan.reads)]
     on_damage = warn_of if goes_on else fail_on
 

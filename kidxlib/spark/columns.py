@@ -1,4 +1,4 @@
-"""The columns of the source as Spark has them."""
+"""The columns of the source in Spark's types."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, LongType, StringT
 from kidxlib.errors import UsageError
 from kidxlib.reading.request import MODES, read_schema
 
-#: Those that Spark has no type for, and what its Kafka source has for headers: all of it may be null.
+#: Types for columns that Spark has no type for, and for headers as in its Kafka source, where all may be null.
 _TYPES: Final[dict[str, DataType]] = {
     "crc": LongType(),
     "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
@@ -20,9 +20,7 @@ _TYPES: Final[dict[str, DataType]] = {
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Columns as they are read, in the types that Spark has for them. As in Spark's Kafka source, none is declared to
-    be without nulls.
-    """
+    """The read columns in Spark's types. As in Spark's Kafka source, all are declared nullable."""
     return StructType(
         [StructField(field.name, _TYPES.get(field.name) or from_arrow_type(field.type)) for field in schema]
     )
@@ -34,7 +32,7 @@ def source_schema(mode: str, *, include_headers: bool) -> StructType:
 
 
 def ensure_columns(mode: str, schema: StructType) -> None:
-    """See whether a schema that a user gives has columns of the source, in their types; in whatever order."""
+    """Check that a user's schema has columns of the source, with their types, in any order."""
     names = schema.fieldNames()
     known = spark_schema(read_schema(mode, names, include_headers=True))
     for field, ours in zip(schema, known, strict=True):
@@ -46,15 +44,15 @@ def ensure_columns(mode: str, schema: StructType) -> None:
 
 
 def columns_read(mode: str, names: Sequence[str]) -> pa.Schema:
-    """The columns of these names as they are read."""
+    """The columns with these names as they are read."""
     return pa.schema([MODES[mode].field(name) for name in names])
 
 
 def as_spark_has_them(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows in the types that Spark has for them.
+    """Rows in Spark's types.
 
     Args:
-        schema: what Spark expects, with the same columns.
+        schema: Spark's, with the same columns.
     """
     try:
         return rows.cast(schema)

@@ -1,4 +1,4 @@
-"""Where reading begins and ends, as options of Spark's Kafka source say it (`KafkaSourceProvider`, `JsonUtils`)."""
+"""Where reading begins and ends, from the options of Spark's Kafka source (`KafkaSourceProvider`, `JsonUtils`)."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 
-#: How Spark's options call the ends of a log among offsets.
+#: The offsets that mean the ends of a log in Spark's options.
 LATEST: Final = -1
 _EARLIEST: Final = -2
 
@@ -21,8 +21,8 @@ class LimitOptions:
     """The options that say where reading begins, or those that say where it ends.
 
     Attributes:
-        word, number: what says that there is no limit.
-        other_word, other: what would be the other end of the log.
+        word, number: mean no limit.
+        other_word, other: mean the other end of the log.
     """
 
     timestamp: str
@@ -59,11 +59,11 @@ class Limit:
     """Where reading begins, or before which record it ends.
 
     Attributes:
-        option: what said so.
-        is_time: numbers are timestamps, ms since the epoch: they mean the first record in the log that has this one or
-            a later one. Else they are offsets.
-        everywhere: of all partitions; None for no limit.
-        by_partition: of each partition that is read; None for one of them that has no limit. None for `everywhere`.
+        option: the option with the limit.
+        is_time: numbers are timestamps in ms since the epoch, and mean the first record with this one or a later one.
+            Else they are offsets.
+        everywhere: the limit of all partitions; None: no limit.
+        by_partition: the limit of each partition that is read; None: it has no limit. None in all: `everywhere` counts.
     """
 
     option: str
@@ -72,7 +72,7 @@ class Limit:
     by_partition: Mapping[TopicPartition, int | None] | None = None
 
     def of(self, partition: TopicPartition) -> int | None:
-        """The number for a partition; None for no limit."""
+        """The number for a partition; None: no limit."""
         return self.everywhere if self.by_partition is None else self.by_partition[partition]
 
     def ensure_names(self, partitions: Collection[TopicPartition]) -> None:

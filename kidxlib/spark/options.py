@@ -32,7 +32,7 @@ OPTIONS: Final = (
     *("layout", "tieredMetadata"),
     *_OF_STREAMS,
 )
-#: Options of Spark's Kafka source that say how a broker is asked, in lower case.
+#: Options of Spark's Kafka source for requests to a broker, in lower case.
 _OF_A_BROKER: Final = frozenset(
     option.lower()
     for option in (
@@ -40,7 +40,7 @@ _OF_A_BROKER: Final = frozenset(
         *("fetchOffset.numRetries", "fetchOffset.retryIntervalMs", "fetchOffset.retryInterval"),
     )
 )
-#: Those that say how long a stream waits for more, in lower case.
+#: Options of Spark's Kafka source for how long a stream waits, in lower case.
 _OF_WAITING: Final = frozenset({"minoffsetspertrigger", "maxtriggerdelay"})
 _KAFKA: Final = "kafka."
 _ISOLATION_LEVEL: Final = "kafka.isolation.level"
@@ -49,9 +49,8 @@ _STRATEGIES: Final = ("error", "latest")
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The partitions to read: those of some topics, of topics in whose names a pattern is found, wherever it is there,
-    or these; all where nothing is said. Neither this nor a pattern means topics that brokers keep for themselves. One
-    attribute at most is set.
+    """The partitions to read: given ones, those of given topics, or those of topics whose names contain a match of a
+    pattern; all if nothing is set. Brokers' internal topics must be given by name. At most one attribute is set.
     """
 
     subscribed: frozenset[str] | None = None
@@ -59,7 +58,7 @@ class Topics:
     assigned: frozenset[TopicPartition] | None = None
 
     def among(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
-        """The partitions to read, of those that are there."""
+        """The existing partitions to read."""
         missing: list[str] = []
         there = [each.topic_partition for each in listed]
         if self.assigned is not None:
@@ -72,7 +71,7 @@ class Topics:
         return self.found(listed)
 
     def found(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
-        """The partitions to read that are there, of which some that are named may be missing."""
+        """The existing partitions to read; given ones may be missing."""
         there = [each.topic_partition for each in listed]
         if self.assigned is not None:
             return [each for each in there if each in self.assigned]
@@ -111,15 +110,15 @@ def _assigned(text: str) -> frozenset[TopicPartition]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceOptions:
-    """What a DataFrame is to be made of.
+    """The options of a DataFrame.
 
     Attributes:
         paths: a log dir, a partition's directory, or a segment's log; or several directories.
-        start, end: where reading begins in each partition, and before what it ends.
-        skips_unmatched: a partition none of whose records is as late as the start is not read; else it is an error.
-        isolation, mode, index_dir, catalog, to_log_end: as of `kidxlib.read`.
-        remote: what is said of a bucket of tiered storage: as `layout` and `tiered_metadata` of `kidxlib.read`.
-        fails_on_loss: damage ends the reading, and so does a start whose records are gone. Else it is told.
+        start, end: where reading begins in each partition, and the exclusive end.
+        skips_unmatched: a partition without records as late as the start is skipped; else it is an error.
+        isolation, mode, index_dir, catalog, to_log_end: as in `kidxlib.read`.
+        remote: options for a bucket of tiered storage: `layout` and `tiered_metadata` of `kidxlib.read`.
+        fails_on_loss: damage, and a start whose records are gone, end the reading. Else there is a warning.
     """
 
     paths: tuple[str, ...]
@@ -139,7 +138,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How much a micro-batch may hold: so many offsets, or so many bytes of logs; None for any number."""
+    """The most offsets, or bytes of logs, of a micro-batch; None: no limit."""
 
     offsets: int | None = None
     log_bytes: int | None = None
@@ -147,11 +146,11 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """What a stream is to be made of.
+    """The options of a stream.
 
     Attributes:
-        source: its end is no limit.
-        limits: of each micro-batch.
+        source: with an end that is no limit.
+        limits: the limits of a micro-batch.
     """
 
     source: SourceOptions

@@ -1,4 +1,4 @@
-"""What is read of which segment for the options of a DataFrame."""
+"""Plans which parts of which segments are read for the options of a DataFrame."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _EVERY: Final = Wanted()
 
 
 def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
-    """Plan what is read, as `plan_reads`. Where options name times, logs are scanned for the offsets that they lead to.
+    """Plan the reads, as `plan_reads`. If options have times, logs are scanned for their offsets.
 
     Args:
-        pushed: what filters leave of what options ask for.
+        pushed: the filters that narrow the reads.
     """
     there = source_request(options, None).partitions()
     partitions = options.topics.among(there)
@@ -92,7 +92,7 @@ def threads() -> int:
 def offsets_of(
     options: SourceOptions, limit: Limit, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int | None]:
-    """The offsets that a limit means; None in partitions in which it means none."""
+    """The offsets of a limit in each partition; None: there is no limit."""
     if not limit.is_time:
         return {each: limit.of(each) for each in partitions}
     numbers = [number for each in partitions if (number := limit.of(each)) is not None]

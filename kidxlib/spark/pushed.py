@@ -1,4 +1,4 @@
-"""Filters that Spark pushes down: which of them are answered here, exactly, and what they leave to be read."""
+"""Filters that Spark pushes down: which of them this source applies exactly, and what remains to be read."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from kidxlib.records.bulk.wanted import Wanted
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MS: Final = timedelta(milliseconds=1)
 
-#: Columns that are the same all over a partition.
+#: Columns with one value in a partition.
 _OF_PARTITIONS: Final[dict[str, type]] = {"topic": str, "partition": int}
 _NOTHING: Final = 0, -1
 #: Of offsets, and of milliseconds since the epoch.
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
-#: Whole numbers that a column may have: from one to another, both among them; None for no limit.
+#: A range of whole numbers, both ends inclusive; None: no limit.
 _Range: TypeAlias = tuple[int | None, int | None]
-#: The whole numbers around a constant: the last that is not above it, and the first that is not below it.
+#: The whole numbers around a constant: the last at or below it, and the first at or above it.
 _Around: TypeAlias = tuple[int, int]
 
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What filters leave to be read: all of them have to hold.
+    """The rows to read after filters, all of which have to hold.
 
     Attributes:
-        of_partitions: on topics and numbers of partitions.
-        wanted: what those on offsets and timestamps leave.
+        of_partitions: the filters on topics and numbers of partitions.
+        wanted: the records that the filters on offsets and timestamps leave.
     """
 
     of_partitions: tuple[Filter, ...] = ()
@@ -47,11 +47,11 @@ class Pushed:
 
 
 def push_filters(filters: Iterable[Filter], mode: str) -> tuple[Pushed, list[Filter]]:
-    """What filters leave to be read, and the filters that Spark has to apply itself. Of these, too, some narrow what is
-    read.
+    """The rows to read after filters, and the filters that Spark has to apply itself, some of which also narrow the
+    reads.
 
     Args:
-        filters: of one column and constants each, as Spark gives them.
+        filters: from Spark, each with one column and constants.
         mode: only records have offsets and timestamps.
     """
     of_partitions: list[Filter] = []
@@ -71,7 +71,7 @@ def push_filters(filters: Iterable[Filter], mode: str) -> tuple[Pushed, list[Fil
 
 
 def _column(each: Filter) -> str:
-    """The name of a filter's column; of a field of one, that of no column."""
+    """The name of a filter's column; for a field of a column, a name that no column has."""
     path: tuple[str, ...] = _column_path(each)
     return ".".join(path)
 
@@ -84,7 +84,7 @@ def _column_path(each: Any) -> tuple[str, ...]:
 
 
 def _is_answered(each: Filter, kind: type) -> bool:
-    """Whether `_is_true` tells of each value what Spark would: constants are of the column's type, and none is null."""
+    """Whether `_is_true` agrees with Spark for each value: constants are of the column's type, and none is null."""
     match each:
         case spark.Not(child):
             return _is_answered(child, kind)
@@ -98,7 +98,7 @@ def _is_answered(each: Filter, kind: type) -> bool:
 
 
 def _is_true(each: Filter, value: Any) -> bool:
-    """Whether a filter holds of a value. Texts compare by their bytes in Spark, in UTF-8, which is Python's order."""
+    """Whether a value passes a filter. Spark compares texts by their bytes in UTF-8, which is Python's order."""
     match each:
         case spark.Not(child):
             return not _is_true(child, value)
@@ -131,7 +131,7 @@ _COMPARISONS: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
 
 
 def _range(each: Filter, around: Callable[[Any], _Around | None]) -> tuple[_Range, bool] | None:
-    """The numbers that a filter leaves, and whether it holds of all of them; None where it cannot be told."""
+    """The range that a filter leaves, and whether all numbers in it pass; None: not known."""
     match each:
         case spark.IsNotNull():
             return (None, None), True
@@ -146,7 +146,7 @@ def _range(each: Filter, around: Callable[[Any], _Around | None]) -> tuple[_Rang
 
 
 def _range_of(constants: list[_Around | None]) -> tuple[_Range, bool] | None:
-    """From the least of some numbers to the largest, and whether all between are among them."""
+    """The range of some numbers, and whether it has no gaps."""
     if None in constants:
         return None
     numbers = {last for last, first in filter(None, constants) if last == first}

@@ -1,5 +1,5 @@
-"""The data source `kafka_segment` of Spark. What takes long to import is imported by the processes that need it: Spark
-asks for the schema in a process of its own.
+"""Spark's data source `kafka_segment`. Slow imports are made only by the processes that need them: Spark gets the
+schema in a process of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FILTER_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Make the source known to a session: `spark.read.format("kafka_segment").load(path)`. docs/read.md has more.
+    """Register the source in a session: `spark.read.format("kafka_segment").load(path)`. docs/read.md has more.
 
     The session is set to push filters down.
     """
@@ -81,7 +81,7 @@ class KafkaSegmentSource(DataSource):
 
 @dataclass(frozen=True)
 class TaskReads(InputPartition):
-    """What one task reads."""
+    """The reads of one task."""
 
     reads: tuple[SegmentRead, ...]
 

@@ -1,7 +1,7 @@
-"""The source `kafka_segment` as a stream: micro-batches of a log dir that grows, or of one that lies still.
+"""The source `kafka_segment` as a stream: micro-batches of a log dir that grows, or that does not change.
 
-Spark keeps one object of `KafkaSegmentStreamReader` in a process of its own as long as a query runs, and asks it what
-the next micro-batch is, and what is read for it. Tasks have others, which only read.
+Spark keeps one `KafkaSegmentStreamReader` in a process of its own as long as a query runs. It plans the micro-batches.
+Tasks have others, which only read.
 """
 
 from __future__ import annotations

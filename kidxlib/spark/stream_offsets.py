@@ -1,4 +1,4 @@
-"""Where a micro-batch of a stream ends, as Spark keeps it in a checkpoint: in the JSON of its Kafka source."""
+"""The end of a micro-batch of a stream, in Spark's checkpoint: in the JSON of its Kafka source."""
 
 from __future__ import annotations
 

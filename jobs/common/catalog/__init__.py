@@ -1,1 +1,1 @@
-"""The Delta tables by way of Spark: opened, made, brought up to date, read, and written with retries."""
+"""The Delta tables through Spark: opened, made, brought up to date, read, and written with retries."""

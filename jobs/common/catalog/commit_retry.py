@@ -1,4 +1,4 @@
-"""Commits to one table by several jobs at the same time: who was overtaken tries again."""
+"""Commits to one table by several jobs at the same time: a job that was overtaken tries again."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _log = logging.getLogger(__name__)
 
 
 class TableInTheMakingError(Exception):
-    """Another job is just making this table: its log directory is there, its first commit is not."""
+    """Another job is making this table: its log directory is there, its first commit is not."""
 
 
 class TableChangedError(Exception):
     """Another job has committed to this table since it was read."""
 
 
-#: What a commit raises that another one overtook. In Python these have no base of their own.
+#: The errors of an overtaken commit, which have no common base in Python.
 CONFLICTS: Final = (
     exceptions.ConcurrentAppendException,
     exceptions.ConcurrentDeleteDeleteException,

@@ -1,4 +1,4 @@
-"""The place of a catalog, by its directory or by the name of a database."""
+"""The place of a catalog, from its directory or the name of a database."""
 
 from __future__ import annotations
 

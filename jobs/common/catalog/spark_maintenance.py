@@ -21,9 +21,9 @@ from kidxlib.tables.commit_lock import committing_threads
 from kidxlib.tables.layout import FILE_BYTES, SMALL_FILE_BYTES
 from kidxlib.tables.protocol import VACUUM_KEEPS, files_schema
 
-#: The size of files that OPTIMIZE writes; by default a GB, which is a table's only file.
+#: The size of files that OPTIMIZE writes; by default a GB, with which a table has one file.
 _OPTIMIZED_BYTES: Final = "spark.databricks.delta.optimize.maxFileSize"
-#: Files that are smaller are put together by it; by default a GB.
+#: OPTIMIZE joins smaller files; by default a GB.
 _SMALL_BYTES: Final = "spark.databricks.delta.optimize.minFileSize"
 _HOUR_MS: Final = timedelta(hours=1) // timedelta(milliseconds=1)
 
@@ -69,8 +69,8 @@ class SparkMaintenance:
         self._commit(table, commit)
 
     def rewrite(self, table: Table) -> None:
-        """See `Maintenance.rewrite`. Spark's Z-order goes by the rank of each value, so it is a good order; and who
-        commits meanwhile loses nothing.
+        """See `Maintenance.rewrite`. Spark's Z-order uses the rank of each value, so it is a good order. Concurrent
+        commits lose nothing.
         """
         self.tables.spark.conf.set(_OPTIMIZED_BYTES, FILE_BYTES)
         if table.sort_by:
@@ -79,8 +79,8 @@ class SparkMaintenance:
             self._commit(table, lambda target: target.optimize().executeCompaction())
 
     def compact(self, table: Table, paths: Collection[str]) -> bool:
-        """See `Maintenance.compact`. Spark orders all rows of a table or none: where not all files are meant it puts
-        small ones together as they are, and chooses them itself.
+        """See `Maintenance.compact`. Spark orders all rows of a table or none. For a part of the files, it joins small
+        files unsorted, and chooses them itself.
         """
         is_all = self.files(table).num_rows == len(paths)
         self.tables.spark.conf.set(_OPTIMIZED_BYTES, FILE_BYTES)
@@ -107,7 +107,7 @@ class SparkMaintenance:
         return found
 
     def _commit(self, table: Table, change: Callable[[DeltaTable], object]) -> None:
-        """Change a table that exists; again, as long as another job changes it at the same moment."""
+        """Change an existing table, again as long as another job changes it at the same moment."""
         if self.tables.version(table) is None:
             return
         place = self.tables.place(table)

@@ -1,17 +1,17 @@
 """A catalog's tables through Spark, where no other writer reaches them or where settings want Spark's commits: made,
 merged into, and brought to this version.
 
-The log directory of a Delta table before its first commit: a run is making the table, or has ended amid that. A first
-build that is killed, or that finds the disk full, leaves such a directory, and Delta never makes a table there. It
-could be named in an error, but the same command again is what helps after all other kills (docs/operations.md), and
-what a scheduler does by itself. So the next run removes what nobody works on.
+A Delta table has a log directory before its first commit. A first build that is killed, or finds the disk full, leaves
+such a directory, and Delta never makes a table there. An error could name it. But after all other kills the same
+command helps if it is repeated (docs/operations.md), as a scheduler does. So the next run removes a log directory on
+which no run works.
 
-Tables up to version 6 are clustered, which delta-rs refuses to write. Delta has no command that would do: DROP FEATURE
-knows no clustering; REPLACE TABLE ... AS SELECT may lower the protocol, but not while there is clustering to remove,
-and it forgets which columns are never null; RENAME COLUMN turns on column mapping. So Delta's own transactions do it
-here, in two commits: the first one takes the clustering away. The second one gives the table all that this version has,
-and with it the version; only where a column is called otherwise by now it has the rows in new files. History stays, and
-whoever is stopped between the two goes on from there.
+Tables up to version 6 are clustered, which delta-rs refuses to write. No command of Delta removes that: DROP FEATURE
+does not know clustering; REPLACE TABLE ... AS SELECT may lower the protocol, but not while there is clustering, and it
+forgets which columns are never null; RENAME COLUMN turns on column mapping. So Delta's own transactions remove it, in
+two commits. The first one removes the clustering. The second one gives the table this version's schema and properties,
+the version among them; it rewrites the rows only if a column is renamed. History stays, and a run that is stopped
+between the two can be repeated.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ from kidxlib.errors import CatalogError
 from kidxlib.tables.layout import FILE_BYTES, READER_VERSION, properties_of, version_of
 from kidxlib.tables.protocol import ROWS, ArrowStream, Ends, Question, TablesToRead, scope_of
 
-#: A column of the rows of a merge.
+#: A column of a merge's rows.
 _DELETED: Final = "_deleted"
 
-#: A run that makes a table has something to write in its log directory far more often.
+#: A run that makes a table writes to its log directory far more often.
 _LEFT_AFTER_SECONDS: Final = 10.0
 
 _log = logging.getLogger(__name__)
 
-#: A transaction that makes a table anew may lower its protocol, where this is set.
+#: With this setting, a transaction that replaces a table may lower its protocol.
 _DOWNGRADE: Final = "spark.databricks.delta.replace.protocolDowngradeAllowed"
 
-#: What Delta calls the columns that a table is clustered by.
+#: Delta's name for the columns that a table is clustered by.
 _CLUSTERING: Final = "delta.clustering"
 
 
@@ -67,19 +67,19 @@ def _same_key(table: Table) -> Column:
 
 
 def _in_order(rows: DataFrame, table: Table) -> DataFrame:
-    """Rows that are to be written, each task's in the order of the table, which its files then have.
+    """Sort the rows of each task in the table's order, which its files then have.
 
-    Not all rows in one order: that would compute them twice, once to find the bounds. Compaction does it now and then.
+    A global order would compute the rows twice, once to find the bounds. Compaction makes it from time to time.
     """
     return rows.sortWithinPartitions(*table.order)
 
 
 @dataclass(frozen=True, slots=True)
 class _UncommittedLog:
-    """What is in it at one moment; equal to a later one as long as no run works on it.
+    """The contents of a log directory without commits; equal at two times if no run works on it in between.
 
     Attributes:
-        path: its directory.
+        path: the directory.
         entries: path, size and time of each file and directory, a directory after what it holds.
     """
 
@@ -90,23 +90,23 @@ class _UncommittedLog:
 
     @classmethod
     def of(cls, spark: SparkSession, location: str) -> Self | None:
-        """The log directory of the table there. None where the table has none, or where there is more in it than
-        Delta's temporary files.
-        """
+        """The log directory of a table; None if there is none, or it contains more than Delta's temporary files."""
         path = f"{location}/_delta_log"
         directory, file_system = hadoop_path(spark, path)
         if is_instance_of(spark.sparkContext._gateway, file_system, "org.apache.hadoop.fs.ChecksumFileSystem"):
-            file_system = file_system.getRawFileSystem()  # it shows files with checksums, too
+            file_system = file_system.getRawFileSystem()  # also lists files of checksums
         if not file_system.exists(directory):
             return None
         statuses = tuple(_below(file_system, file_system.getFileStatus(directory)))
         if not all(status.isDirectory() or status.getPath().getName().startswith(".") for status in statuses):
             return None
-        entries = tuple((str(each.getPath()), each.getLen(), each.getModificationTime()) for each in statuses)
+        entries = tuple((str(file.getPath()), file.getLen(), file.getModificationTime()) for file in statuses)
         return cls(path, entries, statuses, file_system)
 
     def remove(self) -> bool:
-        """Whether it is gone. Directories go only if they are empty by then: no commit goes that was made meanwhile."""
+        """Remove the directory; whether that succeeded. Only empty directories are removed, so no new commit is
+        lost.
+        """
         try:
             return all(self._file_system.delete(status.getPath(), False) for status in self._statuses)
         except Py4JJavaError:  # a directory is not empty
@@ -136,10 +136,10 @@ def upgrade(spark: SparkSession, location: str, table: Table) -> None:
     spark.conf.set(_DOWNGRADE, "true")  # no job replaces a table, so nothing else asks for it
     old = transaction.metadata()
     present = json.loads(old.schemaString())["fields"]
-    # By their names now.
+    # Old names by present names.
     taken_from = {table.renamed.get(field["name"], field["name"]): field["name"] for field in present}
     renamed = {name: new for new, name in taken_from.items() if name != new}
-    known = {*table.column_names, *table.renamed}  # others are somebody else's, and stay
+    known = {*table.column_names, *table.renamed}  # other columns are not kidx's, and stay
     fields = [*map(_field, table.columns), *(field for field in present if field["name"] not in known)]
     transaction.updateMetadataForNewTable(_metadata(old, table, fields))
     _commit(spark, transaction, _rewritten(spark, location, table, transaction, taken_from) if renamed else ())
@@ -175,7 +175,7 @@ def _commit(spark: SparkSession, transaction: Any, actions: Iterable[Any]) -> No
 
 
 def _metadata(old: Any, table: Table, fields: list[dict[str, Any]]) -> Any:
-    """Delta's metadata of a table, as this version has it."""
+    """Delta's metadata of a table in this version."""
     properties = old.configuration()
     for name, value in properties_of(table).items():
         properties = properties.updated(name, value)
@@ -186,7 +186,7 @@ def _metadata(old: Any, table: Table, fields: list[dict[str, Any]]) -> Any:
 
 
 def _field(column: SparkColumn) -> dict[str, Any]:
-    """A column, as Delta has it in its schema."""
+    """A column in Delta's schema."""
     kind, metadata = json.loads(spark_type(column).json()), {"comment": column.comment}
     return {"name": column.name, "type": kind, "nullable": column.nullable, "metadata": metadata}
 
@@ -194,12 +194,12 @@ def _field(column: SparkColumn) -> dict[str, Any]:
 def _rewritten(
     spark: SparkSession, location: str, table: Table, transaction: Any, taken_from: Mapping[str, str]
 ) -> Iterator[Any]:
-    """All rows in new files, sorted as in a new table, and the old files removed: actions of one commit.
+    """Actions of one commit that write all rows to new files, sorted as in a new table, and remove the old files.
 
-    The transaction has read all files then, so it fails where another run has committed rows since it was begun.
+    The transaction reads all files, so it fails if another run has committed rows since it began.
 
     Args:
-        taken_from: columns that are there, by their names now.
+        taken_from: the names of existing columns, by their present names.
     """
     converters = _jvm(spark).scala.jdk.javaapi.CollectionConverters
     files = converters.asJava(transaction.filterFiles())
@@ -218,7 +218,7 @@ def _jvm(spark: SparkSession) -> Any:
 
 
 def _register(spark: SparkSession, database: str, table: Table, location: str) -> None:
-    """Make a table known in a database of the metastore."""
+    """Register a table in a database of the metastore."""
     name = f"`{database}`.`{table.name}`"
     spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{_sql_text(location)}'")
 
@@ -226,13 +226,13 @@ def _register(spark: SparkSession, database: str, table: Table, location: str) -
 def _version(spark: SparkSession, location: str) -> int | None:
     if not DeltaTable.isDeltaTable(spark, location):
         return None
-    # Not DeltaTable.detail(): that counts the table's files.
+    # Not DeltaTable.detail(), which counts the table's files.
     properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES delta.`{location}`").collect()}
     return version_of(location, properties)
 
 
 class _MakingTable:
-    """One table, made or brought up to date. To be tried again as long as another run is at it."""
+    """Makes a table or brings it up to date. Called again as long as another run works on the table."""
 
     def __init__(self, spark: SparkSession, location: str, table: Table) -> None:
         self._spark, self._location, self._table = spark, location, table
@@ -256,27 +256,27 @@ class _MakingTable:
                     f"{self._location}: cannot make the table {self._table.name}: {reason(error)}; "
                     "give --catalog a new or empty directory"
                 ) from error
-            # Perhaps there is a commit by now; Delta itself may not yet see it.
-            if (begun := _UncommittedLog.of(self._spark, self._location)) is not None:
-                self._remove_if_left(begun)
+            # There may be a commit by now that Delta does not see yet.
+            if (log := _UncommittedLog.of(self._spark, self._location)) is not None:
+                self._remove_if_left(log)
             raise TableInTheMakingError(self._location) from error
 
-    def _remove_if_left(self, begun: _UncommittedLog) -> None:
-        """A run that is killed, or has no room, leaves a log directory without a commit; Delta makes no table there."""
+    def _remove_if_left(self, log: _UncommittedLog) -> None:
+        """Remove a log directory without a commit if it has not changed for a while: its run was killed."""
         now = time.monotonic()
-        if begun != self._seen:
-            self._seen, self._seen_at = begun, now
+        if log != self._seen:
+            self._seen, self._seen_at = log, now
         elif now >= self._seen_at + _LEFT_AFTER_SECONDS:
-            if begun.remove():
-                _log.warning("%s: removed, left by a run that ended while it made this table", begun.path)
-            elif begun == _UncommittedLog.of(self._spark, self._location):
+            if log.remove():
+                _log.warning("%s: removed, left by a run that ended while it made this table", log.path)
+            elif log == _UncommittedLog.of(self._spark, self._location):
                 raise CatalogError(
-                    f"{begun.path}: left by a run that ended while it made this table: remove that directory"
+                    f"{log.path}: left by a run that ended while it made this table: remove that directory"
                 )
 
 
 def _builder(spark: SparkSession, location: str, table: Table) -> DeltaTableBuilder:
-    """What makes a table without rows: one that is made of a query's rows forgets which columns are never null."""
+    """Makes a table without rows. A table from a query's rows would forget which columns are never null."""
     builder = DeltaTable.createIfNotExists(spark).location(location).comment(table.comment)
     for name, value in properties_of(table).items():
         builder = builder.property(name, value)
@@ -286,7 +286,7 @@ def _builder(spark: SparkSession, location: str, table: Table) -> DeltaTableBuil
 
 
 class SparkTables:
-    """See `kidxlib.tables.protocol.Tables`. What a change needs is read by executors, and worked out on the driver.
+    """See `kidxlib.tables.protocol.Tables`. Executors read the rows for a change, and the driver computes it.
 
     Args:
         path: without a slash at its end.
@@ -349,7 +349,7 @@ class SparkTables:
         rows: dict[str, Any] = {table.name: self._rows(table, ()) for table in question.tables}
         if None in rows.values():
             return question.schema.empty_table()
-        # No views are made by these names: a session that was there may have its own.
+        # No views with these names are made, as the user's session may have its own.
         named = ", ".join(f"{name} AS (SELECT * FROM {{{name}}})" for name in rows)
         asked = self.spark.sql(f"WITH {named} ({question.sql})", **rows)
         return asked.toArrow().cast(question.schema)
@@ -392,9 +392,9 @@ class SparkTables:
 
     @property
     def lock_place(self) -> str:
-        """Where `kidxlib.tables.commit_lock` finds the catalog: its path where that is a local one, else its URL.
+        """The catalog's local path, or else its URL, for `kidxlib.tables.commit_lock`.
 
-        Hadoop decides, as a path without a scheme may be one of HDFS.
+        Hadoop decides, as a path without a scheme may be in HDFS.
         """
         directory, file_system = hadoop_path(self.spark, self.path)
         uri = file_system.makeQualified(directory).toUri()
@@ -405,14 +405,14 @@ class SparkTables:
         return f"{self.path}/{table.name}"
 
     def snapshot(self, table: Table) -> Any:
-        """Delta's own snapshot of the latest version, without a query; of version −1 where there is no table."""
+        """Delta's snapshot of the latest version, without a query; version −1 if there is no table."""
         jvm: Any = self.spark.sparkContext._jvm
         nothing = jvm.scala.Option.empty()
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.place(table))
         return log.update(False, nothing, nothing)
 
     def _rows(self, table: Table, where: Sequence[Condition], version: int | None = None) -> DataFrame | None:
-        """The rows of which all conditions are true; None where there is no such table."""
+        """The rows that meet all conditions; None if there is no such table."""
         if version is None and self.snapshot(table).version() < 0:
             return None
         reader = self.spark.read.format("delta")

@@ -1,1 +1,1 @@
-"""What a cluster and a release are given: the environment of the executors, the archive of the code, both together."""
+"""Packages for a cluster and for a release: the environment of the executors, the archive of the code, and both."""

@@ -1,5 +1,5 @@
-"""What a cluster needs of this project without a checkout: modules, jobs and settings in one file, and the Python
-environment of executors in another, as `requirements-executors.lock` pins it.
+"""Makes the files that a cluster without a checkout needs: one with modules, jobs and settings, and one with the Python
+environment of executors, pinned by `requirements-executors.lock`.
 """
 
 from __future__ import annotations

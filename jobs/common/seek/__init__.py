@@ -1,1 +1,1 @@
-"""`seek`: what only Spark reads and writes of questions and answers."""
+"""`seek`: questions and answers that only Spark can read and write."""

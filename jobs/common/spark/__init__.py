@@ -1,1 +1,1 @@
-"""Spark itself: its JVM and session, its executors, its errors as one line, and rows on their way to it and back."""
+"""Spark itself: its JVM and session, its executors, its errors on one line, and the conversion of rows."""

@@ -1,11 +1,11 @@
 """The engine of a cluster: Spark's executors, and a directory that they and the driver share.
 
-Each run stages rows in a folder of its own there, which has a heartbeat and goes with the run; folders of runs that
-were killed are swept. Executors learn from a file in it that the run was interrupted: they look for it before each
-piece of work. What was begun is done, and its results come back as ever.
+Each run stages rows in its own folder there, which has a heartbeat and is removed with the run; folders of killed runs
+are swept. A file in it tells executors that the run was interrupted: they look for it before each unit. A unit that was
+begun is finished, and its results count.
 
-Before work begins, executors are asked whether they see the sources that the driver has listed, and a new checkout
-waits for the loops that setup.sh still compiles.
+Before work begins, each executor checks that it sees the sources that the driver has listed, and a new checkout waits
+for the loops that setup.sh still compiles.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.phase import Done, Span
 
-#: Of a cluster that is not started yet nobody knows how many cores it has.
+#: The number of cores before the cluster is started, when its own is not known.
 _CORES_HERE: Final = os.cpu_count() or 1
 
-#: Locked by setup.sh for as long as it compiles. It stays, and there is none where there was nothing to wait for.
+#: setup.sh locks this file while it compiles. It stays, and is missing if there was nothing to compile.
 _LOCK: Final = PROJECT / ".jars/loops.lock"
 
 _T = TypeVar("_T")
@@ -68,20 +68,19 @@ _DEAD_AFTER_MS: Final = DEAD_AFTER // timedelta(milliseconds=1)
 
 @contextlib.contextmanager
 def spark_engine(session: JobSession, staging: str | None, run: str) -> Iterator[SparkEngine]:
-    """The engine of one run. What it has staged goes at the end.
+    """The engine of one run. Staged rows are removed at the end.
 
     Args:
-        staging: a directory or URL that driver and executors share, and in which the run makes one of its own; None
-            where they share none. Rows then wait in a temporary directory of this machine, or, where executors are
-            elsewhere, on their disks.
-        run: names that directory.
+        staging: a directory or URL that driver and executors share, in which the run makes its own; None: they share
+            none. Rows then wait in a temporary directory of this machine, or on the disks of executors elsewhere.
+        run: the name of the run's directory.
     """
     with scratch_directory() as scratch, contextlib.ExitStack() as stack:
         yield SparkEngine(session, staging, run, scratch, stack)
 
 
 def wait_for_loops() -> None:
-    """Return once setup.sh does not compile loops, or no longer: until then each worker would compile them itself."""
+    """Wait until setup.sh no longer compiles loops: each worker would compile them itself."""
     if not os.access(_LOCK, os.R_OK):
         return
     with _LOCK.open("rb") as lock:
@@ -97,16 +96,16 @@ def wait_for_loops() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _StopFile:
-    """The file's path; None where executors would not see it: their work is then cancelled, its results are lost."""
+    """The file's path; None: executors would not see it. Their work is then cancelled, and its results are lost."""
 
     path: str | None = None
 
     def until_stopped(self, work: Iterable[_T]) -> Iterator[_T]:
-        """On an executor: what there is to do, until the run is interrupted."""
+        """On an executor: the items to do, until the run is interrupted."""
         return iter(work) if self.path is None else takewhile(lambda _: not os.path.exists(self.path or ""), work)
 
     def stopping(self) -> AbstractContextManager[None]:
-        """On the driver: while the context lasts work comes to its end where the run is interrupted."""
+        """On the driver: within the context, an interrupted run finishes the work that was begun."""
         return contextlib.nullcontext() if self.path is None else interrupts.stopping(self._make)
 
     def _make(self) -> None:
@@ -132,7 +131,7 @@ class _RequestsParam(AccumulatorParam[Requests]):
 
 @dataclass(frozen=True, slots=True)
 class TaskCounters:
-    """What tasks add to.
+    """The counters that tasks add to.
 
     Attributes:
         span: of the wave that is being read, by the executors' clocks.
@@ -145,21 +144,21 @@ class TaskCounters:
     requests: Accumulator[Requests]
 
     def add(self, segments: int = 0, log_bytes: int = 0, span: Span = _NO_TIME) -> None:
-        """Count what a task has done."""
+        """Count a task's work."""
         self.segments.add(segments)
         self.log_bytes.add(log_bytes)
         self.span.add(span)
 
     @contextlib.contextmanager
     def of_requests(self) -> Iterator[None]:
-        """Count the requests that this process makes within."""
+        """Count the requests of this process within the context."""
         before = requests_made()
         yield
         self.requests.add(requests_made() - before)
 
 
 class _Counters:
-    """How much executors have done so far, counted as tasks end."""
+    """The work of executors so far, counted as tasks end."""
 
     def __init__(self, spark: SparkSession) -> None:
         new = spark.sparkContext.accumulator
@@ -167,11 +166,11 @@ class _Counters:
         self._seconds = 0.0
 
     def of_tasks(self) -> TaskCounters:
-        """What a task takes along: it has nothing else of the driver's."""
+        """The counters for a task, which has nothing else of the driver's."""
         return self._of_tasks
 
     def begin_wave(self) -> None:
-        """From now on further segments are read: the time until then is not to count."""
+        """Begin to count the time of another wave of segments; the time in between does not count."""
         span = self._of_tasks.span
         self._seconds += span.value.seconds
         span.value = Span()
@@ -181,18 +180,17 @@ class _Counters:
         return Done(counted.segments.value, counted.log_bytes.value, self._seconds + counted.span.value.seconds)
 
     def requests(self) -> Requests:
-        """How many requests of object stores executors have made."""
+        """The requests of executors to object stores."""
         return self._of_tasks.requests.value
 
 
 @dataclass(frozen=True, slots=True)
 class StagedBySpark:
-    """Rows that Spark reads for the driver, where that has no reader of its own for their place. See
-    `kidxlib.engine.staged.Staged`.
+    """Rows that Spark reads for the driver, from places that only Spark can read. See `kidxlib.engine.staged.Staged`.
 
     Attributes:
-        data: of `schema`, computed.
-        path: a directory that goes with them; None where they are on executors' disks.
+        data: the computed rows.
+        path: the directory of the rows, which is removed with them; None: they are on executors' disks.
     """
 
     data: DataFrame
@@ -200,15 +198,15 @@ class StagedBySpark:
     path: str | None
 
     def rows(self, kind: str, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
-        schema = pa.schema([each for each in self.schema.field(kind).type if names is None or each.name in names])
+        schema = pa.schema([field for field in self.schema.field(kind).type if names is None or field.name in names])
         of_kind = self.data.where(f"{kind} IS NOT NULL").select(f"{kind}.*")
         for condition in where:
             of_kind = of_kind.where(as_column(condition))
         return of_kind.select(*schema.names).toArrow().cast(schema)
 
     def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
-        """See `Staged.batches`. Rows on executors' disks come task by task, in order; files are read one by one, as
-        Spark takes them by their sizes.
+        """See `Staged.batches`. Rows on executors' disks come task by task, in order. Files are read one by one, as
+        Spark would order them by size.
         """
         for data in [self.data] if self.path is None else self._files(self.path):
             rows = data.where(f"{kind} IS NOT NULL").select(kind).mapInArrow(_as_bytes, "batch binary")
@@ -233,7 +231,7 @@ class StagedBySpark:
 
 
 def _as_bytes(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Each batch as one row, in Arrow's format of streams."""
+    """Each batch as one row, in Arrow's stream format."""
     for batch in batches:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, batch.schema) as writer:
@@ -278,8 +276,8 @@ def _sweep_url(spark: SparkSession, place: str, own: str, unmarked_before_ms: in
 
     Args:
         place: the URL of the folders.
-        own: of the run's own folder there, by whose heartbeat it is known what time it is there.
-        unmarked_before_ms: a folder without a heartbeat goes where it was last changed before then; milliseconds since
+        own: the URL of the run's own folder, whose heartbeat tells the time there.
+        unmarked_before_ms: a folder without a heartbeat is removed if it was last changed before this time, in ms since
             the epoch.
     """
     directory, file_system = hadoop_path(spark, place)
@@ -297,8 +295,8 @@ def _sweep_url(spark: SparkSession, place: str, own: str, unmarked_before_ms: in
 
 
 class SparkEngine:
-    """Spark's executors; see `kidxlib.engine.protocol.Engine`. They are started when logs are to be read, or when there
-    is much to do: the driver does a little itself.
+    """Spark's executors; see `kidxlib.engine.protocol.Engine`. They are started when logs are to be read, or there is
+    much work; the driver does a little work itself.
     """
 
     def __init__(
@@ -310,7 +308,7 @@ class SparkEngine:
 
     @property
     def spark(self) -> SparkSession:
-        """The session, which starts if nobody needed it so far."""
+        """The session, which is started at the first use."""
         return self._session.get()
 
     @property
@@ -327,7 +325,7 @@ class SparkEngine:
         self._session.get()
 
     def stopping(self) -> AbstractContextManager[None]:
-        """See `Engine.stopping`. Before the session there is only work of the driver, which a signal may cut short."""
+        """See `Engine.stopping`. Before the session starts, there is only the driver's work, which a signal may end."""
         return self._stop_file.stopping() if self._session.is_started else contextlib.nullcontext()
 
     def share(self, rows: pa.Table) -> SharedRows:
@@ -356,19 +354,19 @@ class SparkEngine:
 
     @property
     def _directory(self) -> str | None:
-        """Where the run stages rows; None on executors' disks, and while nobody knows where executors are."""
+        """Where the run stages rows; None: on executors' disks, or it is not known yet where executors are."""
         if self._staging is not None:
             return f"{self._staging}/{self._run}"
         return str(self._scratch / self._run) if self._session.is_started and self.is_on_this_machine else None
 
     @property
     def _is_of_file_system(self) -> bool:
-        """Whether what is staged lies in a directory that this process reads."""
+        """Whether staged rows are in a directory that this process can read."""
         return self._directory is not None and "://" not in self._directory
 
     @cached_property
     def _made_directory(self) -> str:
-        """The directory or URL, made once there is something to stage; it goes with the engine."""
+        """The directory or URL, which is made when there is something to stage, and removed with the engine."""
         directory = self._directory
         assert directory is not None  # rows are kept on executors' disks
         if self._is_of_file_system:
@@ -383,14 +381,14 @@ class SparkEngine:
 
     @cached_property
     def _stop_file(self) -> _StopFile:
-        """In a directory that every executor sees, and with which it goes."""
+        """The stop file, in a directory that every executor sees and that is removed at the end."""
         if self.is_on_this_machine:
             return _StopFile(f"{self._scratch}/stop")
         return _StopFile(f"{self._made_directory}/stop" if self._is_of_file_system else None)
 
     @contextlib.contextmanager
     def _described(self, work: str) -> Iterator[None]:
-        """Spark's pages and event log call by this name what is done within."""
+        """Name the jobs within the context in Spark's pages and event log."""
         context = self._session.get().sparkContext
         context.setJobDescription(f"kidx: {work}")
         try:
@@ -399,8 +397,8 @@ class SparkEngine:
             context.setJobDescription(None)  # type: ignore[arg-type]  # as it was
 
     def _run_into_files(self, work: Work[Any]) -> StagedFiles:
-        """Each task writes the file of its unit itself, as a process of one machine does: Spark would take the rows to
-        Java and apart. Attempts at a task have files of their own; the one that Spark takes says which is the unit's.
+        """Each task writes its unit's file itself, like a process of one machine: Spark would convert the rows in Java.
+        Attempts at a task have their own files; the attempt that Spark accepts names the unit's.
         """
         counters, directories, until_stopped = (
             self._counters.of_tasks(),
@@ -433,13 +431,13 @@ class SparkEngine:
         return StagedBySpark(self._session.get().read.schema(rows.schema).parquet(path), work.schema, path)
 
     def _rows(self, work: Work[Any]) -> DataFrame:
-        """Rows of `work.schema`, computed where they are used: each unit in one Spark task."""
+        """Rows of `work.schema`, computed lazily, each unit in one Spark task."""
         counters, directories, until_stopped = (
             self._counters.of_tasks(),
             work.directories,
             self._stop_file.until_stopped,
         )
-        # As bytes: what is imported with it then finds no pandas.
+        # As bytes, so that its imports happen after `import_no_pandas`.
         do_pickled, schema, maps = pickle.dumps(work.do), work.schema, work.maps
 
         def rows_of_units(batches: Iterator[pa.RecordBatch]) -> Iterator[dict[str, Any] | pa.RecordBatch]:
@@ -464,19 +462,19 @@ class SparkEngine:
 
 
 def _ignore(done: UnitDone) -> None:
-    """Nothing is counted of work that reads no logs."""
+    """Count nothing: the work reads no logs."""
 
 
 def _may_map() -> bool:
-    """Whether this attempt of a Spark task may map files. The attempt before may have died of a mapped file that shrank
-    or has a bad sector; reads cannot kill this one.
+    """Whether this attempt of a Spark task may map files: only the first. It may have died of a mapped file that shrank
+    or has a bad sector; reads kill no process.
     """
     attempt = TaskContext.get()
     return attempt is None or attempt.attemptNumber() == 0
 
 
 def _of_attempt(unit: Unit) -> Unit:
-    """The unit with a file that no other attempt at it has."""
+    """The unit with a file of this attempt's own."""
     attempt = TaskContext.get()
     assert attempt is not None
     path = Path(unit.path)
@@ -484,16 +482,16 @@ def _of_attempt(unit: Unit) -> Unit:
 
 
 def _pickled(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-    """What the driver has given to the task."""
+    """The values that the driver has sent to the task."""
     for value in itertools.chain.from_iterable(batch.column("work") for batch in batches):
         yield pickle.loads(value.as_buffer())
 
 
 def _why_unseen(directory: Location) -> str | None:
-    """Why this machine sees nothing of what was listed in a directory; None where it sees something.
+    """Why this machine does not see the entries of a listed directory; None: it sees some.
 
-    Where a mount is missing its directory is mostly there, and empty. Read from there, every log would be one that was
-    deleted since it was listed, which is no error.
+    If a mount is missing, its directory is usually there and empty. Then every log would seem to be deleted since the
+    listing, which is no error.
     """
     try:
         if isinstance(directory, ObjectPath):

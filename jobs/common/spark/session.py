@@ -1,11 +1,11 @@
-"""Spark's session of one job: from its start to its end, and errors as users can read them.
+"""Spark's session of one job, from its start to its end, with readable errors.
 
-The session starts once it is needed, with the settings that results depend on; what only tunes a machine stands in
-`conf/`. A session that is there already, as in a notebook, is used, and left to whoever started it. A master that
-cannot be reached is told before: Spark asks for a minute, and then says something else.
+The session starts when it is needed, with the settings that results depend on; settings that only tune a machine are in
+`conf/`. An existing session, as in a notebook, is used and not stopped. A master that cannot be reached is refused
+first: Spark would try for a minute, and then report something else.
 
-What Spark's JVM prints is held back until it is known whether it starts. Where it does not, spark-submit prints the
-trace of its stack, or all of its options; the error is the one line of it that says why.
+The output of Spark's JVM is held back until it has started. If it does not start, spark-submit prints its stack trace,
+or all of its options; the error is the one line of it that says why.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from kidxlib.terminal.progress import begin_phase
 
 _INTERRUPTED_READER: Final = "nothing was changed or recorded; run the same command again"
 
-#: Where an S3 store is, which Python's workers need to know too. Credentials are theirs to have: Spark shows settings.
+#: The S3 store's place, which Python workers need too. They must have credentials themselves, as Spark shows settings.
 _STORE: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
 
 
@@ -69,12 +69,12 @@ _PROXIES: Final = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
 class JavaOutput(threading.Thread):
-    """What the JVM prints: kept at first, then passed on to stderr as long as it runs."""
+    """The output of the JVM: kept at first, then passed on to stderr."""
 
     def __init__(self, reader: int) -> None:
         super().__init__(name="what Java prints", daemon=True)
         self._reader = reader
-        #: Who has it reads from the pipe, and does with it what is to be done.
+        #: Held while the pipe is read and its output processed.
         self._lock = threading.Lock()
         self._held = bytearray()
         self._is_passed_on = self._has_ended = False
@@ -83,7 +83,7 @@ class JavaOutput(threading.Thread):
         while not self._has_ended:
             _is_readable(self._reader, None)
             with self._lock:
-                if _is_readable(self._reader, 0):  # nobody has read it meanwhile
+                if _is_readable(self._reader, 0):  # another thread may have read it meanwhile
                     self._read()
                     self._write_lines()
         os.close(self._reader)
@@ -94,7 +94,7 @@ class JavaOutput(threading.Thread):
             self._write_lines()
 
     def reason(self) -> str:
-        """Why a JVM that has exited did not start; nothing else of what it printed is kept."""
+        """Why a JVM that has exited did not start. Its other output is dropped."""
         self.join(_DRAIN_SECONDS)
         with self._lock:
             lines = self._held.decode(errors="replace").splitlines()
@@ -102,7 +102,7 @@ class JavaOutput(threading.Thread):
         return _reason([line.rstrip() for line in lines])
 
     def forget(self) -> None:
-        """Drop what the JVM has printed until now, and what of it is still in the pipe."""
+        """Drop the output of the JVM so far, including what is in the pipe."""
         with self._lock:
             while not self._has_ended and _is_readable(self._reader, 0):
                 self._read()
@@ -114,7 +114,7 @@ class JavaOutput(threading.Thread):
         self._held += output
 
     def _write_lines(self) -> None:
-        """Whole ones, as this process writes lines, too."""
+        """Write whole lines only, as this process writes lines, too."""
         if self._is_passed_on:
             end = len(self._held) if self._has_ended else self._held.rfind(b"\n") + 1
             _write_stderr(bytes(self._held[:end]))
@@ -127,7 +127,7 @@ def _write_stderr(output: bytes) -> None:
 
 
 def _is_readable(descriptor: int, milliseconds: int | None) -> bool:
-    """Whether something can be read, or there will be nothing more, at the latest after a time; None waits for it."""
+    """Whether there is something to read, or the end, within a time; None: wait without limit."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(milliseconds))
@@ -173,7 +173,7 @@ def _starting_java() -> Iterator[None]:
 
 
 def _launch(writer: int) -> JavaGateway:
-    """A JVM that prints to a pipe, whose end this closes."""
+    """Start a JVM that prints to a pipe, whose writing end is closed here."""
     # Who reads our stderr to its end has waited for the end of the JVM, too: it keeps this open as long as it runs.
     stderr = os.dup(_STDERR)
     try:
@@ -194,7 +194,7 @@ def _launch(writer: int) -> JavaGateway:
 
 
 def _end_after(java: subprocess.Popen[bytes], seconds: float) -> None:
-    """At the end of this process: wait until Java has ended, too. Where it does not end well, this process fails."""
+    """At the end of this process, wait until Java has ended, too. If it fails, this process fails."""
     assert java.stdin is not None
     java.stdin.close()
     try:
@@ -233,7 +233,7 @@ def start(job: str, event_log_dir: str | None) -> SparkSession:
 
 
 def _ensure_delta(spark: SparkSession) -> None:
-    """What Spark cannot load it leaves out without a word, and fails later."""
+    """Check that Delta is loaded: Spark silently skips classes that it cannot load, and fails later."""
     assert spark.sparkContext._jvm is not None
     if isinstance(spark.sparkContext._jvm.io.delta.tables.DeltaTable, JavaPackage):
         spark.stop()
@@ -244,7 +244,7 @@ def _ensure_delta(spark: SparkSession) -> None:
 
 
 def _made(directory: str) -> str:
-    """The URL of a directory, which Spark expects to be there."""
+    """Make a directory, as Spark expects it to exist, and return its URL."""
     if "://" in directory:
         return directory
     try:
@@ -260,17 +260,17 @@ def is_local(spark: SparkSession) -> bool:
 
 
 def is_local_master(master: str) -> bool:
-    """Whether that is so of a master by its name, before there is a session."""
+    """Whether a master is local by its name, before there is a session."""
     return master.startswith("local")
 
 
 def named_master() -> str:
-    """The master that spark-submit's options name; empty where they name none."""
+    """The master in spark-submit's options; empty: none."""
     return _master(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
 
 
 def ensure_reachable_master() -> None:
-    """Look at the master that spark-submit's options name, as far as it has an address of its own."""
+    """Check that the master in spark-submit's options can be reached, if it has an address."""
     master = named_master()
     errors = []
     for host, port in _addresses(master):
@@ -310,9 +310,9 @@ def session(job: str, event_log_dir: str | None = None, *, changes: bool = True)
     """The session of one job, stopped at the end if it was started here.
 
     Args:
-        event_log_dir: absolute path or URL of a directory for Spark's history server; None for no logs. A session that
-            is there already logs where its owner said.
-        changes: False for a job that changes and records nothing; it says so when it is interrupted.
+        event_log_dir: absolute path or URL of a directory for Spark's history server; None: no logs. An existing
+            session keeps its own setting.
+        changes: False for a job that changes and records nothing; the message of an interruption says so.
     """
     logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it says of a JVM that ended, it raises
     logging.getLogger().addFilter(_is_not_of_py4j)
@@ -332,7 +332,7 @@ def session(job: str, event_log_dir: str | None = None, *, changes: bool = True)
 
 @contextlib.contextmanager
 def _ending_well(spark: SparkSession, *, is_ours: bool) -> Iterator[None]:
-    """Errors as users can read them, and at the end no session of ours."""
+    """Make errors readable, and stop our session at the end."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
@@ -359,7 +359,7 @@ def _is_there() -> bool:
 
 
 def _stop(spark: SparkSession) -> None:
-    """Stop a session. Where its JVM has gone, or goes amid that, nothing is left to stop."""
+    """Stop a session, also if its JVM ends before or meanwhile."""
     if not _answers(spark):
         return
     try:
@@ -391,10 +391,10 @@ def _is_not_of_py4j(record: logging.LogRecord) -> bool:
 
 
 class JobSession:
-    """A context: the session that was started within is stopped at its end.
+    """A context that stops the session started within it.
 
     Args:
-        job, event_log_dir, changes: as `jobs.common.spark.session.session` takes them.
+        job, event_log_dir, changes: as for `session`.
     """
 
     def __init__(self, job: str, event_log_dir: str | None, *, changes: bool = True) -> None:
@@ -404,11 +404,11 @@ class JobSession:
 
     @property
     def is_started(self) -> bool:
-        """Whether it was needed so far."""
+        """Whether the session was started."""
         return self._spark is not None
 
     def get(self) -> SparkSession:
-        """The session. Its first call is the main thread's, which signals come to."""
+        """The session. The main thread, which gets signals, must make the first call."""
         if self._spark is None:
             self._spark = self._stack.enter_context(session(self._job, self._event_log_dir, changes=self._changes))
         return self._spark
