@@ -1,11 +1,11 @@
-"""What is in a segment's files, item by item: what Kafka's `DumpLogSegments` (`kafka-dump-log`) looks at, as it does.
+"""Reads a segment's files item by item, as Kafka's `DumpLogSegments` (`kafka-dump-log`) does.
 
-`dump_file` gives the items of one file in its order, and what does not fit together as a finding among them.
-`kidxlib.dump.lines` and `kidxlib.dump.json_lines` make lines of them. Nothing is ever written, and no more is held than
-one record, an item of its batch, and an index file.
+`dump_file` yields the items of one file in order, with findings among them. `kidxlib.dump.lines` and
+`kidxlib.dump.json_lines` make lines of them. Nothing is written, and only one record, an item of its batch, and an
+index file are held in memory.
 
-Where a file is malformed, Kafka throws in the middle of a line. What it has printed by then is given, as an item that
-is not complete, before the error is raised.
+At malformed data, Kafka throws in the middle of a line. The part that it has printed by then is yielded as an
+incomplete item, before the error is raised.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ from kidxlib.storage.small_files import read_epoch_entries
 
 _Entry = TypeVar("_Entry", OffsetPosition, TimestampOffset)
 
-#: In place of the number of an entry: a lookup that finds none leads to byte 0.
+#: In place of an entry's number: a lookup without an entry leads to byte 0.
 _NO_ENTRY: Final = -1
 
 
@@ -74,13 +74,15 @@ def _opened_log(path: Path) -> Iterator[LogFile]:
 
 
 def _content(path: PathLike[str]) -> bytes:
-    """A small file as it is now: mapped, it would kill the process when a broker that uses it truncates it."""
+    """The present content of a small file. Not mapped: a broker that truncates a mapped file would kill this
+    process.
+    """
     with open_log(str(path)) as (descriptor, _version), open(descriptor, "rb", closefd=False) as file:
         return file.read()
 
 
 def _dump_log(path: Path, options: DumpOptions) -> Iterator[DumpItem]:
-    """The items of a log, or of a snapshot of KRaft's, which is laid out as one."""
+    """The items of a log, or of a KRaft snapshot, which has the same layout."""
     if path.name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
         found = snapshot_id(path)
         yield KRaftSnapshotStart(None, None) if found is None else KRaftSnapshotStart(found.end_offset, found.epoch)
@@ -121,8 +123,8 @@ _CODECS_ASSIGNED: Final = layouts.CODEC_ZSTD + 1
 
 
 def _records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[DumpedRecord]:
-    """Kafka takes a compressed batch apart before it prints the first record, so nothing of a malformed one is given.
-    To hold nothing either, such a batch is decompressed twice.
+    """The records of a batch. Kafka decodes a compressed batch before it prints the first record, so a malformed batch
+    yields none. To hold no records either, such a batch is decompressed twice.
     """
     taken_apart: Callable[[LogBytes, Batch], Iterator[Any]] = records if batch.is_v2 else messages
     if batch.codec != layouts.CODEC_NONE:
@@ -203,8 +205,8 @@ def _size(data: bytes | None) -> int:
 
 
 def _used_entries(index: AbstractIndex[_Entry]) -> Iterator[tuple[int, _Entry]]:
-    """The entries, each after its number, up to room that was not used, as of an index that is written to: Kafka takes
-    zeros for that.
+    """The entries with their numbers, up to the unused room of an index that is written to, which Kafka recognizes by
+    zeros.
     """
     for number in range(len(index)):
         entry = index.entry(number)
@@ -214,7 +216,7 @@ def _used_entries(index: AbstractIndex[_Entry]) -> Iterator[tuple[int, _Entry]]:
 
 
 def _offset_entries(index: OffsetIndex, log: LogBytes, max_message_size: int) -> Iterator[DumpItem]:
-    """The entries of an `.index`, each after what is wrong with it."""
+    """The entries of an `.index`, each after its findings."""
     for number, entry in _used_entries(index):
         batch = _batch_at(log, index, number, entry.position, max_message_size)
         if batch.last_offset != entry.offset:
@@ -239,7 +241,7 @@ def _batch_at(log: LogBytes, index: OffsetIndex, number: int, position: int, max
 
 
 def _where_it_leads(index: OffsetIndex, number: int, position: int) -> str:
-    """Which entry it is that leads to a byte of the log."""
+    """The entry that leads to a byte of the log, in words."""
     if number == _NO_ENTRY:
         return f"before the first entry, which leads to byte {position} of the log"
     return (
@@ -248,7 +250,7 @@ def _where_it_leads(index: OffsetIndex, number: int, position: int) -> str:
 
 
 def _at_fault(log: LogBytes, position: int, leads: str, error: MalformedRecordsError) -> DumpError:
-    """What is malformed where an entry leads: the index, if no batch starts there, else the log."""
+    """The error at the target of an entry: the index is malformed if no batch starts there, else the log."""
     try:
         start = next((start for start, _size, _head in spans(log) if start >= position), log.size)
     except MalformedRecordsError as first:
@@ -259,7 +261,7 @@ def _at_fault(log: LogBytes, position: int, leads: str, error: MalformedRecordsE
 
 
 def _time_entries(index: TimeIndex, offsets: OffsetIndex, log: LogBytes) -> Iterator[DumpItem]:
-    """The entries of a `.timeindex`, each after what is wrong with it."""
+    """The entries of a `.timeindex`, each after its findings."""
     readable = _Readable(log)
     previous_timestamp = layouts.NO_TIMESTAMP
     for _number, entry in _used_entries(index):
@@ -289,14 +291,14 @@ def _looked_up(offsets: OffsetIndex, offset: int) -> str:
 
 
 class _Readable:
-    """Whether a log can be walked from a place to its end, as Kafka does for each entry of a time index. Here one walk
-    is enough for all places that it comes by, if they are asked for in order.
+    """Checks that a log can be walked from a position to its end, as Kafka does for each entry of a time index. One
+    walk serves all positions on its way, if they are checked in order.
     """
 
     def __init__(self, log: LogBytes) -> None:
         self._log = log
-        self._walk: Iterator[tuple[int, int, bytes]] = iter(())  # one that is known to reach the end
-        self._reached: int | None = None  # by it; None at the end
+        self._walk: Iterator[tuple[int, int, bytes]] = iter(())  # a walk that is known to reach the end
+        self._reached: int | None = None  # the walk's position; None: the end
 
     def check(self, position: int) -> None:
         while self._reached is not None and self._reached < position:
@@ -312,7 +314,7 @@ class _Readable:
 
 
 def _max_timestamp(log: LogBytes, batch: Batch) -> int:
-    """The largest of its records; −1 where none is above that."""
+    """The largest timestamp of a batch's records, at least −1."""
     timestamps = (record.timestamp for record in records(log, batch)) if batch.is_v2 else _timestamps(log, batch)
     try:
         return max(itertools.chain((layouts.NO_TIMESTAMP,), timestamps))
@@ -321,7 +323,7 @@ def _max_timestamp(log: LogBytes, batch: Batch) -> int:
 
 
 def _timestamps(log: LogBytes, batch: Batch) -> Iterator[int]:
-    """The timestamps of messages, whatever else stands in them."""
+    """The timestamps of messages, without decoding the rest."""
     for message in messages(log, batch):
         try:
             message.check_not_compressed()
@@ -331,7 +333,7 @@ def _timestamps(log: LogBytes, batch: Batch) -> Iterator[int]:
 
 
 def _dump_index(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
-    """The items of an offset or time index. Where its log is not there, they are not compared, which an item says."""
+    """The items of an offset or time index. If its log is missing, an item says that entries were not compared."""
     path = source.path
     index: OffsetIndex | TimeIndex
     if source.kind is FileKind.OFFSET_INDEX:
@@ -389,7 +391,7 @@ def dump_file(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
 
 def _dump_transaction_index(path: Path) -> Iterator[DumpItem]:
     entries = _content(path)
-    TransactionIndex.from_bytes(entries, base_offset(path), name=str(path)).all()  # raises of a version that is newer
+    TransactionIndex.from_bytes(entries, base_offset(path), name=str(path)).all()  # raises for a newer version
     size = layouts.ABORTED_TRANSACTION.itemsize
     for entry in np.frombuffer(entries, layouts.ABORTED_TRANSACTION, len(entries) // size).tolist():
         version, *fields = entry

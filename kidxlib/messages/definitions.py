@@ -1,4 +1,4 @@
-"""The definitions of Kafka's messages, as its jars have them: which fields a message has in which version.
+"""The definitions of Kafka's messages from its jars: which fields a message has in which version.
 
 Source: Kafka's `generator/src/main/resources/common/message/README.md`, `MessageSpec`, `FieldSpec`, `Versions`.
 """
@@ -17,7 +17,7 @@ _VERSION_MAX: Final = 2**15 - 1
 
 @dataclass(frozen=True, slots=True)
 class Versions:
-    """Versions from `lowest` to `highest`, both included; none where `highest` is smaller."""
+    """Versions from `lowest` to `highest`, both inclusive; none if `highest` is smaller."""
 
     lowest: int
     highest: int
@@ -41,14 +41,14 @@ class Field:
     """A field of a message.
 
     Attributes:
-        name: as in Kafka's JSON: its first letter is small.
-        type: `int32`, `string`, …, the name of a struct, or either behind `[]` for an array of them.
-        versions: those that have it.
-        nullable: those in which it may be null.
-        tagged: those in which it stands among the tagged fields, and only where it is not the default.
-        tag: its number there; None where it is tagged in no version.
-        default: its value in versions that lack it, as the definition says it; "" for the default of its type.
-        fields: those of a struct that is defined in place; None where it is no struct, or a common one.
+        name: as in Kafka's JSON, with a small first letter.
+        type: `int32`, `string`, …, or the name of a struct; with `[]` before it for an array.
+        versions: the versions with the field.
+        nullable: the versions in which it may be null.
+        tagged: the versions in which it is a tagged field, written only if it is not the default.
+        tag: the number of the tag; None: it is tagged in no version.
+        default: the value in versions without the field, as in the definition; "": the default of the type.
+        fields: the fields of a struct defined in place; None: not a struct, or a common one.
     """
 
     name: str
@@ -62,7 +62,7 @@ class Field:
 
     @property
     def element_type(self) -> str | None:
-        """The type of an array's elements; None of other types."""
+        """The type of an array's elements; None for other types."""
         return self.type[2:] if self.type.startswith("[]") else None
 
 
@@ -79,13 +79,13 @@ class Message:
     """A message.
 
     Attributes:
-        name: as `PartitionRecord`.
-        api_key: what stands before it for its type; None of a message that is no record of a topic.
+        name: such as `PartitionRecord`.
+        api_key: the type's number before the message in a record; None: it is not a topic's record.
         kind: `metadata`, `coordinator-key`, `coordinator-value` or `data`.
-        versions: those that Kafka writes or reads.
-        flexible: those with compact lengths and tagged fields.
-        fields: in the order of its bytes.
-        structs: the common structs of its fields, by name.
+        versions: the versions that Kafka writes or reads.
+        flexible: the versions with compact lengths and tagged fields.
+        fields: in the order of the bytes.
+        structs: the common structs of the fields, by name.
     """
 
     name: str
@@ -98,14 +98,14 @@ class Message:
 
 
 def kafka_version() -> str:
-    """The release that the definitions are of."""
+    """The release of the definitions."""
     version: str = _content()["kafka"]
     return version
 
 
 @functools.cache
 def messages_of(module: str) -> Mapping[str, Message]:
-    """All messages that a module of Kafka, as `kafka-metadata`, has in its jar and that are known here, by name."""
+    """The messages of a module of Kafka, such as `kafka-metadata`, by name, as far as `definitions.json` has them."""
     messages = map(_message, _content()["modules"][module])
     return {message.name: message for message in messages}
 

@@ -1,7 +1,7 @@
-"""Reads messages by their definitions, from bytes and as JSON: what the classes do that Kafka generates from these
+"""Reads messages by their definitions, from bytes and to JSON, as the classes do that Kafka generates from them
 (`MessageDataGenerator`, `JsonConverterGenerator`; bytes as `Readable` and `ByteBufferAccessor` read them).
 
-A reader is put together once for each message and version, so that no definition is looked at again for each record.
+A reader is built once for each message and version, so that definitions are not interpreted again for each record.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from kidxlib.errors import UnreadableMessageError
 from kidxlib.java import as_int, double_text, text_of
 from kidxlib.messages.definitions import Field, Message, Struct, Versions
 
-#: A message's values by the names of all its fields; those that the version lacks have their default. Bytes are
-#: `bytes`, a UUID is its text, an array a list, a struct a dict as this one. Not to be changed, as defaults are shared.
+#: A message's values by the names of all fields; fields that the version lacks have their defaults. Bytes are `bytes`,
+#: a UUID is text, an array a list, a struct such a dict. Not to be changed, as defaults are shared.
 Values: TypeAlias = dict[str, Any]
 
 
 class Readable:
-    """Bytes that are read from their start to their end."""
+    """Bytes that are read from start to end."""
 
     __slots__ = ("_at", "_data")
 
@@ -33,7 +33,7 @@ class Readable:
 
     @property
     def remaining(self) -> int:
-        """Bytes that were not read yet."""
+        """How many bytes are not read yet."""
         return len(self._data) - self._at
 
     def number(self, size: int, *, signed: bool = True) -> int:
@@ -50,7 +50,7 @@ class Readable:
 
     def unsigned_varint(self) -> int:
         """`ByteUtils.readUnsignedVarint`, whose result Java takes for an int."""
-        if self._at < len(self._data) and self._data[self._at] < 128:  # as most are
+        if self._at < len(self._data) and self._data[self._at] < 128:  # the usual case
             self._at += 1
             return self._data[self._at - 1]
         value = 0
@@ -117,8 +117,8 @@ def read_message(message: Message, readable: Readable, version: int) -> Values:
     """Read a message.
 
     Args:
-        version: one that the message does not have is read as the nearest that it has, as Kafka does; only structs
-            that are defined in place refuse it.
+        version: an unknown version is read as the nearest known one, as in Kafka; only structs that are defined in
+            place refuse it.
     """
     values: Values = _message_reader(message, version)(readable)
     return values
@@ -126,12 +126,12 @@ def read_message(message: Message, readable: Readable, version: int) -> Values:
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """A message, or a struct of it, in one version. Kafka's generator has the same as its `curVersions`.
+    """A message, or a struct of it, in one version: `curVersions` of Kafka's generator.
 
     Attributes:
         message: the message.
-        possible: the versions that this part of it can have.
-        given: the version that was asked for, whether it is possible or not.
+        possible: the versions that this part of the message can have.
+        given: the version to read, even if it is not possible.
     """
 
     message: Message
@@ -145,7 +145,7 @@ class Scope:
 
     @property
     def version(self) -> int:
-        """The version that is read: Kafka's classes compare a version with no other than possible ones."""
+        """The version that is read: Kafka's classes compare a version only with possible ones."""
         return self.possible.nearest(self.given)
 
     @property
@@ -154,12 +154,12 @@ class Scope:
         return self.version in self.message.flexible
 
     def is_in(self, versions: Versions) -> bool:
-        """Whether the version is one of these."""
+        """Whether the version is one of some versions."""
         return self.version in versions
 
     def refuses(self, struct: Field) -> bool:
-        """Whether Kafka throws where it reads or writes a struct of this field: it is defined in place, and the version
-        is none that its message has. For common structs Kafka does not look.
+        """Whether Kafka throws when it reads or writes a struct of this field: it is defined in place, and its message
+        does not have the version. Kafka does not check common structs.
         """
         if struct.fields is None:
             return False
@@ -253,11 +253,11 @@ def _field_reader(scope: Scope, field: Field) -> _Read:
 
 
 def _value_reader(scope: Scope, field: Field, kind: str, name: str, nullable: bool) -> _Read:
-    """What reads a value that is no array.
+    """The reader of a value that is not an array.
 
     Args:
-        kind: its type: the field's, or that of its elements.
-        name: as Kafka's exceptions have it.
+        kind: the type: the field's, or that of its elements.
+        name: as in Kafka's exceptions.
     """
     if kind in _FIXED:
         return _FIXED[kind]
@@ -320,10 +320,10 @@ def _raise(expected: str, message: str) -> _Read:
 
 
 def json_object(message: Message, values: Values, version: int) -> dict[str, Any]:
-    """A message as Kafka's `…JsonConverter.write` gives it: the fields of a version, the tagged ones among them if they
-    are not the default. Bytes are base64.
+    """A message in the JSON of Kafka's `…JsonConverter.write`: the fields of a version, with tagged ones if they are
+    not the default. Bytes are base64.
 
-    Kafka throws where a field is set that the version lacks. Here none can be: what is written was read in the same
+    Kafka throws if a field is set that the version lacks. That cannot happen here: the message was read in the same
     version, or in a lower one.
     """
     return _struct(Scope.of(message, version), message.fields, values)
@@ -351,7 +351,7 @@ def _value(scope: Scope, field: Field, value: Any) -> Any:
 
 
 def json_text(value: Any) -> str:
-    """JSON as Jackson writes a `JsonNode`: in one line without spaces, and no character escaped that need not be."""
+    """JSON as Jackson writes a `JsonNode`: on one line without spaces, with only the necessary escapes."""
     match value:
         case None:
             return "null"

@@ -1,4 +1,4 @@
-"""Records of `__remote_log_metadata`: what tiered storage knows of the segments of each partition (KIP-405).
+"""Records of `__remote_log_metadata`: the remote segments of each partition in tiered storage (KIP-405).
 
 Source: `RemoteLogMetadataSerde`, its four transforms, and the classes that these make.
 """
@@ -34,7 +34,7 @@ class PartitionDeleteState(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class TopicIdPartition:
-    """A partition of a topic that may have been deleted and created again since."""
+    """A partition with its topic's id: the topic may have been deleted and created again."""
 
     topic_id: str
     topic: str
@@ -43,7 +43,7 @@ class TopicIdPartition:
 
 @dataclass(frozen=True, slots=True)
 class RemoteSegmentId:
-    """Which remote segment: each try to copy one has another id."""
+    """The id of a remote segment. Each attempt to copy a segment has another id."""
 
     partition: TopicIdPartition
     id: str
@@ -51,16 +51,16 @@ class RemoteSegmentId:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _SegmentFacts:
-    """What segments and their snapshots have alike.
+    """The common fields of segments and their snapshots.
 
     Attributes:
-        start_offset, end_offset: of its records, both included.
-        max_timestamp_ms: the largest of its records.
+        start_offset, end_offset: of the records, both inclusive.
+        max_timestamp_ms: the largest timestamp of the records.
         event_timestamp_ms: when this was written.
-        segment_bytes: the size of its log.
-        leader_epochs: the epochs of its records, in their order, and the first offset of each.
-        custom_metadata: what the storage plugin wants to be kept; None where it wants nothing.
-        transaction_index_empty: whether no transaction index was copied, as there is nothing in it.
+        segment_bytes: the size of the log.
+        leader_epochs: the first offset of each epoch, in order.
+        custom_metadata: the storage plugin's own data; None: it has none.
+        transaction_index_empty: the transaction index is empty and was not copied.
     """
 
     start_offset: int
@@ -114,7 +114,7 @@ RemoteLogMetadata: TypeAlias = RemoteSegment | RemoteSegmentUpdate | RemoteParti
 _State = TypeVar("_State", SegmentState, PartitionDeleteState)
 
 
-#: What Java says where `DumpLogSegments` takes the size of a value that is null.
+#: Java's message when `DumpLogSegments` takes the size of a null value.
 _NO_VALUE: Final = (
     'Cannot invoke "java.nio.ByteBuffer.remaining()" because the return value of '
     '"org.apache.kafka.common.record.internal.Record.value()" is null'
@@ -122,7 +122,7 @@ _NO_VALUE: Final = (
 
 
 def read_remote_log_metadata(value: bytes | None) -> tuple[FramedMessage, RemoteLogMetadata]:
-    """Read a record's value: the message, and what it says."""
+    """Read a record's value: the message, and its metadata."""
     if value is None:
         raise UnreadableMessageError("bytes, not null", _NO_VALUE)
     framed = read_framed(value, REMOTE_LOG_METADATA)
@@ -167,7 +167,7 @@ def _snapshot(values: Values) -> RemoteSegmentSnapshot:
 
 
 def _facts(values: Values) -> dict[str, Any]:
-    """What segments and their snapshots have alike."""
+    """The common fields of segments and their snapshots, from a message."""
     return {
         "start_offset": values["startOffset"],
         "end_offset": values["endOffset"],

@@ -1,4 +1,4 @@
-"""Records whose key or value begins with a type and a version, as Kafka's own topics have them.
+"""Records of Kafka's own topics, whose key or value begins with a type and a version.
 
 In `__cluster_metadata` and `__remote_log_metadata` the value has both (`AbstractApiMessageSerde`,
 `MetadataRecordSerde`, `RemoteLogMetadataSerde`). In `__consumer_offsets`, `__transaction_state` and
@@ -31,11 +31,11 @@ SHARE_GROUP_STATE: Final = "kafka-share-coordinator"
 
 @dataclass(frozen=True, slots=True)
 class FramedMessage:
-    """A message of such a topic.
+    """A message in a record's value.
 
     Attributes:
-        message: which it is.
-        version: as the record gives it, be it one that the message has or not.
+        message: the kind of message.
+        version: the record's, even if the message does not have it.
     """
 
     message: Message
@@ -47,7 +47,7 @@ def read_framed(value: bytes | None, module: str) -> FramedMessage:
     """Read a record's value.
 
     Args:
-        module: whose messages they are, `CLUSTER_METADATA` or `REMOTE_LOG_METADATA`.
+        module: the module with the messages, `CLUSTER_METADATA` or `REMOTE_LOG_METADATA`.
     """
     if value is None:
         raise UnreadableMessageError("bytes, not null", "Error while reading frame version")
@@ -100,12 +100,12 @@ def _by_api_key(module: str) -> Mapping[int, Message]:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRecord:
-    """A record of such a topic.
+    """A record of a coordinator's topic.
 
     Attributes:
-        key_message, value_message: which messages key and value are.
-        value_version: as the value gives it; None of a tombstone.
-        value: None is a tombstone.
+        key_message, value_message: the kinds of message of key and value.
+        value_version: the value's; None: a tombstone.
+        value: None: a tombstone.
     """
 
     key_message: Message
@@ -125,7 +125,7 @@ def read_coordinator_record(key: bytes, value: bytes | None, module: str) -> Coo
     """Read a record.
 
     Args:
-        module: whose messages they are: `CONSUMER_OFFSETS`, `TRANSACTION_STATE` or `SHARE_GROUP_STATE`.
+        module: the module with the messages: `CONSUMER_OFFSETS`, `TRANSACTION_STATE` or `SHARE_GROUP_STATE`.
     """
     readable = Readable(key)
     record_type = _version(readable, "key")
@@ -166,7 +166,7 @@ def _read(message: Message, readable: Readable, version: int, what: str) -> Valu
 
 @functools.cache
 def _by_type(module: str) -> Mapping[int, tuple[Message, Message]]:
-    """The messages of key and value, by what keys begin with."""
+    """The messages of key and value, by the type in the key."""
     messages = messages_of(module).values()
     values = {message.api_key: message for message in messages if message.kind == "coordinator-value"}
     return {

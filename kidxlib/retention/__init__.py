@@ -1,3 +1,3 @@
-"""Which segments Kafka's retention deletes, which configuration decides that (policy files, or the output of Kafka's
-tools), and how a plan is applied.
+"""Kafka's retention: which segments it deletes, the configuration that decides (policy files, or the output of Kafka's
+tools), and applying a plan.
 """

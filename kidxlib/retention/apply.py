@@ -1,13 +1,13 @@
 """Applies a retention plan to an archive: deletes the segments that it names, with their index and auxiliary files.
 
-As in Kafka (`LocalLog.deleteSegmentFiles`) every file gets the name of a deleted file (`.deleted`) first, the log
-before the others, and is removed some time later. Here the log is removed last, so that it exists as long as any file
-of its segment remains. If a run is stopped at any point and run again, the final state is the same. The oldest segments
-are deleted first, so that the rest is always a log without an offset gap.
+As in Kafka (`LocalLog.deleteSegmentFiles`), every file is first renamed to `.deleted`, the log before the others, and
+removed some time later. kidx removes the log last, so that it exists as long as any file of its segment remains. If a
+run is stopped at any point and repeated, the final state is the same. The oldest segments are deleted first, so that
+the rest is always a log without an offset gap.
 
-Leader epochs are cut where the log begins then (`UnifiedLog.maybeIncrementLogStartOffset`), so that an epoch that
-begins before the first log says that logs were lost. The log start needs no checkpoint: a broker that starts takes the
-first segment's, if `log-start-offset-checkpoint` has no later one (`LogLoader.load`).
+Leader epochs are cut at the new start of the log (`UnifiedLog.maybeIncrementLogStartOffset`), so that an epoch that
+begins before the first log means that logs were lost. The log start needs no checkpoint: a broker takes the first
+segment's, if `log-start-offset-checkpoint` has no later one (`LogLoader.load`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _NO_END: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class SegmentResult:
-    """What became of a segment; `detail` says what was found if that is not what was planned."""
+    """What was done with a segment; `detail` says what was found if it differs from the plan."""
 
     key: PartitionKey
     segment: PlannedSegment
@@ -75,9 +75,9 @@ def _rename_files(
 def _ensure_names_free(
     deletion: PartitionDeletion, segment: PlannedSegment, names: Mapping[Directory, set[str]]
 ) -> None:
-    """Before anything of a segment is renamed. Its log is the first: as long as that has its name, no run before this
-    one has renamed anything of it, so what has the name of a deleted file is not ours. Later that is ours, unless the
-    file that is to get this name is there too.
+    """Check, before a segment's files are renamed, that no foreign file has the name of a deleted one. The log is
+    renamed first. While it has its name, no earlier run has renamed any file of the segment, so each file with a
+    deleted name is foreign. Afterwards such a file is kidx's, unless the file to be renamed is there too.
     """
     log = (deletion.segments_directory, segment_file(segment.base_offset, LOG_SUFFIX))
     is_new = log[1] in names[log[0]]
@@ -109,11 +109,11 @@ def apply_deletions(
     """Rename the files, record the outcomes, wait, and remove the files. The caller locks the log dirs.
 
     If a file cannot be renamed, its partition keeps the remaining segments; other partitions continue. If leader epochs
-    cannot be cut, what was renamed of their partition stays so, for the next run.
+    cannot be cut, the renamed files of their partition stay renamed, for the next run.
 
     Args:
-        record: called with the outcome of each segment once that is durable, before anything is removed.
-        wait: returns when what was renamed may be removed.
+        record: called with the outcomes of segments once they are durable, before any file is removed.
+        wait: returns when renamed files may be removed.
     """
     with Remover() as remover:
         results = [
@@ -159,7 +159,7 @@ def _results(remover: Remover, deletion: PartitionDeletion) -> Iterator[SegmentR
 def _after_kept(
     deletion: PartitionDeletion, segment: PlannedSegment, stopped_by: DeletionOutcome
 ) -> tuple[DeletionOutcome, str | None]:
-    """The outcome of a segment after one that stays. A segment after the last log was taken away by somebody."""
+    """The outcome of a segment after one that stays. Somebody has removed a segment after the last log."""
     if stopped_by is not DeletionOutcome.LAST:
         return DeletionOutcome.AFTER_KEPT, None
     return DeletionOutcome.CHANGED, (
@@ -181,7 +181,7 @@ def _delete_segment(
     if outcome is DeletionOutcome.DELETED:
         try:
             _rename_files(remover, deletion, segment, names)
-        except PublishError as error:  # where its log was renamed, the next run goes on with its other files
+        except PublishError as error:  # if its log was renamed, the next run continues with the other files
             return DeletionOutcome.NOT_RENAMED, str(error)
     return outcome, detail
 
@@ -204,8 +204,8 @@ def _with_epochs_cut(
 
 
 def _cut_epochs(remover: Remover, directory: Directory) -> None:
-    """Cut a partition's `leader-epoch-checkpoint` at its first log. One that is missing, or that a broker does not
-    read either, stays as it is.
+    """Cut a partition's `leader-epoch-checkpoint` at the first log. A missing file, or one that a broker cannot read
+    either, stays as it is.
     """
     logs = [offset for name in remover.names(directory) if (offset := parse_segment_log(name)) is not None]
     begins, status = min(logs, default=None), remover.status(directory, LEADER_EPOCH_CHECKPOINT)
@@ -219,7 +219,7 @@ def _cut_epochs(remover: Remover, directory: Directory) -> None:
     epochs = LeaderEpochs(entries)
     cut = epochs.within(begins, _NO_END)
     if cut.entries != epochs.entries:
-        sweep(directory, time.time_ns())  # what a killed run has left: the log dir is locked
+        sweep(directory, time.time_ns())  # files of killed runs, as the log dir is locked
         publish_if(directory, LEADER_EPOCH_CHECKPOINT, cut.checkpoint(), content.__eq__, Owner.of(status))
 
 

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from kidxlib.retention.policy import REASONS, UNLIMITED, Cleanup, Reason, TopicPolicy
 
-#: Nothing goes then or later: 10000-01-01, behind which nobody can show a time.
+#: Never: 10000-01-01, the first time that cannot be shown.
 NEVER_MS: Final = 253_402_300_800_000
 #: What stays with these goes by time alone.
 _BY_TIME: Final = tuple(
@@ -36,18 +36,19 @@ Flags: TypeAlias = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True)
 class Decisions:
-    """What becomes of a partition's n segments.
+    """The decisions on a partition's n segments.
 
     Each array has shape (n,), by base offset. Times are int64, flags bool.
 
     Attributes:
         deleted: how many segments are deleted, from the first on.
-        reasons: why each is deleted or stays, as int8; `named_reasons` has the reasons themselves.
-        largest_timestamps: what each one's age is counted from, in ms since the epoch (`LogSegment.largestTimestamp`).
+        reasons: why each segment is deleted or stays, as int8; `named_reasons` has the reasons themselves.
+        largest_timestamps: the time from which a segment's age counts, in ms since the epoch
+            (`LogSegment.largestTimestamp`).
         age_from_mtime: whether that is the log's modification time.
-        future_ms: by how much that is in the future; 0 if it is not.
+        future_ms: by how much that time is in the future; 0: it is not.
         backwards_ms: for a segment that is old enough but stays after one that is not: by how much its largest
-            timestamp is before one of an earlier segment; 0 for others.
+            timestamp is before an earlier segment's; 0 for others.
     """
 
     deleted: int
@@ -68,9 +69,9 @@ class Decisions:
         return tuple(REASONS[number] for number in self.reasons.tolist())
 
     def due_ms(self, retention_ms: int) -> Longs:
-        """When each segment goes by time if its topic stays configured so, in ms since the epoch: once it and all
-        before it are old enough (`UnifiedLog.deleteRetentionMsBreachedSegments`). −1 where it goes now, never, or by
-        something else than time, or where one before it does.
+        """When each segment will be deleted by time if the topic's configuration stays, in ms since the epoch: once it
+        and all before it are old enough (`UnifiedLog.deleteRetentionMsBreachedSegments`). −1: it is deleted now, never,
+        or not by time, or that is so for one before it.
         """
         limit = min(retention_ms, NEVER_MS)
         by_time = np.where(self.largest_timestamps < NEVER_MS - limit, self.largest_timestamps + limit + 1, NEVER_MS)
@@ -84,7 +85,7 @@ class Decisions:
 
 @dataclass(frozen=True, slots=True)
 class Segments:
-    """A partition's segments by base offset, a column each.
+    """A partition's segments by base offset, as columns.
 
     Attributes:
         sizes: bytes of the logs, as a broker has them.
@@ -116,7 +117,7 @@ class Segments:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """Where a partition starts and ends, as a running broker has it."""
+    """The log start offset and the high watermark of a partition on a running broker."""
 
     log_start_offset: int
     high_watermark: int
@@ -144,12 +145,12 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Candidates:
-    """What is true of a partition's segments whatever the limits are, at a time. Arrays as in `Decisions`.
+    """Facts about a partition's segments at a time that do not depend on the limits. Arrays as in `Decisions`.
 
     Attributes:
-        may_go: nothing keeps it but the limits, or a segment before it that stays.
+        may_go: only the limits, or an earlier segment that stays, keep the segment.
         below_start: all its records are below the log start offset.
-        by_start: how many go for that, from the first on.
+        by_start: how many segments are deleted for that, from the first on.
     """
 
     segments: Segments
@@ -164,7 +165,7 @@ class Candidates:
 
     @classmethod
     def of(cls, segments: Segments, bounds: Bounds, now_ms: int) -> Candidates:
-        """The candidates of a partition; it has one segment at least."""
+        """The candidates of a partition, which has at least one segment."""
         next_offsets = np.append(segments.base_offsets[1:], bounds.log_end_offset)
         age_from_mtime = segments.max_timestamps < 0
         below_start = next_offsets <= bounds.log_start_offset
@@ -185,20 +186,20 @@ class Candidates:
         )
 
     def too_old(self, retention_ms: int) -> Flags:
-        """Which are older than `retention.ms`; none where that is no limit."""
+        """Which segments are older than `retention.ms`; none if there is no limit."""
         with np.errstate(over="ignore"):  # wraps as Java's longs do
             ages = self.now_ms - self.largest_timestamps
             flags: Flags = (ages > retention_ms) & (retention_ms >= 0)
         return flags
 
     def by_size(self, retention_bytes: int) -> int:
-        """How many go as the log is too large or as they are below the log start offset, from the first on."""
+        """How many segments are deleted because of the log's size or the log start offset, from the first on."""
         sizes = self.segments.sizes[self.by_start :]
         too_many = sizes.sum() - retention_bytes if retention_bytes >= 0 else -1
         return self.by_start + _leading(self.may_go[self.by_start :] & (sizes.cumsum() <= too_many))
 
     def reasons_to_stay(self, policy: TopicPolicy, too_old: Flags) -> NDArray[np.int8]:
-        """For each segment why it would stay; where nothing of its own keeps it, one before it does."""
+        """For each segment why it would stay: a reason of its own, or else an earlier segment that stays."""
         by_time = Cleanup.DELETE in policy.cleanup and policy.retention_ms >= 0
         conditions = [
             (~self.segments.fully_read, Reason.NOT_WELL),
@@ -219,7 +220,7 @@ class Candidates:
 
 
 def decide(segments: Segments, bounds: Bounds, policy: TopicPolicy, now_ms: int) -> Decisions:
-    """Decide on a partition's segments; there is at least one."""
+    """Decide on a partition's segments, at least one."""
     of = Candidates.of(segments, bounds, now_ms)
     too_old = of.too_old(policy.retention_ms)
     by_size = by_time = of.by_start
@@ -252,7 +253,7 @@ def keep_all(segments: Segments, reason: Reason) -> Decisions:
 
 
 def _reason_of_policy(policy: TopicPolicy) -> Reason:
-    """Why a segment stays of which nothing else is to be said."""
+    """Why a segment stays that has no other reason."""
     if Cleanup.DELETE not in policy.cleanup:
         return Reason.COMPACTED if policy.cleanup else Reason.NO_POLICY
     if policy.retention_ms >= 0:
@@ -267,7 +268,7 @@ def _only_last(flags: Flags) -> Flags:
 
 
 def _leading(flags: Flags) -> int:
-    """How many are true before the first that is not."""
+    """How many flags are true before the first false one."""
     return len(flags) if flags.all() else int(flags.argmin())
 
 
@@ -280,8 +281,8 @@ class Ladder:
     """Limits, each time with each size.
 
     Attributes:
-        times_ms: values of `retention.ms`; −1 for no limit.
-        sizes: values of `retention.bytes`; −1 for no limit.
+        times_ms: values of `retention.ms`; −1: no limit.
+        sizes: values of `retention.bytes`; −1: no limit.
     """
 
     times_ms: Sequence[int]
@@ -299,14 +300,14 @@ def deletions(of: Candidates, policy: TopicPolicy, ladder: Ladder) -> Longs:
         return deleted
     by_size = np.array([of.by_size(size) for size in ladder.sizes])
     for row, time_ms in enumerate(ladder.times_ms):
-        # Deletion goes on from where the limit in size ended, to the first that stays from there on.
+        # Deletion by time continues where deletion by size ended, up to the first segment that stays.
         staying = np.append(np.flatnonzero(~(of.may_go & of.too_old(time_ms))), len(of.may_go))
         deleted[row] = staying[np.searchsorted(staying, by_size)]
     return deleted
 
 
 def reasons_of_first(of: Candidates, policy: TopicPolicy, ladder: Ladder, deleted: Longs) -> NDArray[np.int8]:
-    """Why the first segment that stays does, by its number in `REASONS`; `NONE_STAYS` where all are deleted.
+    """The reason of the first segment that stays, as a number in `REASONS`; `NONE_STAYS` if all are deleted.
 
     Args:
         policy: of which all but the limits counts.

@@ -155,17 +155,17 @@ def read_described(path: Path, text: str) -> Described:
         return _of_properties(path, text)
     if text.lstrip().startswith("{"):
         return _of_json(path, text)
-    found: dict[str, dict[str, ConfigEntry]] = {}
+    configs_by_topic: dict[str, dict[str, ConfigEntry]] = {}
     for topic, block in _blocks(path, text):
         configs = block.configs()
-        before = found.setdefault(topic, configs)
+        before = configs_by_topic.setdefault(topic, configs)
         if {name: config.value for name, config in before.items()} != {
             name: config.value for name, config in configs.items()
         }:
             _raise_malformed(
                 path, block.line, f"topic {topic}: described before, with other values; give one cluster's"
             )
-    return found
+    return configs_by_topic
 
 
 def _of_json(path: Path, text: str) -> Described:

@@ -1,5 +1,5 @@
-"""A retention plan as it is applied: what to delete of a partition, each segment as it was when it was planned, and
-what became of it.
+"""A retention plan as it is applied: the segments of a partition to delete, as they were when the plan was made, and
+the outcome for each.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class PlannedSegment:
         )
 
     def difference(self, path: str, status: os.stat_result) -> str:
-        """What a file is, and what was planned, as a text."""
+        """The state of a file, and the planned state, in words."""
         return (
             f"{path}: {status.st_size} bytes, modified at {status.st_mtime_ns} ns, inode {status.st_ino}; planned as "
             f"{self.log_bytes} bytes, {self.log_mtime_ns} ns, inode {self.log_inode}: run build_index and plan again"
@@ -42,7 +42,7 @@ class PlannedSegment:
 
 
 class DeletionOutcome(enum.StrEnum):
-    """What became of a segment that a plan names."""
+    """What was done with a segment of a plan."""
 
     DELETED = "deleted"
     LAST = "last"  # of its partition: a broker would roll first, here it stays
@@ -55,7 +55,7 @@ class DeletionOutcome(enum.StrEnum):
     GONE = "gone"  # it was not there any more, nor anything of it under the name of a deleted file
 
 
-#: All after such a segment stays.
+#: All segments after one with such an outcome stay.
 STOPPING: Final = (
     DeletionOutcome.LAST,
     DeletionOutcome.CHANGED,
@@ -63,7 +63,7 @@ STOPPING: Final = (
     DeletionOutcome.NOT_DUE,
     DeletionOutcome.NOT_RENAMED,
 )
-#: What a person should look into.
+#: Outcomes that a person should look into.
 PROBLEMS: Final = (
     DeletionOutcome.CHANGED,
     DeletionOutcome.LEFT,
@@ -87,10 +87,10 @@ class PartitionDeletion:
     """What to delete of a partition.
 
     Attributes:
-        index_directory: may be the same as that of the segments.
+        index_directory: may be the same as the segments' directory.
         segments: by base offset.
-        kept: those of them that stay, as was found before anything was renamed; all segments after one stay, too.
-        others: what was found of segments that were planned to stay, to be reported.
+        kept: the segments that stay, as found before any file was renamed; all segments after one of them stay, too.
+        others: findings on segments that were planned to stay, for the report.
     """
 
     key: PartitionKey
@@ -130,8 +130,8 @@ class SegmentThen:
     """A segment of a planned partition, whether it is to be deleted or to stay; see `Segments`.
 
     Attributes:
-        counted_bytes: of its log, as a broker has it.
-        max_timestamp_ms: below 0 where there is none.
+        counted_bytes: the log's size on a broker.
+        max_timestamp_ms: below 0: none.
         fully_read: the facts were those of the whole segment.
         deleted: an applied plan has deleted it, so it is rightly missing.
     """
@@ -146,11 +146,11 @@ class SegmentThen:
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Until when a partition was written, in ms since the epoch.
+    """When a partition was last written to, in ms since the epoch.
 
     Attributes:
-        written_ms: by the files of its logs.
-        last_ms: by its last record; where none has a time, as `written_ms`.
+        written_ms: by the files of the logs.
+        last_ms: by the last record; as `written_ms` if no record has a time.
     """
 
     written_ms: int
@@ -174,7 +174,7 @@ class PartitionThen:
 
     @property
     def written(self) -> Written:
-        """Until when it was written."""
+        """When the partition was last written to."""
         written_ms = max((segment.file.log_mtime_ns or 0) // NS_PER_MS for segment in self.segments)
         last_ms = max(segment.max_timestamp_ms for segment in self.segments)
         return Written(written_ms, last_ms if last_ms >= 0 else written_ms)

@@ -14,15 +14,15 @@ from typing import Any, Final
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import METADATA_TOPIC
 
-#: The one policy of a file that names none, or of none but options.
+#: The name of the only policy, if a file names none or there are only options.
 _DEFAULT_NAME: Final = "default"
 
 #: Kafka's own defaults of `retention.ms` and `retention.bytes`.
 RETENTION_MS_DEFAULT: Final = 7 * 24 * 60 * 60 * 1000
 _RETENTION_BYTES_DEFAULT: Final = -1
-#: In a policy: no limit.
+#: The value of a limit in a policy that means no limit.
 UNLIMITED: Final = -1
-#: What of a topic's configuration a deletion rests on, by Kafka's names.
+#: The settings of a topic that a deletion rests on, by Kafka's names.
 DECIDING_CONFIGS: Final = ("cleanup.policy", "retention.ms", "retention.bytes", "remote.storage.enable")
 
 
@@ -38,7 +38,7 @@ class TopicPolicy:
     """The retention settings of a topic's configuration, with Kafka's names.
 
     Attributes:
-        retention_ms, retention_bytes: −1 for no limit.
+        retention_ms, retention_bytes: −1: no limit.
         cleanup: `cleanup.policy`: by limits, by compaction, by both or by none.
         log_start_offsets: by partition, the offset below which records were deleted, or are to be.
         remote_storage: the topic is tiered, which is not modelled.
@@ -60,7 +60,7 @@ class TopicPolicy:
         return dict(self.log_start_offsets).get(partition)
 
 
-#: Kafka's own topics, with what a broker sets when it makes them.
+#: Kafka's own topics, with the settings that a broker gives them.
 _INTERNAL_TOPICS: Final[Mapping[str, Mapping[str, object]]] = {
     "__consumer_offsets": {"cleanup": frozenset({Cleanup.COMPACT})},
     "__transaction_state": {"cleanup": frozenset({Cleanup.COMPACT})},
@@ -88,7 +88,7 @@ class Origin(enum.StrEnum):
     KAFKA = "kafka-default"  # nobody; Kafka's own default stands in
 
 
-#: With these a value was said of the topic, and not of others with it.
+#: Origins of values that were set for the topic alone.
 _OF_ONE_TOPIC: Final = (Origin.TOPIC, Origin.BROKER)
 
 
