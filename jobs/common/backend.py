@@ -1,4 +1,4 @@
-"""What a job works with: Spark's executors, and the catalog through delta-rs or through Spark."""
+"""The backend of a job: Spark's executors, and the catalog through delta-rs or through Spark."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
-"""Reads what a broker takes for the largest timestamp in a segment when it opens its files after a clean stop.
-
-The broker reads no batch for that. The last entry of the `.timeindex` counts, whatever it is
-(`LogSegment.maxTimestampSoFar`).
+"""Reads the timestamp that a broker uses as a segment's largest after a clean stop: the last entry of the `.timeindex`,
+whatever it is. The broker reads no batch for it (`LogSegment.maxTimestampSoFar`).
 """
 
 from __future__ import annotations
@@ -22,8 +20,8 @@ class OnDisk:
     """The largest timestamp in a segment's `.timeindex`.
 
     Attributes:
-        max_timestamp: ms since the epoch; −1 where it has no entry, or is missing: then a broker makes an empty one.
-        warning: what is wrong with it, if its segment is known to have larger timestamps.
+        max_timestamp: ms since the epoch; −1 if the index has no entry, or is missing: a broker makes an empty one.
+        warning: what is wrong with the index, if the segment is known to have larger timestamps.
     """
 
     max_timestamp: int
@@ -31,14 +29,13 @@ class OnDisk:
 
 
 def max_timestamp_on_disk(directories: Sequence[str], base_offset: int, known: int) -> OnDisk | None:
-    """The largest timestamp in the time index of a segment, from the first of some directories that has an index file
-    of it.
+    """The largest timestamp in a segment's time index, from the first directory with an index file of the segment.
 
     Args:
         known: the largest timestamp in the log.
 
     Returns:
-        None if there is no `.index`: then a broker rebuilds the indexes, and finds what is known.
+        None if there is no `.index`: a broker then rebuilds the indexes, and finds `known`.
     """
     for directory in directories:
         time_index = os.path.join(directory, segment_file(base_offset, TIME_INDEX_SUFFIX))

@@ -1,4 +1,4 @@
-"""Where ./spark-submit.sh begins: run by its path, and without a look for modules of the caller's or for packages."""
+"""The start of ./spark-submit.sh, which runs this file by its path, isolated from the caller's modules and packages."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import sys
 
 if __name__ == "__main__":
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # as of a shell: Ctrl-C ends it, and nothing is said
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # as in a shell: Ctrl-C ends it silently
     sys.path.insert(0, os.path.abspath(__file__).rsplit(os.sep, 4)[0])
-    # Where nothing is set up, nothing is left over.
+    # Write no files into a checkout that is not set up.
     sys.dont_write_bytecode = not os.path.exists(f"{sys.path[0]}/.venv")
 
     from jobs.common.submit.main import main

@@ -1,4 +1,4 @@
-"""The jobs: their names, and what each says of itself."""
+"""The jobs: their names, and the first lines of their docstrings."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The project's directory, as ./spark-submit.sh finds things in it."""
+"""Paths in the project's directory, for ./spark-submit.sh."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The options after `--`. They go on to spark-submit as they are, but for those that ./spark-submit.sh adds to."""
+"""The options after `--`. They are passed to spark-submit unchanged, but for those that ./spark-submit.sh extends."""
 
 from __future__ import annotations
 
