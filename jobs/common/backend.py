@@ -73,7 +73,7 @@ def open_spark(
 
 
 def spark_maintenance(tables: Tables) -> Maintenance:
-    """The upkeep of a catalog's tables: by the driver where it reaches them, else by Spark."""
+    """The maintenance of a catalog's tables: by the driver if it reaches them, else by Spark."""
     return SparkMaintenance(tables) if isinstance(tables, SparkTables) else local_maintenance(tables)
 
 
@@ -90,7 +90,7 @@ def open_spark_once(job: str, context: RunContext) -> Iterator[Backend]:
 
 
 def open_spark_on(job: str, context: RunContext) -> AbstractContextManager[Backend]:
-    """What a job works with that records in a catalog, where one is named."""
+    """The backend of a job that records in a catalog if one is named."""
     return open_spark(job, context) if context.has_catalog else open_spark_once(job, context)
 
 

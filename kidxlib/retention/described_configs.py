@@ -33,7 +33,7 @@ from kidxlib.text.words import quoted
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """A value as it was described.
+    """A value in the output of Kafka's tools.
 
     Attributes:
         of_topic: it was set for the topic itself; otherwise it is its broker's value.
@@ -64,25 +64,25 @@ class Block:
 
 
 def _raise_malformed(path: Path, line: int, message: str) -> NoReturn:
-    """Raise what is wrong with a line of a file."""
+    """Raise the error for a line of a file."""
     raise UsageError(f"{path}: line {line}: {message}")
 
 
-#: By topic, the values that were described, by Kafka's names.
+#: For each topic its values by Kafka's names.
 Described = Mapping[str, Mapping[str, ConfigEntry]]
 
 _PROPERTIES: Final = ".properties"
-#: As `java.util.Properties.load` takes a line apart, where it has no escapes.
+#: A line as `java.util.Properties.load` parses it, without escapes.
 _PROPERTY: Final = re.compile(r"\s*([^\s=:]+)\s*[=:\s]\s*(.*?)")
 
-#: Of the topic itself; what else there is are settings of the broker, or of the release, as the broker described them.
+#: The source of a topic's own values; other sources are settings of the broker or of its release.
 _OF_TOPIC: Final = "DYNAMIC_TOPIC_CONFIG"
 
 _HEAD: Final = re.compile(r"(All|Dynamic) configs for (topic|[a-z-]+) (\S+) are:\s*(.*)")
 _ENTRY: Final = re.compile(r"(\S+?)=(.*) sensitive=(?:true|false) synonyms=\{(.*)\}")
 _BEFORE: Final = re.compile(r"Configs for topic '(\S+)' are ?(.*)")
 _TOPIC_LINE: Final = re.compile(r"Topic: ?(\S+)\s.*\bConfigs: ?(\S*)\s*")
-#: In a list of values with commas, where the next key begins.
+#: The comma before the next key, in a list whose values contain commas.
 _NEXT: Final = re.compile(r",(?=[a-z][a-z0-9.]*=)")
 
 #: A release that knows no tiered storage (before 3.6) does not list whether a topic has it. That it is not listed tells
@@ -92,7 +92,7 @@ _LISTED_BY_ALL: Final = frozenset(
     | {"retention.bytes", "retention.ms", "segment.bytes", "segment.ms", "unclean.leader.election.enable"}
 )
 _TIERED: Final = "remote.storage.enable"
-#: What Confluent's server calls it.
+#: The name in Confluent's server.
 _TIERED_ELSEWHERE: Final = "confluent.tier.enable"
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from kidxlib.spark.stream_planning import StreamPlanner
 
 _log: Final = logging.getLogger(__name__)
-#: No offset of a micro-batch is like it. What options mean by a start is worked out once, and kept with the end of the
-#: first micro-batch: there it stays the same when that is read again.
+#: Unlike any offset of a micro-batch. The start in options is resolved once, and kept with the end of the first
+#: micro-batch, so that it is the same when that micro-batch is read again.
 _BEGINNING: Final[dict[str, Any]] = {}
 
 
@@ -56,14 +56,14 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         return _BEGINNING
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """What options allow a micro-batch to hold."""
+        """The limits of a micro-batch in the options."""
         limits = self._options.limits
         if limits.log_bytes is not None:
             return ReadMaxBytes(limits.log_bytes)
         return ReadAllAvailable() if limits.offsets is None else ReadMaxRows(limits.offsets)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """The query ends where partitions end now."""
+        """Let the query end at the present ends of partitions."""
         self._planner.stop_at_what_is_there()
 
     def latestOffset(self, start: Mapping[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -75,7 +75,7 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         return self._planner.next_end(_parsed(start), limits).as_json()
 
     def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802
-        """Where partitions ended when they were looked at last."""
+        """The ends of partitions when they were last looked at."""
         latest = self._planner.latest
         return None if latest is None else StreamOffsets(latest).as_json()
 

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 
-#: Beside topics, none of which can have such a name.
+#: A key among topics, none of which can have this name.
 _LOG_BYTES: Final = "log bytes"
 _STARTS: Final = "starting offsets"
 
@@ -34,7 +34,7 @@ class StreamOffsets:
 
     @classmethod
     def parse(cls, found: Mapping[str, Any]) -> Self:
-        """What stands in a checkpoint."""
+        """Parse the JSON of a checkpoint."""
         try:
             topics = {name: each for name, each in found.items() if name not in (_LOG_BYTES, _STARTS)}
             starts = _numbers(found[_STARTS]) if _STARTS in found else None
@@ -46,7 +46,7 @@ class StreamOffsets:
             ) from error
 
     def as_json(self) -> dict[str, Any]:
-        """What stands in a checkpoint, with keys in one order: Spark compares texts."""
+        """The JSON of a checkpoint, with keys in a fixed order, as Spark compares texts."""
         found: dict[str, Any] = _by_topic(self.ends)
         if self.log_bytes:
             found[_LOG_BYTES] = _by_topic(self.log_bytes)

@@ -36,7 +36,7 @@ _log: Final = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Lag:
-    """What is to be read of a partition: offsets from one to below another."""
+    """The unread offsets of a partition, with an exclusive end."""
 
     partition: TopicPartition
     logs: PartitionLogs
@@ -54,11 +54,11 @@ class Lag:
 
     @property
     def first_batch(self) -> int:
-        """The size of its first batch, in bytes."""
+        """The size of the first batch, in bytes."""
         return min(self.logs.place_after(self.start).position - self.start.position, self.log_bytes)
 
     def up_to(self, log_bytes: int) -> Taken:
-        """Its batches that are so many bytes at most, the first one at least."""
+        """The batches within a number of bytes, at least the first one."""
         if log_bytes >= self.log_bytes:
             return Taken(self.end, self.log_bytes)
         place = self.logs.last_place(self.start, self.start.position + log_bytes)
@@ -67,7 +67,7 @@ class Lag:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """What a micro-batch takes of a partition: offsets below an end, in so many bytes of batches."""
+    """The part of a partition in a micro-batch: the offsets below an end, and the bytes of their batches."""
 
     end: int
     log_bytes: int
@@ -125,7 +125,7 @@ def shares(sizes: Sequence[int], firsts: Sequence[int], limit: int) -> list[int]
 
 @dataclass(frozen=True, slots=True)
 class Available:
-    """What is there of a partition.
+    """The available offsets of a partition.
 
     Attributes:
         first_offset: records below it are gone.
@@ -145,7 +145,7 @@ class Available:
 
 
 class _StreamLogs:
-    """Remembers where logs end, so that only what was written since is looked at."""
+    """Remembers where logs end, so that only new batches are looked at."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -334,7 +334,7 @@ class StreamPlanner:
 
 
 def _start(number: int | None, found: Available) -> int:
-    """The offset that an option's number means."""
+    """The offset for an option's number."""
     if number is None:
         return found.first_offset
     return found.end if number == LATEST else number

@@ -34,7 +34,7 @@ _MODULES: Final = "kidx.zip"
 _STAMP: Final = "environment.stamp"
 _ARCHIVE_SUFFIXES: Final = (".tar.gz", ".tgz")
 
-#: What it holds of the project, besides the modules.
+#: The project's files in a release, besides the modules.
 _FILES: Final = (
     *("jobs/*.py", "conf/kidx.toml", "conf/log4j2.properties", "conf/spark-defaults.conf"),
     *("requirements-executors.lock", "LICENSE", "CHANGELOG.md"),
@@ -64,7 +64,7 @@ def _write_release(target: Path, modules: Path) -> None:
     """Write the archive, a `.tar.gz` of one directory. The same sources give the same bytes.
 
     Args:
-        modules: the zip of them, which it takes along.
+        modules: their zip, which is included.
     """
     version = metadata.version("kidx")
     readme = _README.format(
@@ -86,9 +86,7 @@ def _write_release(target: Path, modules: Path) -> None:
 
 
 def _pack_environment(modules: Path, target: Path) -> None:
-    """Make a Python environment of what `requirements-executors.lock` pins, with the library's compiled code in it,
-    and pack it.
-    """
+    """Make a Python environment from `requirements-executors.lock`, with the library's compiled code, and pack it."""
     note("packing the environment of executors (about a minute) …")
     log_path = target.parent / _LOG
     with (
@@ -118,7 +116,7 @@ def _pack_environment(modules: Path, target: Path) -> None:
         call(*pip, "install", "--no-deps", "--no-compile", "--require-hashes", "--requirement", _LOCK)
         of_spark = (Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip")
         search_path = os.pathsep.join(map(str, [modules, *of_spark]))
-        # Python too keeps what it compiles, of those modules alone that are needed.
+        # Python's compiled code is kept, too, only for modules that are needed.
         forget = {"PYTHONDONTWRITEBYTECODE": "", "NUMBA_CACHE_DIR": ""}
         call(python, "-c", f"import {', '.join(_entries())}", PYTHONPATH=search_path, **forget)
         exclude = [word for pattern in _EXCLUDED for word in ("--exclude", pattern)]
@@ -130,13 +128,13 @@ def _pack_environment(modules: Path, target: Path) -> None:
 
 
 def _environment_key(modules: Path) -> str:
-    """What an environment is made from: another key, another environment."""
+    """A key of all inputs of an environment: a new key means a new environment."""
     made_from = [_LOCK.read_bytes(), modules.read_bytes(), Path(__file__).read_bytes(), sys.version.encode()]
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in made_from)).hexdigest()
 
 
 def _entries() -> list[str]:
-    """What tasks and drivers import. It is compiled and checked by importing it out of the zip."""
+    """The modules that tasks and drivers import. Importing them from the zip compiles and checks them."""
     compiled = (path for path in PROJECT.glob("kidxlib/**/*.py") if _COMPILED.search(path.read_text()))
     jobs = (path for path in PROJECT.glob("jobs/*.py") if path.stem != "__init__")
     return sorted(".".join(path.relative_to(PROJECT).with_suffix("").parts) for path in (*compiled, *jobs))
@@ -210,7 +208,7 @@ def zip_modules(target: Path) -> None:
 
 
 def _ensure_archive_name(path: Path) -> None:
-    """Before anything is written."""
+    """Refuse a bad name of the archive before anything is written."""
     if not path.name.endswith(_ARCHIVE_SUFFIXES):
         raise UsageError(f"--release {path}: expected a name that ends in {' or '.join(_ARCHIVE_SUFFIXES)}")
     if path.parent.exists() and not path.parent.is_dir():
@@ -218,7 +216,7 @@ def _ensure_archive_name(path: Path) -> None:
 
 
 def _shown(path: Path) -> str:
-    """A path as short as it can be typed here."""
+    """The shortest form of a path in this directory."""
     resolved, here = path.resolve(), Path.cwd().resolve()
     return str(resolved.relative_to(here) if resolved.is_relative_to(here) else resolved)
 

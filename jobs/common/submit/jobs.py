@@ -9,7 +9,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Final
 
-#: What stands in a job's place, and needs no Spark.
+#: The word in place of a job that needs no Spark.
 PACKAGE: Final = "package"
 _QUOTES: Final = '"""'
 _USAGE: Final = """\
@@ -34,7 +34,7 @@ def job_names() -> list[str]:
 
 
 def ensure_known_job(name: str) -> None:
-    """Compare with the jobs that there are."""
+    """Refuse an unknown job."""
     jobs = job_names()
     if name in jobs:
         return
@@ -51,7 +51,7 @@ def usage() -> str:
 
 def _summary(job: str) -> str:
     with open(f"{PROJECT}/jobs/{job}.py", encoding="utf-8") as file:
-        # Found as text: the module of Python's grammar takes longer to import than all else that --help does.
+        # Searched as text: importing `ast` takes longer than all else in --help.
         docstring = file.read().partition(_QUOTES)[2].partition(_QUOTES)[0]
     return docstring.partition("\n")[0]
 

@@ -1,12 +1,12 @@
 """The command that runs a job on Spark, and its environment.
 
-Unless told otherwise Spark runs on this machine, with all its cores. SPARK_HOME, SPARK_CONF_DIR, SPARK_LOCAL_IP,
-PYSPARK_PYTHON and PYSPARK_DRIVER_PYTHON are respected where they are set.
+By default Spark runs on this machine, with all its cores. SPARK_HOME, SPARK_CONF_DIR, SPARK_LOCAL_IP, PYSPARK_PYTHON
+and PYSPARK_DRIVER_PYTHON are respected if they are set.
 
-In client mode the job is an ordinary Python process that starts Spark's bin/spark-submit by itself, with the options in
-PYSPARK_SUBMIT_ARGS. Started the other way round, spark-submit merges a job's stderr into its stdout, so that `--json`
-could no longer be told from messages, hides the terminal from it, and boots a JVM before the job can say that an option
-is misspelt. With --deploy-mode cluster the job runs elsewhere and there is only that way.
+In client mode the job is an ordinary Python process that starts Spark's bin/spark-submit itself, with the options in
+PYSPARK_SUBMIT_ARGS. If spark-submit started the job, it would merge stderr into stdout, so that `--json` mixes with
+messages, hide the terminal, and start a JVM before the job can report a misspelt option. With --deploy-mode cluster the
+job runs elsewhere, and spark-submit has to start it.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _ALWAYS: Final = (
 )
 _PYTHONS: Final[Sequence[str]] = ("PYSPARK_PYTHON", "PYSPARK_DRIVER_PYTHON")
 _HERE: Final[Sequence[str]] = ("PYTHONPATH", "PYTHONSAFEPATH", "PYTHONHASHSEED", *_PYTHONS, "PYSPARK_SUBMIT_ARGS")
-#: YARN hands a driver that runs elsewhere these two.
+#: YARN sets these two for a driver that runs elsewhere.
 _ELSEWHERE: Final[Sequence[str]] = _PYTHONS
 
 
 class Launch(NamedTuple):
-    """A command, and the variables that it is given."""
+    """A command, and its environment variables."""
 
     variables: Mapping[str, str]
     command: Sequence[str]
@@ -62,7 +62,7 @@ def sends_modules(call: Call, options: SparkOptions) -> bool:
 
 
 def launch(call: Call, options: SparkOptions, environ: Mapping[str, str]) -> Launch:
-    """The command that runs a job, and of its environment what it depends on.
+    """The command that runs a job, and the environment variables that it depends on.
 
     Args:
         environ: the caller's.
@@ -72,7 +72,7 @@ def launch(call: Call, options: SparkOptions, environ: Mapping[str, str]) -> Lau
     variables = {**environ, **options.variables, **_spark_directories(environ)}
     variables["PYSPARK_PYTHON"] = variables.get("PYSPARK_PYTHON") or PYTHON
     if options.is_local:
-        # No port open to others, no look-up of this machine's name.
+        # Open no port to others, and do not look up this machine's name.
         variables["SPARK_LOCAL_IP"] = environ.get("SPARK_LOCAL_IP") or "127.0.0.1"
     if has_archive:
         variables |= _class_archive(environ)
@@ -117,9 +117,8 @@ def _own_place(call: Call) -> str:
 
 
 def _class_archive(environ: Mapping[str, str]) -> dict[str, str]:
-    """Java takes classes from the archive that setup.sh has made (or makes it, for setup.sh) only where nothing but
-    jars is on the class path: Delta's jars go there, and conf/ leaves it (spark-env.sh sees to that), its files handed
-    over by name.
+    """Options with which Java uses the class archive of setup.sh (or makes it, for setup.sh). It does so only with jars
+    alone on the class path: so Delta's jars are on it, conf/ is not (spark-env.sh), and conf's files are given by name.
     """
     made = environ.get("KIDX_CLASS_ARCHIVE")
     archive = f"-XX:ArchiveClassesAtExit={made}" if made else f"-XX:SharedArchiveFile={PROJECT}/.jars/spark.jsa"
@@ -128,7 +127,7 @@ def _class_archive(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _spark_directories(environ: Mapping[str, str]) -> dict[str, str]:
-    """Spark as setup.sh installs it, with our settings, where the caller has no other."""
+    """The Spark of setup.sh with kidx's settings, unless the caller has another."""
     if environ.get("SPARK_HOME"):
         return {}
     library = f"{PROJECT}/.venv/lib"
@@ -140,7 +139,7 @@ def _spark_directories(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _python_side(environ: Mapping[str, str]) -> list[str]:
-    """Where Python finds pyspark, for a Spark that has one of its own: both sides must be of one version."""
+    """Where Python finds the pyspark of the caller's Spark: both sides must have the same version."""
     home = environ.get("SPARK_HOME")
     if not home or not os.path.isfile(f"{home}/python/pyspark/__init__.py"):
         return []
@@ -149,7 +148,5 @@ def _python_side(environ: Mapping[str, str]) -> list[str]:
 
 
 def _quoted(words: Sequence[str]) -> str:
-    """Words in double quotes, which mean the same to those that take them apart: pyspark, with shlex, and Spark's
-    launcher.
-    """
+    """Words in double quotes, which both pyspark (with shlex) and Spark's launcher parse in the same way."""
     return " ".join('"{}"'.format(word.replace("\\", "\\\\").replace('"', '\\"')) for word in words)

@@ -33,10 +33,10 @@ _ZIP_MODULES: Final = (
 
 
 class _StepFailedError(Exception):
-    """A program that is run before the job has failed, and said why.
+    """A program that runs before the job has failed, and reported why.
 
     Attributes:
-        exit_code: its own; where a signal has ended it, as shells have it.
+        exit_code: the program's; after a signal the number that shells use.
     """
 
     def __init__(self, exit_code: int) -> None:
@@ -45,12 +45,12 @@ class _StepFailedError(Exception):
 
 
 def main(words: Sequence[str]) -> int:
-    """Do what the words ask for. Where a program is to run, this process becomes it, and nothing is returned.
+    """Run ./spark-submit.sh. If another program is to run, it replaces this process, and this function does not return.
 
     Returns:
         The exit code.
     """
-    # Python has changed these, or a caller the last one, and a program inherits them.
+    # Python, or the caller, has changed these, and a program would inherit them.
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)
     try:
@@ -97,7 +97,7 @@ def _help_of_job(call: Call) -> NoReturn:
 
 def _run_job(call: Call) -> None:
     """Print the command, or become it."""
-    from jobs.common.submit.launch import launch, sends_modules  # not for those who only ask for help
+    from jobs.common.submit.launch import launch, sends_modules  # not needed for help
     from jobs.common.submit.spark_options import read_spark_options
 
     _call(_SET_UP, "job")
@@ -119,10 +119,10 @@ def _call(*words: str, **variables: str) -> None:
 
 
 def _become(words: list[str]) -> NoReturn:
-    """Put a program in the place of this process, which keeps its number, group, files and signals."""
+    """Replace this process by a program, which keeps the process id, group, files and signals."""
     os.execvp(words[0], words)
 
 
 def _write(descriptor: int, text: str) -> None:
     with open(descriptor, "wb", closefd=False) as file:
-        file.write(os.fsencode(text))  # file names come out as they came in, even those that are no text
+        file.write(os.fsencode(text))  # file names are written unchanged, even if they are not UTF-8

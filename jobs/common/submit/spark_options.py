@@ -10,17 +10,17 @@ from jobs.common.submit.call import HELP
 from jobs.common.submit.project import MODULES, PROJECT
 from kidxlib.errors import UsageError
 
-#: The 4: locally too a task is tried again, so that a worker which a vanishing file killed costs one attempt.
+#: The 4 gives local tasks retries too, so that a worker that a vanishing file has killed costs one attempt.
 _MASTER_DEFAULT: Final = "local[*,4]"
 _DEPLOY_MODE_DEFAULT: Final = "client"
 _SHARED: Final = ("--master", "--deploy-mode", "--jars", "--driver-class-path", "--py-files")
-#: Properties that are the same as some of these.
+#: Properties with the same meaning as options.
 _SAME: Final = {
     "spark.master": "--master",
     "spark.submit.deployMode": "--deploy-mode",
     "spark.driver.extraClassPath": "--driver-class-path",
 }
-#: Properties that win over a variable. They go on to spark-submit, too.
+#: Properties that override a variable. They are passed to spark-submit, too.
 _PYTHONS: Final = {
     "spark.pyspark.python": "PYSPARK_PYTHON",
     "spark.pyspark.driver.python": "PYSPARK_DRIVER_PYTHON",
@@ -31,9 +31,9 @@ class SparkOptions(NamedTuple):
     """The options after `--`.
 
     Attributes:
-        jars: the values of `--jars`, each a list with commas; so are `py_files`; `class_path` with colons.
-        variables: of the environment, that `others` have a say in.
-        others: what goes on as it is.
+        jars, py_files: the values of `--jars` and `--py-files`, each a list with commas; `class_path` has colons.
+        variables: environment variables that follow from options.
+        others: options that are passed on unchanged.
     """
 
     master: str
@@ -61,7 +61,7 @@ class SparkOptions(NamedTuple):
 
 
 def read_spark_options(words: Sequence[str]) -> SparkOptions:
-    """Tell the options that ./spark-submit.sh adds to from others."""
+    """Separate the options that ./spark-submit.sh extends from others."""
     shared: dict[str, list[str]] = {option: [] for option in _SHARED}
     variables: dict[str, str] = {}
     others: list[str] = []
@@ -89,7 +89,7 @@ def read_spark_options(words: Sequence[str]) -> SparkOptions:
 
 
 def _with_values(words: Sequence[str]) -> Iterator[str]:
-    """The options, those that are looked at here in one word with their value."""
+    """The options; those that are read here are in one word with their value."""
     rest = iter(words)
     for word in rest:
         if word in (*HELP, "--version"):
