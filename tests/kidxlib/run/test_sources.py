@@ -55,6 +55,7 @@ def test_who_names_a_place_and_no_source_is_asked_for_one(named: tuple[str, str]
     option, name = named
     (tmp_path / "kidx.toml").write_text('[build]\ncatalog = "/mnt/catalog"\n')
     (tmp_path / "index").mkdir()
+    (tmp_path / "catalog" / "segments" / "_delta_log").mkdir(parents=True)
     before = snapshot(tmp_path)
     value = name if option == "--database" else tmp_path / name
     given = "build.catalog in the settings" if option == "--settings" else option
