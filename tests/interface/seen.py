@@ -4,7 +4,6 @@ tests.interface.seen` writes it into `frozen`, where the history shows what a re
 
 from __future__ import annotations
 
-import copy
 import json
 import shutil
 import tempfile
@@ -51,9 +50,16 @@ def _commands() -> Iterator[tuple[str, click.Command]]:
 
 
 def _help(command: click.Command, name: str) -> str:
-    command = copy.copy(command)
-    command._help_option = None  # click keeps the one with the names that whoever ran the command first has given it
-    return CliRunner().invoke(command, ["--help"], prog_name=name, terminal_width=_WIDTH).output
+    # Click keeps the help option with the names that whoever ran a command first has given it.
+    formers = getattr(command, "_formerly", {}).values()
+    shown = {each: each._help_option for each in (command, *(former.command() for former in formers))}
+    try:
+        for each in shown:
+            each._help_option = None
+        return CliRunner().invoke(command, ["--help"], prog_name=name, terminal_width=_WIDTH).output
+    finally:
+        for each, help_option in shown.items():
+            each._help_option = help_option
 
 
 def _of_tables() -> Iterator[str]:
