@@ -142,13 +142,13 @@ class Build(WithOrWithoutCatalog):
         return self._once() if self.is_once else self._with_settings()
 
     def _once(self) -> BuildRequest:
+        from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
         from kidxlib.indexing.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
         from kidxlib.indexing.remote_logs import RemoteOptions
         from kidxlib.indexing.source import Target, source_at
         from kidxlib.operations.build.build_request import BuildRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
-        from kidxlib.terminal.options.directories import ensure_no_overlap, index_dir_to_write
         from kidxlib.terminal.options.sources import parse_topics
 
         if self.in_place and self.index_dir is not None:
@@ -245,11 +245,11 @@ class Build(WithOrWithoutCatalog):
 
     def _places(self) -> tuple[tuple[Source, ...], Location | None]:
         """The sources, and the index directory; None where index files go beside the segments."""
+        from kidxlib.indexing.directories import ensure_no_overlap
         from kidxlib.indexing.remote_logs import RemoteOptions
         from kidxlib.run.catalog_place import ensure_usable
         from kidxlib.run.recorded_sources import ensure_directories
         from kidxlib.run.sources import chosen_sources, ensure_sample_alone
-        from kidxlib.terminal.options.directories import ensure_no_overlap
 
         given, catalog = self._given_sources, self.context.catalog
         named = {"--index-dir": self.index_dir, "--catalog": self.catalog, "--database": self.database}
@@ -266,7 +266,7 @@ class Build(WithOrWithoutCatalog):
         return sources, index_dir
 
     def _index_dir(self) -> Location:
-        from kidxlib.terminal.options.directories import index_dir_to_write
+        from kidxlib.indexing.directories import index_dir_to_write
 
         if self.index_dir is None and not self.settings_file.exists():  # of a wheel there is none
             raise UsageError(_NO_PLACE)

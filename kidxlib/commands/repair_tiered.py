@@ -65,12 +65,12 @@ class RepairTiered(OnBucket):
     @cached_property
     def asked(self) -> RepairRequest:
         """What the options come to."""
+        from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
         from kidxlib.indexing.source import source_at
         from kidxlib.operations.tiered.repair import RepairRequest
         from kidxlib.operations.tiered.tiered_request import tiered_request
         from kidxlib.storage.location import is_inside
         from kidxlib.storage.store.s3 import ObjectPath
-        from kidxlib.terminal.options.directories import ensure_no_overlap, index_dir_to_write
 
         if self.index_dir is None:
             raise UsageError(

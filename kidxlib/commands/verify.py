@@ -145,12 +145,12 @@ class Verify(WithOrWithoutCatalog):
         return self._once() if not self.has_catalog and not self.is_job else self._with_settings()
 
     def _once(self) -> AuditRequest:
+        from kidxlib.indexing.directories import existing_index_dir
         from kidxlib.indexing.remote_logs import RemoteOptions
         from kidxlib.indexing.source import Target, source_at
         from kidxlib.operations.audit.audit_request import AuditRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import ensure_distinct, read_known_topics
-        from kidxlib.terminal.options.directories import existing_index_dir
         from kidxlib.terminal.options.sources import parse_topics
 
         remote = RemoteOptions(self.layout, self.tiered_metadata)
@@ -174,6 +174,7 @@ class Verify(WithOrWithoutCatalog):
         )
 
     def _with_settings(self) -> AuditRequest:
+        from kidxlib.indexing.directories import ensure_no_overlap, existing_index_dir
         from kidxlib.indexing.remote_logs import RemoteOptions
         from kidxlib.indexing.source import Target
         from kidxlib.operations.audit.audit_request import AuditRequest
@@ -182,7 +183,6 @@ class Verify(WithOrWithoutCatalog):
         from kidxlib.run.sources import chosen_sources
         from kidxlib.run.topic_options import recover_options
         from kidxlib.storage.location import ensure_text
-        from kidxlib.terminal.options.directories import ensure_no_overlap, existing_index_dir
         from kidxlib.terminal.options.sources import parse_topics
 
         settings, context, index_dir = self.settings, self.context, self.index_dir

@@ -21,6 +21,7 @@ from kidxlib.audit.tiering import NotReady
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition, parse_partition_directory
+from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import Target, source_at
@@ -31,7 +32,6 @@ from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
-from kidxlib.terminal.options.directories import existing_index_dir
 from kidxlib.terminal.options.sources import parse_topics
 
 

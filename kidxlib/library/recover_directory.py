@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.finish_partition import finish, segment_task
 from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
@@ -18,7 +19,6 @@ from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.storage.publisher import Published
-from kidxlib.terminal.options.directories import ensure_no_overlap, index_dir_to_write
 from kidxlib.terminal.options.sources import parse_topics
 
 

@@ -26,6 +26,7 @@ from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.changes import Changes
+from kidxlib.indexing.directories import ensure_no_overlap
 from kidxlib.indexing.listed import numbers_in, partitions_of
 from kidxlib.indexing.plan import Plan, repairs
 from kidxlib.indexing.skipped import unlistable_as_json
@@ -62,7 +63,6 @@ from kidxlib.storage.small_files import NO_CHECKPOINTS, Checkpoints
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath, is_object
 from kidxlib.terminal.console import note, rate
-from kidxlib.terminal.options.directories import ensure_no_overlap
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted

@@ -8,7 +8,7 @@ import pytest
 
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
-from kidxlib.terminal.options.directories import index_dir_to_write
+from kidxlib.indexing.directories import index_dir_to_write
 
 
 @pytest.mark.parametrize("inside", ["", "orders-0", "b1/orders-0"])
