@@ -17,13 +17,12 @@ from benchmarks.submit import JobRun, run_command
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.source import Target as IndexDirectories
-from kidxlib.indexing.source import source_at
+from kidxlib.indexing.source import parse_topics, source_at
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import location
 from kidxlib.storage.publisher import Publisher
 from kidxlib.terminal.console import note
-from kidxlib.terminal.options.sources import parse_topics
 from tests.faults.trees import small_log
 from tests.support.object_store import BUCKET, CREDENTIALS, ObjectStore, object_store
 

@@ -145,11 +145,10 @@ class Build(WithOrWithoutCatalog):
         from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
         from kidxlib.indexing.plan import REPAIRED_AUXILIARY_FILES, AuxiliaryFiles
         from kidxlib.indexing.remote_logs import RemoteOptions
-        from kidxlib.indexing.source import Target, source_at
+        from kidxlib.indexing.source import Target, parse_topics, source_at
         from kidxlib.operations.build.build_request import BuildRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
-        from kidxlib.terminal.options.sources import parse_topics
 
         if self.in_place and self.index_dir is not None:
             raise UsageError(_BOTH_PLACES)
@@ -183,12 +182,11 @@ class Build(WithOrWithoutCatalog):
         )
 
     def _with_settings(self) -> BuildRequest:
-        from kidxlib.indexing.source import Target
+        from kidxlib.indexing.source import Target, parse_topics
         from kidxlib.operations.build.build_request import BuildLimits, BuildRequest
         from kidxlib.run.known_topics import read_known_topics
         from kidxlib.run.recorded_sources import sources_known_to
         from kidxlib.run.topic_options import recover_options
-        from kidxlib.terminal.options.sources import parse_topics
 
         settings, context, build = self.settings, self.context, self.settings.build
         self._ensure_they_fit()

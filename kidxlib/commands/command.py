@@ -180,7 +180,7 @@ class OnSources(OnCatalog):
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        from kidxlib.terminal.options.sources import parse_topics
+        from kidxlib.indexing.source import parse_topics
 
         return parse_topics(self.topics or ".*")
 

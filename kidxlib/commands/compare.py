@@ -119,7 +119,7 @@ class Compare(WithOrWithoutCatalog):
     @cached_property
     def pattern(self) -> re.Pattern[str]:
         """Matches the full names of topics that are compared."""
-        from kidxlib.terminal.options.sources import parse_topics
+        from kidxlib.indexing.source import parse_topics
 
         return parse_topics(self.topics)
 
@@ -156,10 +156,10 @@ class VerifyCopy(OnCatalog):
     @cached_property
     def asked(self) -> CopyRequest:
         """What the options come to, with settings."""
+        from kidxlib.indexing.source import parse_topics
         from kidxlib.operations.compare.copy_in_store import CopyRequest
         from kidxlib.run.catalog_place import local_path
         from kidxlib.storage.store.s3 import ObjectPath, is_object
-        from kidxlib.terminal.options.sources import parse_topics
 
         copy = local_path(self.copy)
         if not is_object(copy) or not ObjectPath.of(copy).key.partition("/")[0]:

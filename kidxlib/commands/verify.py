@@ -147,11 +147,10 @@ class Verify(WithOrWithoutCatalog):
     def _once(self) -> AuditRequest:
         from kidxlib.indexing.directories import existing_index_dir
         from kidxlib.indexing.remote_logs import RemoteOptions
-        from kidxlib.indexing.source import Target, source_at
+        from kidxlib.indexing.source import Target, parse_topics, source_at
         from kidxlib.operations.audit.audit_request import AuditRequest
         from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import ensure_distinct, read_known_topics
-        from kidxlib.terminal.options.sources import parse_topics
 
         remote = RemoteOptions(self.layout, self.tiered_metadata)
         sources = tuple(source_at(each, remote=remote) for each in self.directories)
@@ -176,14 +175,13 @@ class Verify(WithOrWithoutCatalog):
     def _with_settings(self) -> AuditRequest:
         from kidxlib.indexing.directories import ensure_no_overlap, existing_index_dir
         from kidxlib.indexing.remote_logs import RemoteOptions
-        from kidxlib.indexing.source import Target
+        from kidxlib.indexing.source import Target, parse_topics
         from kidxlib.operations.audit.audit_request import AuditRequest
         from kidxlib.run.known_topics import read_known_topics
         from kidxlib.run.recorded_sources import ensure_directories, sources_known_to
         from kidxlib.run.sources import chosen_sources
         from kidxlib.run.topic_options import recover_options
         from kidxlib.storage.location import ensure_text
-        from kidxlib.terminal.options.sources import parse_topics
 
         settings, context, index_dir = self.settings, self.context, self.index_dir
         named = {"--index-dir": index_dir, "--catalog": self.catalog, "--database": self.database}

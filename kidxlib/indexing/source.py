@@ -6,7 +6,9 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Collection, Mapping
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -177,3 +179,36 @@ def index_directory(topic_partition: TopicPartition, recorded: Collection[str]) 
     if len(set(recorded)) > 1 or path.name != topic_partition.directory:
         return None
     return Directory(str(path.parent), path.name)
+
+
+def parse_sources(given: Iterable[str], remote: RemoteOptions = NOT_SAID) -> tuple[Source, ...]:
+    """The sources that the `--source` options mean.
+
+    Args:
+        remote: what is said of those that are buckets of tiered storage.
+    """
+    texts = tuple(given)
+    sources = tuple(parse_source(text, name_required=len(texts) > 1, remote=remote) for text in texts)
+    for name, count in Counter(source.name for source in sources).items():
+        if count > 1:
+            raise UsageError(f"--source: the name {name} is given {count} times; each source needs its own")
+    return sources
+
+
+def parse_topics(pattern: str, option: str = "--topics") -> re.Pattern[str]:
+    """The regular expression for the names of topics.
+
+    Args:
+        option: what the caller gave it as, for messages.
+    """
+    try:
+        return re.compile(pattern)
+    except (re.error, OverflowError, RecursionError) as error:
+        raise UsageError(f"{option} {pattern}: not a regular expression: {error}") from error
+
+
+def as_line(sources: tuple[Source, ...]) -> str:
+    """What was read, for the summary."""
+    return ", ".join(
+        str(source.path) if source.name == str(source.path) else f"{source.name} ({source.path})" for source in sources
+    )

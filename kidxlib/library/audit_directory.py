@@ -24,7 +24,7 @@ from kidxlib.format.topic_partition import PartitionKey, TopicPartition, parse_p
 from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.source import Target, source_at
+from kidxlib.indexing.source import Target, parse_topics, source_at
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.library.recover_directory import ensure_listable
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
@@ -32,7 +32,6 @@ from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
-from kidxlib.terminal.options.sources import parse_topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,6 +13,7 @@ import pyarrow as pa
 from kidxlib.errors import UsageError
 from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.remote_logs import RemoteOptions
+from kidxlib.indexing.source import parse_topics
 from kidxlib.reading.batches import batch_rows_of, count_of
 from kidxlib.reading.gaps_met import LogRead, gaps_of
 from kidxlib.reading.left_out import OnDamage, TakeDamage, fail_on, lines_of, warn_of
@@ -22,7 +23,6 @@ from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.run.catalog_place import existing_tables
-from kidxlib.terminal.options.sources import parse_topics
 
 _log: Final = logging.getLogger(__name__)
 

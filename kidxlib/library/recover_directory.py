@@ -13,13 +13,12 @@ from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.finish_partition import finish, segment_task
 from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
 from kidxlib.indexing.segments import build
-from kidxlib.indexing.source import Target, source_at
+from kidxlib.indexing.source import Target, parse_topics, source_at
 from kidxlib.indexing.tasks import BuildTask, SegmentTask
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.storage.publisher import Published
-from kidxlib.terminal.options.sources import parse_topics
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,10 +8,9 @@ from typing import Final
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.indexing.remote_logs import NOT_SAID, RemoteOptions
-from kidxlib.indexing.source import Source
+from kidxlib.indexing.source import Source, parse_sources
 from kidxlib.run.options import PROJECT
 from kidxlib.run.settings import BuildSettings
-from kidxlib.terminal.options.sources import parse_sources
 
 _SAMPLE_DIR: Final = PROJECT / "samples" / "kafka-logs"
 SAMPLE: Final = Source("sample", _SAMPLE_DIR)

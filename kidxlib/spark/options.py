@@ -12,10 +12,9 @@ from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.remote_logs import RemoteOptions
-from kidxlib.indexing.source import PartitionDirectory
+from kidxlib.indexing.source import PartitionDirectory, parse_topics
 from kidxlib.reading.request import ISOLATIONS, MODES, ensure_isolation_means_something
 from kidxlib.spark.limits import ENDING, STARTING, Limit, parse_limit
-from kidxlib.terminal.options.sources import parse_topics
 
 _LIMITS: Final = tuple(
     option for limit in (STARTING, ENDING) for option in (limit.offsets, limit.timestamp, limit.offsets_by_timestamp)

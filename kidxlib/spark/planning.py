@@ -10,6 +10,7 @@ from typing import Final
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.directories import existing_index_dir
+from kidxlib.indexing.source import parse_topics
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, OffsetRange, ReadRequest, Times, read_request
 from kidxlib.reading.segment_read import SegmentRead
@@ -20,7 +21,6 @@ from kidxlib.spark.limits import Limit
 from kidxlib.spark.options import SourceOptions
 from kidxlib.spark.pushed import Pushed
 from kidxlib.spark.task_rows import PART_BYTES, damage_taker
-from kidxlib.terminal.options.sources import parse_topics
 
 _ANY_TOPIC: Final = parse_topics(".*", "topics")
 _EVERYTHING: Final[OffsetRange] = (None, None)

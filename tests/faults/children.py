@@ -36,7 +36,7 @@ from kidxlib.indexing.finish_partition import finish, segment_task
 from kidxlib.indexing.known_segments import KNOWN
 from kidxlib.indexing.plan import AuxiliaryFiles, Plan
 from kidxlib.indexing.segments import BuiltSegment
-from kidxlib.indexing.source import Target
+from kidxlib.indexing.source import Target, parse_sources, parse_topics
 from kidxlib.indexing.tasks import SegmentTask
 from kidxlib.operations.compare.file_pairs import LogPair, compared_pair
 from kidxlib.operations.compare.place import list_place
@@ -46,7 +46,6 @@ from kidxlib.retention.plan import PartitionDeletion
 from kidxlib.storage.lock import locked
 from kidxlib.storage.publisher import sweep
 from kidxlib.terminal.command import run
-from kidxlib.terminal.options.sources import parse_sources, parse_topics
 
 _DAY_NS: Final = 24 * 3600 * 10**9
 

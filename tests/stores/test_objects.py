@@ -11,7 +11,7 @@ import pytest
 
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.segments import BuiltSegment, build
-from kidxlib.indexing.source import Target, source_at
+from kidxlib.indexing.source import Target, parse_topics, source_at
 from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
@@ -20,7 +20,6 @@ from kidxlib.storage.location import Location
 from kidxlib.storage.publisher import Published
 from kidxlib.storage.store.requests import AT_ONCE
 from kidxlib.storage.store.s3 import ObjectPath
-from kidxlib.terminal.options.sources import parse_topics
 from tests.faults.trees import indexes, small_log
 from tests.support.compaction import applied, built, planned, to_interval
 from tests.support.logs import golden

@@ -18,13 +18,12 @@ from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.source import Target, source_at
+from kidxlib.indexing.source import Target, parse_topics, source_at
 from kidxlib.operations.audit.accepted import summarise
 from kidxlib.operations.audit.found import Found, find
 from kidxlib.operations.local_once import open_local_once
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.terminal.audit import tell_summary
-from kidxlib.terminal.options.sources import parse_topics
 from kidxlib.terminal.outcome import Outcome
 
 

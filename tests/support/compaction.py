@@ -16,12 +16,11 @@ from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.finish_partition import finish, segment_task
 from kidxlib.indexing.plan import AuxiliaryFiles
 from kidxlib.indexing.segments import BuiltSegment, build
-from kidxlib.indexing.source import Target
+from kidxlib.indexing.source import Target, parse_sources, parse_topics
 from kidxlib.indexing.tasks import SegmentTask
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import Location
-from kidxlib.terminal.options.sources import parse_sources, parse_topics
 
 _HOUR_NS = 3600 * 10**9
 

@@ -39,7 +39,7 @@ from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.known_segments import NOWHERE, Matched, match, rows_by_partition
 from kidxlib.indexing.plan import ListedPartition, Plan
 from kidxlib.indexing.skipped import unlistable_as_json
-from kidxlib.indexing.source import Source
+from kidxlib.indexing.source import Source, as_line
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.indexing.vanished import NOT_ASKED, without_directory
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
@@ -64,7 +64,6 @@ from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, tell_summary, values_of
 from kidxlib.terminal.audit import exit_code as exit_code_of
 from kidxlib.terminal.console import note, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options.sources import as_line
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted

@@ -12,6 +12,7 @@ from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.listed import partitions_of
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.skipped import unlistable_as_json
+from kidxlib.indexing.source import as_line
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.build_run import Scanned
 from kidxlib.operations.catalog import TablesCatalog
@@ -25,7 +26,6 @@ from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.build import PROBLEMS_SHOWN, tell_counts, tell_rate, tell_requests, tell_skipped
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options.sources import as_line
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 

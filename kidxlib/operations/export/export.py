@@ -25,6 +25,7 @@ from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.remote_logs import RemoteOptions
+from kidxlib.indexing.source import parse_topics
 from kidxlib.operations.export.formats import ExportFormat, assemble, write_part
 from kidxlib.operations.seek.output import ensure_new
 from kidxlib.reading.aborted import AbortedRanges
@@ -41,7 +42,6 @@ from kidxlib.storage.log_dir import is_brokers
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.console import note, warn
-from kidxlib.terminal.options.sources import parse_topics
 from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted

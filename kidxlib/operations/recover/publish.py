@@ -33,7 +33,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import pack
 from kidxlib.indexing.plan import AuxiliaryFiles, Plan
-from kidxlib.indexing.source import Target
+from kidxlib.indexing.source import Target, parse_topics
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.without_catalog import read_and_finish
@@ -45,7 +45,6 @@ from kidxlib.storage.directory import DIRECTORY, Directory, flush_file_systems
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.publisher import Owner, Publisher, sweep
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs
-from kidxlib.terminal.options.sources import parse_topics
 
 #: Not the epoch that the broker had. With that one the controller would take the stop for a clean one, and count on
 #: records that may be gone (`ClusterControlManager.registerBroker`, KIP-966).

@@ -33,7 +33,7 @@ from kidxlib.indexing.bins import pack
 from kidxlib.indexing.discover import add_segments, find_partitions
 from kidxlib.indexing.listed import numbers_in
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.source import Source, Target
+from kidxlib.indexing.source import Source, Target, parse_topics
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, Obstacle, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast
@@ -44,7 +44,6 @@ from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, without_metadata_log
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_dir import META_PROPERTIES, read_meta_properties
-from kidxlib.terminal.options.sources import parse_topics
 from kidxlib.terminal.progress import begin_phase
 
 #: All topics: a broker starts with all that are there.

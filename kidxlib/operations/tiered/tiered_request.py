@@ -19,7 +19,7 @@ from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.indexing.directories import ensure_no_overlap
 from kidxlib.indexing.remote_logs import LAYOUTS
-from kidxlib.indexing.source import Source, source_at, split_name
+from kidxlib.indexing.source import Source, parse_topics, source_at, split_name
 from kidxlib.java import parse_integer
 from kidxlib.log.remote.layout import LOCAL, Layout, find_bucket
 from kidxlib.log.remote.metadata_topic import EXPORT_SUFFIX
@@ -30,7 +30,6 @@ from kidxlib.storage.location import Location, as_text, given_location
 from kidxlib.storage.store.requests import Requests, requests_made
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options.sources import parse_topics
 from kidxlib.text.times import parse_duration, parse_milliseconds
 
 RETENTION_MS: Final = "retention.ms"

@@ -32,13 +32,12 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.index.columns import OFFSET_ENTRY_BYTES
 from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.source import Target, source_at
+from kidxlib.indexing.source import Target, parse_topics, source_at
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, small_file
 from kidxlib.terminal.audit import exit_code
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options.sources import parse_topics
 from tests.support.audits import audited, show_summary, summarised
 from tests.support.logs import encoded, golden
 

@@ -24,12 +24,11 @@ from kidxlib.indexing.finish_files import held_name
 from kidxlib.indexing.finish_partition import finish, segment_task
 from kidxlib.indexing.plan import AuxiliaryFiles
 from kidxlib.indexing.segments import FinishedPartition, build
-from kidxlib.indexing.source import Target
+from kidxlib.indexing.source import Target, parse_sources, parse_topics
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.partition_fold import StateSource
 from kidxlib.recovery.producers import Producers
 from kidxlib.storage.publisher import Published
-from kidxlib.terminal.options.sources import parse_sources, parse_topics
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, control, encode
 from tests.support.logs.snapshots import producers_in

@@ -12,10 +12,9 @@ from click.testing import CliRunner
 from kidxlib.cli.main import kidx
 from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.discover import find_segments
-from kidxlib.indexing.source import Source, Target
+from kidxlib.indexing.source import Source, Target, parse_topics
 from kidxlib.indexing.vanished import of_changes, without_directory
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
-from kidxlib.terminal.options.sources import parse_topics
 from tests.docs.log_dirs import put
 from tests.support.logs.batches import Batch
 from tests.support.logs.golden import SAMPLES

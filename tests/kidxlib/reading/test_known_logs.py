@@ -27,13 +27,13 @@ from kidxlib.format.segment_files import (
     TRANSACTION_INDEX_SUFFIX,
     segment_file,
 )
+from kidxlib.indexing.source import parse_topics
 from kidxlib.library.read import count, read
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, read_request
 from kidxlib.reading.transactions import LogToScan, ScannedLog, scan_log
 from kidxlib.records.reader import Record
 from kidxlib.run.catalog_place import existing_tables
-from kidxlib.terminal.options.sources import parse_topics
 from kidxlib.text.words import counted
 from tests.conftest import one_in
 from tests.support.consumed import Row, read_rows

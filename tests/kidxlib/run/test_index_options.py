@@ -12,14 +12,13 @@ from kidxlib.catalog.tables import BUILDS
 from kidxlib.cli.main import kidx
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.source import Source, Target
+from kidxlib.indexing.source import Source, Target, parse_topics
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX, RecoverOptions
 from kidxlib.run.index_options import known_as_json, lines_of_known, options_of_topic
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
 from kidxlib.tables.delta_tables import DeltaTables
-from kidxlib.terminal.options.sources import parse_topics
 from tests.support.cluster_metadata import OTHER_ID, log_dir_of_t
 from tests.support.spark.jobs import run_here
 

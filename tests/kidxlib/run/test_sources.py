@@ -10,10 +10,9 @@ from jobs.build_index import build_index
 from jobs.verify_index import verify_index
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import UsageError
-from kidxlib.indexing.source import Source
+from kidxlib.indexing.source import Source, as_line
 from kidxlib.run.settings import BuildSettings
 from kidxlib.run.sources import SAMPLE, chosen_sources, ensure_sample_alone
-from kidxlib.terminal.options.sources import as_line
 from tests.faults.trees import snapshot
 from tests.jobs.archive import assert_refused
 from tests.support.catalog import append_rows

@@ -12,6 +12,7 @@ import pytest
 from pyspark.sql.pandas.types import to_arrow_schema
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.indexing.source import parse_topics
 from kidxlib.reading.left_out import fail_on
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
@@ -19,7 +20,6 @@ from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.reader import Record
 from kidxlib.spark.columns import source_schema
 from kidxlib.spark.task_rows import task_rows, tasks_of
-from kidxlib.terminal.options.sources import parse_topics
 from tests.support.logs import encoded
 
 
