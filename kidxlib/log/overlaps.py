@@ -33,9 +33,10 @@ class LogRange:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """Why a log may belong to another partition.
+    """A log that may belong to another partition.
 
     Attributes:
+        why: which offsets it shares with which logs, for messages.
         end_offset: the offset after the log's last one.
         is_between: the other logs follow one another without this one. Else it is unknown which log is wrong.
     """
