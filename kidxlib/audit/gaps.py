@@ -50,7 +50,7 @@ from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, PartitionKey
 from kidxlib.log.cluster_metadata.image import ConfigValue
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.location import Location, as_text, files_in
-from kidxlib.storage.logs_aside import LogAside, LogsAside, remedy_of
+from kidxlib.storage.logs_aside import LogAside, LogsAside, put_in_place, remedy_of
 from kidxlib.text.words import counted
 
 #: What findings on gaps have in place of a file's suffix, and what acceptances have for their reason.
@@ -488,12 +488,16 @@ def _of_gap(gap: Gap, names: Collection[str], *, is_damaged: bool) -> _Said | No
 
 def _covering(gap: Gap, names: Collection[str]) -> list[str]:
     """The names of logs that the cleaner has made, if they and those that it has replaced cover a gap. Each covers the
-    offsets up to the next log, whatever its state.
+    offsets up to the next log, whatever its state. What a broker removes as it starts covers nothing by itself.
     """
     bases: dict[int, str] = {}
+    put = put_in_place(names)
     for name in sorted(names):  # of a log and of one that the cleaner has made or replaced, the latter counts
         stem, dot, state = name.rpartition(".")
         is_cleaners = f"{dot}{state}" in _CLEANERS
+        is_removed = f"{dot}{state}" in (segment_files.CLEANED_SUFFIX, segment_files.SWAP_SUFFIX) and name not in put
+        if is_removed and stem not in names:
+            continue
         base = segment_files.parse_segment_log(stem if is_cleaners else name)
         if base is not None:
             bases[base] = name

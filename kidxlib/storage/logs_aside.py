@@ -1,16 +1,17 @@
 """Logs that no broker loads as a partition's, by their names or places, and that begin with offsets which none of its
 logs has: perhaps all that is left of these.
 
-A broker that starts removes `.deleted` and `.cleaned`, and puts `.swap` in place
-(`LogLoader.removeTempFilesAndCollectSwapFiles`). Of other names it loads what ends with `.log`
-(`LogFileUtils.isLogFile`).
+A broker that starts removes `.deleted` and `.cleaned`, and each `.swap` from the first `.cleaned` on. It puts any other
+`.swap` in place (`LogLoader.removeTempFilesAndCollectSwapFiles`). The cleaner leaves a `.cleaned` beside the log that
+it reads, never in its place: it renames all of them before a log goes (`UnifiedLog.replaceSegments`). Of other names a
+broker loads what ends with `.log` (`LogFileUtils.isLogFile`).
 """
 
 from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
@@ -22,6 +23,7 @@ from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_MAX,
     SWAP_SUFFIX,
+    parse_segment_file,
     parse_segment_log,
     segment_file,
 )
@@ -52,7 +54,7 @@ class LogAside:
     @property
     def becomes(self) -> str:
         """What a broker that starts does with it."""
-        if self.path.name.endswith(DELETED_SUFFIX):
+        if self.path.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)):
             return "removes it"
         if self.loaded_as is not None:
             return f"loads it as a log of {self.loaded_as}"
@@ -93,7 +95,7 @@ class LogsAside:
         for name, path in self._named_in(place):
             base_offset = parse_segment_log(name)
             is_in_place = place == directory and path.name == name
-            if base_offset is None or is_in_place or path.name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)):
+            if base_offset is None or is_in_place:
                 continue
             if first_offset <= base_offset < end_offset and _begins_in(path, first_offset, end_offset):
                 yield LogAside(path, base_offset, directory / segment_file(base_offset, LOG_SUFFIX))
@@ -104,11 +106,19 @@ class LogsAside:
             files: Mapping[str, Location] = {}
             with contextlib.suppress(OSError):
                 files = files_in(place)
-            if any(name.endswith(f"{LOG_SUFFIX}{SWAP_SUFFIX}") for name in files):
-                files = {}  # what is marked to be deleted was replaced: a broker that starts puts that in place
+            if put_in_place(files):
+                files = {}  # what is marked to be deleted was replaced
             named = ((match[1], path) for name, path in files.items() if (match := _LOG.search(name)) is not None)
             self._named[place] = sorted(named, key=lambda each: (each[0], each[1].name))
         return self._named[place]
+
+
+def put_in_place(names: Collection[str]) -> list[str]:
+    """The logs `.swap` that a broker puts in place as it starts, of the names in a partition's directory."""
+    cleaned = (parse_segment_file(name.removesuffix(CLEANED_SUFFIX)) for name in names if name.endswith(CLEANED_SUFFIX))
+    first_cleaned = min((offset for offset, _ in filter(None, cleaned)), default=OFFSET_MAX)
+    swaps = [name for name in names if name.endswith(f"{LOG_SUFFIX}{SWAP_SUFFIX}")]
+    return [name for name in swaps if (parse_segment_log(name.removesuffix(SWAP_SUFFIX)) or 0) < first_cleaned]
 
 
 def remedy_of(found: Sequence[LogAside]) -> str | None:

@@ -7,7 +7,7 @@ Names are parsed as Kafka parses them (`LogFileUtils.offsetFromFileName`). Only 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeVar
 
@@ -188,7 +188,7 @@ def failures_in_files(directory: Location, files: Mapping[str, Location]) -> Ite
     for name in sorted(files):
         if (misnamed := _why_misnamed(name)) is not None:
             found, does = misnamed
-            yield Obstacle(directory / name, found, Effect.ENDS, does, _MISNAMED)
+            yield Obstacle(directory / name, found, Effect.ENDS, does, _what_to_do(name, files))
     yield from _of_file(files.get(PARTITION_METADATA), read_topic_id, ends=is_metadata)
 
 
@@ -212,6 +212,15 @@ def _why_misnamed(name: str) -> tuple[str, str] | None:
             "a broker that starts takes it for that one, and opens that; what follows is not simulated",
         )
     return None
+
+
+def _what_to_do(name: str, names: Collection[str]) -> str:
+    """What to do about a file that is misnamed: it may be the only copy of a log."""
+    offset = offset_of(name)
+    its_log = None if offset is None or offset < 0 else segment_files.segment_file(offset, segment_files.LOG_SUFFIX)
+    if its_log is None or its_log in names or not name.endswith(segment_files.LOG_SUFFIX):
+        return _MISNAMED
+    return f"{its_log} is not there: rename the file to that, if kidx dump shows that it begins with offset {offset}"
 
 
 def offset_of(name: str) -> int | None:

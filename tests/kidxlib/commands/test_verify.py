@@ -365,7 +365,8 @@ _NO_START = [
         (),
         "a log of a short name",
         _in_partition("1.log"),
-        f"a log whose name is not {1:020d}.log; a broker that starts takes it for that one, and opens that",
+        f"a log whose name is not {1:020d}.log; a broker that starts takes it for that one, and opens that; what "
+        f"follows is not simulated; {1:020d}.log is not there: rename the file to that",
     ),
     Planted(
         (),

@@ -134,6 +134,7 @@ def test_a_log_under_another_name_is_named_wherever_its_offsets_are_missed(site:
         (0, ".deleted", "removes it"),
         (0, ".bak", "does not load it"),
         (3, ".deleted", "removes it"),
+        (3, ".cleaned", "removes it"),
         (6, ".bak", "does not load it"),
     ):
         log = log_dir / "orders-0" / segment_file(base_offset, ".log")
@@ -151,6 +152,12 @@ def test_a_log_under_another_name_is_named_wherever_its_offsets_are_missed(site:
             refused = [line for line in ended.out.splitlines() if line.startswith(f"refused: {log.parent}: ")]
             assert ended.code == 2 and any(f"{aside} begins there" in line for line in refused), options
         aside.rename(log)
+    swap, cleaned = log.rename(f"{log}.swap"), log.with_name(segment_file(0, ".index.cleaned"))
+    assert "begins there" not in _kidx("recover", log_dir).out, "it is put in place"
+    cleaned.touch()
+    assert f"{swap} begins there: move it to {log}" in _kidx("recover", log_dir).out
+    cleaned.unlink()
+    swap.rename(log)
     loose = log.rename(log_dir / log.name)  # the end of the partition, beside its directory
     for name in ("verify", "recover", "seek"):
         ended = _kidx(name, *commands[name])
