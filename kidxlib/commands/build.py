@@ -188,8 +188,8 @@ class Build(WithOrWithoutCatalog):
         from kidxlib.run.recorded_sources import sources_known_to
         from kidxlib.run.topic_options import recover_options
 
-        settings, context, build = self.settings, self.context, self.settings.build
         self._ensure_they_fit()
+        settings, context, build = self.settings, self.context, self.settings.build
         sources, index_dir = self._places()
         verify_crc = build.verify_crc if self.verify_crc is None else self.verify_crc
         known = read_known_topics(self.metadata, sources, lambda: sources_known_to(context.catalog))
