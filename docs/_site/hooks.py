@@ -43,15 +43,17 @@ _SHOWN_AT_WORK: Final = {
     "doctor": "At work: [What is installed, and what works here](operations.md#what-is-installed-and-what-works-here).",
     "dump": "At work: [What files hold](dump.md).",
     "export": "At work: [Read records without a broker](read.md).",
+    "fleet": "At work: [A broker will not start](recover.md).",
     "forget-source": "At work: [Run it every day](operations.md).",
     "recover": "At work: [A broker will not start](recover.md).",
+    "repair-tiered": "At work: [Is the bucket of tiered storage right?](tiered.md).",
     "report": "At work: [See a whole fleet](report.md).",
     "retention": "At work: [Which segments will retention delete?](retention.md), with the keys of "
     "[policies](retention.md#policies).",
     "seek": "At work: [Find the record at a time](seek.md).",
     "tables": "At work: [Free disk space](compaction.md#tables).",
-    "verify": "At work: [Are these files right?](audit.md), [Is my backup whole?](backup.md), [Is the bucket of tiered "
-    "storage right?](tiered.md).",
+    "verify": "At work: [Are these files right?](audit.md).",
+    "verify-tiered": "At work: [Is the bucket of tiered storage right?](tiered.md).",
     "who": "At work: [Which producer wrote the poison record](read.md#which-producer-wrote-the-poison-record).",
 }
 #: The beginning of a block: its language, and words for tests, as `exit=3`.
