@@ -65,8 +65,8 @@ class BrokersMetadata:
         return self._metadata[cluster_id]
 
     def of_another_time(self) -> tuple[Mapping[Location, str], list[str]]:
-        """Log dirs that are older than another one of their broker, or than the metadata that one of them has, and so
-        lack what was written since, and what `kidx verify` says of each; and what says of others that they may be.
+        """Log dirs that are older than another one of their broker, and so lack what was written since, and what
+        `kidx verify` says of each; and what says of others that they may be, by the metadata that one of them has.
         """
         older = {each.where.parent: str(each) for of_node in self._of_nodes() for each in stopped_apart(of_node)}
         maybe, by_marker = list[str](), frozenset(older)
@@ -77,10 +77,8 @@ class BrokersMetadata:
                 if metadata is None or owner.node_id is None or by_marker & {log_dir, metadata.directory.parent}:
                     continue
                 said = of_another_time(log_dir, directories_in(log_dir), owner.node_id, metadata.to_end)
-                if isinstance(said, str):
+                if said is not None:
                     maybe.append(said)
-                elif said is not None:
-                    older[log_dir] = str(said)
         return older, maybe
 
     def _of_nodes(self) -> list[list[Location]]:

@@ -195,18 +195,14 @@ def _with_doubts(
     is_false = why_false(log_dir, folders, stop.recovery_points) if reads_marker and stop.clean_shutdown else None
     differs = None
     if metadata is not None and isinstance(properties, MetaProperties) and properties.node_id is not None:
-        differs = of_another_time(log_dir, folders, properties.node_id, metadata, of_each=True)
+        differs = of_another_time(log_dir, folders, properties.node_id, metadata)
     lost = None
     if metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY:
         lost = lost_metadata(metadata)
     lost = None if lost is None or lost.where in {each.where for each in stop.obstacles} else lost
-    obstacles = stop.obstacles
-    if isinstance(differs, Obstacle):
-        is_told = any(each.is_loss for each in obstacles)  # by its marker
-        obstacles, differs = (*obstacles, *(() if is_told else (differs,))), None
     unknown = () if metadata is None or lost is not None else of_unknown_topics(log_dir, folders, stop, metadata)
     notes = (*stop.notes, *filter(None, (differs, None if lost is None else str(lost))), *unknown)
-    return replace(stop, obstacles=obstacles, notes=notes, marker_is_false=is_false, lost_metadata=lost)
+    return replace(stop, notes=notes, marker_is_false=is_false, lost_metadata=lost)
 
 
 def of_unknown_topics(

@@ -10,13 +10,11 @@ import contextlib
 import json
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.errors import CheckpointError, LogChangedError
 from kidxlib.format import topic_partition
-from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.layouts import HEADER_SIZE_UP_TO_MAGIC, OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
@@ -42,9 +40,6 @@ _PUT_BACK: Final = (
     "put the log dir of the last stop in its place; where its partitions have other replicas, take what is in it away, "
     "and they come back from those"
 )
-#: A node that led for so long did not end right after its election: three times as long as a session
-#: (`broker.session.timeout.ms`), after which a controller takes nobody for the leader who is gone.
-_LED_MS: Final = 30_000
 #: Of an index, for its last entry.
 _ENTRY_BYTES: Final = {
     OFFSET_INDEX_SUFFIX: OFFSET_INDEX_ENTRY.itemsize,
@@ -161,87 +156,23 @@ def _broker_epoch(log_dir: Location) -> int | None:
     return epoch if isinstance(epoch, int) and epoch >= 0 else None
 
 
-@dataclass(frozen=True, slots=True)
-class _ByEpochs:
-    """The partitions of a log dir by their newest leader epochs, each with that and the metadata's.
-
-    Attributes:
-        compared, led: how many can be compared, and how many of them the node led last.
-        older: those of them that are older than the metadata; newer: those that the metadata is older than.
-        led_ms: how long the node led each of `older`, by the metadata.
-    """
-
-    compared: int
-    led: int
-    older: Mapping[TopicPartition, tuple[int, int]]
-    newer: Mapping[TopicPartition, tuple[int, int]]
-    led_ms: Mapping[TopicPartition, int]
-
-    @property
-    def all_older(self) -> bool:
-        return bool(self.older) and len(self.older) == self.led
-
-    @property
-    def all_newer(self) -> bool:
-        return bool(self.newer) and len(self.newer) == self.compared
-
-
 def of_another_time(
-    log_dir: Location, folders: Sequence[Location], node_id: int, metadata: ClusterMetadata, *, of_each: bool = False
-) -> Obstacle | str | None:
-    """Why a log dir is not as old as the cluster's metadata, and why it may not be, as a remark; None where nothing
-    tells.
+    log_dir: Location, folders: Sequence[Location], node_id: int, metadata: ClusterMetadata
+) -> str | None:
+    """Why a log dir may not be as old as the cluster's metadata, as a remark; None where nothing tells.
 
-    A node that begins to lead a partition writes the epoch into its `leader-epoch-checkpoint` at once, and to the disk
-    (`Partition.makeLeader`, `CheckpointFile.write`). So where all that it leads in a log dir has older ones, that is an
-    older copy; where all has newer ones, the metadata is. A node that is killed right after its election may not have
-    written them, and a controller takes it for the leader until its session ends: what was led for longer is certain.
-    The file of one partition alone may have been made anew from a log that has no batch of that epoch.
+    A node that begins to lead a partition writes the epoch into its `leader-epoch-checkpoint` at once
+    (`Partition.makeLeader`). So where all that it leads in a log dir has older ones, that may be an older copy; where
+    all has newer ones, the metadata may be. It is never certain: as a broker loads a log it removes the epochs from the
+    log's end on (`LogLoader`, `LeaderEpochFileCache.truncateFromEnd`), and one that dies before its next election has
+    lost those in which nothing was written, however long it led.
 
     Args:
         node_id: of the log dir's node.
         metadata: read to its end.
-        of_each: single partitions are told, too, for which each of these files is read.
-    """
-    found = _by_epochs(log_dir, folders, node_id, metadata, of_each=of_each)
-    if found is None:
-        return None
-    seconds = counted(min(found.led_ms.values(), default=0) // 1000, "second")
-    lasted = {partition: epochs for partition, epochs in found.older.items() if found.led_ms[partition] >= _LED_MS}
-    if found.all_older and len(lasted) == len(found.older):
-        return Obstacle(
-            log_dir,
-            f"it is an older copy than the cluster's metadata: {_of_all(lasted)}, though node {node_id} led them for "
-            f"{seconds} at least, and a broker writes the epoch as it begins to lead",
-            Effect.HIDES,
-            _SERVES_OLDER,
-            _PUT_BACK,
-            is_loss=True,
-        )
-    see = "see that all log dirs of the broker are of one time"
-    if found.all_older:
-        return f"{log_dir}: it may be an older copy than the cluster's metadata: {_of_all(found.older)}; {see}"
-    if found.all_newer:
-        directory = metadata.directory
-        return f"{directory}: the cluster's metadata may be an older copy than {log_dir}: {_of_all(found.newer)}; {see}"
-    if not lasted:
-        return None
-    return (
-        f"{log_dir}: {counted(len(lasted), 'partition')} may be of an older copy than the cluster's metadata: "
-        f"{_first_of(lasted)}, though node {node_id} led it for {_LED_MS // 1000} seconds at least; else its "
-        f"{LEADER_EPOCH_CHECKPOINT} was made anew there from a log without records of that epoch"
-    )
-
-
-def _by_epochs(
-    log_dir: Location, folders: Sequence[Location], node_id: int, metadata: ClusterMetadata, *, of_each: bool
-) -> _ByEpochs | None:
-    """The partitions of a log dir by their newest leader epochs; None as soon as neither all can be older nor newer,
-    unless each is asked for: of most log dirs two or three files are read.
     """
     older: dict[TopicPartition, tuple[int, int]] = {}
     newer: dict[TopicPartition, tuple[int, int]] = {}
-    led_ms: dict[TopicPartition, int] = {}
     compared, led = 0, 0
     for folder in folders:
         partition = topic_partition.loaded_as(folder.name)
@@ -254,12 +185,17 @@ def _by_epochs(
         compared, led = compared + 1, led + (assignment.last_leader == node_id)
         if assignment.last_leader == node_id and newest < assignment.led_epoch:
             older[partition] = newest, assignment.led_epoch
-            led_ms[partition] = metadata.led_ms(assignment)
         elif newest > assignment.leader_epoch:
             newer[partition] = newest, assignment.leader_epoch
-        if not of_each and len(older) < led and len(newer) < compared:
-            return None
-    return _ByEpochs(compared, led, older, newer, led_ms)
+        if len(older) < led and len(newer) < compared:
+            return None  # it takes all of them: of most log dirs two or three files are read
+    see = "see that all log dirs of the broker are of one time"
+    if older and len(older) == led:
+        return f"{log_dir}: it may be an older copy than the cluster's metadata: {_of_all(older)}; {see}"
+    if newer and len(newer) == compared:
+        directory = metadata.directory
+        return f"{directory}: the cluster's metadata may be an older copy than {log_dir}: {_of_all(newer)}; {see}"
+    return None
 
 
 def _of_all(found: Mapping[TopicPartition, tuple[int, int]]) -> str:

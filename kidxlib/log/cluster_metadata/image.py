@@ -46,9 +46,6 @@ _SAME_LEADER: Final = -2
 _NO_LEADER: Final = -1
 _TRANSACTION_MARKS: Final = ("BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord")
 
-#: A controller writes something each half second (`metadata.max.idle.interval.ms`).
-_PAUSE_MS: Final = 5_000
-
 _MS_PER_MINUTE: Final = 60 * 1000
 _MS_PER_HOUR: Final = 60 * _MS_PER_MINUTE
 _UNLIMITED: Final = "-1"
@@ -66,9 +63,6 @@ class Assignment:
         leader_epoch: the partition's current epoch.
         last_leader, led_epoch: the last node that led the partition, and its epoch. When the leader stops, the
             partition has no leader in an epoch of its own. −1: not known, as a snapshot does not say it.
-        led_from_ms, led_to_ms: when that leadership began and ended, in ms since the epoch. Both are None if only a
-            snapshot has it. The end is None while it lasts; the begin is None if the replica has moved to another log
-            dir since.
     """
 
     replicas: tuple[int, ...]
@@ -76,20 +70,14 @@ class Assignment:
     leader_epoch: int = 0
     last_leader: int = _NO_LEADER
     led_epoch: int = -1
-    led_from_ms: int | None = None
-    led_to_ms: int | None = None
 
     @property
     def places(self) -> Iterator[tuple[int, str]]:
         """The node and the log dir of each replica, as far as the metadata names log dirs."""
         return zip(self.replicas, self.directories, strict=False)
 
-    def changed(self, values: dict[str, Any], time_ms: int | None) -> Assignment:
-        """The assignment after a change; fields that the change omits stay (`PartitionRegistration.merge`).
-
-        Args:
-            time_ms: when the change was written, in ms since the epoch; None: not known.
-        """
+    def changed(self, values: dict[str, Any]) -> Assignment:
+        """The assignment after a change; fields that the change omits stay (`PartitionRegistration.merge`)."""
         replicas, directories = values.get("replicas"), values.get("directories")
         leader = values.get("leader", _SAME_LEADER)
         epoch = values.get("leaderEpoch", self.leader_epoch + (leader != _SAME_LEADER))
@@ -99,11 +87,8 @@ class Assignment:
             directories=self.directories if directories is None else tuple(directories),
             leader_epoch=epoch,
         )
-        if leader == _NO_LEADER:
-            return replace(changed, led_to_ms=time_ms if self.led_to_ms is None else self.led_to_ms)
-        if leader != _SAME_LEADER:
-            return replace(changed, last_leader=leader, led_epoch=epoch, led_from_ms=time_ms, led_to_ms=None)
-        return changed if directories is None else replace(changed, led_from_ms=None)
+        is_led = leader not in (_SAME_LEADER, _NO_LEADER)
+        return replace(changed, last_leader=leader, led_epoch=epoch) if is_led else changed
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +132,6 @@ class _Image:
         broker_configs: dynamic settings of a broker by node id, and of all brokers by "".
         log_dirs: by node id, the ids of the log dirs that the broker last registered; without brokers whose log dirs
             have no ids. Records of brokers from a newer Kafka are skipped.
-        pauses: after each of these times, in order, nothing was written for long, as without a controller.
     """
 
     def __init__(self) -> None:
@@ -158,22 +142,12 @@ class _Image:
         self.topic_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.broker_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.assignments: dict[TopicPartition, Assignment] = {}
-        self.pauses: list[int] = []
-        self._time_ms: int | None = None
         self._names: dict[str, str] = {}
         self._open: list[FramedMessage] | None = None
 
-    def apply(self, batches: Iterable[MetadataBatch], *, is_log: bool = True) -> None:
-        """Apply batches. The changes of a transaction count once it has ended.
-
-        Args:
-            is_log: the batches are the log's, with the times of the changes; a snapshot has no such times.
-        """
+    def apply(self, batches: Iterable[MetadataBatch]) -> None:
+        """Apply batches. The changes of a transaction count once it has ended."""
         for batch in batches:
-            if is_log and batch.timestamp_ms >= 0:
-                if self._time_ms is not None and batch.timestamp_ms - self._time_ms > _PAUSE_MS:
-                    self.pauses.append(self._time_ms)
-                self._time_ms = batch.timestamp_ms
             for record in batch.records:
                 self._apply(_read(record))
 
@@ -217,9 +191,7 @@ class _Image:
         name = self._names.get(values["topicId"])
         if name is not None:
             partition = TopicPartition(name, values["partitionId"])
-            self.assignments[partition] = self.assignments.get(partition, Assignment((), ())).changed(
-                values, self._time_ms
-            )
+            self.assignments[partition] = self.assignments.get(partition, Assignment((), ())).changed(values)
 
     def _forget_partitions(self, topic: str) -> None:
         number = 0  # a topic's partitions are numbered from 0 on, without gaps
@@ -293,7 +265,7 @@ class ClusterMetadata:
         as_of: how far the copy was read.
         end_offset: where the copy ends; records from `as_of` on may not be committed.
         topics: topic ids by name, as in `partition.metadata`.
-        topic_configs, assignments, broker_configs, log_dirs, pauses: as in `_Image`.
+        topic_configs, assignments, broker_configs, log_dirs: as in `_Image`.
         brokers, controllers: by node id, what the node registered.
         static_voters, dynamic_voters, only_voter: as in `Replica`.
         at_end: the metadata if all of the copy is committed; None: all is known to be committed.
@@ -313,18 +285,8 @@ class ClusterMetadata:
     static_voters: frozenset[int] | None = None
     dynamic_voters: Mapping[int, tuple[Endpoint, ...]] | None = None
     only_voter: int | None = None
-    pauses: Sequence[int] = ()
     at_end: ClusterMetadata | None = None
     left_out: str | None = None
-
-    def led_ms(self, assignment: Assignment) -> int:
-        """How long the last leader of a partition led it in that epoch, in ms, up to the first time without a
-        controller: then nobody notices that a leader is gone (`broker.session.timeout.ms`).
-        """
-        begin, end = assignment.led_from_ms, assignment.led_to_ms or self.as_of.timestamp_ms
-        if begin is None or end is None:
-            return 0
-        return max(min([end, *(pause for pause in self.pauses if pause >= begin)]) - begin, 0)
 
     @property
     def to_end(self) -> ClusterMetadata:
@@ -386,7 +348,7 @@ def _of_replica(directory: Location, replica: Replica, high_watermark: int | Non
 def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch]) -> ClusterMetadata:
     """The metadata after a copy's snapshot and some batches of its log."""
     image = _Image()
-    image.apply(replica.snapshot, is_log=False)
+    image.apply(replica.snapshot)
     image.apply(log)
     offset, timestamp_ms = replica.snapshot_end, replica.snapshot_ms
     if log:
@@ -406,7 +368,6 @@ def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch
         dynamic_voters=replica.dynamic_voters,
         static_voters=replica.static_voters,
         only_voter=replica.only_voter,
-        pauses=image.pauses,
     )
 
 

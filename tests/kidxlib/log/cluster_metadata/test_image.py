@@ -132,38 +132,9 @@ def test_replicas_are_where_the_last_change_has_left_them(tmp_path: Path) -> Non
     ]
     found = read_cluster_metadata(write_copy(tmp_path, {0: leader_change(0, [1]) + data(1, values)}))
     assert found.assignments == {
-        TopicPartition("t", 0): Assignment(
-            (1,), ("A" * 22,), leader_epoch=1, last_leader=1, led_epoch=1, led_from_ms=0
-        ),
+        TopicPartition("t", 0): Assignment((1,), ("A" * 22,), leader_epoch=1, last_leader=1, led_epoch=1),
         TopicPartition("t", 1): Assignment((2,), (_B,), last_leader=1, led_epoch=0),
     }
-
-
-def test_how_long_a_partition_was_led(tmp_path: Path) -> None:
-    """From the election to the end of the leadership, of the log, or to a time when no controller was there: of the
-    last leadership alone. A replica that was moved to another log dir has begun its files anew there.
-    """
-
-    def changed(number: int, **values: Any) -> bytes:
-        return change("PartitionChangeRecord", 1, topicId=_A, partitionId=number, **values)
-
-    made = [topic("t", _A), *(partition(_A, number, [1], ["A" * 22]) for number in range(4))]
-    of_log = {
-        1_000: [changed(0, leader=1), changed(1, leader=1), changed(2, leader=1)],
-        3_000: [change("NoOpRecord")],
-        7_000: [changed(1, leader=-1), changed(2, directories=[_B])],
-        10_000: [changed(1, leader=-1), changed(3, leader=1)],
-        40_000: [changed(0, isr=[1])],
-    }
-    log, offset = leader_change(0, [1]), 1 + len(made)
-    log += data(1, made, 0)
-    for time_ms, values in of_log.items():
-        log, offset = log + data(offset, values, time_ms), offset + len(values)
-    found = read_cluster_metadata(write_copy(tmp_path / "log", {0: log}))
-    assert [found.led_ms(each) for each in found.assignments.values()] == [9_000, 6_000, 0, 0]
-    write_copy(tmp_path / "snapshot", {0: log}, {(offset, 1): snapshot([*made, changed(0, leader=1)], 0)})
-    of_snapshot = read_cluster_metadata(tmp_path / "snapshot")
-    assert {of_snapshot.led_ms(each) for each in of_snapshot.assignments.values()} == {0}
 
 
 def test_changes_are_made_in_their_order(tmp_path: Path) -> None:

@@ -759,10 +759,11 @@ def test_markers_of_two_stops(two: list[Path], epoch: int) -> None:
     assert f"loses: {expected}" in shown(*two, "--accept-loss")
 
 
-@pytest.mark.parametrize("which", ["log dir", "log dir for long", "one partition for long", "metadata"])
-def test_leader_epochs_tell_which_is_an_older_copy(two: list[Path], which: str) -> None:
-    """The node led its partition until the stop, which left it without a leader. It may have been killed right after
-    its election, before it wrote the epoch, unless it led for long.
+@pytest.mark.parametrize("which", ["log dir", "metadata"])
+def test_leader_epochs_tell_which_may_be_an_older_copy(two: list[Path], which: str) -> None:
+    """The node led its partition for half a minute, until the stop, which left it without a leader. It is a remark, and
+    never a refusal: a broker that loads an idle log removes the epochs in which nothing was written
+    (`LogLoader`), and may die before it writes them again.
     """
     metadata, directory = two[0] / METADATA_DIRECTORY, two[1] / "append-time-0"
     [log] = metadata.glob("*.log")
@@ -772,32 +773,19 @@ def test_leader_epochs_tell_which_is_an_older_copy(two: list[Path], which: str) 
         (directory / LEADER_EPOCH_CHECKPOINT).write_bytes(b"0\n1\n3 8000\n")
     else:
         found, offset = log.read_bytes(), 6
-        alive = range(1, 31, 4) if "for long" in which else ()
-        for seconds, value in ((0, leaders[0]), *((each, change("NoOpRecord")) for each in alive), (31, leaders[1])):
+        alive = ((seconds, change("NoOpRecord")) for seconds in range(1, 31, 4))
+        for seconds, value in ((0, leaders[0]), *alive, (31, leaders[1])):
             found, offset = found + cluster_metadata.data(offset, [value], 1_000 * (1 + seconds)), offset + 1
-        if which.startswith("one"):
-            shutil.copytree(directory, directory.with_name("append-time-1"))
-            found += cluster_metadata.data(
-                offset, [cluster_metadata.partition(topic_id, 1, [1], [cluster_metadata.topic_id("y")])]
-            )
         log.write_bytes(found)
     told = {
         "log dir": f"warning: {two[1]}: it may be an older copy than the cluster's metadata: the newest",
-        "log dir for long": f"{two[1]}: it is an older copy than the cluster's metadata: the newest",
-        "one partition for long": f"warning: {two[1]}: 1 partition may be of an older copy than the cluster's metadata",
         "metadata": f"warning: {metadata}: the cluster's metadata may be an older copy than {two[1]}: the newest",
     }[which]
     code, plan = planned(*two)
     verified = run_kidx("verify", *two)
     for said in (shown(*two), verified.output):
         assert told in said and said.count("older copy") == 1, said
-    if which != "log dir for long":
-        assert not any("older copy" in each for each in plan["refused"])
-        return
-    assert code == ExitCode.USAGE and plan["refused"][0].startswith(told), plan
-    assert verified.return_value == ExitCode.PROBLEMS_FOUND and f"fail: {told}" in verified.output
-    code, plan = planned(*two, "--accept-loss")
-    assert code == ExitCode.PROBLEMS_FOUND and plan["accepted"][0].startswith(told), plan
+    assert not plan["refused"] and (code == 0 or which == "metadata")  # whose log has no such epoch
 
 
 def test_a_checkpoint_that_has_a_topic_that_the_metadata_lacks(two: list[Path]) -> None:
