@@ -128,7 +128,7 @@ def of_other_topics(brokers: BrokersMetadata, there: Iterable[tuple[TopicPartiti
             if cluster_id is None or metadata is None:
                 continue
             if cluster_id not in names:
-                names[cluster_id] = {topic_id: name for name, topic_id in metadata.to_end.topics.items()}
+                names[cluster_id] = metadata.to_end.topic_names
             found = read_topic_id(log_dir / partition.directory)
             told = found and other_topic_id(found, partition.topic, metadata.to_end, names[cluster_id])
             if not told:

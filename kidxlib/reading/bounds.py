@@ -26,7 +26,6 @@ from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.small_files import filled_file
 
-_LAST: Final = Wanted(first_offset=Wanted().last_offset)
 #: One batch is looked at, and a batch has 1 MiB at most by default.
 _WINDOW_BYTES: Final = 64 * 1024
 
@@ -93,12 +92,13 @@ def end_of(log: ListedLog, index_path: Location) -> int | None:
     cannot be read. What follows a batch at or beyond the log's end that does not begin where the one before it ends
     does not count, nor does that: checksums do not cover the offset in a header.
     """
-    start = bounds_of(log, index_path, _LAST, None)[0]
-    assert start.offset is not None
-    last_offset = start.offset - 1
+    entries, last_offset = _entries(index_path, log), log.base_offset - 1
     try:
         with opened_log(str(log.path)) as opened:
             content = opened.log(log.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
+            start = _Places(log, entries, content).before(log.size)
+            assert start.offset is not None
+            last_offset = start.offset - 1
             walk = BatchWalk(content, start.position, Wanted(), whole=False, last_offset=last_offset)
             for table in walk.tables():
                 last = table.rows["last_offset"]

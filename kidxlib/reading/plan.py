@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -430,6 +431,7 @@ class _Planner:
             return {}
         index_of = self._index_of(directory)
 
+        @functools.cache
         def end(log: ListedLog, version: FileVersion) -> int:
             facts = known.log(log.path, log.base_offset, version)
             found = end_of(log, index_of(log)) if facts is None else facts.row.next_offset

@@ -10,13 +10,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final, NoReturn
 
 from tests.docs.pages import PROJECT
-from tests.faults.processes import kill_session
+from tests.faults.processes import kill_session, while_it_runs
 
 _SECONDS_MAX: Final = 120.0
 _LOOK_SECONDS: Final = 10.0
@@ -43,10 +42,7 @@ def forked_kidx(command: Path) -> Iterator[None]:
         serving = [str(python), "-c", "from tests.docs.forked_kidx import serve; serve()", str(place)]
         process = subprocess.Popen(serving, cwd=PROJECT, stdin=subprocess.DEVNULL, text=True, start_new_session=True)
         try:
-            deadline = time.monotonic() + _SECONDS_MAX
-            while not place.exists():
-                assert process.poll() is None and time.monotonic() < deadline, "kidx is not imported"
-                time.sleep(0.05)
+            while_it_runs(process, lambda: place.exists() or None, _SECONDS_MAX)  # until kidx is imported
             command.write_text(_CLIENT.format(python=python, place=str(place)))
             command.chmod(0o755)
             yield

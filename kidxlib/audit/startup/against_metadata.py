@@ -136,7 +136,7 @@ def obstacles_by_metadata(
         metadata: read to its end: what a node has a folder of was in its copy by then.
         are_all: the node has no other log dirs.
     """
-    names = {topic_id: name for name, topic_id in metadata.topics.items()}
+    names = metadata.topic_names
     said = _Metadata(node_id, metadata.topics, names, metadata.assignments, metadata.log_dirs.get(node_id, ()))
     current: dict[TopicPartition, _Folder] = {}
     futures: list[_Folder] = []

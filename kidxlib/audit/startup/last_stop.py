@@ -16,7 +16,14 @@ from kidxlib.audit.startup.metadata_log import lost_metadata
 from kidxlib.audit.startup.node import accepted_properties, obstacles_of_folders, obstacles_of_node
 from kidxlib.audit.startup.obstacles import Obstacle
 from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as, looks_like
+from kidxlib.format.topic_partition import (
+    METADATA_TOPIC,
+    TopicPartition,
+    is_moved,
+    is_other_name,
+    loaded_as,
+    looks_like,
+)
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import Location
@@ -215,6 +222,7 @@ def of_unknown_topics(
     """
     names = [folder.name for folder in folders if folder.name != METADATA_DIRECTORY]
     loaded = {loaded_as(name) for name in names}
+    renamed = [name for name in names if is_other_name(name) and not is_moved(name)]  # few: each line looks at all
     by_topic: defaultdict[str, dict[TopicPartition, list[str]]] = defaultdict(dict)
     for file, offsets in (
         (checkpoint_files.RECOVERY_POINT_CHECKPOINT, stop.recovery_points),
@@ -223,7 +231,7 @@ def of_unknown_topics(
     ):
         for each in offsets:
             is_known = each.topic in metadata.topics or each.topic == METADATA_TOPIC or each in loaded
-            if not is_known and not any(looks_like(name, each) for name in names):
+            if not is_known and not any(looks_like(name, each) for name in renamed):
                 by_topic[each.topic].setdefault(each, []).append(file)
     for topic, found in itertools.islice(sorted(by_topic.items()), _TOPICS_MAX):
         files = sorted(set(itertools.chain.from_iterable(found.values())))

@@ -289,6 +289,11 @@ class ClusterMetadata:
     left_out: str | None = None
 
     @property
+    def topic_names(self) -> dict[str, str]:
+        """Topic names by id."""
+        return {topic_id: name for name, topic_id in self.topics.items()}
+
+    @property
     def to_end(self) -> ClusterMetadata:
         """The metadata to the end of the copy. A broker's folders follow what was committed when it stopped. With
         several voters only the snapshot is known to be committed, and it may be an hour older.

@@ -689,7 +689,7 @@ def _misnamed_by_id(
     listed: Mapping[PartitionKey, tuple[Location, str | None]], metadata: Mapping[str, ClusterMetadata]
 ) -> dict[PartitionKey, tuple[str, str]]:
     """What tells of directories that their topic ids are not those of their topics, by partition, after the reason."""
-    names = {id(each): {topic_id: name for name, topic_id in each.to_end.topics.items()} for each in metadata.values()}
+    names = {id(each): each.to_end.topic_names for each in metadata.values()}
     found: dict[PartitionKey, tuple[str, str]] = {}
     for key, (directory, topic_id) in listed.items():
         known = metadata.get(key[0])

@@ -14,7 +14,7 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CatalogError
 from kidxlib.run.recorded_sources import as_sources, can_be_listed, source_paths
-from kidxlib.storage.location import as_text
+from kidxlib.storage.location import Location, as_text
 from kidxlib.storage.log_dir import looks_unmounted
 from kidxlib.tables.protocol import Question, Tables, TablesToAsk
 from kidxlib.terminal.exit_codes import ExitCode
@@ -139,7 +139,7 @@ def forecast(rates: Rates, tables: Tables) -> Outcome:
         )
     starts, clean = starts_of(tables, rates)
     sources = as_sources(source_paths(tables))
-    not_reached = [each for each in sources if looks_unmounted(each.path) or not can_be_listed(each.path)]
+    not_reached = [(each, why) for each in sources if (why := _why_not_reached(each.path)) is not None]
     outcome = Outcome(
         code=ExitCode.PROBLEMS_FOUND if not_reached else ExitCode.OK,
         counts={"sources": len(starts), "partitions": sum(start.partitions for start in starts)},
@@ -150,15 +150,21 @@ def forecast(rates: Rates, tables: Tables) -> Outcome:
         rates=asdict(rates),
         sources=[asdict(start) for start in starts],
         stopped_cleanly=list(clean),
-        not_reached=[{"source": each.name, "path": as_text(each.path)} for each in not_reached],
+        not_reached=[{"source": each.name, "path": as_text(each.path)} for each, _ in not_reached],
     )
     _tell(outcome, tables.path, rates, starts, clean)
-    for each in not_reached:
-        why = "nothing is in it" if looks_unmounted(each.path) else "cannot be listed here"
+    for each, why in not_reached:
         outcome.line(
             f"source {each.name} ({each.path}): {why}: is the disk mounted? What is said of it is by the catalog"
         )
     return outcome
+
+
+def _why_not_reached(directory: Location) -> str | None:
+    """Why nobody knows what is in a log dir now; None where it can be listed."""
+    if looks_unmounted(directory):
+        return "nothing is in it"
+    return None if can_be_listed(directory) else "cannot be listed here"
 
 
 def _tell(outcome: Outcome, catalog: str, rates: Rates, starts: Sequence[Start], clean: Sequence[str]) -> None:

@@ -273,9 +273,8 @@ def _lost_epochs(
         file: what it says; nothing where there is none.
     """
     in_logs = _epochs_of(logs, stop)
-    if (
-        not stop.begins_with_first_log
-    ):  # the broker has stopped, so that it is not about to cut them (`may_be_deleting`)
+    # The broker has stopped, so that it is not about to cut them (`may_be_deleting`).
+    if not stop.begins_with_first_log:
         in_logs = replace(in_logs, first_offset=None)
     finding = audit_epochs(file, in_logs)
     if finding.verdict is not Verdict.BROKEN:
