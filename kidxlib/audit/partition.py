@@ -14,7 +14,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.audit.finding import DAMAGE, Finding, SegmentFinding, Verdict
+from kidxlib.audit.finding import DAMAGE, IN_USE, Finding, SegmentFinding, Verdict
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpochs, are_of_broker, audit_epochs
 from kidxlib.audit.index_files.reading import of_unreadable_file, read_index, read_snapshot_file, snapshot_files
 from kidxlib.audit.index_files.snapshot import CleanedLogs, audit_snapshot
@@ -33,10 +33,11 @@ from kidxlib.audit.tiering import NotReady, not_ready_for_tiering
 from kidxlib.errors import CheckpointError, LogChangedError, describe_error
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
+from kidxlib.format.layouts import ABORTED_TRANSACTION
 from kidxlib.indexing.listing import offset_indexes
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, StateSource
-from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.location import Location, files_in, version_at
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import may_be_deleting, read_leader_epochs
@@ -68,15 +69,17 @@ class ReadSegment:
 
 
 def audit_transaction_indexes(
-    read: list[ReadSegment], fold: PartitionFold, index_directory: Location
+    task: PartitionAudit, read: list[ReadSegment], logs: Sequence[AuditedLog], fold: PartitionFold
 ) -> Iterator[SegmentFinding]:
     later = min(fold.ongoing, default=None)
     findings = []
     for segment in reversed(read):
         aborted = segment.folded.aborted
-        path = index_directory / segment_files.segment_file(segment.base_offset, segment_files.TRANSACTION_INDEX_SUFFIX)
-        content = read_index(path, use_mmap=False)
-        logs = TransactionsOfSegment(
+        name = segment_files.segment_file(segment.base_offset, segment_files.TRANSACTION_INDEX_SUFFIX)
+        content = read_index(task.index_directory / name, use_mmap=False)
+        if content is not None and not isinstance(content, OSError) and segment.base_offset == logs[-1].base_offset:
+            content = _of_log_as_read(content, task, logs[-1])
+        shown = TransactionsOfSegment(
             base_offset=segment.base_offset,
             aborted=aborted,
             state_source=segment.folded.state_source,
@@ -87,10 +90,22 @@ def audit_transaction_indexes(
             finding = of_unreadable_file(segment_files.TRANSACTION_INDEX_SUFFIX, content)
             findings.append(SegmentFinding(segment.base_offset, finding))
         elif content is not None or len(aborted):
-            findings.append(SegmentFinding(segment.base_offset, audit_transaction_index(content, logs)))
+            findings.append(SegmentFinding(segment.base_offset, audit_transaction_index(content, shown)))
         firsts = aborted["first_offset"].tolist()
         later = min(firsts if later is None else [*firsts, later], default=None)
     yield from reversed(findings)
+
+
+def _of_log_as_read(content: NDArray[np.uint8], task: PartitionAudit, log: AuditedLog) -> NDArray[np.uint8]:
+    """The last `.txnindex`, without the transactions that a running broker has aborted since the log was read."""
+    entries = np.frombuffer(content.data, ABORTED_TRANSACTION, len(content) // ABORTED_TRANSACTION.itemsize)
+    if log.recovery is None or not len(later := np.flatnonzero(entries["last_offset"] >= log.recovery.next_offset)):
+        return content
+    if log.finding is None or log.finding.reason != IN_USE:
+        path = task.directory / segment_files.segment_file(log.base_offset, segment_files.LOG_SUFFIX)
+        if (now := version_at(path)) is None or now.size <= log.recovery.log_bytes:
+            return content
+    return content[: later[0] * ABORTED_TRANSACTION.itemsize]
 
 
 def audit_snapshots(
@@ -195,7 +210,7 @@ def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition
     in_logs = EpochsOfLogs(epochs_of_logs, by_broker=_epochs_are_of_broker(task, of_epochs, epochs))
     of_logs = dict(audit_logs(logs, in_logs, found.simulation, _stop_of(task, logs, found.simulation), indexed))
     found.findings += [SegmentFinding(base_offset, finding) for base_offset, finding in of_logs.items()]
-    found.findings += audit_transaction_indexes(read, fold, task.index_directory)
+    found.findings += audit_transaction_indexes(task, read, logs, fold)
     cleaned = CleanedLogs(task.directory, task.index_directory, logs, broken.keys())
     found.findings += audit_snapshots(read, fold, task.index_directory, cleaned)
     remote = _of_remote(task, base_offsets, found.simulation, epochs_of_logs)

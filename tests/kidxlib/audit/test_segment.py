@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import itertools
 import os
-import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
 import pytest
 
+from kidxlib.audit import segment
 from kidxlib.audit.finding import IN_USE
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import (
@@ -20,6 +18,10 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     segment_file,
 )
+from kidxlib.indexing.scan import recover_task
+from kidxlib.indexing.tasks import ScanTask
+from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.storage.log_bytes import LogBytes
 from tests.support.audits import audited, problems_of
 from tests.support.damages.damage import ACTIVE, END, LARGE
 from tests.support.logs.batches import Batch
@@ -28,33 +30,33 @@ from tests.support.logs.batches import Batch
 _PIECE: Final = 9_997
 
 
-@contextmanager
-def _growing(log: Path, rest: bytes, next_offset: int) -> Iterator[None]:
-    """Let another thread append the rest of a log, and then batch after batch, each in two pieces, until the block
-    ends, which begins with the first of them.
+def _growing(patch: pytest.MonkeyPatch, log: Path, rest: bytes) -> None:
+    """Let the rest of a log be appended, a piece each time that an audit has opened it, and another once the audit has
+    read it: no thread has to get its turn meanwhile.
     """
-    begun, ended = threading.Event(), threading.Event()
+    pieces = (rest[at : at + _PIECE] for at in range(0, len(rest), _PIECE))
 
-    def run() -> None:
-        with log.open("ab", buffering=0) as file:
-            for at in range(0, len(rest), _PIECE):
-                file.write(rest[at : at + _PIECE])
-                begun.set()
-            for offset in itertools.count(next_offset):
-                batch = Batch(leader_epoch=0, timestamp=1).encode(offset)
-                file.write(batch[:30])
-                if ended.is_set():
-                    break
-                file.write(batch[30:])
+    def append() -> None:
+        with log.open("ab") as file:
+            file.write(next(pieces))
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        begun.wait()
-        yield
-    finally:
-        ended.set()
-        thread.join()
+    def appended_to(content: LogBytes, task: ScanTask) -> RecoveredSegment:
+        if str(task.segment.path) != str(log):
+            return recover_task(content, task)
+        append()
+        recovered = recover_task(content, task)
+        append()
+        return recovered
+
+    patch.setattr(segment, "recover_task", appended_to)
+
+
+def _batch_at(content: bytearray, position: int) -> int:
+    """Where the first batch begins that begins at a byte or behind it."""
+    at = 0
+    while at < position:
+        at += 12 + int.from_bytes(content[at + 8 : at + 12], "big")
+    return at
 
 
 def _preallocated(directory: Path, base_offset: int) -> None:
@@ -63,26 +65,30 @@ def _preallocated(directory: Path, base_offset: int) -> None:
 
 
 @pytest.mark.parametrize("damaged", [False, True], ids=["sound", "damaged-before"])
-def test_all_before_the_first_look_at_a_growing_log_is_judged(tree: Path, damaged: bool) -> None:
-    """What is appended meanwhile is in use, whatever part of it was seen; indexes, which have entries for it already,
-    are judged up to there. Damage before that is found.
+@pytest.mark.parametrize("seen", [0, 11, 30, 75], ids=["whole", "amid-length", "amid-header", "amid-records"])
+def test_all_before_the_first_look_at_a_growing_log_is_judged(
+    tree: Path, monkeypatch: pytest.MonkeyPatch, seen: int, damaged: bool
+) -> None:
+    """What is appended meanwhile is in use, whatever part of a batch was seen of it; indexes, which have entries for it
+    already, and for transactions aborted there, are judged up to there. Damage before that is found.
     """
     directory = tree / "txn-mixed-0"
     log = directory / segment_file(ACTIVE, LOG_SUFFIX)
     content = bytearray(log.read_bytes())
     _preallocated(directory, ACTIVE)
+    whole = _batch_at(content, len(content) // 4)
     if damaged:
         content[5_000] ^= 1
-    log.write_bytes(content[: len(content) // 4])
-    with _growing(log, bytes(content[len(content) // 4 :]), END):
-        found = audited(tree)
-    problems = problems_of(found.files)
+    log.write_bytes(content[: whole + seen])
+    _growing(monkeypatch, log, bytes(content[whole + seen :]))
+    found = audited(tree)
     [row] = [file for file in found.files if file.path == str(log)]
     if damaged:
         assert (row.verdict, row.reason) == ("broken", "crc-mismatch")
         return
-    assert (row.verdict, row.reason) == ("safe", IN_USE), row
-    assert row.position is not None and row.file_bytes is not None and row.position < row.file_bytes
+    assert (row.verdict, row.reason, row.position) == ("safe", IN_USE, whole), row
+    assert row.file_bytes is not None and row.file_bytes > whole + seen
+    problems = problems_of(found.files)
     assert {reason for verdict, reason in problems.values() if verdict != "safe"} == set(), problems
     assert found.partitions[0].failure is None
 
