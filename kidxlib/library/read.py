@@ -15,7 +15,7 @@ from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.remote_logs import RemoteOptions
 from kidxlib.indexing.source import parse_topics
 from kidxlib.reading.batches import batch_rows_of, count_of
-from kidxlib.reading.gaps_met import LogRead, gaps_of
+from kidxlib.reading.gaps_met import LogRead, gaps_of, known_end_of
 from kidxlib.reading.left_out import OnDamage, TakeDamage, fail_on, lines_of, warn_of
 from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
 from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_means_something, read_request, read_schema
@@ -125,9 +125,11 @@ def count(
     if times is None:
         logs: list[LogRead] = []
         counted = count_of(reads, asked.taker, goes_on=asked.goes_on, threads=asked.threads_to_use, on_end=logs.append)
-        _warn_of_gaps(logs, reads)
+        _warn_of_gaps(logs)
         return counted
-    found = asked.rows([read for read in reads if read.records is None], pa.schema([CONSUMED.field("offset")]))
+    known = [each for read in reads if (each := known_end_of(read)) is not None]
+    others = [read for read in reads if read.records is None]
+    found = asked.rows(others, pa.schema([CONSUMED.field("offset")]), known)
     return sum(read.records or 0 for read in reads) + sum(rows.num_rows for rows in found)
 
 
@@ -176,16 +178,23 @@ class _Asked:
     def records(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         return self.rows(self.plan().reads, schema)
 
-    def rows(self, reads: Sequence[SegmentRead], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-        logs: list[LogRead] = []
+    def rows(
+        self, reads: Sequence[SegmentRead], schema: pa.Schema, known: Iterable[LogRead] = ()
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of segments.
+
+        Args:
+            known: logs that need not be read, with where they end.
+        """
+        logs = list(known)
         rows = rows_of(reads, schema, self.taker, goes_on=self.goes_on, threads=self.threads_to_use, on_end=logs.append)
-        return _telling_gaps(rows, logs, reads)
+        return _telling_gaps(rows, logs)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         ensure_isolation_means_something("batches", self.isolation)
         reads, logs = self.plan().reads, list[LogRead]()
         rows = batch_rows_of(reads, schema, self.taker, goes_on=self.goes_on, on_end=logs.append)
-        return _telling_gaps(rows, logs, reads)
+        return _telling_gaps(rows, logs)
 
     @property
     def goes_on(self) -> bool:
@@ -219,19 +228,16 @@ class _Asked:
         return self.threads
 
 
-def _telling_gaps(
-    rows: Iterator[pa.RecordBatch], logs: Sequence[LogRead], reads: Sequence[SegmentRead]
-) -> Iterator[pa.RecordBatch]:
+def _telling_gaps(rows: Iterator[pa.RecordBatch], logs: Sequence[LogRead]) -> Iterator[pa.RecordBatch]:
     """The rows, and then a warning of gaps between the logs that they came from.
 
     Args:
         logs: those that were read to their ends, once all rows were taken.
-        reads: that they were read for.
     """
     yield from rows
-    _warn_of_gaps(logs, reads)
+    _warn_of_gaps(logs)
 
 
-def _warn_of_gaps(logs: Sequence[LogRead], reads: Sequence[SegmentRead]) -> None:
-    for line in lines_of(gaps_of(logs, reads)):
+def _warn_of_gaps(logs: Sequence[LogRead]) -> None:
+    for line in lines_of(gaps_of(logs)):
         _log.warning("%s", line)

@@ -28,6 +28,7 @@ from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.bounds import ListedLog, bounds_of
+from kidxlib.reading.gaps_met import begins_ms
 from kidxlib.reading.left_out import LeftOut, Why
 from kidxlib.reading.of_log_dir import ReadOffsets, lost_first_offset
 from kidxlib.reading.request import OffsetRange, ReadRequest
@@ -120,14 +121,9 @@ def tail_of(logs: Sequence[ListedLog], index_of: Callable[[ListedLog], Location]
         found = _with(found, log, index_of(log), asked)
     if not is_counted:
         return replace(found, first_offset=wanted.first_offset, records=None)
-    if found.first_offset is not None and has_times(wanted):
+    if found.first_offset is not None and wanted.has_times:
         return _with_times(found, logs[first:], index_of, asked)
     return found
-
-
-def has_times(wanted: Wanted) -> bool:
-    """Whether not records of all times are wanted."""
-    return (wanted.first_ms, wanted.last_ms) != (Wanted().first_ms, Wanted().last_ms)
 
 
 def _with_times(
@@ -268,13 +264,12 @@ class ReadingEnds:
             )
             return PartitionEnds(seen=seen, high_watermark=high_watermark, left_out=[nothing])
         found = _Found(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
-        is_asked = found.first_base > seen.first_offset and wanted.first_ms == Wanted().first_ms
         lost_from = None
-        if is_asked:
+        if found.first_base > seen.first_offset and _may_begin_before(logs[0], wanted.first_ms):
             lost_from = lost_first_offset(directory.path, partition, found.first_base, self._offsets_in)
         left_out = list(found.before_first_segment(wanted, lost_from, directory.path, self._aside))
         left_out += found.below_start(lost_from)
-        if not left_out and log_start > found.first_base and not has_times(wanted):
+        if not left_out and log_start > found.first_base:
             is_last = log_start > logs[-1].base_offset
             tail = _tail(logs, index_of, replace(wanted, first_offset=_OFFSET_MAX)) if is_last else None
             left_out += found.hidden(wanted, tail)
@@ -318,7 +313,7 @@ class ReadingEnds:
             return ends, left_out
         if self._request.to_log_end is None and self._only_replicas.holds(directory):
             return replace(ends, seen=seen, limit=None, beyond=end - tail.first_offset), left_out
-        if tail.last_offset is not None and has_times(seen):
+        if tail.last_offset is not None and seen.has_times:
             end = min(end, tail.last_offset + 1)
         beyond = LeftOut(
             partition=found.partition,
@@ -362,6 +357,14 @@ def _tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> Tail:
         return tail_of(logs, index_of, wanted)
     except (OSError, LogChangedError):
         return Tail(wanted.first_offset, is_whole=False)
+
+
+def _may_begin_before(log: ListedLog, first_ms: int) -> bool:
+    """Whether records from a time on may be missing before a log: not where its own first ones are older."""
+    if first_ms == Wanted().first_ms:
+        return True
+    begins = begins_ms(log.path)
+    return begins < 0 or begins >= first_ms
 
 
 def _moved_start(directory: Location, log_start: int, logs: Sequence[ListedLog]) -> int:
@@ -436,7 +439,7 @@ class _Found:
         is_above = tail is not None and tail.is_whole and self.log_start > tail.end_offset
         end = min(tail.end_offset if is_above and tail is not None else self.log_start, wanted.last_offset + 1)
         first = max(self.first_base, wanted.first_offset)
-        if first < end:
+        if first < end and (is_above or not wanted.has_times):
             why = Why.LOG_START_ABOVE_END if is_above else Why.HIDDEN_BELOW_LOG_START
             yield replace(self._left_out(why, first, end, self.log_start), is_problem=is_above)
 

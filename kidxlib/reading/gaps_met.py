@@ -4,6 +4,9 @@ The cleaner leaves such gaps, and a segment that was lost does. Logs of a topic 
 cleaner was there. Of a few offsets that were read they may not: so where there is a gap, the topic's policy by the
 cluster's metadata is asked, and the cleaner's checkpoint (`kidxlib.audit.gaps` has more evidence, and asks who knows
 the offsets).
+
+Where times are asked for, a gap counts unless the batches on both sides of it are older, or both are newer: nothing
+else tells which times were in it.
 """
 
 from __future__ import annotations
@@ -18,18 +21,24 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import KidxError
 from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
-from kidxlib.format.layouts import MAGIC_V2
+from kidxlib.format.layouts import MAGIC_V2, NO_TIMESTAMP
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, TopicPartition
 from kidxlib.log.cluster_metadata.image import BrokerSettings, topic_config
 from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.left_out import LeftOut, Why
 from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.records.batch_headers import batches
+from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.logs_aside import LogsAside
+from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.small_files import read_offset_checkpoint
 
 _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
+#: A header is looked at.
+_WINDOW_BYTES: Final = 4 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,16 +46,23 @@ class LogRead:
     """A log, or a part of one, that was read to its end.
 
     Attributes:
+        log_path: of the log.
         next_offset: behind its last batch, or where what is wanted begins, if that is later.
         end_offset: where the next log begins; the same where none does, or nothing from there on is wanted.
         lacks_records: offsets are missing within it.
+        ends_ms: the largest timestamp of its last batch, in ms since the epoch; −1 where nobody knows it.
+        first_ms, last_ms: the times that are wanted.
     """
 
     topic: str
     partition: int
+    log_path: str
     next_offset: int
     end_offset: int
     lacks_records: bool
+    ends_ms: int = NO_TIMESTAMP
+    first_ms: int = Wanted().first_ms
+    last_ms: int = Wanted().last_ms
 
 
 #: Takes each log, or part of one, that was read to its end.
@@ -57,13 +73,16 @@ def lacks_records(rows: NDArray[np.void], last_offset: int) -> bool:
     """Whether offsets are missing between batches that follow one another, or batches have fewer records than offsets.
 
     Args:
+        rows: some batches, in the order of the log.
         last_offset: of the batch before; below 0 where there is none.
     """
     is_v2 = rows["magic"] >= MAGIC_V2
     begins = np.where(is_v2, rows["offset_field"], rows["last_offset"])
     before = np.concatenate([[last_offset if last_offset >= 0 else begins[0] - 1], rows["last_offset"][:-1]])
+    follows = is_v2.copy()
+    follows[1:] &= rows["position"][1:] == rows["position"][:-1] + rows["size"][:-1]
     is_cut = is_v2 & (rows["records_count"] < rows["last_offset"] - begins + 1)
-    return bool((begins > before + 1)[is_v2].any() or is_cut.any())
+    return bool((begins > before + 1)[follows].any() or is_cut.any())
 
 
 def known_end_of(read: SegmentRead) -> LogRead | None:
@@ -75,29 +94,26 @@ def known_end_of(read: SegmentRead) -> LogRead | None:
     return LogRead(
         topic=read.topic,
         partition=read.partition,
+        log_path=read.log_path,
         next_offset=read.next_offset,
         end_offset=end_offset if goes_on else read.next_offset,
         lacks_records=read.records < read.next_offset - read.base_offset,
+        first_ms=read.wanted.first_ms,
+        last_ms=read.wanted.last_ms,
     )
 
 
-def gaps_of(logs: Iterable[LogRead], reads: Iterable[SegmentRead]) -> list[LeftOut]:
-    """The gaps that no compaction explains, as far as the logs that were read tell, and their log dirs.
-
-    Args:
-        reads: that the logs were read for.
-    """
-    found, reads = list(logs), list(reads)
+def gaps_of(logs: Iterable[LogRead]) -> list[LeftOut]:
+    """The gaps that no compaction explains, as far as the logs that were read tell, and their log dirs."""
+    found = list(logs)
     compacted = COMPACTED_BY_BROKERS | {log.topic for log in found if log.lacks_records}
-    in_question = {log.topic for log in found if log.next_offset < log.end_offset} - compacted
-    if in_question:
-        log_dirs = {location(read.log_path).parent.parent for read in reads if read.topic in in_question}
-        compacted |= _compacted(in_question, sorted(log_dirs, key=str))
-    lost = [log for log in found if log.next_offset < log.end_offset and log.topic not in compacted]
-    if not lost:
+    gaps = [log for log in found if log.next_offset < log.end_offset and log.topic not in compacted]
+    gaps = [log for log in gaps if _may_have_wanted_times(log)]
+    if not gaps:
         return []
-    directories = {(read.topic, read.partition): location(read.log_path).parent for read in reads}
-    aside = LogsAside(sorted({directory.parent for directory in directories.values()}, key=str))
+    log_dirs = sorted({location(log.log_path).parent.parent for log in found}, key=str)
+    compacted |= _compacted({log.topic for log in gaps}, log_dirs)
+    aside = LogsAside(log_dirs)
     return [
         LeftOut(
             partition=TopicPartition(log.topic, log.partition),
@@ -105,10 +121,27 @@ def gaps_of(logs: Iterable[LogRead], reads: Iterable[SegmentRead]) -> list[LeftO
             first_offset=log.next_offset,
             end_offset=log.end_offset,
             edge=log.end_offset,
-            remedy=aside.remedy(directories[log.topic, log.partition], log.next_offset, log.end_offset),
+            remedy=aside.remedy(location(log.log_path).parent, log.next_offset, log.end_offset),
         )
-        for log in lost
+        for log in gaps
+        if log.topic not in compacted
     ]
+
+
+def _may_have_wanted_times(log: LogRead) -> bool:
+    """Whether times that are wanted may be missing behind a log."""
+    if not Wanted(first_ms=log.first_ms, last_ms=log.last_ms).has_times:
+        return True
+    times = log.ends_ms, begins_ms(location(log.log_path).parent / segment_file(log.end_offset, LOG_SUFFIX))
+    return min(times) < 0 or (max(times) >= log.first_ms and min(times) <= log.last_ms)
+
+
+def begins_ms(log: Location) -> int:
+    """The largest timestamp of a log's first batch, in ms since the epoch; −1 where nobody knows it."""
+    with contextlib.suppress(OSError, KidxError), opened_log(str(log)) as opened:
+        content = opened.log(opened.version.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
+        return next((batch.max_timestamp for batch in batches(content)), NO_TIMESTAMP)
+    return NO_TIMESTAMP
 
 
 def _compacted(topics: Collection[str], log_dirs: Collection[Location]) -> set[str]:

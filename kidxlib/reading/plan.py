@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
+from kidxlib.format.layouts import NO_TIMESTAMP
 from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, OFFSET_MAX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition, is_other_name, looks_like
@@ -32,6 +33,7 @@ from kidxlib.reading.absent import (
 )
 from kidxlib.reading.bounds import Bound, ListedLog, bounds_of, end_of
 from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
+from kidxlib.reading.gaps_met import LogRead, gaps_of
 from kidxlib.reading.known_logs import KnownEvents, KnownLog, KnownLogs, KnownPartition
 from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of, mount
 from kidxlib.reading.places import settled_segments
@@ -305,6 +307,29 @@ def may_hold(log: LogToRead, seen: Wanted) -> bool:
     return has_offsets(log, seen) and not (log.facts is not None and log.facts.is_without(seen))
 
 
+def _passed(partition: PartitionToRead, log: LogToRead, seen: Wanted) -> LogRead | None:
+    """A log of which a catalog tells that its times are not wanted, as one that was read to its end: a gap behind it
+    may have had some that are.
+    """
+    row, listed = None if log.facts is None else log.facts.row, log.listed
+    if row is None or row.next_offset is None or log.overlap is not None:
+        return None
+    is_older = row.max_timestamp_ms is not None and row.max_timestamp_ms < seen.first_ms
+    ends_ms = row.max_timestamp_ms if is_older else row.smallest_timestamp_ms
+    goes_on = listed.end_offset is not None and row.next_offset <= seen.last_offset
+    return LogRead(
+        topic=partition.directory.topic_partition.topic,
+        partition=partition.directory.topic_partition.partition,
+        log_path=str(listed.path),
+        next_offset=row.next_offset,
+        end_offset=listed.end_offset if goes_on and listed.end_offset is not None else row.next_offset,
+        lacks_records=row.records is not None and row.records < row.next_offset - listed.base_offset,
+        ends_ms=NO_TIMESTAMP if ends_ms is None else ends_ms,
+        first_ms=seen.first_ms,
+        last_ms=seen.last_ms,
+    )
+
+
 class _Planner:
     def __init__(
         self,
@@ -324,6 +349,7 @@ class _Planner:
         self._isolates = isolates
         self._ends = ReadingEnds(request)
         self._left_out: list[LeftOut] = []
+        self._passed: list[LogRead] = []
         self._of_another_time: list[str] = []
         self._reads: list[SegmentRead] = []
         self._skipped_segments = self._skipped_bytes = 0
@@ -333,6 +359,7 @@ class _Planner:
         self._scanned_logs = self._scanned_bytes = 0
 
     def plan(self) -> ReadPlan:
+        self._left_out += gaps_of(self._passed)
         if self._ended_at_watermark:
             self.notes.append(
                 f"read to the high watermark, which {HIGH_WATERMARK_CHECKPOINT} says: "
@@ -570,6 +597,8 @@ class _Planner:
             if not may_hold(log, seen):
                 self._skipped_segments += 1
                 self._skipped_bytes += max(log.listed.size, 0)
+                if has_offsets(log, seen) and (passed := _passed(partition, log, seen)) is not None:
+                    self._passed.append(passed)
                 continue
             if log.listed.size == NOT_SEEN:
                 log.listed.path.stat()  # raises what it is

@@ -28,7 +28,6 @@ from kidxlib.storage.ranged_log import RANGE_BYTES
 
 Item: TypeAlias = BatchTable | Damage
 
-_EVERY: Final = Wanted()
 #: Bytes that are read at a time where only a part of a segment is wanted.
 _PART_CHUNK_BYTES: Final = 512 * 1024
 
@@ -137,7 +136,7 @@ class _SegmentWalk:
                 broken = self._broken_end(walk, last_offset, f"found {error.found}, expected {error.expected}")
             if broken is None:
                 if not (walk.is_past or was_damaged):
-                    self._tell_of_end(last_offset, lacks)
+                    self._tell_of_end(last_offset, lacks, walk.max_timestamp)
                 return
             was_damaged = True
             damage = self._damage(*broken, last_offset)
@@ -147,23 +146,33 @@ class _SegmentWalk:
             position = damage.end
 
     def _lacks_records(self, rows: NDArray[np.void], last_offset: int) -> bool:
-        return self._tells_of_end and lacks_records(rows, max(last_offset, self._wanted.first_offset - 1))
+        if self._options.on_end is None:
+            return False
+        # With times, batches lie before the first of these that are not wanted.
+        before = -1 if self._wanted.has_times else max(last_offset, self._wanted.first_offset - 1)
+        return lacks_records(rows, before)
 
-    def _tell_of_end(self, last_offset: int, lacks: bool) -> None:
+    def _tell_of_end(self, last_offset: int, lacks: bool, ends_ms: int) -> None:
         """Tell that nothing more follows; and where the next log begins, if what is wanted goes on there."""
         read, on_end = self._read, self._options.on_end
-        if on_end is None or not self._tells_of_end:
+        if on_end is None:
             return
         next_offset = max(last_offset + 1, read.base_offset, read.wanted.first_offset)
         goes_on = read.end_position == read.version.size and next_offset <= read.wanted.last_offset
         end_offset = read.end_offset if goes_on and read.end_offset is not None else next_offset
-        on_end(LogRead(read.topic, read.partition, next_offset, end_offset, lacks))
-
-    @property
-    def _tells_of_end(self) -> bool:
-        """Whether somebody is told. With times nobody is: batches lie between those that are wanted."""
-        has_times = (self._wanted.first_ms, self._wanted.last_ms) != (_EVERY.first_ms, _EVERY.last_ms)
-        return self._options.on_end is not None and not has_times
+        on_end(
+            LogRead(
+                topic=read.topic,
+                partition=read.partition,
+                log_path=read.log_path,
+                next_offset=next_offset,
+                end_offset=end_offset,
+                lacks_records=lacks,
+                ends_ms=ends_ms,
+                first_ms=read.wanted.first_ms,
+                last_ms=read.wanted.last_ms,
+            )
+        )
 
     def _walk(self, position: int, last_offset: int) -> BatchWalk:
         options = self._options

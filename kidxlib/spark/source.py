@@ -89,13 +89,12 @@ class TaskReads(InputPartition):
 class KafkaSegmentReader(DataSourceReader):
     """Plans where the driver is, and reads in tasks."""
 
-    def __init__(self, options: SourceOptions, schema: pa.Schema, *, tells_gaps: bool = True) -> None:
+    def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
         """
         Args:
             schema: what Spark expects.
-            tells_gaps: tasks warn of gaps between logs.
         """
-        self._options, self._schema, self._tells_gaps = options, schema, tells_gaps
+        self._options, self._schema = options, schema
         self._pushed = Pushed()
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  # Spark's name
@@ -123,11 +122,4 @@ class KafkaSegmentReader(DataSourceReader):
         assert isinstance(partition, TaskReads)
         fails = self._options.fails_on_loss
         on_damage = damage_taker(fails=fails)
-        yield from task_rows(
-            partition.reads,
-            self._options.mode,
-            self._schema,
-            on_damage,
-            goes_on=not fails,
-            tells_gaps=self._tells_gaps,
-        )
+        yield from task_rows(partition.reads, self._options.mode, self._schema, on_damage, goes_on=not fails)

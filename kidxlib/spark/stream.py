@@ -90,10 +90,8 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         return [TaskReads(reads) for reads in tasks_of(plan.reads)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task; see `KafkaSegmentReader.read`. A micro-batch may be too short to tell a gap that the
-        cleaner has left.
-        """
-        return KafkaSegmentReader(self._options.source, self._schema, tells_gaps=False).read(partition)
+        """The rows of a task; see `KafkaSegmentReader.read`."""
+        return KafkaSegmentReader(self._options.source, self._schema).read(partition)
 
 
 def _parsed(start: Mapping[str, Any]) -> StreamOffsets | None:

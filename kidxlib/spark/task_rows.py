@@ -62,15 +62,13 @@ def task_rows(
     on_damage: TakeDamage,
     *,
     goes_on: bool,
-    tells_gaps: bool = True,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task.
+    """The rows of a task. A warning by `logging` tells gaps behind logs that it has read to their ends.
 
     Args:
         mode: see `kidxlib.read`.
         schema: what Spark expects.
         on_damage, goes_on: as of `rows_of`.
-        tells_gaps: warn by `logging` of gaps behind logs that the task has read to their ends.
     """
     columns, logs = columns_read(mode, schema.names), list[LogRead]()
     if mode == "batches":
@@ -79,7 +77,7 @@ def task_rows(
         found = rows_of(reads, columns, on_damage, goes_on=goes_on, threads=1, on_end=logs.append)
     for rows in _put_together(found):
         yield as_spark_has_them(rows, schema)
-    for line in lines_of(gaps_of(logs, reads)) if tells_gaps else ():
+    for line in lines_of(gaps_of(logs)):
         _log.warning("%s", line)
 
 

@@ -52,7 +52,7 @@ _PART_BYTES: Final = 128 * 1024 * 1024
 
 _PLAN: Final = "plan.json"
 _LOCK: Final = "lock"
-_VERSION: Final = 3
+_VERSION: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,7 +405,7 @@ def _exported(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
         log_bytes=sum(map(_bytes_of, plan.units)),
         damage=tuple(line for part in parts for line in part.damage),
         failed=(*plan.failed, *(why for _, why in sorted(ended.items()))),
-        left_out=(*plan.left_out, *gaps_of(logs, (read for unit in plan.units for read in unit))),
+        left_out=(*plan.left_out, *gaps_of(logs)),
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts
-from kidxlib.format.batch_header import batch_size
+from kidxlib.format.batch_header import NO_TIMESTAMP, batch_size
 from kidxlib.records import batch_headers
 from kidxlib.records.batch_headers import Batch, parse_batch
 from kidxlib.records.bulk.batch_table_kernel import (
@@ -106,6 +106,7 @@ class BatchWalk:
         self._log, self._wanted, self._whole, self._checks = log, wanted, whole, checks
         self._walks = np.zeros(1, TABLE_WALK)
         self._walks["position"], self._walks["last_offset"] = position, last_offset
+        self._walks["max_timestamp"] = NO_TIMESTAMP
         self.is_past = False
 
     @property
@@ -117,6 +118,13 @@ class BatchWalk:
     def last_offset(self) -> int:
         """The last offset of the batch before."""
         return int(self._walks["last_offset"][0])
+
+    @property
+    def max_timestamp(self) -> int:
+        """The largest timestamp of the batch before, in ms since the epoch, wanted or not; −1 where it has none, and
+        before the first batch.
+        """
+        return int(self._walks["max_timestamp"][0])
 
     def tables(self) -> Iterator[BatchTable]:
         """The batches, a table for each window of the log, without batches that have nothing wanted by their headers,

@@ -63,10 +63,17 @@ BATCH: Final = np.dtype(
 )
 UNKNOWN_COUNT: Final = -1
 
-#: The state of a walk over headers: its position, the last offset of the batch before, the number of rows, and why it
-#: has stopped.
+#: The state of a walk over headers: its position, the last offset and the largest timestamp of the batch before, the
+#: number of rows, and why it has stopped.
 TABLE_WALK: Final = np.dtype(
-    [("position", "i8"), ("bytes_read", "i8"), ("last_offset", "i8"), ("rows", "i8"), ("why", "i8")]
+    [
+        ("position", "i8"),
+        ("bytes_read", "i8"),
+        ("last_offset", "i8"),
+        ("max_timestamp", "i8"),
+        ("rows", "i8"),
+        ("why", "i8"),
+    ]
 )
 #: In `why`: a batch is not in the window; a header is malformed; no whole batch follows; there is no room for another
 #: row; later batches are not wanted.
@@ -141,7 +148,7 @@ def fill_batches(
             is_passed = last < first_offset
         if is_passed and crc_is_right:
             walk.position += size
-            walk.last_offset = last
+            walk.last_offset, walk.max_timestamp = last, max_timestamp
             continue
         if walk.rows == len(rows):
             walk.why = NO_ROOM
@@ -163,7 +170,7 @@ def fill_batches(
             row.records_count = 1 if attributes & ATTRIBUTE_CODEC == 0 else _WRAPPER_COUNT
         walk.rows += 1
         walk.position += size
-        walk.last_offset = last
+        walk.last_offset, walk.max_timestamp = last, max_timestamp
         if last_offset < _MOST and last >= last_offset:
             walk.why = PAST  # this batch and all later ones begin above it
             return

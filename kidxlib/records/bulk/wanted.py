@@ -53,6 +53,11 @@ class Wanted:
         return self.first_offset <= offset <= self.last_offset and self.first_ms <= timestamp <= self.last_ms
 
     @property
+    def has_times(self) -> bool:
+        """Whether not all times are wanted."""
+        return (self.first_ms, self.last_ms) != (_LEAST, _MOST)
+
+    @property
     def is_empty(self) -> bool:
         """Whether no record can be wanted."""
         return self.first_offset > self.last_offset or self.first_ms > self.last_ms

@@ -166,7 +166,9 @@ def test_first_logs_that_are_lost_are_told(tmp_path: Path) -> None:
         ({}, [lost]),
         ({"offsets": (5, None)}, [lost, gone]),
         ({"offsets": (100, None)}, []),
-        ({"times": (5, None)}, []),
+        ({"times": (5, None)}, [lost]),
+        ({"times": (None, 5)}, [lost]),
+        ({"times": (110_000, None)}, []),  # the first batch that is there is older
     ]
     for options, told in cases:
         assert _told(_plan(log_dir, **options)) == told, options
@@ -323,6 +325,14 @@ def test_log_dirs_of_two_stops_are_told(sign: str, tmp_path: Path, caplog: pytes
     assert (verified.out + verified.err).count(told) == 1
 
 
+def _exported(log_dir: Path, *options: str) -> dict[str, Any]:
+    """What `kidx export --json` says, with exit code 3 where it says that something is left out."""
+    output = log_dir.parent / "exported.parquet"
+    ended = run_here(export, log_dir, "--output", output, "--json", *options)
+    assert ended.code == (ExitCode.PROBLEMS_FOUND if ended.json["left_out"] else ExitCode.OK), ended.err
+    return ended.json
+
+
 def test_an_open_transaction_ends_what_is_committed(tmp_path: Path) -> None:
     from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
 
@@ -339,7 +349,6 @@ def test_a_gap_between_logs_is_told(tmp_path: Path, caplog: pytest.LogCaptureFix
     log_dir = _log_dir(tmp_path, (0, 50, 100))
     directory = log_dir / "t-0"
     (directory / segment_file(50, LOG_SUFFIX)).unlink()
-    assert read(log_dir, times=(0, None)).read_all().num_rows == 150 and not caplog.records
     assert read(log_dir).read_all().num_rows == 150
     assert [record.message for record in caplog.records] == [
         "in no log: 50 offsets of 1 partition between two logs: t-0 50 to 99 (the next log begins at 100); unless the "
@@ -354,6 +363,35 @@ def test_a_gap_between_logs_is_told(tmp_path: Path, caplog: pytest.LogCaptureFix
     content = first.read_bytes()
     first.write_bytes(content[: len(content) // 5] + content[2 * (len(content) // 5) :])
     assert read(log_dir).read_all().num_rows == 140 and not caplog.records
+
+
+@pytest.mark.parametrize("known", [False, True], ids=["no catalog", "catalog"])
+@pytest.mark.parametrize(
+    ("times", "rows", "is_told"),
+    [
+        ((60_000, 90_000), 0, True),  # all of it, and nothing else
+        ((20_000, 60_000), 30, True),
+        ((90_000, 120_000), 20, True),
+        ((0, None), 150, True),
+        ((None, 49_000), 49, False),  # the batches on both sides have newer records
+        ((120_000, 150_000), 30, False),
+        ((None, 50_000), 50, True),  # the last batch before it goes on to 49 s
+    ],
+)
+def test_a_gap_between_logs_is_told_where_times_in_it_may_be_wanted(
+    times: tuple[int | None, int | None], rows: int, is_told: bool, known: bool, tmp_path: Path
+) -> None:
+    """By the batches on both sides; also where a catalog tells that the logs there hold nothing that is wanted."""
+    log_dir, catalog = _log_dir(tmp_path / "logs", (0, 50, 100, 150)), tmp_path / "catalog"
+    if known:
+        kidx_build_here(log_dir, "--index-dir", tmp_path / "index", "--catalog", catalog)
+    (log_dir / "t-0" / segment_file(50, LOG_SUFFIX)).unlink()
+    between = "/".join("" if each is None else str(each) for each in times)
+    told = _exported(log_dir, "--times", between, *(["--catalog", str(catalog)] if known else []))
+    assert (told["rows"], [(each["first_offset"], each["why"]) for each in told["left_out"]]) == (
+        rows,
+        [(50, Why.BETWEEN_LOGS)] if is_told else [],
+    )
 
 
 @pytest.mark.parametrize("known_by", ["policy", "policy without compact", "cleaner", "the name"])

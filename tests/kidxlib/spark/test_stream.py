@@ -333,6 +333,28 @@ def test_log_dirs_of_two_stops_are_told(tmp_path: Path, caplog: pytest.LogCaptur
     assert [record.message.startswith(told) for record in caplog.records] == [True]
 
 
+_GAPS_TOLD: Final = (
+    "5 offsets of 1 partition between two logs: topic-0 4 to 8",
+    "1 offset of 1 partition between two logs: topic-0 8",
+)
+
+
+@pytest.mark.parametrize("is_compacted", [False, True])
+def test_a_gap_between_logs_is_told_by_who_reads_up_to_it(
+    is_compacted: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A micro-batch that begins within it tells the rest; of a topic that the cleaner has cleaned nothing is told."""
+    _log(tmp_path, 0, *map(_one, range(4)))
+    _log(tmp_path, 9, *map(_one, range(9, 12)))
+    if is_compacted:
+        (tmp_path / "cleaner-offset-checkpoint").write_text("0\n1\ntopic 0 9\n")
+    stream = Stream(tmp_path, maxOffsetsPerTrigger="4")
+    stream.run()
+    assert [offset for _, offset in stream.rows] == [*range(4), *range(9, 12)]
+    told = [record.message.split(" (")[0] for record in caplog.records if "in no log" in record.message]
+    assert told == ([] if is_compacted else [f"in no log: {each}" for each in _GAPS_TOLD])
+
+
 def test_a_batch_with_zeros_in_it_is_not_there_yet(tmp_path: Path) -> None:
     """A log with preallocated space has such, and a file system that tells sizes before it has bytes."""
     batch = _one(1)
