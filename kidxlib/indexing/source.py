@@ -8,7 +8,7 @@ import errno
 import os
 import re
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from kidxlib.format.topic_partition import (
 )
 from kidxlib.indexing.remote_logs import NOT_SAID, RemoteBucket, RemoteLogs, RemoteOptions, remote_bucket
 from kidxlib.storage.directory import Directory
-from kidxlib.storage.location import FileVersion, Location, as_text, given_location, location
+from kidxlib.storage.location import FileVersion, Location, as_text, given_location, identity_of, location
 from kidxlib.storage.store.s3 import is_object
 
 
@@ -181,6 +181,24 @@ def index_directory(topic_partition: TopicPartition, recorded: Collection[str]) 
     return Directory(str(path.parent), path.name)
 
 
+def ensure_distinct_directories(sources: Sequence[Source]) -> None:
+    """Refuse sources whose segments would count twice: one directory under two names, as through a symlink or a bind
+    mount, and a partition's directory beside the log dir that it is in.
+    """
+    by_directory: dict[object, Source] = {}
+    for source in sources:
+        other = by_directory.setdefault(identity_of(source.path), source)
+        if other is source:
+            continue
+        if other.path != source.path:
+            raise UsageError(f"{source.path}: the same directory as {other.path}; name each log dir once")
+        names = "" if other.name == source.name else f", as source {other.name} and as source {source.name}"
+        raise UsageError(f"{source.path}: given twice{names}; name each log dir once")
+    for source in sources:
+        if source.log_dir != source.path and (log_dir := by_directory.get(identity_of(source.log_dir))) is not None:
+            raise UsageError(f"{source.path}: it is in {log_dir.path}, which is given, too; leave out one of the two")
+
+
 def parse_sources(given: Iterable[str], remote: RemoteOptions = NOT_SAID) -> tuple[Source, ...]:
     """The sources that the `--source` options mean.
 
@@ -192,6 +210,7 @@ def parse_sources(given: Iterable[str], remote: RemoteOptions = NOT_SAID) -> tup
     for name, count in Counter(source.name for source in sources).items():
         if count > 1:
             raise UsageError(f"--source: the name {name} is given {count} times; each source needs its own")
+    ensure_distinct_directories(sources)
     return sources
 
 

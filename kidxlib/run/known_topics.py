@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from kidxlib.errors import CheckpointError, ClusterMetadataError, KidxError, UsageError, describe_error
-from kidxlib.indexing.source import Source
+from kidxlib.indexing.source import Source, ensure_distinct_directories
 from kidxlib.log.cluster_metadata.image import (
     BrokerSettings,
     ClusterMetadata,
@@ -207,9 +207,7 @@ def read_known_topics(
 
 def ensure_distinct(sources: Sequence[Source]) -> None:
     """Refuse the same directory twice, and two copies of one log dir."""
-    for number, source in enumerate(sources):
-        if source.path in [other.path for other in sources[:number]]:
-            raise UsageError(f"{source.path}: given twice; name each log dir once")
+    ensure_distinct_directories(sources)
     properties = []
     for source in sources:
         with contextlib.suppress(CheckpointError, OSError):

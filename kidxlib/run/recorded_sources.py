@@ -3,11 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
+from kidxlib.catalog.conditions import PRESENT, Among
+from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.rows import PARTITION_KEY
+from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError, UsageError
 from kidxlib.format.topic_partition import is_name
@@ -53,6 +60,58 @@ def source_paths(tables: TablesToRead) -> dict[str, str]:
 def as_sources(paths: Mapping[str, str]) -> list[Source]:
     """The sources of a catalog, from their paths."""
     return [Source(name, location(path)) for name, path in paths.items()]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OneDirectory:
+    """Two sources of a catalog that are the same directory, so that what is counted or planned has its segments twice.
+
+    Attributes:
+        source, other: in the order of their names.
+        path: of the log dir.
+    """
+
+    source: str
+    other: str
+    path: str
+
+    def __str__(self) -> str:
+        return f"sources {self.source} and {self.other} are one directory, {self.path}"
+
+
+def in_one_directory(tables: TablesToRead, names: Collection[str]) -> list[OneDirectory]:
+    """The sources that are the same directory, or of which one is a partition's directory in the other.
+
+    Brokers on several machines may have the same paths, and one catalog. So a path alone tells nothing: both have a log
+    of the same inode, size and time of modification there.
+
+    Args:
+        names: of the sources that are looked at.
+    """
+    if len(names) < 2:
+        return []
+    of_sources = Among("source", tuple(names))
+    rows = tables.read(PARTITIONS, [*PARTITION_KEY, "directory"], [of_sources])
+    counted = rows.group_by("directory").aggregate([("source", "count_distinct")])
+    shared = counted.filter(pc.field("source_count_distinct") > 1)["directory"]
+    rows = rows.filter(pc.is_in(rows["directory"], value_set=shared.combine_chunks()))
+    directories: dict[tuple[str, str, int], str] = {
+        (row["source"], row["topic"], row["partition"]): row["directory"] for row in rows.to_pylist()
+    }
+    if not directories:
+        return []
+    _, topics, partitions = (set(column) for column in zip(*directories, strict=True))
+    where = [of_sources, PRESENT, Among("topic", topics), Among("partition", partitions)]
+    logs = tables.read(SEGMENTS, [*SEGMENTS.key, *LogVersion.names()], where)
+    same = logs.group_by([*SEGMENTS.key[1:], *LogVersion.names()], use_threads=False)
+    same_logs = same.aggregate([("source", "distinct"), ("source", "count_distinct")])
+    found: dict[tuple[str, str], str] = {}
+    for row in same_logs.filter(pc.field("source_count_distinct") > 1).to_pylist():
+        for one, other in combinations(sorted(row["source_distinct"]), 2):
+            places = {directories.get((source, row["topic"], row["partition"])) for source in (one, other)}
+            if len(places) == 1 and (place := places.pop()) is not None:
+                found.setdefault((one, other), as_text(location(place).parent))
+    return [OneDirectory(source=one, other=other, path=path) for (one, other), path in sorted(found.items())]
 
 
 def can_be_listed(directory: Location) -> bool:

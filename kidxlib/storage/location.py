@@ -4,6 +4,7 @@ inode.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass
@@ -82,6 +83,18 @@ def ensure_text(option: str, path: str | os.PathLike[str]) -> None:
 def is_inside(place: Location | str, directory: Location | str) -> bool:
     """Whether a location is a directory or below it, by their names."""
     return f"{place}/".startswith(f"{str(directory).rstrip('/')}/")
+
+
+def identity_of(directory: Location) -> object:
+    """What all names of a directory have in common: on this machine its device and inode, as a bind mount has them,
+    too; elsewhere, and where it cannot be looked at, its name.
+    """
+    if isinstance(directory, Path):
+        with contextlib.suppress(OSError):
+            status = directory.stat()
+            if status.st_ino:  # some file systems number nothing
+                return status.st_dev, status.st_ino
+    return str(directory)
 
 
 def is_directory(entry: os.DirEntry[str]) -> bool:

@@ -22,6 +22,7 @@ from kidxlib.operations.compare.replica import compare_replicas_of_places
 from kidxlib.operations.compare.replicas.compare_replicas import compare_replicas
 from kidxlib.operations.compare.replicas.verdict import ReplicaVerdict, Verdict
 from kidxlib.operations.damage.damaged_segments import DAMAGED
+from kidxlib.run.recorded_sources import in_one_directory
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.progress import begin_phase
 
@@ -58,6 +59,8 @@ def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Patte
     if one == other:
         raise UsageError(f"{one}: it is on both sides, and is the same as itself; name two sources")
     begin_phase("asking the catalog")
+    for each in in_one_directory(tables, (one, other)):
+        raise UsageError(f"{each}: it is on both sides, and is the same as itself; name two sources")
     held = {name: _partitions(tables, name, topics) for name in (one, other)}
     partitions = {name: set(has) for name, has in held.items()}
     findings, results = list[Finding](), list[PartitionResult]()

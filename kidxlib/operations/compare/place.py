@@ -29,7 +29,7 @@ from kidxlib.format.topic_partition import (
     parse_partition_directory,
 )
 from kidxlib.operations.compare.finding import Finding, Kind
-from kidxlib.storage.location import Location, given_location
+from kidxlib.storage.location import Location, given_location, identity_of
 from kidxlib.storage.lock import LOCK_FILE
 from kidxlib.storage.log_dir import (
     META_PROPERTIES,
@@ -184,12 +184,13 @@ def list_place(text: str, *, is_copy: bool = False) -> Place:
 
 def ensure_two_places(one: Place, other: Place) -> None:
     """A directory compared with itself is always the same."""
-    both = {str(path) for path in _identities(one)} & {str(path) for path in _identities(other)}
+    of_one = {identity_of(path) for path in _directories(one)}
+    both = sorted(str(path) for path in _directories(other) if identity_of(path) in of_one)
     if both:
-        raise UsageError(f"{min(both)}: it is on both sides, and is the same as itself; name two places")
+        raise UsageError(f"{both[0]}: it is on both sides, and is the same as itself; name two places")
 
 
-def _identities(place: Place) -> Iterator[Location]:
+def _directories(place: Place) -> Iterator[Location]:
     if place.is_partition:
         yield from (directory.path for directory in place.directories.values())
     else:

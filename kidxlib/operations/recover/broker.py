@@ -17,6 +17,7 @@ from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.storage.location import identity_of
 from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, looks_unmounted, read_meta_properties
 from kidxlib.storage.store.s3 import is_object
 
@@ -179,7 +180,7 @@ def _named(paths: Iterable[str]) -> list[Path]:
         if is_object(text):
             raise UsageError(f"{text}: in an object store, where no broker starts; expected a log dir of this machine")
         path = Path(os.path.realpath(text))
-        if path in found:
+        if identity_of(path) in map(identity_of, found):
             raise UsageError(f"{text}: named twice; name it once")
         found.append(path)
     return found

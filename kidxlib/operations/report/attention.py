@@ -34,7 +34,7 @@ class Attention:
         title: what it is, in one line.
         detail: which, the first of them, and what follows from it.
         is_missing: offsets are not there that a log had, and nobody has accepted that; or two log dirs of a broker have
-            a partition.
+            a partition; or all of a log dir is counted twice.
     """
 
     severity: Severity
@@ -54,6 +54,7 @@ def attention(sections: dict[str, Any], now_ms: int) -> list[dict[str, Any]]:
     found = [
         *_of_health(sections["health"]),
         *_of_lost(sections["health"]),
+        *_of_sources(sections["health"]),
         *_of_replicas(sections["replicas"], sections["health"]),
         *_of_retention(sections["retention"]),
         *_of_shape(sections["shape"]),
@@ -140,6 +141,18 @@ def _of_lost(health: dict[str, Any]) -> list[Attention]:
             f"{row['topic']}-{row['partition']} of {row['source']}: {row['detail']}. {_sentence(row['consequence'])}"
         )
         title = f"{counted(len(ends), 'log')} ending below a checkpoint"
+        found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
+    return found
+
+
+def _of_sources(health: dict[str, Any]) -> list[Attention]:
+    """Sources in which nobody could look, and those that are there twice."""
+    found = []
+    if twice := health["sources_twice"]:
+        row = twice[0]
+        detail = f"{row['source']} and {row['other']} are {row['path']}: this report counts it twice; "
+        detail += "kidx forget-source takes one of them out of the catalog"
+        title = f"{counted(len({row['other'] for row in twice}), 'source')} there under another name"
         found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
     if empty := [row for row in health["not_reached"] if row["is_empty"]]:
         names = [f"{row['source']} ({row['path']})" for row in empty]

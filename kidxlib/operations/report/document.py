@@ -7,7 +7,7 @@ from __future__ import annotations
 import importlib.metadata
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any, Final
 
@@ -50,7 +50,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.retention.policy import Cleanup, Origin, Policy, TopicConfig
 from kidxlib.run.known_topics import read_known_topics
 from kidxlib.run.options import MetadataOptions
-from kidxlib.run.recorded_sources import as_sources, source_paths
+from kidxlib.run.recorded_sources import as_sources, in_one_directory, source_paths
 from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
@@ -175,6 +175,7 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
         "health": {
             **health_section(answers, paths, tables.path, gaps),
             **lost.as_json(),
+            "sources_twice": [asdict(each) for each in in_one_directory(tables, list(paths))],
             "not_reached": not_reached(of_log_dirs.empty, of_log_dirs.not_reached),
         },
         "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},

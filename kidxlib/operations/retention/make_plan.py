@@ -42,10 +42,10 @@ from kidxlib.operations.retention.recorded import (
 from kidxlib.operations.retention.recorded_plan import CurrentConfigs
 from kidxlib.retention.plan import Written
 from kidxlib.retention.policy import DECIDING_CONFIGS, RETENTION_MS_DEFAULT, Decision, Origin, PlanWarning, Reason
-from kidxlib.run.recorded_sources import source_paths
+from kidxlib.run.recorded_sources import in_one_directory, source_paths
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.run.sources import sources_in_catalog
-from kidxlib.tables.protocol import counts_of
+from kidxlib.tables.protocol import Tables, counts_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.build import PROBLEMS_SHOWN, TOPICS_SHOWN
 from kidxlib.terminal.console import warn_of_first
@@ -516,6 +516,7 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
         raise UsageError(
             f"{tables.path}: no segment of a topic that matches {request.topics.pattern}; give another --topics"
         )
+    _ensure_counted_once(tables, sources)
     plan_id = request.context.run_id()
     begin_phase("planning")
     segments = PresentSegments(tables, tables.version(SEGMENTS), sources, list(own))
@@ -553,6 +554,15 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
         _tell_segments(outcome, staged)
     outcome.line(f"catalog: {tables.path}, table {RETENTION_PLANS.name}")
     return outcome
+
+
+def _ensure_counted_once(tables: Tables, sources: Sequence[str]) -> None:
+    """Refuse to plan for the same segments twice."""
+    for each in in_one_directory(tables, sources):
+        raise UsageError(
+            f"{tables.path}: {each}: its segments would be planned twice; choose one of them with --source, or "
+            "take one out with kidx forget-source"
+        )
 
 
 def _configured(request: PlanRequest, segments: PresentSegments) -> ConfiguredTopics:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -9,10 +10,13 @@ import pytest
 
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.commands.build import build
+from kidxlib.commands.compare import compare
+from kidxlib.commands.report import report
+from kidxlib.commands.retention import retention
 from kidxlib.commands.verify import verify
 from kidxlib.errors import UsageError
 from kidxlib.indexing.source import Source
-from kidxlib.run.recorded_sources import ensure_directories, source_paths, warn_of_other_names
+from kidxlib.run.recorded_sources import ensure_directories, in_one_directory, source_paths, warn_of_other_names
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import append_rows
 from tests.support.logs.golden import SAMPLES
@@ -87,3 +91,29 @@ def test_commands_say_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
         ended = run_here(command, "--source", "b1", *options)
         assert ended.code == 2 and f"the catalog has b1 in {log_dir}: --source b1={log_dir}\n" in ended.err, ended
         assert "the catalog has it as source b1" in run_here(command, log_dir, *options).err
+
+
+def test_one_directory_under_two_names_counts_once(tmp_path: Path) -> None:
+    """Brokers of two machines may have the same path: only where both have the very same log it counts twice."""
+    log_dir, catalog = tmp_path / "log-dir", tmp_path / "catalog"
+    shutil.copytree(SAMPLES / "plain-zstd-0", log_dir / "plain-zstd-0")
+    for name in ("a", "c"):
+        assert run_here(build, "--source", f"{name}={log_dir}", *_places(tmp_path, name)).code == 0
+    shutil.move(log_dir, tmp_path / "of-another-machine")
+    shutil.copytree(SAMPLES / "plain-zstd-0", log_dir / "plain-zstd-0")
+    assert run_here(build, "--source", f"other={log_dir}", *_places(tmp_path, "other")).code == 0
+    (found,) = in_one_directory(DeltaTables(str(catalog)), ["a", "c", "other"])
+    assert str(found) == f"sources a and c are one directory, {log_dir}"
+
+    planned = run_here(retention, "--catalog", catalog)
+    assert planned.code == 2 and f"{found}: its segments would be planned twice; choose one of them" in planned.err
+    assert run_here(retention, "--catalog", catalog, "--source", "c", "--source", "other").code == 0
+    compared = run_here(compare, "a", "c", "--catalog", catalog, "--as", "replica")
+    assert compared.code == 2 and f"{found}: it is on both sides" in compared.err
+    reported = run_here(report, "--catalog", catalog, "--output", tmp_path / "page.html")
+    assert reported.code == 3
+    assert f"bad: 1 source there under another name: a and c are {log_dir}: this report counts it twice" in reported.out
+
+
+def _places(tmp_path: Path, name: str) -> tuple[str | Path, ...]:
+    return "--index-dir", tmp_path / name, "--catalog", tmp_path / "catalog"

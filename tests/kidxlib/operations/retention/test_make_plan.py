@@ -431,7 +431,8 @@ def test_delete_records_of_copies_are_refused(archive: Archive, tmp_path: Path) 
     """One partition in two sources: there is no one offset up to which it is to be deleted."""
     both = _archive(tmp_path)
     shutil.copytree(archive.log_dir / "plain-zstd-0", both.log_dir / "plain-zstd-0")
-    places = ("--source", f"a={both.log_dir}", "--source", f"b={both.log_dir}", "--index-dir", both.index_dir)
+    copy = shutil.copytree(both.log_dir, tmp_path / "copy")
+    places = ("--source", f"a={both.log_dir}", "--source", f"b={copy}", "--index-dir", both.index_dir)
     assert kidx_build_here(*places, "--catalog", both.catalog).code == 0
     policy = tmp_path / "policy.toml"
     policy.write_text(f"{_ALL_SAID}retention.ms = -1\nretention.bytes = 478816\n")
