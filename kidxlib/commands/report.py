@@ -81,9 +81,9 @@ def run_report(request: ReportOn, backend: Backend) -> Outcome:
     network. Nothing is recorded in the catalog. With --sample some batches of logs are read, too, and where replicas
     differ some headers.
 
-    Exit codes: 0 made; 3 made, and it says of offsets that they are missing, which nobody has accepted: a gap between
-    logs, a log that is missing or ends early, what a replica lacks; or a source cannot be listed here; 2 wrong options
-    or inputs, nothing done; 1 failed.
+    Exit codes: 0 made; 3 made, and it says of offsets that they are missing (a gap between logs, a log that is missing
+    or ends early, what a replica lacks), or of a file that builds or audits found it damaged or broken, and nobody has
+    accepted that; or a source cannot be listed here; 2 wrong options or inputs, nothing done; 1 failed.
     """
     from kidxlib.operations.report.attention import Severity
     from kidxlib.operations.report.document import make_report
@@ -95,8 +95,10 @@ def run_report(request: ReportOn, backend: Backend) -> Outcome:
     )
     overview, attention = report.sections["overview"], report.head["attention"]
     missing = sum(row["is_missing"] for row in attention)
+    is_damaged = any(row["is_damage"] for row in attention)
+    has_problems = missing or is_damaged or report.sections["health"]["not_reached"]
     outcome = Outcome(
-        code=ExitCode.PROBLEMS_FOUND if missing or report.sections["health"]["not_reached"] else ExitCode.OK,
+        code=ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK,
         counts={
             "segments": overview["segments"],
             "missing": missing,

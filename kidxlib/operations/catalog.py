@@ -27,8 +27,8 @@ from kidxlib.catalog.tables import BUILDS, TABLES, UPGRADE_ORDER, BuildRow
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.known_segments import KNOWN
-from kidxlib.operations.damage.damaged_segments import audited_sources, known_damage, last_findings
-from kidxlib.operations.damage.known_damage import KnownDamage
+from kidxlib.operations.damage.damaged_segments import audited_sources, broken_by_audits, known_damage, last_findings
+from kidxlib.operations.damage.known_damage import DamagedSegment, KnownDamage
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.catalog_place import STAGING
 from kidxlib.run.heartbeat import sweep_folders
@@ -127,11 +127,15 @@ class TablesCatalog:
     def broken_files(self, sources: Sequence[str]) -> list[JudgedFile]:
         """What the audits that last looked at the partitions of some sources found broken, and is not missing."""
         is_broken = Among("verdict", (Verdict.BROKEN.value,))
-        return JudgedFile.of_arrow(last_findings(self.tables, sources, is_broken, JudgedFile.names()))
+        return JudgedFile.of_arrow(last_findings(self.tables, sources, [is_broken], JudgedFile.names()))
 
     def damage(self, sources: Sequence[str], topics: re.Pattern[str], gone: pa.Table | None) -> KnownDamage:
         """How the segments stand."""
         return known_damage(self.tables, sources, topics, gone)
+
+    def broken_by_audits(self, sources: Sequence[str], topics: re.Pattern[str]) -> list[DamagedSegment]:
+        """The logs that the last audits found broken, and no build will read again."""
+        return broken_by_audits(self.tables, sources, topics)
 
     def offsets(self, sources: Sequence[str]) -> dict[PartitionKey, tuple[int, int | None]]:
         """The first base offset and the last next offset of the segments that are present, by partition."""

@@ -135,6 +135,9 @@ _ENDS: Final = {
     ),
 }
 
+#: What recovery says of a log that it does not accept as it is.
+END_REASONS: Final = tuple(reason for _, reason, _ in _ENDS.values() if reason is not None)
+
 
 def scan_end(state: np.void) -> ScanEnd:
     status, reason, detail = _ENDS[EndReason(int(state["end"]))]

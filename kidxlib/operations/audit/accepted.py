@@ -190,7 +190,7 @@ def _files_of_last_audits(
     """
     verdicts = (*ACCEPTABLE, ACCEPTED_STATUS)
     files: Counter[tuple[str, str]] = Counter(dict.fromkeys(((source, v) for source in sources for v in verdicts), 0))
-    found = last_findings(tables, sources, Among("verdict", ACCEPTABLE), _COLUMNS)
+    found = last_findings(tables, sources, [Among("verdict", ACCEPTABLE)], _COLUMNS)
     of_files = held(findings_of_audits(found), findings_of(asdict(each.damage) for each in acceptances))
     verdict: Values = pc.if_else(pa.array(of_files.is_accepted), pa.scalar(ACCEPTED_STATUS), found["verdict"])
     of_sources = pa.table({"source": found["source"], "verdict": verdict})

@@ -436,7 +436,7 @@ def _earlier(
     wanted = rows_of_keys(audits)
 
     def still(where: Among) -> list[FileFinding]:
-        found = last_findings(tables, sources, where, _FOUND.names)
+        found = last_findings(tables, sources, [where], _FOUND.names)
         is_file: Values = pc.not_equal(found["file"], pa.scalar(GAP))  # gaps are looked for each time
         found = found.filter(is_file)
         found = found.filter(pa.array(positions_in(found, wanted, PARTITION_KEY) >= 0))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from kidxlib.audit.gaps import Directories, PolicyOf
+from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.catalog.segments import FillableFacts
 from kidxlib.catalog.tables import BuildRow
 from kidxlib.indexing.changes import Changes
-from kidxlib.indexing.listed import partitions_of
+from kidxlib.indexing.listed import numbers_in, partitions_of
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.skipped import unlistable_as_json
 from kidxlib.indexing.source import as_line
@@ -17,7 +19,7 @@ from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.build_run import Scanned
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.damage.gaps import gaps_between, known_logs
-from kidxlib.operations.damage.known_damage import KnownDamage
+from kidxlib.operations.damage.known_damage import DamagedSegment, KnownDamage
 from kidxlib.operations.damage.lost import OfLogDirs
 from kidxlib.operations.maintenance.after_build import OptimizedTable, optimized_as_json, optimized_as_line
 from kidxlib.run.index_options import known_as_json, lines_of_known
@@ -49,7 +51,20 @@ def catalog_damage(
     elif changes is not None:
         not_known |= {plan.partitions[number].key for number in set(partitions_of(changes.to_read).tolist())}
     lost = of_log_dirs.lost(tables, logs, not_known)
-    return replace(catalog.damage(sources, request.topics, gone), gaps=gaps, lost=lost)
+    broken = catalog.broken_by_audits(sources, request.topics)
+    if broken and changes is not None:
+        broken = _not_read_again(broken, plan, changes)
+    return replace(catalog.damage(sources, request.topics, gone), gaps=gaps, lost=lost, by_audits=broken)
+
+
+def _not_read_again(broken: Sequence[DamagedSegment], plan: Plan, changes: Changes) -> list[DamagedSegment]:
+    """The logs that are there, and not to be read."""
+    keys = [partition.key for partition in plan.partitions]
+    base_offsets = numbers_in(changes.to_read["base_offset"])[0].tolist()
+    numbers = partitions_of(changes.to_read).tolist()
+    others = {(*keys[number], base_offset) for number, base_offset in zip(numbers, base_offsets, strict=True)}
+    others |= {tuple(row.values()) for row in changes.gone.select(SEGMENT_KEY).to_pylist()}
+    return [log for log in broken if (log.source, log.topic, log.partition, log.base_offset) not in others]
 
 
 def listed_log_dirs(request: BuildRequest, plan: Plan) -> OfLogDirs:

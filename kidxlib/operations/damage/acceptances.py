@@ -213,7 +213,7 @@ def damage_now(
     damaged = tables.read(SEGMENTS, SEGMENT_COLUMNS, [Among("source", tuple(sources)), DAMAGED])
     of_segments = [Damage(**row) for row in findings_of_segments(damaged).to_pylist() if selected.has(row)]
     known = {damage.key: damage for damage in of_segments}
-    for row in last_findings(tables, sources, Among("verdict", ACCEPTABLE), [*_OF_FINDINGS, "verdict"]).to_pylist():
+    for row in last_findings(tables, sources, [Among("verdict", ACCEPTABLE)], [*_OF_FINDINGS, "verdict"]).to_pylist():
         if row["file"] == GAP or not selected.has(row):
             continue
         damage = Damage(**{name: row[name] for name in _OF_FINDINGS}, found=row["verdict"])

@@ -16,16 +16,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from kidxlib.audit.finding import ALSO, Verdict
 from kidxlib.catalog.conditions import Among, Condition
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
-from kidxlib.catalog.matching import Values, positions_in
+from kidxlib.catalog.matching import Values, differing, flags_of, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.indexing.summary import PROBLEMS_KEPT
-from kidxlib.operations.damage.acceptance_rule import COLUMNS, SEGMENT_COLUMNS, findings_of_segments, held
+from kidxlib.operations.damage.acceptance_rule import (
+    COLUMNS,
+    SEGMENT_COLUMNS,
+    VERSION_NAMES,
+    findings_of_audits,
+    findings_of_segments,
+    held,
+)
 from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS, DamagedSegment, KnownDamage
-from kidxlib.recovery.outcome import ABSENT, Status
+from kidxlib.recovery.outcome import ABSENT, END_REASONS, Status
 from kidxlib.tables.protocol import Tables, scope_of
 
 #: Of rows of `segments`: they are damaged.
@@ -80,19 +88,68 @@ def _with_acceptances(tables: Tables, damaged: pa.Table) -> pa.Table:
     return rows
 
 
+def broken_by_audits(tables: Tables, sources: Collection[str], topics: re.Pattern[str]) -> list[DamagedSegment]:
+    """The logs that a build took for whole, and that the last audit of their partition found broken as they still are,
+    such as on a disk that has changed a byte since: no build reads them again. Without those that are accepted.
+
+    What an audit found of a log beside others is none of these: a build looks for gaps and ends by itself, and an
+    overlap goes with the other log.
+    """
+    is_broken = (Among("verdict", (Verdict.BROKEN.value,)), Among("file", (LOG_SUFFIX,)))
+    names = [*SEGMENTS.key, "file", "reason", "position", "detail", "consequence", "verdict", "path", *VERSION_NAMES]
+    found = last_findings(tables, sources, is_broken, names)
+    is_asked = [topics.fullmatch(str(topic)) is not None for topic in found["topic"].to_pylist()]
+    found = found.filter(pc.and_(pa.array(is_asked, pa.bool_()), _is_of_its_bytes(found)))
+    if not found.num_rows:
+        return []
+    rows = tables.read(
+        SEGMENTS, [*SEGMENTS.key, "status", *LogVersion.names()], scope_of({"found": found}, SEGMENTS.key)
+    )
+    at = positions_in(found, rows, SEGMENTS.key)
+    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
+    beside = rows.take(places).rename_columns([*SEGMENTS.key, "status", *VERSION_NAMES])
+    is_whole = flags_of(pc.equal(beside["status"], pa.scalar(Status.OK.value)))
+    found = found.filter(pa.array((at >= 0) & is_whole & ~differing(found, beside, VERSION_NAMES)))
+    accepted = tables.read(ACCEPTED, COLUMNS, [Among("file", (LOG_SUFFIX,))])
+    found = found.filter(pa.array(~held(findings_of_audits(found), accepted).is_accepted))
+    logs = [
+        DamagedSegment(
+            **{name: row[name] for name in (*SEGMENTS.key, "reason")},
+            status=row["verdict"],
+            reason_position=row["position"],
+            reason_detail=row["detail"],
+            log_path=row["path"],
+            accepted_by=None,
+            accepted_at=None,
+            accepted_reason=None,
+        )
+        for row in found.to_pylist()
+    ]
+    return sorted(logs, key=lambda log: (log.source, log.topic, log.partition, log.base_offset))
+
+
+def _is_of_its_bytes(findings: pa.Table) -> Values:
+    """Whether recovery would say of a log what was found in it, or the same besides."""
+    also: Values = pc.match_substring_regex(findings["detail"], f"{ALSO}({'|'.join(END_REASONS)})")
+    is_end: Values = pc.is_in(findings["reason"], value_set=pa.array(END_REASONS))
+    either: Values = pc.or_(is_end, also.fill_null(pa.scalar(False)))
+    return either
+
+
 def last_findings(
-    tables: Tables, sources: Collection[str], where: Condition, names: Sequence[str] | None = None
+    tables: Tables, sources: Collection[str], where: Sequence[Condition], names: Sequence[str] | None = None
 ) -> pa.Table:
-    """Rows of `findings` of which a condition is true, of the audit that last looked at their partition: an audit of
+    """Rows of `findings` of which conditions are true, of the audit that last looked at their partition: an audit of
     other topics says nothing of it. Without those of segments that are missing from their source.
 
     Args:
+        where: all of these.
         names: of columns; None for all.
     """
     key, of_sources = list(PARTITIONS.key), Among("source", tuple(sources))
     wanted = FINDINGS.schema(names).names
     read = FINDINGS.schema({*wanted, *SEGMENTS.key, "audit_id"}).names
-    found = tables.read(FINDINGS, read, [of_sources, where])
+    found = tables.read(FINDINGS, read, [of_sources, *where])
     if not found.num_rows:
         return found.select(wanted)
     scope = scope_of({"found": found}, key)

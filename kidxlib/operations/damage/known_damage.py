@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import Any, Final
 
-from kidxlib.indexing.summary import SegmentProblem
+from kidxlib.indexing.summary import PROBLEMS_KEPT, SegmentProblem
 from kidxlib.operations.damage.gaps import KnownGaps
 from kidxlib.operations.damage.lost import Lost
 from kidxlib.recovery.outcome import ABSENT, Status
@@ -48,6 +48,8 @@ class KnownDamage:
         listed: of both, the damaged ones first; at most `PROBLEMS_KEPT`.
         gaps: between the logs of these sources and topics.
         lost: what their log dirs had, and is not there.
+        by_audits: logs, by key, that builds took for whole, and the last audit found broken as they are; without those
+            that are accepted. Their status is the audit's verdict.
     """
 
     segments: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -56,6 +58,7 @@ class KnownDamage:
     listed: Sequence[DamagedSegment] = ()
     gaps: KnownGaps = field(default_factory=KnownGaps)
     lost: Lost = field(default_factory=Lost)
+    by_audits: Sequence[DamagedSegment] = ()
 
     def present(self, source: str) -> int:
         """How many segments of a source are in it, as far as the catalog knows."""
@@ -70,17 +73,24 @@ class KnownDamage:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {"damaged": self.damaged, "accepted": self.accepted, **self.gaps.counts, **self.lost.counts}
+        return {
+            "damaged": self.damaged,
+            "accepted": self.accepted,
+            **self.gaps.counts,
+            **self.lost.counts,
+            "broken_by_audits": len(self.by_audits),
+        }
 
     def as_json(self) -> dict[str, Any]:
         segments = [segment.as_json() for segment in self.listed]
         of_segments = {"damaged": self.damaged, "accepted": self.accepted, "segments": segments}
-        return {**of_segments, **self.gaps.as_json(), **self.lost.as_json()}
+        by_audits = [segment.as_json() for segment in self.by_audits[:PROBLEMS_KEPT]]
+        return {**of_segments, **self.gaps.as_json(), **self.lost.as_json(), "broken_by_audits": by_audits}
 
     @property
     def is_loss(self) -> bool:
         """Whether there is damage, or something is not there, that nobody has accepted."""
-        return bool(self.damaged or self.gaps.found.lost or self.lost.is_loss)
+        return bool(self.damaged or self.by_audits or self.gaps.found.lost or self.lost.is_loss)
 
     def lines(self, *, many_sources: bool, named: Collection[str] = ()) -> Iterator[str]:
         """How many there are, the first by name, and how to see the others; nothing where there is none.
@@ -104,6 +114,12 @@ class KnownDamage:
             yield (
                 f"accepted: {_segments(self.accepted)} of the catalog, damaged; the first is {first.line} "
                 f"(by {first.accepted_by}: {first.accepted_reason})"
+            )
+        if self.by_audits:
+            broken = _segments(len(self.by_audits))
+            yield (
+                f"broken: {broken} by the last audit, and not read again, as no log has changed; the first is "
+                f"{self.by_audits[0].line}; kidx verify says what comes of it"
             )
 
 

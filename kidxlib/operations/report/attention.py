@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from rich.filesize import decimal
 
+from kidxlib.audit import finding
 from kidxlib.audit.finding import DAMAGE
 from kidxlib.operations.compare.replicas.verdict import Verdict
 from kidxlib.operations.damage.lost import EMPTY_LOG
@@ -35,6 +36,7 @@ class Attention:
         detail: which, the first of them, and what follows from it.
         is_missing: offsets are not there that a log had, and nobody has accepted that; or two log dirs of a broker have
             a partition; or all of a log dir is counted twice.
+        is_damage: a build or an audit has found a file damaged or broken, and nobody has accepted it.
     """
 
     severity: Severity
@@ -42,6 +44,7 @@ class Attention:
     title: str
     detail: str
     is_missing: bool = False
+    is_damage: bool = False
 
 
 def attention(sections: dict[str, Any], now_ms: int) -> list[dict[str, Any]]:
@@ -71,7 +74,9 @@ def _of_health(health: dict[str, Any]) -> list[Attention]:
     if segments := not_accepted["damaged"]:
         first = health["damaged"][0]  # those that are accepted are listed last
         detail = f"{_segment(first)}: {first['status']}, {first['reason']}"
-        found.append(Attention(Severity.BAD, "health/damaged", f"{counted(segments, 'segment')} damaged", detail))
+        found.append(
+            Attention(Severity.BAD, "health/damaged", f"{counted(segments, 'segment')} damaged", detail, is_damage=True)
+        )
     if gaps := [row for row in health["lost_gaps"] if not row["is_accepted"]]:
         first = gaps[0]
         detail = f"{first['topic']}-{first['partition']} of {first['source']}: {first['detail']}: {first['reason']}. "
@@ -83,13 +88,14 @@ def _of_health(health: dict[str, Any]) -> list[Attention]:
             row = next((row for row in health["files"] if row["verdict"] == verdict and not row["is_accepted"]), None)
             detail = "" if row is None else _file(row)  # a thousand are listed
             title, is_missing = f"{counted(files, 'file')} {verdict}", bool(not_accepted[f"{verdict}_missing"])
-            found.append(Attention(Severity.BAD, "health/files", title, detail, is_missing=is_missing))
+            is_damage = verdict is finding.Verdict.BROKEN
+            found.append(Attention(Severity.BAD, "health/files", title, detail, is_missing, is_damage))
     if findings := health["broken_remote_files"]:
         row = health["remote_files"][0]  # broken ones are listed first
         detail = f"{row['topic']}-{row['partition']}, remote segment at {row['start_offset']}: {row['file']} "
         detail += f"{row['reason']}. {_sentence(row['consequence'])}"
         title = f"{counted(findings, 'finding')} in tiered storage"
-        found.append(Attention(Severity.BAD, "health/remote_files", title, detail))
+        found.append(Attention(Severity.BAD, "health/remote_files", title, detail, is_damage=True))
     if health["not_audited"]:
         names = health["not_audited"]
         detail = f"{_names(names)}: no index file was compared with its log"

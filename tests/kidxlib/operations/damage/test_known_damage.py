@@ -130,6 +130,37 @@ def test_damage_is_told_at_every_run_until_it_is_accepted(scene: Scene) -> None:
     _the_rest_of_an_acceptances_life(DeltaTables(str(scene.catalog)))
 
 
+def test_what_an_audit_found_stays_visible_though_no_build_reads_it_again(scene: Scene) -> None:
+    """A byte changes on the disk after the build, and neither size nor time. So it is for builds, dry runs and the
+    report, until somebody accepts it or the log is another.
+    """
+    assert scene.build().code == 0
+    flip(scene.broken, 30)
+    assert scene.build().code == 0, "nothing was read, and nobody has looked"
+    catalog, sources = ("--catalog", scene.catalog), ("--source", f"a={scene.root}/a", "--source", f"b={scene.root}/b")
+    assert run_here(kidx, "verify", *sources, *catalog).code == 3
+    found = f"the first is broken: {scene.broken}: byte 0: crc-mismatch"
+    found = f"broken: 1 segment by the last audit, and not read again, as no log has changed; {found}"
+    for more in ((), ("--dry-run",)):
+        ended = scene.build(*more)
+        assert ended.code == 3 and [line[: len(found)] for line in lines(ended, "broken: ")] == [found]
+    assert scene.build("--topics", "payments").code == 0
+    reported = run_here(kidx, "report", *catalog, "--output", scene.root / "page.html")
+    assert reported.code == 3 and lines(reported, "bad: 1 file broken: orders-0/")
+
+    one = ("--segment", "orders-0/0", "--source", "a", "--reason", "a replica has it", "--by", "ann", "--apply")
+    assert run_here(kidx, "accept", *catalog, *one).code == 0
+    assert scene.build().code == 0 and not lines(scene.build(), "broken: ")
+    assert run_here(kidx, "report", *catalog, "--output", scene.root / "page.html").code == 0
+    assert run_here(kidx, "accept", *catalog, *one[:4], "--withdraw", "--apply").code == 0
+    assert scene.build().code == 3
+
+    flip(scene.broken, 30)
+    os.utime(scene.broken)
+    assert scene.build("--dry-run").code == 0, "it would be read"
+    assert scene.build().code == 0
+
+
 def _the_rest_of_an_acceptances_life(catalog: DeltaTables) -> None:
     """It holds for this log with this damage alone; it can be renewed, and withdrawn."""
     selected = acceptances.Selected(segments=(), gaps=(), topics=re.compile("orders"))
