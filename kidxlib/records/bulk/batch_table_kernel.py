@@ -63,16 +63,17 @@ BATCH: Final = np.dtype(
 )
 UNKNOWN_COUNT: Final = -1
 
-#: The state of a walk over headers: its position, the last offset and the largest timestamp of the batch before, the
-#: number of rows, and why it has stopped.
+#: The state of a walk over headers: its position, the last offset of the batch before, the number of rows, why it has
+#: stopped, and the largest timestamp of the batch before. It does not begin with the fields of another walk: numba
+#: would take it for that one, and warn.
 TABLE_WALK: Final = np.dtype(
     [
         ("position", "i8"),
         ("bytes_read", "i8"),
         ("last_offset", "i8"),
-        ("max_timestamp", "i8"),
         ("rows", "i8"),
         ("why", "i8"),
+        ("max_timestamp", "i8"),
     ]
 )
 #: In `why`: a batch is not in the window; a header is malformed; no whole batch follows; there is no room for another
