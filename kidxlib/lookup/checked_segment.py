@@ -4,6 +4,8 @@ cannot be right.
 
 from __future__ import annotations
 
+import contextlib
+from bisect import bisect_left
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
@@ -13,7 +15,7 @@ from typing import Final, Self, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.errors import BrokenSegmentError, CorruptIndexError, describe_error
+from kidxlib.errors import BrokenSegmentError, CorruptIndexError, MalformedRecordsError, describe_error
 from kidxlib.format import segment_files
 from kidxlib.index.abstract_index import filled_bytes
 from kidxlib.index.offset import OffsetIndex
@@ -32,6 +34,9 @@ from kidxlib.text.times import NS_PER_MS
 #: Bytes read at once where a walk goes on. A walk is as long as the index interval, or from one large batch to the
 #: next, of which headers are enough. The fastest for scattered offsets; see docs/performance.md for other sizes.
 WINDOW_BYTES: Final = 32 * 1024
+
+#: Of an index that leads behind the end of its log, so many entries are held against the log.
+_ENTRIES_TRIED: Final = 16
 
 _Index: TypeAlias = OffsetIndex | TimeIndex
 
@@ -209,14 +214,47 @@ class CheckedSegment(LogSegment):
         """Why the segment ends before its file does; None if it does not, or if that is unknown."""
         return self._of_log.truncation
 
+    def next_offset(self) -> int:
+        """The offset after the last batch, as `LogSegment.next_offset`; where the index leads behind the end of the
+        log, batches are read from its last entry on that the log bears out.
+        """
+        if not self._is_cut:
+            return super().next_offset()
+        last_offset = self.base_offset - 1
+        for batch in batches(self.log, self._last_position):
+            last_offset = batch.last_offset
+        return last_offset + 1
+
+    @property
+    def _is_cut(self) -> bool:
+        """Whether the index leads to the end of the log or behind it: a batch was there."""
+        return self.offset_index.last_entry.position >= max(self.size, 1)
+
+    @property
+    def _last_position(self) -> int:
+        """Where the batch of the last index entry begins that the log bears out; 0 where it bears out none."""
+        index = self.offset_index
+        entries = range(len(index))
+        within = bisect_left(entries, self.size, key=lambda number: index.entry(number).position)
+        for number in reversed(entries[max(within - _ENTRIES_TRIED, 0) : within]):
+            entry = index.entry(number)
+            with contextlib.suppress(MalformedRecordsError):
+                batch = next(batches(self.log, entry.position), None)
+                if batch is not None and batch.last_offset == entry.offset:
+                    return entry.position
+        return 0
+
     @cached_property
     def torn(self) -> str | None:
         """Why batches are missing at the end of its log, as after an interrupted copy; None if the log ends with a
         whole batch. The log is not read before the last entry of the offset index.
         """
-        end = self.offset_index.last_entry.position
-        if end > self.size:
-            return f"{self._log_path}: {self.size} bytes, and its index leads to byte {end}"
+        last = self.offset_index.last_entry
+        end = last.position
+        if self._is_cut:
+            first = self.next_offset()
+            missing = f": offsets {first} to {last.offset} or above are missing" if first <= last.offset else ""
+            return f"{self._log_path}: {self.size} bytes, and its index leads to byte {end}{missing}"
         for batch in batches(self.log, end):
             end = batch.next_position
         return None if end == self.size else f"{self._log_path}: ends amid a batch, which starts at byte {end}"

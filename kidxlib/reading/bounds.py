@@ -10,6 +10,7 @@ entry is as good as none.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -17,6 +18,7 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.layouts import CODEC_NONE, MAGIC_V2, OFFSET_INDEX_ENTRY
+from kidxlib.index.offset import OffsetPosition
 from kidxlib.records import batch_headers
 from kidxlib.records.batch_headers import Batch
 from kidxlib.records.bulk.batch_table import BatchWalk
@@ -24,7 +26,7 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.small_files import filled_file
+from kidxlib.storage.small_files import filled_file, last_filled
 
 #: One batch is looked at, and a batch has 1 MiB at most by default.
 _WINDOW_BYTES: Final = 64 * 1024
@@ -115,6 +117,36 @@ def end_of(log: ListedLog, index_path: Location) -> int | None:
     return last_offset + 1
 
 
+def last_entry(log: ListedLog, index_path: Path) -> OffsetPosition | None:
+    """The last entry of an index before the room that a broker keeps; None where there is none."""
+    try:
+        content = last_filled(index_path, OFFSET_INDEX_ENTRY.itemsize)
+    except (OSError, LogChangedError):
+        return None
+    if not content:
+        return None
+    [entry] = np.frombuffer(content, OFFSET_INDEX_ENTRY)
+    return OffsetPosition(log.base_offset + int(entry["relative_offset"]), int(entry["position"]))
+
+
+def had_more(log: ListedLog, index_path: Location) -> bool:
+    """Whether an index that leads behind the end of its log may be believed: the log has not grown since it was listed,
+    entries increase, and the log bears out the last of those within it, or the one before, as the last may be cut off.
+    """
+    entries = _all_entries(index_path)
+    is_ordered = all((np.diff(entries[field].astype(np.int64)) > 0).all() for field in OFFSET_INDEX_ENTRY.names or ())
+    within = entries[entries["position"] < log.size]
+    try:
+        if not is_ordered or log.path.stat().st_size != log.size:
+            return False
+        with opened_log(str(log.path)) as opened:
+            content = opened.log(log.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
+            places, count = _Places(log, within, content), len(within)
+            return not count or any(map(places.is_borne_out, range(max(count - 2, 0), count)))
+    except (OSError, LogChangedError):
+        return False
+
+
 def bound_before(log: ListedLog, index_path: Location, position: int) -> Bound:
     """The last place that the index names and that is not beyond a byte: where the log begins, if there is none."""
     entries = _entries(index_path, log)
@@ -133,13 +165,17 @@ def _is_limited(log: ListedLog, wanted: Wanted) -> bool:
 
 def _entries(index_path: Location, log: ListedLog) -> NDArray[np.void]:
     """The entries that may be right; none where there is no index."""
+    entries = _all_entries(index_path)
+    return entries[(entries["position"] > 0) & (entries["position"] < log.size)]
+
+
+def _all_entries(index_path: Location) -> NDArray[np.void]:
     try:
         content = filled_file(index_path, OFFSET_INDEX_ENTRY.itemsize)
     except (OSError, LogChangedError):
         content = b""
     whole = len(content) // OFFSET_INDEX_ENTRY.itemsize * OFFSET_INDEX_ENTRY.itemsize
-    entries = np.frombuffer(content[:whole], OFFSET_INDEX_ENTRY)
-    return entries[(entries["position"] > 0) & (entries["position"] < log.size)]
+    return np.frombuffer(content[:whole], OFFSET_INDEX_ENTRY)
 
 
 class _Places:
@@ -209,6 +245,11 @@ class _Places:
             return None
         first_offset = batch["offset_field"] if batch["magic"] >= MAGIC_V2 else batch["last_offset"]
         return Bound(position, int(first_offset))
+
+    def is_borne_out(self, number: int) -> bool:
+        """Whether the batch that an entry names is there."""
+        batch = self._header(int(self._positions[number]))
+        return batch is not None and batch.last_offset == self._offsets[number]
 
     def _first_offset(self, number: int) -> int | None:
         """The first offset of the batch that an entry names; None where there is none, or it does not say its first."""

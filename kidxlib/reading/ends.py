@@ -8,6 +8,7 @@ seconds ago says is only late.
 
 from __future__ import annotations
 
+import contextlib
 from bisect import bisect_right
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,7 +28,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.absent import BrokersMetadata
-from kidxlib.reading.bounds import ListedLog, bounds_of
+from kidxlib.reading.bounds import ListedLog, bounds_of, had_more, last_entry
 from kidxlib.reading.gaps_met import begins_ms
 from kidxlib.reading.left_out import LeftOut, Why
 from kidxlib.reading.of_log_dir import ReadOffsets, lost_first_offset
@@ -207,6 +208,15 @@ class OnlyReplicas:
         except (OSError, KidxError):
             return False
 
+    def has_others(self, directory: PartitionDirectory) -> bool:
+        """Whether other nodes have replicas of a partition, by the cluster's metadata. Not where nobody knows it."""
+        with contextlib.suppress(OSError, KidxError):
+            cluster_id = self._brokers.owner(directory.log_dir).cluster_id
+            metadata = None if cluster_id is None else self._brokers.of_cluster(cluster_id)
+            assigned = None if metadata is None else metadata.to_end.assignments.get(directory.topic_partition)
+            return assigned is not None and len(assigned.replicas) > 1
+        return False
+
     def _holds(self, directory: PartitionDirectory) -> bool:
         log_dir, partition = directory.log_dir, directory.topic_partition
         if log_dir not in self._is_stopped:  # of a bucket nobody can tell
@@ -274,6 +284,7 @@ class ReadingEnds:
             tail = _tail(logs, index_of, replace(wanted, first_offset=_OFFSET_MAX)) if is_last else None
             left_out += found.hidden(wanted, tail)
         ends = PartitionEnds(seen=seen, high_watermark=high_watermark)
+        left_out += self._behind_end(directory, logs, seen, high_watermark or 0, index_of)
         if high_watermark is not None:
             ends, beyond = self._to_high_watermark(directory, logs, seen, high_watermark, index_of, found)
             left_out += beyond
@@ -282,6 +293,36 @@ class ReadingEnds:
             left_out += found.beyond_end(_tail(logs, index_of, replace(seen, first_offset=_OFFSET_MAX)))
         in_log = [part for each in left_out if (part := self._in_log(each, logs)) is not None]
         return replace(ends, left_out=in_log)
+
+    def _behind_end(
+        self, directory: PartitionDirectory, logs: Sequence[ListedLog], seen: Wanted, known_end: int, index_of: IndexOf
+    ) -> Iterator[LeftOut]:
+        """Offsets that the last log had by its index beside it, and has not any more: a power cut leaves it so, and a
+        kill does not. Where there are other replicas, they have them, or a leader had this one truncate them, which
+        leaves old entries in the index of a broker that is killed.
+
+        Args:
+            known_end: what is missing below it is told by the high watermark.
+        """
+        index = index_of(logs[-1])
+        if self._request.index_dir is not None or not isinstance(index, Path):
+            return
+        entry = last_entry(logs[-1], index)
+        if entry is None or entry.offset < known_end:
+            return
+        tail = _tail(logs, index_of, replace(seen, first_offset=_OFFSET_MAX))
+        first, end = max(tail.end_offset, known_end, seen.first_offset), min(entry.offset, seen.last_offset) + 1
+        if not tail.is_whole or first >= end or not had_more(logs[-1], index):
+            return
+        yield LeftOut(
+            partition=directory.topic_partition,
+            why=Why.ENDS_BEFORE_INDEX,
+            first_offset=first,
+            end_offset=end,
+            edge=tail.end_offset,
+            remedy=self._aside.remedy(directory.path, first, end),
+            is_problem=self._request.to_log_end is not False and not self._only_replicas.has_others(directory),
+        )
 
     def _to_high_watermark(
         self,

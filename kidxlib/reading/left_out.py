@@ -37,6 +37,7 @@ class Why(enum.StrEnum):
     LOG_START_ABOVE_END = "log-start-above-end"
     BEYOND_LOG_END = "beyond-log-end"
     ENDS_BELOW_HIGH_WATERMARK = "log-ends-below-high-watermark"
+    ENDS_BEFORE_INDEX = "log-ends-before-its-index"
     BEFORE_FIRST_SEGMENT = "before-first-segment"
     FIRST_LOGS_MISSING = "first-logs-missing"
     BETWEEN_LOGS = "between-logs"
@@ -130,6 +131,11 @@ _OF_OFFSETS: Final = {
     Why.ENDS_BELOW_HIGH_WATERMARK: (
         "missing: {} below the high watermark, before which the log ends",
         "the high watermark is",
+        "; look for a replica or a copy that has them",
+    ),
+    Why.ENDS_BEFORE_INDEX: (
+        "missing: {} or more behind the end of the log, which its .index has",
+        "the log ends at",
         "; look for a replica or a copy that has them",
     ),
     Why.BEFORE_FIRST_SEGMENT: (

@@ -66,13 +66,23 @@ def filled_file(path: Location, entry_bytes: int) -> bytes:
     if isinstance(path, ObjectPath):
         return path.read_bytes()
     with _opened(path) as file:
-        descriptor, empty = file.fileno(), bytes(entry_bytes)
-        count = bisect_left(
-            range(os.fstat(descriptor).st_size // entry_bytes),
-            True,
-            key=lambda number: os.pread(descriptor, entry_bytes, number * entry_bytes) in (empty, b""),
-        )
-        return file.read(count * entry_bytes)
+        return file.read(_filled_entries(file.fileno(), entry_bytes) * entry_bytes)
+
+
+def last_filled(path: Path, entry_bytes: int) -> bytes:
+    """The last of the entries that `filled_file` reads; nothing where there is none."""
+    with _opened(path) as file:
+        count = _filled_entries(file.fileno(), entry_bytes)
+        return os.pread(file.fileno(), entry_bytes, (count - 1) * entry_bytes) if count else b""
+
+
+def _filled_entries(descriptor: int, entry_bytes: int) -> int:
+    empty = bytes(entry_bytes)
+    return bisect_left(
+        range(os.fstat(descriptor).st_size // entry_bytes),
+        True,
+        key=lambda number: os.pread(descriptor, entry_bytes, number * entry_bytes) in (empty, b""),
+    )
 
 
 def is_room(path: Path, position: int) -> bool:

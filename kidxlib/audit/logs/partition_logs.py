@@ -77,11 +77,15 @@ _FROM_TWO_COPIES: Final = (
 
 
 def with_fate(
-    finding: Finding, log: AuditedLog, segment: SimulatedSegment | None, simulation: StartupSimulation
+    finding: Finding,
+    log: AuditedLog,
+    segment: SimulatedSegment | None,
+    simulation: StartupSimulation,
+    stop: PartitionStop,
 ) -> Finding:
     recovery = log.recovery
     fate = Fate() if recovery is None else _fate(finding, recovery, segment)
-    of_start = None if recovery is None else _consequence(finding, recovery, log.index_end, segment, simulation, fate)
+    of_start = _consequence(finding, log, segment, simulation, fate, stop)
     consequence = "; ".join(each for each in (finding.consequence, of_start) if each)
     return replace(finding, fate=fate, consequence=consequence or None)
 
@@ -105,14 +109,16 @@ def _fate(finding: Finding, recovery: Recovery, segment: SimulatedSegment | None
 
 def _consequence(
     finding: Finding,
-    recovery: Recovery,
-    index_end: OffsetPosition | None,
+    log: AuditedLog,
     segment: SimulatedSegment | None,
     simulation: StartupSimulation,
     fate: Fate,
+    stop: PartitionStop,
 ) -> str | None:
     """What a broker that starts does with the log; None where that is nothing to speak of."""
-    is_damaged = finding.verdict in DAMAGE
+    is_damaged, recovery = finding.verdict in DAMAGE, log.recovery
+    if recovery is None:
+        return None
     if segment is None:
         return "a broker that starts does not come to this segment" if is_damaged else None
     if segment.action in _CONSEQUENCES:
@@ -124,7 +130,7 @@ def _consequence(
         deleted = [each for each in after if each.action is StartupAction.DELETE]
         emptied = segment.action is StartupAction.EMPTY
         does = "empties the log" if emptied else f"truncates the log to byte {segment.kept_bytes:,}"
-        lost = f"{_lost(recovery, fate, index_end)}{_lost_after(deleted)}"
+        lost = f"{_lost(recovery, fate, log.index_end, stop)}{_lost_after(deleted)}"
         return f"a broker that starts {does}{_deletes(len(deleted))}: {lost}"
     if not is_damaged or finding.consequence is not None:
         return None
@@ -132,7 +138,7 @@ def _consequence(
         return (
             f"a broker that starts does not look: consumers and replicas fail at offset {recovery.next_offset}, and "
             f"where it recovers the segment it truncates the log to byte {recovery.end.position:,}"
-            f"{_deletes(len(after))}: {_lost(recovery, fate, index_end)}{_of_logs_after(after)}"
+            f"{_deletes(len(after))}: {_lost(recovery, fate, log.index_end, stop)}{_of_logs_after(after)}"
         )
     if recovery.end.status is Status.QUARANTINED:
         return "a broker that starts does not look; one that has to recover the segment fails, or empties it"
@@ -150,17 +156,16 @@ def _deletes(segments: int) -> str:
     return f" and deletes {counted(segments, 'segment')} after it" if segments else ""
 
 
-def _lost(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None) -> str:
+def _lost(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None, stop: PartitionStop) -> str:
     """What is behind the valid end of a log. A batch that is not whole now may have been: a broker makes an entry of
     its index after it has appended the batch, and the index may reach the disk before the log (`LogSegment.append`).
     """
     if recovery.past.unfinished:
         bytes_ = f"{fate.lost_bytes:,} bytes that are no whole batch"
-        end = recovery.end.position
-        if index_end is None or index_end.position < end or index_end.offset < recovery.next_offset:
+        if not (known := known_by_index(index_end, recovery)):
             return bytes_
-        offsets = f"offsets {recovery.next_offset:,} to {index_end.offset:,}"
-        return f"{bytes_}; its .index says that {offsets} were appended there: look for them on another replica"
+        offsets = f"offsets {known.start:,} to {known.stop - 1:,}"
+        return f"{bytes_}; its .index says that {offsets} were appended there: {_where_to_look(stop)}"
     of_batches = _many(fate.lost_batches, "batch", "batches")
     return f"{fate.lost_bytes:,} bytes are lost, {of_batches} with {_many(fate.lost_records, 'record', 'records')}"
 
@@ -346,12 +351,14 @@ def audit_logs(
             finding = log.finding
             if finding.verdict is Verdict.TORN and stop.clean_shutdown:
                 finding = _torn_after_clean_stop(finding, log.recovery, segments.get(log.base_offset))
+            elif finding.verdict is Verdict.TORN and indexed is None:
+                finding = _torn_of_only_replica(finding, log, stop)
             trusts_index = indexed is None or (following is not None and not compacted)
             for more in _of_neighbours(log, end_before, following, stop, trusts_index):
                 finding = worse(finding, more)
             if (went_back := epochs.go_back(log.base_offset, epoch_before)) is not None:
                 finding = worse(finding, went_back)
-            yield log.base_offset, with_fate(finding, log, segments.get(log.base_offset), simulation)
+            yield log.base_offset, with_fate(finding, log, segments.get(log.base_offset), simulation, stop)
         if log.recovery is not None and log.recovery.end.status in USABLE:
             end_before = max(end_before or 0, log.recovery.next_offset)
             epoch_before = max(epoch_before, epochs.largest(log.base_offset))
@@ -379,6 +386,30 @@ def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None, segment:
     )
 
 
+def _torn_of_only_replica(finding: Finding, log: AuditedLog, stop: PartitionStop) -> Finding:
+    """A torn log of a partition's only replica is broken if records had been appended there as a whole: nobody else has
+    them.
+    """
+    lost = range(0) if log.recovery is None else known_by_index(log.index_end, log.recovery)
+    if not (lost and stop.is_only_replica):
+        return finding
+    return replace(finding, verdict=Verdict.BROKEN)
+
+
+def known_by_index(index_end: OffsetPosition | None, recovery: Recovery) -> range:
+    """The offsets behind the end of a log of which its index has an entry; none where whole batches follow the end.
+
+    A broker makes the entry once it has appended the batch (`LogSegment.append`). So the log had them; a killed process
+    leaves both, and a power cut may leave the index alone.
+
+    Args:
+        index_end: its last entry.
+    """
+    if index_end is None or index_end.position < recovery.end.position or recovery.past.batches != 0:
+        return range(0)
+    return range(recovery.next_offset, index_end.offset + 1)
+
+
 def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
     """The finding on where the last log of a partition ends."""
     found = below_checkpoints(recovery.next_offset, recovery.end.position, stop)
@@ -401,27 +432,44 @@ def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
 
 def of_index_end(log: AuditedLog, recovery: Recovery, following: int | None, stop: PartitionStop) -> Iterator[Finding]:
     """The finding on a log that was longer when its index was written. After an unclean stop the last log may be so,
-    because the index may have been flushed before the log: torn, between two batches. If nothing is missing up to the
-    next segment, the index is wrong.
+    because the index may have been flushed before the log: torn, between two batches. Of the only replica it is broken.
+    If nothing is missing up to the next segment, the index is wrong.
     """
     entry = log.index_end
     if entry is None or entry.position < recovery.log_bytes or entry.offset < recovery.next_offset:
         return
     if following is not None and entry.offset >= following:
         return
-    is_torn = following is None and not stop.clean_shutdown
+    yield shorter_than_its_index(recovery, entry, stop, is_last=following is None)
+
+
+def shorter_than_its_index(recovery: Recovery, entry: OffsetPosition, stop: PartitionStop, *, is_last: bool) -> Finding:
+    """The finding on a log whose index leads behind its end.
+
+    Args:
+        entry: the last one of the index.
+        is_last: no segment follows.
+    """
+    is_unclean = is_last and not stop.clean_shutdown
+    is_torn = is_unclean and not stop.is_only_replica
     missing = f"offsets from {recovery.next_offset} up to {entry.offset} or above are missing"
-    yield Finding(
+    return Finding(
         file=segment_files.LOG_SUFFIX,
         verdict=Verdict.TORN if is_torn else Verdict.BROKEN,
         reason="shorter-than-its-index",
         position=recovery.log_bytes,
         detail=f"the log has {recovery.log_bytes} bytes and ends at offset {recovery.next_offset}, its .index has "
         f"an entry for offset {entry.offset} at byte {entry.position}",
-        consequence=f"{missing}, and a broker that starts goes on without them: look for them on another replica"
-        if is_torn
+        consequence=f"{missing}, and a broker that starts goes on without them: {_where_to_look(stop)}"
+        if is_unclean
         else missing,
     )
+
+
+def _where_to_look(stop: PartitionStop) -> str:
+    if stop.is_only_replica:
+        return "by the cluster's metadata no other node has a replica: look for a copy that has them"
+    return "look for them on another replica"
 
 
 def _of_neighbours(

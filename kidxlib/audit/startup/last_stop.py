@@ -52,6 +52,7 @@ class PartitionStop:
         not_in: the checkpoints that say nothing of the partition, though a broker writes it into them: they are
             missing, or have no line for it.
         lost_from: those of them that must have said something, so that the file or the line is lost.
+        is_only_replica: by the cluster's metadata no other node has a replica.
     """
 
     clean_shutdown: bool
@@ -64,6 +65,7 @@ class PartitionStop:
     of_broker: bool = False
     not_in: tuple[str, ...] = ()
     lost_from: tuple[str, ...] = ()
+    is_only_replica: bool = False
 
     @property
     def known_end(self) -> int:
@@ -110,6 +112,7 @@ class LastStop:
         unusable: those that do not read.
         written: the checkpoints that a clean stop of this node writes a line for each partition into.
         has_properties: a node has made the log dir its own (`meta.properties`).
+        only_replicas: the partitions of which no other node has a replica, by the cluster's metadata.
     """
 
     clean_shutdown: bool
@@ -127,6 +130,7 @@ class LastStop:
     unusable: frozenset[str] = frozenset()
     written: frozenset[str] = frozenset()
     has_properties: bool = False
+    only_replicas: frozenset[TopicPartition] = frozenset()
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -150,6 +154,7 @@ class LastStop:
             self.of_broker,
             not_in,
             tuple(filter(self._is_lost, not_in)),
+            partition in self.only_replicas,
         )
 
     def _is_lost(self, name: str) -> bool:
@@ -200,16 +205,18 @@ def _with_doubts(
     """How it stopped, with what tells against its marker, and against its being as old as the metadata."""
     folders, properties = directories_in(log_dir), accepted_properties(log_dir)
     is_false = why_false(log_dir, folders, stop.recovery_points) if reads_marker and stop.clean_shutdown else None
-    differs = None
+    differs, only_replicas = None, frozenset[TopicPartition]()
     if metadata is not None and isinstance(properties, MetaProperties) and properties.node_id is not None:
         differs = of_another_time(log_dir, folders, properties.node_id, metadata)
+        only = (properties.node_id,)
+        only_replicas = frozenset(each for each, known in metadata.assignments.items() if known.replicas == only)
     lost = None
     if metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY:
         lost = lost_metadata(metadata)
     lost = None if lost is None or lost.where in {each.where for each in stop.obstacles} else lost
     unknown = () if metadata is None or lost is not None else of_unknown_topics(log_dir, folders, stop, metadata)
     notes = (*stop.notes, *filter(None, (differs, None if lost is None else str(lost))), *unknown)
-    return replace(stop, notes=notes, marker_is_false=is_false, lost_metadata=lost)
+    return replace(stop, notes=notes, marker_is_false=is_false, lost_metadata=lost, only_replicas=only_replicas)
 
 
 def of_unknown_topics(

@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING, LogEpochs, audit_epochs
+from kidxlib.audit.logs.partition_logs import known_by_index, shorter_than_its_index
 from kidxlib.audit.startup.last_stop import PartitionStop
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.producer_snapshots import ProducerSnapshots, forgotten_producers
@@ -47,7 +48,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.index.offset import OffsetIndex
+from kidxlib.index.offset import OffsetIndex, OffsetPosition
 from kidxlib.operations.recover.broker import Obstacle
 from kidxlib.operations.recover.page_cache import HeadersRead, read_headers
 from kidxlib.operations.recover.read_logs import LogReader
@@ -61,7 +62,7 @@ from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.location import location
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import read_leader_epochs
+from kidxlib.storage.small_files import filled_file, read_leader_epochs
 from kidxlib.text.words import counted
 
 #: Of more bytes of logs not all headers are read: an audit takes as long.
@@ -136,11 +137,14 @@ class SeenLogs:
 
     Attributes:
         lost_first: the offsets of the first logs that are lost by the epochs.
+        shorter_than_index: the finding on the last log, where its `.index` leads behind the end; None where it does
+            not, or the broker stopped cleanly.
     """
 
     logs: tuple[SeenLog, ...] = ()
     epochs: Finding | None = None
     lost_first: range = range(0)
+    shorter_than_index: Finding | None = None
 
 
 def look_at_logs(
@@ -182,7 +186,8 @@ def look_at_logs(
     lost_first = range(0)
     if epochs is not None and epochs.reason == FIRST_LOGS_MISSING and file is not None and file.first is not None:
         lost_first = range(file.first.start_offset, logs[0].base_offset)
-    return SeenLogs(tuple(logs), epochs, lost_first)
+    shorter = None if stop.clean_shutdown else _shorter_than_index(directory, found, stop, reader)
+    return SeenLogs(tuple(logs), epochs, lost_first, shorter)
 
 
 def _seen(directory: Path, segment: SimulatedSegment, reader: LogReader) -> SeenLog:
@@ -546,6 +551,33 @@ def forecast(
         forgotten=forgotten,
         seen=seen_logs,
     )
+
+
+def _shorter_than_index(
+    directory: Path, found: StartupSimulation, stop: PartitionStop, reader: LogReader
+) -> Finding | None:
+    """The finding on the last log, as in `SeenLogs`. A broker that recovers a log makes its index anew, and says
+    nothing of what the one before knew.
+    """
+    last = found.segments[-1] if found.segments and not found.failures else None
+    recovery = None if last is None else reader.recoveries.get(last.base_offset)
+    if last is None or recovery is None:
+        return None
+    entry = _index_end(directory, last.base_offset)
+    if entry is None or not known_by_index(entry, recovery):
+        return None
+    return shorter_than_its_index(recovery, entry, stop, is_last=True)
+
+
+def _index_end(directory: Path, base_offset: int) -> OffsetPosition | None:
+    """The last entry of an index, before the room that a broker keeps; None where there is none that counts."""
+    path = directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX)
+    try:
+        index = OffsetIndex.from_bytes(filled_file(path, OffsetIndex.entry_bytes), base_offset)
+        index.sanity_check()
+        return index.last_entry if len(index) else None
+    except _NOT_READ:
+        return None
 
 
 def _without_marker(

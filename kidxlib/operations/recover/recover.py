@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from rich.filesize import decimal
 
+from kidxlib.audit.finding import Finding
 from kidxlib.audit.startup.loader import RECOVERED_AS
 from kidxlib.errors import LockHeldError, UntrustedError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
@@ -125,10 +126,8 @@ def _tell_plan(
         outcome.line(f"{who}: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}{kept}")
     outcome.more(len(dropped) - _SHOWN, "; --json has them all")
     outcome.line(*gap_lines(plan.gaps, many_sources=False))
-    for each, of_epochs in plan.lost_epochs[:_SHOWN]:
-        outcome.line(f"broken: {each.directory.name} {of_epochs.file}: {of_epochs.reason}: {of_epochs.detail}")
-        outcome.line(f"  {of_epochs.consequence}")
-    outcome.more(len(plan.lost_epochs) - _SHOWN, "; --json has them all")
+    _tell_findings(outcome, plan.lost_epochs)
+    _tell_findings(outcome, plan.shorter_logs)
     for line in plan.lost_checkpoints:
         outcome.line(f"broken: {line}")
     _tell_kinds(outcome, "loses", _accepted(plan, refusals))
@@ -149,6 +148,13 @@ def _tell_plan(
         outcome.line(f"not compared: {line}")
     for line in _verdict(plan, refusals, applies=applies, has_mended=has_mended):
         outcome.line(line)
+
+
+def _tell_findings(outcome: Outcome, findings: Sequence[tuple[Forecast, Finding]]) -> None:
+    for each, found in findings[:_SHOWN]:
+        outcome.line(f"broken: {each.directory.name} {found.file}: {found.reason}: {found.detail}")
+        outcome.line(f"  {found.consequence}")
+    outcome.more(len(findings) - _SHOWN, "; --json has them all")
 
 
 def _tell_kinds(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
@@ -265,6 +271,10 @@ def _plan_as_json(
         "leader_epochs": [
             {"directory": str(each.directory), "reason": of.reason, "detail": of.detail, "consequence": of.consequence}
             for each, of in plan.lost_epochs
+        ],
+        "shorter_logs": [
+            {"directory": str(each.directory), "reason": of.reason, "detail": of.detail, "consequence": of.consequence}
+            for each, of in plan.shorter_logs
         ],
         "mended": list(mended),
         "not_mended": list(unmended),

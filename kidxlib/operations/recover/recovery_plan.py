@@ -17,7 +17,7 @@ from typing import Any, Final, Self
 import numpy as np
 import pyarrow as pa
 
-from kidxlib.audit.finding import Finding
+from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains_gaps, gaps_in
 from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
 from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of
@@ -203,7 +203,17 @@ class RecoveryPlan:
     @property
     def lacks(self) -> bool:
         """Whether something is missing that no start brings back, and that keeps no broker from starting."""
-        return bool(self.gaps.lost or self.lost_epochs or self.lost_checkpoints)
+        return bool(self.gaps.lost or self.lost_epochs or self.lost_checkpoints or self.shorter_logs)
+
+    @property
+    def shorter_logs(self) -> list[tuple[Forecast, Finding]]:
+        """Last logs that lack what their indexes had, where no other node has a replica and no checkpoint says it."""
+        return [(each, found) for each, found in self._shorter if found.verdict is Verdict.BROKEN]
+
+    @property
+    def _shorter(self) -> list[tuple[Forecast, Finding]]:
+        found = ((each, each.seen.shorter_than_index) for each in self.forecasts if not each.ends_early)
+        return [(each, of_log) for each, of_log in found if of_log is not None]
 
     @property
     def false_markers(self) -> list[str]:
@@ -246,6 +256,11 @@ class RecoveryPlan:
         return [
             *(f"{each.directory}: {each.stop.why_empty}" for each in empty),
             *(each.text for each in self.absent if not each.is_lost and not each.aside),
+            *(
+                f"{each.directory}: {of_log.detail}: {of_log.consequence}"
+                for each, of_log in self._shorter
+                if of_log.verdict is not Verdict.BROKEN
+            ),
             *lines_of(self.aside),
         ]
 

@@ -22,6 +22,7 @@ from kidxlib.catalog.segment_views import SegmentToSearch
 from kidxlib.commands.seek import seek as seek_command
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.library.open_partition import open_partition
 from kidxlib.library.read import read as read_records
 from kidxlib.log.log import Log
 from kidxlib.log.segment import EARLIEST, LATEST, LATEST_TIERED, MAX_TIMESTAMP
@@ -186,6 +187,22 @@ def test_a_log_of_which_the_end_is_missing(log: Log, hurt: Callable[[Path], None
     for query, target in ((OFFSET, last), (OFFSET, last + 1), (TIMESTAMP, LATEST), (TIMESTAMP, _FUTURE)):
         _found, answered, note = _ask(Seeker.of_directory(directory), query, target)
         assert not answered and str(_log_of(log, -1)) in note, (query, target, note)
+
+
+@pytest.mark.parametrize("entry", [-1, -2, -3, 0])
+def test_a_log_that_is_cut_between_two_batches(log: Log, entry: int) -> None:
+    """It ends behind the last batch that is there, and its index knows up to where more is missing."""
+    active = log.segments[-1]
+    last = active.offset_index.last_offset
+    cut_at = active.offset_index.entry(range(len(active.offset_index))[entry])
+    first = next(batch_headers.batches(active.log, cut_at.position)).offset_field
+    os.truncate(_log_of(log, -1), cut_at.position)
+    cut = open_partition(_directory(log))
+    assert cut.log_end_offset == first
+    assert _ask(Seeker(cut), OFFSET, first - 1)[:2] == (True, True)
+    for query, target in ((OFFSET, first), (OFFSET, last), (TIMESTAMP, LATEST)):
+        _found, answered, note = _ask(Seeker(cut), query, target)
+        assert not answered and f"offsets {first} to {last} or above are missing" in note, (query, target, note)
 
 
 def test_a_log_without_an_index_is_answered(log: Log) -> None:

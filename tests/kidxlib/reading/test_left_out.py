@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import json
 import logging
+import os
 import re
 import shutil
 import subprocess
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
 import pytest
 
 from kidxlib.commands.export import export
@@ -27,11 +29,14 @@ from kidxlib.format.checkpoint_files import (
     clean_shutdown,
     offset_checkpoint,
 )
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.format.layouts import OFFSET_INDEX_ENTRY
+from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.index.offset import OffsetPosition
 from kidxlib.library.read import count, read
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.reading import ends, of_log_dir
+from kidxlib.reading.bounds import ListedLog, last_entry
 from kidxlib.reading.left_out import Damage, Why
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
@@ -323,6 +328,72 @@ def test_log_dirs_of_two_stops_are_told(sign: str, tmp_path: Path, caplog: pytes
     assert note.startswith(of_t)
     verified = run_here(verify, a, b)
     assert (verified.out + verified.err).count(told) == 1
+
+
+def _cut(log_dir: Path, kept: int, *, index: tuple[float, ...] = (4, 8)) -> Path:
+    """The last log, of ten batches, cut after some of them; its index has entries for batches by their numbers, and
+    then the room that a killed broker leaves.
+    """
+    log = max((log_dir / "t-0").glob(f"*{LOG_SUFFIX}"))
+    size = log.stat().st_size // 10
+    entries = np.array([(10 * int(each) + 9, int(each * size)) for each in index], OFFSET_INDEX_ENTRY)
+    log.with_suffix(OFFSET_INDEX_SUFFIX).write_bytes(entries.tobytes() + bytes(80))
+    os.truncate(log, kept * size)
+    return log
+
+
+@pytest.mark.parametrize("kept", [0, 3, 6, 8, 8.5], ids=lambda kept: f"{kept} batches")
+def test_offsets_that_an_index_knows_and_its_log_lacks(kept: float, tmp_path: Path) -> None:
+    """Cut at the byte of the last entry, before or behind it; what is below the high watermark is not told twice."""
+    log_dir = _log_dir(tmp_path)
+    log = _cut(log_dir, int(kept))
+    if kept == 8.5:
+        with log.open("ab") as file:
+            file.write(encoded.batch_v2([Record(180, 1, b"k", b"v")])[:40])
+    end = 100 + 10 * int(kept)
+    assert _told(_plan(log_dir)) == [(Why.ENDS_BEFORE_INDEX, end, 190, None, True)]
+    assert _told(_plan(log_dir, to_log_end=False)) == [(Why.ENDS_BEFORE_INDEX, end, 190, None, False)]
+    assert _told(_plan(log_dir, offsets=(100, end))) == []
+    (log_dir / "replication-offset-checkpoint").write_text("0\n1\nt 0 185\n")
+    whys = {why: (first, until) for why, first, until, *_ in _told(_plan(log_dir))}
+    assert whys == {Why.ENDS_BELOW_HIGH_WATERMARK: (end, 185), Why.ENDS_BEFORE_INDEX: (185, 190)}
+
+
+@pytest.mark.parametrize(
+    ("kept", "index"),
+    [(9, (4, 8)), (6, (5, 4, 8)), (6, (4, 4, 8)), (6, (4.5, 4.7, 8)), (6, ())],
+    ids=["leads no further", "goes back", "stands still", "is of another log", "is empty"],
+)
+def test_an_index_that_tells_nothing(kept: int, index: tuple[float, ...], tmp_path: Path) -> None:
+    log_dir = _log_dir(tmp_path)
+    _cut(log_dir, kept, index=index)
+    assert _told(_plan(log_dir)) == []
+
+
+def test_a_log_that_grows_meanwhile_lacks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A broker has appended since the log was listed, and made an entry of it."""
+    log_dir = _log_dir(tmp_path)
+    content = max((log_dir / "t-0").glob(f"*{LOG_SUFFIX}")).read_bytes()
+    log = _cut(log_dir, 6)
+
+    def appended(listed: ListedLog, index: Path) -> OffsetPosition | None:
+        log.write_bytes(content)
+        return last_entry(listed, index)
+
+    monkeypatch.setattr(ends, "last_entry", appended)
+    assert _told(_plan(log_dir)) == []
+
+
+@pytest.mark.parametrize(("replicas", "is_problem"), [([1], True), ([1, 2], False)])
+def test_other_replicas_have_what_an_index_alone_knows(replicas: list[int], is_problem: bool, tmp_path: Path) -> None:
+    """Or a leader has let this one truncate it: old entries stay in an index until the broker closes it."""
+    log_dir = _of_broker(_log_dir(tmp_path / "logs", replication=150), replicas)
+    _cut(log_dir, 6)
+    told = {why: is_told for why, _, _, _, is_told in _told(_plan(log_dir))}
+    assert told.pop(Why.ENDS_BEFORE_INDEX) is is_problem
+    assert told == ({} if is_problem else {Why.BEYOND_HIGH_WATERMARK: True})
+    if is_problem:
+        assert [each["first_offset"] for each in _exported(log_dir, "--to-log-end")["left_out"]] == [160]
 
 
 def _exported(log_dir: Path, *options: str) -> dict[str, Any]:

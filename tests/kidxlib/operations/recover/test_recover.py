@@ -219,6 +219,32 @@ def test_a_log_that_was_cut_amid_a_batch(lossy: Path, tmp_path: Path) -> None:
     assert 84 < gap["first_offset"] < gap["last_offset"] == 5_796
 
 
+@pytest.mark.parametrize("replicas", [[1], [1, 2]], ids=["the only replica", "two replicas"])
+@pytest.mark.parametrize(("size", "end"), [(466_975, 19_840), (466_999, 19_840), (0, 13_697)])
+def test_an_index_that_knows_of_more_than_its_log(two: list[Path], size: int, end: int, replicas: list[int]) -> None:
+    """Above all checkpoints, as a power cut leaves it: other replicas have what is lost, and of the only one nobody."""
+    log_dir, _ = two
+    os.truncate(log_dir / NAME / LAST, size)
+    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+        (log_dir / name).write_bytes(offset_checkpoint({PARTITION: 13_697}))
+    if len(replicas) > 1:
+        topic_id = (log_dir / NAME / PARTITION_METADATA).read_text().split()[-1]
+        grown = change("PartitionChangeRecord", partitionId=0, topicId=topic_id, replicas=replicas, isr=replicas)
+        with (log_dir / METADATA_DIRECTORY / segment_file(0, LOG_SUFFIX)).open("ab") as log:
+            log.write(cluster_metadata.data(10, [grown]))
+    code, plan = planned(*two)
+    verified = json.loads(run_kidx("verify", *two, "--json").stdout)
+    [found] = [each for each in verified["files"] if each["file"] == LOG_SUFFIX and each["reason"] is not None]
+    is_only, text = len(replicas) == 1, shown(*two)
+    said = f"{found['detail']}; {found['consequence']}".replace(",", "")
+    assert (found["verdict"], "19999" in said) == ("broken" if is_only else "torn", True)
+    assert ("no other node has a replica: look for a copy" in said) == is_only
+    assert [each["reason"] for each in plan["shorter_logs"]] == ["shorter-than-its-index"] * is_only
+    assert f"ends at offset {end}, its .index has an entry for offset 19999 at byte" in text
+    assert ("by the cluster's metadata no other node has a replica: look for a copy" in text) == is_only
+    assert plan["refused"] == [] and (code == ExitCode.PROBLEMS_FOUND) == (is_only or size == 466_999), text
+
+
 def test_a_symbolic_link_to_nowhere(log_dir: Path) -> None:
     """No start helps: its disk is not there."""
     (log_dir / NAME).rename(log_dir.parent / "elsewhere")
