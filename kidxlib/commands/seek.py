@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import click
 
 from kidxlib.commands.command import FIRST, KIDX, OnCatalog, kidx_command, open_here, option, parameter
-from kidxlib.errors import CheckpointError, NoSegmentsError, UsageError, describe_error
+from kidxlib.errors import NoSegmentsError, UsageError, describe_error
 from kidxlib.format.topic_partition import PARTITION_MAX, TopicPartition
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.extras import needing_packages
@@ -289,9 +289,10 @@ def _answer_in(
     Args:
         of_log_dirs: of all that were named.
     """
-    from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
+    from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
     from kidxlib.indexing.source import source_at
     from kidxlib.lookup.answers import TIMESTAMP
+    from kidxlib.lookup.of_checkpoints import high_watermark_of
     from kidxlib.lookup.remote_log import remote_log
     from kidxlib.lookup.seeker import Seeker
     from kidxlib.operations.seek.one_question import answer_of
@@ -299,9 +300,7 @@ def _answer_in(
 
     wanted = found.topic_partition
     log_start = (of_log_dirs.offsets_in(found.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}).get(wanted, 0)
-    high_watermark = None
-    with contextlib.suppress(CheckpointError):  # it is for a note alone
-        high_watermark = (of_log_dirs.offsets_in(found.log_dir / HIGH_WATERMARK_CHECKPOINT) or {}).get(wanted)
+    high_watermark = high_watermark_of(found.path, wanted, of_log_dirs.offsets_in)
     index_directory = None if index_dir is None else source_at(index_dir).path / wanted.directory
     seeker: Seeker | str
     try:

@@ -9,6 +9,8 @@ from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.log import Log
 from kidxlib.lookup.checked_segment import CheckedSegment
+from kidxlib.lookup.of_checkpoints import high_watermark_of
+from kidxlib.reading.of_log_dir import OfLogDirs
 from kidxlib.storage.location import Location, given_location
 from kidxlib.storage.small_files import read_offset_checkpoint
 
@@ -39,23 +41,20 @@ def open_partition(
         OSError: the directory cannot be listed, or a file cannot be looked at.
     """
     place = _place(directory)
+    partition, of_log_dir = parse_partition_directory(place.name), None
+    if partition is not None:
+        of_log_dir = OfLogDirs().of_log(place, partition, None, high_watermark_of(place, partition))
+        if log_start_offset is None:
+            log_start_offset = (read_offset_checkpoint(place.parent / LOG_START_OFFSET_CHECKPOINT) or {}).get(partition)
     return Log.open(
         place,
         None if index_dir is None else _place(index_dir) / place.name,
-        log_start_offset=_checkpointed(place) if log_start_offset is None else log_start_offset,
+        log_start_offset=log_start_offset or 0,
         segment_type=CheckedSegment,
+        of_log_dir=of_log_dir,
     )
 
 
 def _place(path: str | os.PathLike[str]) -> Location:
     text = os.fspath(path)
     return given_location("", text) or Path(os.path.realpath(text))
-
-
-def _checkpointed(directory: Location) -> int:
-    """The log start offset that the log dir above knows of a partition; 0 where it knows none."""
-    partition = parse_partition_directory(directory.name)
-    if partition is None:
-        return 0
-    known = read_offset_checkpoint(directory.parent / LOG_START_OFFSET_CHECKPOINT) or {}
-    return known.get(partition, 0)

@@ -16,6 +16,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format import layouts
+from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.log import Log, OfLogDir
 from kidxlib.log.segment import EARLIEST_PENDING_UPLOAD, LATEST, MAX_TIMESTAMP, LogSegment
 from kidxlib.lookup.answers import (
@@ -39,9 +40,11 @@ from kidxlib.lookup.answers import (
     why_not_in,
 )
 from kidxlib.lookup.checked_segment import CheckedSegment
+from kidxlib.lookup.of_checkpoints import high_watermark_of, of_checkpoints
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.columns import records_in
 from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_offsets, step_to_timestamps, walk
+from kidxlib.storage.location import as_location
 from kidxlib.text.times import show_ms
 
 _LONG_MAX: Final = 2**63 - 1
@@ -355,13 +358,18 @@ class Seeker:
         Args:
             directory, index_directory: as for `Log.open`.
             log_start_offset: from the broker's checkpoint file; 0 if it has none.
-            of_log_dir: what other files of the log dir say of the log.
+            of_log_dir: what other files of the log dir say of the log; None for what its checkpoints say, if the
+                directory has a partition's name.
 
         Raises:
             NoSegmentsError: there are none.
             CheckpointError: the `leader-epoch-checkpoint` is malformed.
             OSError: a directory cannot be listed, or a file cannot be looked at.
         """
+        place = as_location(directory)
+        partition = parse_partition_directory(place.name)
+        if of_log_dir is None and partition is not None:
+            of_log_dir = of_checkpoints(place, partition, None, high_watermark_of(place, partition))
         log = Log.open(
             directory,
             index_directory,

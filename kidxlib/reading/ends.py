@@ -26,12 +26,12 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START
 from kidxlib.format.layouts import MAGIC_V2
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import PartitionDirectory
+from kidxlib.lookup.of_checkpoints import ReadOffsets, lost_first_offset
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.bounds import ListedLog, bounds_of, had_more, last_entry
 from kidxlib.reading.gaps_met import begins_ms
 from kidxlib.reading.left_out import LeftOut, Why
-from kidxlib.reading.of_log_dir import ReadOffsets, lost_first_offset
 from kidxlib.reading.request import OffsetRange, ReadRequest
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead

@@ -21,7 +21,9 @@ from kidxlib.catalog.partitions import PartitionToSearch
 from kidxlib.catalog.segment_views import SegmentToSearch
 from kidxlib.commands.seek import seek as seek_command
 from kidxlib.errors import UsageError
+from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, offset_checkpoint
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.library.open_partition import open_partition
 from kidxlib.library.read import read as read_records
 from kidxlib.log.log import Log
@@ -203,6 +205,20 @@ def test_a_log_that_is_cut_between_two_batches(log: Log, entry: int) -> None:
     for query, target in ((OFFSET, first), (OFFSET, last), (TIMESTAMP, LATEST)):
         _found, answered, note = _ask(Seeker(cut), query, target)
         assert not answered and f"offsets {first} to {last} or above are missing" in note, (query, target, note)
+
+
+@pytest.mark.parametrize("opened", [Seeker.of_directory, lambda directory: Seeker(open_partition(directory))])
+def test_a_lost_end_is_not_certain(log: Log, opened: Callable[[Path], Seeker]) -> None:
+    """By the high watermark of the log dir, as for the command; also where that cannot be read."""
+    directory, end = _directory(log), log.log_end_offset
+    checkpoint = directory.parent / HIGH_WATERMARK_CHECKPOINT
+    for high_watermark, is_certain in ((end, True), (end + 5, False)):
+        checkpoint.write_bytes(offset_checkpoint({TopicPartition(_TOPIC, 0): high_watermark}))
+        found, answered, note = _ask(opened(directory), OFFSET, end + 2)
+        assert (found, answered, f"below the high watermark {end + 5}" in note) == (False, is_certain, not is_certain)
+    checkpoint.write_bytes(bytes(20))
+    (directory.parent / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    assert "it is not known whether the log ends below" in _ask(opened(directory), OFFSET, end + 2)[2]
 
 
 def test_a_log_without_an_index_is_answered(log: Log) -> None:
