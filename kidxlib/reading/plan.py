@@ -141,7 +141,7 @@ def plan_reads(
     part_bytes: int | None = None,
     catalog: TablesToRead | None = None,
     isolates: bool = False,
-    compares_times: bool = True,
+    looks_around: bool = True,
 ) -> ReadPlan:
     """Plan what is read. Directories are listed and checkpoint files read; of a segment in which reading begins or ends
     amid the log, or that is divided, its `.index` and a batch at each such place. Where only what is committed is read,
@@ -157,7 +157,8 @@ def plan_reads(
         catalog: tells which times and transactions are in segments that are as they were when it was written; others
             are read.
         isolates: a partition that cannot be planned is told in the plan, and the others are read.
-        compares_times: tell log dirs that are not of one time, where there are several of a broker.
+        looks_around: tell partitions that are asked for and are not there, and log dirs that are not of one time, where
+            there are several of a broker.
     """
     skipped = Skipped()
     directories = request.partitions(skipped)
@@ -180,9 +181,11 @@ def plan_reads(
             or f"{request.place}: no segment found; expected files named <20 digits>{LOG_SUFFIX}"
             + _if_unmounted(request)
         )
-    if compares_times:
+    there = {each.topic_partition for each in directories}
+    if looks_around:
         planner.compare_times([each for each, _ in asked])
-    planner.look_for({each.topic_partition for each in directories}, isolates=isolates)
+        planner.look_for(there)
+    planner.look_for_names(there)
     planner.notes += _notes_on_sources(request, directories, len(asked), skipped)
     planner.left_out_topics = sorted({each.topic_partition.topic for each in directories if request.leaves_out(each)})
     return planner.plan()
@@ -470,20 +473,22 @@ class _Planner:
             return {}
         return overlaps_of([LogRange(log.base_offset, end(log, version)) for log, version in logs])
 
-    def look_for(self, there: Collection[TopicPartition], *, isolates: bool) -> None:
-        """Note which partitions and topics are asked for and have no directory: such as the cluster's metadata has; and
-        such as are named, while others are there, and are nowhere.
+    def look_for(self, there: Collection[TopicPartition]) -> None:
+        """Note which partitions are asked for and have no directory, though the cluster's metadata has them; and log
+        dirs without that.
         """
-        if isolates:
-            whole = {source.path for source in self._request.sources}
-            by_name = self._request.is_by_name
-            self._left_out += absent_partitions(whole, self._request.means, self._ends.brokers, there, by_name=by_name)
-            unmounted = unmounted_in(whole)
-            lines = [may_be_elsewhere(each, unmounted) for each in log_dirs_without_metadata(whole, self._ends.brokers)]
-            if unmounted is None:
-                self.notes += lines
-            else:
-                self._ends.unreadable += lines
+        whole = {source.path for source in self._request.sources}
+        by_name = self._request.is_by_name
+        self._left_out += absent_partitions(whole, self._request.means, self._ends.brokers, there, by_name=by_name)
+        unmounted = unmounted_in(whole)
+        lines = [may_be_elsewhere(each, unmounted) for each in log_dirs_without_metadata(whole, self._ends.brokers)]
+        if unmounted is None:
+            self.notes += lines
+        else:
+            self._ends.unreadable += lines
+
+    def look_for_names(self, there: Collection[TopicPartition]) -> None:
+        """Note which partitions and topics are named, while others are there, and are nowhere."""
         if self.named_partitions:
             known = {*there, *(each.partition for each in self._left_out)}
             self._left_out += not_anywhere(self._request.missing_names(known))

@@ -195,7 +195,7 @@ def _with_end(found: WrittenBy, behind: ReadRequest) -> WrittenBy:
         behind: what follows the batch.
     """
     met, before = list[Damage](), list[LogRead]()
-    for read in plan_reads(behind, goes_on=False, compares_times=False).reads:
+    for read in plan_reads(behind, goes_on=False, looks_around=False).reads:
         next_offset = before[-1].next_offset if before else read.base_offset
         # What the cleaner leaves of a transaction has its marker, too (`CleanedTransactionMetadata`).
         if next_offset < read.base_offset and not any(log.lacks_records for log in before):

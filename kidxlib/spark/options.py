@@ -10,7 +10,7 @@ from typing import Final
 
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition
 from kidxlib.indexing.remote_logs import RemoteOptions
 from kidxlib.indexing.source import PartitionDirectory, parse_topics
 from kidxlib.reading.request import ISOLATIONS, MODES, ensure_isolation_means_something
@@ -68,6 +68,15 @@ class Topics:
             topics = sorted({each.topic for each in there})
             raise UsageError(f"no partition of {', '.join(missing[:3])}; there are topics {', '.join(topics[:10])}")
         return self.found(listed)
+
+    def means(self, partition: TopicPartition) -> bool:
+        """Whether a partition is to be read that has no directory."""
+        if self.assigned is not None:
+            return partition in self.assigned
+        if self.subscribed is not None:
+            return partition.topic in self.subscribed
+        is_any = partition.topic not in INTERNAL_TOPICS
+        return is_any and (self.pattern is None or self.pattern.search(partition.topic) is not None)
 
     def found(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
         """The existing partitions to read; given ones may be missing."""

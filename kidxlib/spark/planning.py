@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from typing import Final
 
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.source import parse_topics
+from kidxlib.reading.absent import BrokersMetadata, absent_partitions
+from kidxlib.reading.left_out import LeftOut
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, OffsetRange, ReadRequest, Times, read_request
 from kidxlib.reading.segment_read import SegmentRead
@@ -18,7 +21,7 @@ from kidxlib.reading.walk import first_offset_at
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.run.catalog_place import existing_tables
 from kidxlib.spark.limits import Limit
-from kidxlib.spark.options import SourceOptions
+from kidxlib.spark.options import SourceOptions, Topics
 from kidxlib.spark.pushed import Pushed
 from kidxlib.spark.task_rows import PART_BYTES, damage_taker
 
@@ -33,7 +36,8 @@ def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
     Args:
         pushed: the filters that narrow the reads.
     """
-    there = source_request(options, None).partitions()
+    everything = source_request(options, None)
+    there = everything.partitions()
     partitions = options.topics.among(there)
     for limit in (options.start, options.end):
         limit.ensure_names(partitions)
@@ -55,9 +59,26 @@ def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
             )
     times = (pushed.wanted.first_ms, pushed.wanted.last_ms + 1) if offsets else None
     plan = _plan(options, source_request(options, offsets, options.isolation, times))
+    brokers = BrokersMetadata(everything.log_dirs)
+    absent = absent_of(options, everything, brokers, {each.topic_partition for each in there})
+    plan = replace(plan, left_out=(*plan.left_out, *filter(lambda each: pushed.holds(each.partition), absent)))
     if options.fails_on_loss and not options.start.is_time:
         _ensure_not_gone(options, offsets, plan)
     return plan
+
+
+def absent_of(
+    options: SourceOptions, request: ReadRequest, brokers: BrokersMetadata, there: Collection[TopicPartition]
+) -> list[LeftOut]:
+    """Partitions that options mean, and that have no directory.
+
+    Args:
+        request: of all partitions.
+        there: those that have one.
+    """
+    whole = {source.path for source in request.sources}
+    by_name = options.topics != Topics()
+    return absent_partitions(whole, options.topics.means, brokers, there, by_name=by_name)
 
 
 def source_request(

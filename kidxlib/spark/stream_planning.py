@@ -26,7 +26,7 @@ from kidxlib.reading.transactions import FollowedTransactions
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.spark.limits import LATEST
 from kidxlib.spark.options import Limits, SourceOptions, StreamOptions
-from kidxlib.spark.planning import ensure_may_be_skipped, offsets_of, source_request, threads
+from kidxlib.spark.planning import absent_of, ensure_may_be_skipped, offsets_of, source_request, threads
 from kidxlib.spark.stream_offsets import Numbers, StreamOffsets
 from kidxlib.spark.task_rows import PART_BYTES, damage_taker
 from kidxlib.storage.small_files import Checkpoints, read_checkpoints
@@ -243,7 +243,7 @@ class StreamPlanner:
             start: None at the beginning of a stream.
         """
         if self.latest is None:
-            self._warn_of_times()
+            self._warn_of_log_dirs()
         there = self._logs.look({} if start is None else start.ends, at_start=start is None)
         starts = self._starts(there) if start is None else start.ends
         begins = {each: self._begin(each, starts.get(each, 0), there.get(each)) for each in starts.keys() | there}
@@ -259,16 +259,17 @@ class StreamPlanner:
         log_bytes = {each: found.log_bytes for each, found in taken.items()}
         return StreamOffsets(until, log_bytes, starts if start is None else None)
 
-    def _warn_of_times(self) -> None:
-        """Say which log dirs are not of one time, and which partitions have another topic's id: once, and not for each
-        micro-batch.
+    def _warn_of_log_dirs(self) -> None:
+        """Say which log dirs are not of one time, which partitions have another topic's id, and which are not there:
+        once, and not for each micro-batch.
         """
         request = source_request(self._options, None)
-        brokers = BrokersMetadata(request.log_dirs)
+        brokers, listed = BrokersMetadata(request.log_dirs), request.partitions()
         _, told = not_of_one_time(brokers, ())
-        asked = filter(request.names, request.partitions())
-        there = ((each.topic_partition, each.log_dir) for each in asked)
-        for line in (*told, *lines_of(of_other_topics(brokers, there))):
+        there = ((each.topic_partition, each.log_dir) for each in filter(request.names, listed))
+        absent = absent_of(self._options, request, brokers, {each.topic_partition for each in listed})
+        lacking = [*of_other_topics(brokers, there), *(each for each in absent if each.is_problem)]
+        for line in (*told, *lines_of(lacking)):
             _log.warning("%s", line)
 
     def _starts(self, there: Mapping[TopicPartition, Available]) -> Numbers:
@@ -321,7 +322,7 @@ class StreamPlanner:
     ) -> ReadPlan:
         # What was planned is read, wherever the high watermark is now.
         request = source_request(replace(self._options, to_log_end=True), offsets)
-        plan = plan_reads(request, goes_on=False, threads=threads(), part_bytes=PART_BYTES, compares_times=False)
+        plan = plan_reads(request, goes_on=False, threads=threads(), part_bytes=PART_BYTES, looks_around=False)
         return replace(plan, reads=tuple(_without_aborted(read, there) for read in plan.reads))
 
     def _lose(self, partition: TopicPartition, what: str) -> None:

@@ -675,7 +675,7 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
         (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\n{directory_ids}")
         options: dict[str, Any] = {"offsets": None, "times": None, "isolation": "read_uncommitted"}
         request = read_request(tmp_path, topics=re.compile(asked), index_dir=None, to_log_end=None, **options)
-        return plan_reads(request, goes_on=False, isolates=True)
+        return plan_reads(request, goes_on=False)
 
     _log_dir(tmp_path)
     values = [
@@ -715,6 +715,26 @@ def test_partitions_without_a_directory_are_told(tmp_path: Path) -> None:
             ("t-0", Why.NOT_IN_LOG_DIRS, asked == "t")
         ]
         assert "no __cluster_metadata-0 in it, so that another log dir of its broker has that" in " ".join(plan.notes)
+
+
+@pytest.mark.parametrize("way", ["read", "count", "batches"])
+def test_each_way_of_reading_tells_what_is_not_there(
+    way: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A partition that the metadata gives to the log dir; and a log dir in which nothing is."""
+    log_dir, empty = _of_broker(_log_dir(tmp_path / "logs"), [1]), tmp_path / "empty"
+    values = [topic("t", _ID), *(partition(_ID, number, [1], [_DIRECTORY]) for number in range(2))]
+    write_copy(log_dir / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, values)})
+    _WAYS.get(way, lambda log_dir: read(log_dir).read_all().num_rows)(log_dir)
+    no_directory = "no directory of 1 partition that the cluster's metadata gives to this broker: t-1; "
+    [said] = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert said == f"{no_directory}look for a copy of it"
+    caplog.clear()
+    empty.mkdir()
+    shutil.rmtree(log_dir / METADATA_DIRECTORY)
+    assert read([log_dir, empty]).read_all().num_rows == 200
+    [said] = [each.getMessage() for each in caplog.records if each.levelno >= logging.WARNING]
+    assert said.startswith(f"{log_dir}: no {METADATA_DIRECTORY} in it, ") and f"nothing is in {empty}: is the" in said
 
 
 def test_directories_that_are_set_aside_are_told(tmp_path: Path) -> None:

@@ -19,10 +19,12 @@ from kidxlib.errors import DamagedLogError, LostRecordsError, UsageError
 from kidxlib.format.checkpoint_files import clean_shutdown
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import read
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.records.reader import Record
 from kidxlib.spark.source import KafkaSegmentSource
 from kidxlib.spark.stream_planning import shares
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from tests.support import cluster_metadata
 from tests.support.consumed import rows_of_partition
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES
@@ -331,6 +333,27 @@ def test_log_dirs_of_two_stops_are_told(tmp_path: Path, caplog: pytest.LogCaptur
     stream = Stream(tmp_path, paths=named)
     assert [len(stream.run()) for _ in range(2)] == [1, 0]
     assert [record.message.startswith(told) for record in caplog.records] == [True]
+
+
+@pytest.mark.parametrize(("options", "is_told"), [({}, True), ({"subscribe": "other"}, False)])
+def test_a_partition_without_a_directory_is_told(
+    options: dict[str, str], is_told: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By a query as by a stream, if it is asked for."""
+    _log(tmp_path, 0, _one(0))
+    shutil.copytree(tmp_path / "topic-0", tmp_path / "other-0")
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    ids, directory = [cluster_metadata.topic_id(letter) for letter in "ab"], cluster_metadata.topic_id("d")
+    values = [cluster_metadata.topic(name, each) for name, each in zip(("topic", "other"), ids, strict=True)]
+    values += [cluster_metadata.partition(ids[0], number, [1], [directory]) for number in range(2)]
+    log = {0: cluster_metadata.leader_change(0, [1]) + cluster_metadata.data(1, values)}
+    cluster_metadata.write_copy(tmp_path / METADATA_DIRECTORY, log)
+    given: Any = CaseInsensitiveDict({"path": str(tmp_path), **options})
+    source = KafkaSegmentSource(given)
+    source.reader(source.schema()).partitions()
+    Stream(tmp_path, **options).run()
+    told = [each.message for each in caplog.records if "no directory of 1 partition" in each.message]
+    assert len(told) == (2 if is_told else 0) and all(" this broker: topic-1; " in each for each in told)
 
 
 _GAPS_TOLD: Final = (
