@@ -30,6 +30,8 @@ from kidxlib.storage.small_files import filled_file, last_filled
 
 #: One batch is looked at, and a batch has 1 MiB at most by default.
 _WINDOW_BYTES: Final = 64 * 1024
+#: From the last entry to the end there are an index interval of bytes and a batch, either perhaps larger than usual.
+_NEAR_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,17 +91,24 @@ def bounds_of(
         return log.whole  # what is wrong with the log is told when it is read
 
 
-def end_of(log: ListedLog, index_path: Location) -> int | None:
+def end_of(log: ListedLog, index_path: Location, *, is_near: bool) -> int | None:
     """The offset behind the last batch of a log, by its last index entry and what follows that; None where the log
     cannot be read. What follows a batch at or beyond the log's end that does not begin where the one before it ends
     does not count, nor does that: checksums do not cover the offset in a header.
+
+    Args:
+        is_near: None, too, where no entry leads near the end: whoever reads the log comes to it, and reads all of it.
     """
     entries, last_offset = _entries(index_path, log), log.base_offset - 1
+    if is_near and log.size - int(entries["position"].max(initial=0)) > _NEAR_BYTES:
+        return None
     try:
         with opened_log(str(log.path)) as opened:
             content = opened.log(log.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
             start = _Places(log, entries, content).before(log.size)
             assert start.offset is not None
+            if is_near and log.size - start.position > _NEAR_BYTES:
+                return None
             last_offset = start.offset - 1
             walk = BatchWalk(content, start.position, Wanted(), whole=False, last_offset=last_offset)
             for table in walk.tables():

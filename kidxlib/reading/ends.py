@@ -288,7 +288,7 @@ class ReadingEnds:
         if high_watermark is not None:
             ends, beyond = self._to_high_watermark(directory, logs, seen, high_watermark, index_of, found)
             left_out += beyond
-        elif found.asked != (None, None):
+        elif found.may_be_beyond(logs[-1]):
             # Only where the log ends is asked: from the last entry of the last index on.
             left_out += found.beyond_end(_tail(logs, index_of, replace(seen, first_offset=_OFFSET_MAX)))
         in_log = [part for each in left_out if (part := self._in_log(each, logs)) is not None]
@@ -483,6 +483,12 @@ class _Found:
         if first < end and (is_above or not wanted.has_times):
             why = Why.LOG_START_ABOVE_END if is_above else Why.HIDDEN_BELOW_LOG_START
             yield replace(self._left_out(why, first, end, self.log_start), is_problem=is_above)
+
+    def may_be_beyond(self, last: ListedLog) -> bool:
+        """Whether offsets may be asked for that no record has yet, without a look at the last log."""
+        start, end = self.asked
+        is_beyond = start is not None and (start > last.base_offset or last.size == 0)
+        return is_beyond if end is None else end > last.base_offset
 
     def beyond_end(self, tail: Tail) -> Iterator[LeftOut]:
         """Offsets that are asked for and that no record has yet."""

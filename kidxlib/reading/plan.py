@@ -450,8 +450,9 @@ class _Planner:
         wanted: Wanted,
         known: KnownPartition,
     ) -> Mapping[int, Overlap]:
-        """The logs that may be another partition's, as far as something is wanted of them. In a bucket logs overlap as
-        they should; a log that is asked for by its name is read as what it is.
+        """The logs that may be another partition's, as far as something is wanted of them, and indexes lead near to the
+        ends of logs: else whoever reads meets the overlap. In a bucket logs overlap as they should; a log that is asked
+        for by its name is read as what it is.
 
         Args:
             logs: all of the partition.
@@ -462,14 +463,15 @@ class _Planner:
         index_of = self._index_of(directory)
 
         @functools.cache
-        def end(log: ListedLog, version: FileVersion) -> int:
+        def end(log: ListedLog, version: FileVersion, *, is_near: bool = False) -> int:
             facts = known.log(log.path, log.base_offset, version)
-            found = end_of(log, index_of(log)) if facts is None else facts.row.next_offset
+            found = end_of(log, index_of(log), is_near=is_near) if facts is None else facts.row.next_offset
             return log.base_offset if found is None else max(found, log.base_offset)
 
         asked = [number for number, (log, _) in enumerate(logs) if _is_within(log, wanted)]
         around = logs[max(asked[0] - 1, 0) : asked[-1] + 1] if asked else ()
-        if not any(log.end_offset is not None and end(log, version) > log.end_offset for log, version in around):
+        ends = [(end(log, version, is_near=True), log.end_offset) for log, version in around]
+        if not any(following is not None and found > following for found, following in ends):
             return {}
         return overlaps_of([LogRange(log.base_offset, end(log, version)) for log, version in logs])
 

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,7 +36,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetPosition
 from kidxlib.library.read import count, read
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.reading import ends, of_log_dir
+from kidxlib.reading import bounds, ends, of_log_dir
 from kidxlib.reading.bounds import ListedLog, last_entry
 from kidxlib.reading.left_out import Damage, Why
 from kidxlib.reading.plan import ReadPlan, plan_reads
@@ -44,6 +45,7 @@ from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
 from kidxlib.run.catalog_place import existing_tables
 from kidxlib.storage.lock import LOCK_FILE, is_locked, locked
+from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, before_first_log, read_offset_checkpoint
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.cluster_metadata import (
@@ -570,6 +572,22 @@ def test_a_header_with_a_wrong_offset_makes_no_log_another_partitions(tmp_path: 
     met: list[Damage] = []
     assert read(log_dir, on_damage=met.append).read_all().num_rows == 190
     assert [each.first_offset for each in met] == [90]
+
+
+def test_logs_whose_ends_no_index_tells_are_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No overlap is looked for ahead: a plan opens none of them, and reading ends where it meets the overlap."""
+    log_dir, opened = _with_a_foreign_log(tmp_path), list[str]()
+    monkeypatch.setattr(bounds, "_NEAR_BYTES", 0)
+
+    def opening(path: str) -> AbstractContextManager[OpenedLog]:
+        opened.append(path)
+        return opened_log(path)
+
+    for module in (bounds, ends):
+        monkeypatch.setattr(module, "opened_log", opening)
+    assert len(_plan(log_dir).reads) == 4 and _plan(log_dir, offsets=(50, None)).reads and not opened
+    with pytest.raises(DamagedLogError, match="offsets 50 to 59, and the partition's next log begins at 50: the two"):
+        read(log_dir).read_all()
 
 
 def test_an_export_lacks_another_partitions_log_and_says_so(tmp_path: Path) -> None:
