@@ -39,7 +39,7 @@ def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory
     partitions: list[PartitionDirectory] = []
     passed_over = Skipped()
     holds_segments = False
-    for entry in _entries(source.path):
+    for entry in listed_entries(source.path):
         if not entry.is_directory:
             holds_segments = holds_segments or parse_segment_log(entry.name) is not None
             passed_over.add(entry.path, why_not_in_a_log_dir(entry.name))
@@ -139,7 +139,7 @@ def offset_indexes(directory: Location) -> set[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Entry:
+class ListedEntry:
     """An entry of a directory."""
 
     name: str
@@ -147,13 +147,14 @@ class _Entry:
     is_directory: bool
 
 
-def _entries(directory: Location) -> Iterator[_Entry]:
+def listed_entries(directory: Location) -> Iterator[ListedEntry]:
+    """What is directly in a log dir."""
     if isinstance(directory, Path):
         with os.scandir(directory) as entries:
-            yield from (_Entry(entry.name, entry.path, _is_to_be_listed(entry)) for entry in entries)
+            yield from (ListedEntry(entry.name, entry.path, _is_to_be_listed(entry)) for entry in entries)
     else:
         for path in directory.iterdir():
-            yield _Entry(path.name, str(path), path.listed is None)
+            yield ListedEntry(path.name, str(path), path.listed is None)
 
 
 def _is_to_be_listed(entry: os.DirEntry[str]) -> bool:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.compute as pc
 
@@ -17,11 +17,16 @@ from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError, UsageError
-from kidxlib.format.topic_partition import is_name
+from kidxlib.format.topic_partition import TopicPartition, is_name, parse_partition_directory
+from kidxlib.indexing.listing import listed_entries
 from kidxlib.indexing.source import Source
-from kidxlib.storage.location import Location, as_text, entries_in, location
-from kidxlib.storage.store.s3 import is_object
+from kidxlib.storage.location import as_text, location
+from kidxlib.storage.log_dir import UNMOUNTED
+from kidxlib.storage.store.requests import in_order
+from kidxlib.storage.store.s3 import ObjectPath, is_object
 from kidxlib.terminal.console import warn
+from kidxlib.terminal.progress import begin_phase
+from kidxlib.text.words import counted
 
 if TYPE_CHECKING:
     from kidxlib.tables.protocol import TablesToRead
@@ -92,8 +97,8 @@ def in_one_directory(tables: TablesToRead, names: Collection[str]) -> list[OneDi
         return []
     of_sources = Among("source", tuple(names))
     rows = tables.read(PARTITIONS, [*PARTITION_KEY, "directory"], [of_sources])
-    counted = rows.group_by("directory").aggregate([("source", "count_distinct")])
-    shared = counted.filter(pc.field("source_count_distinct") > 1)["directory"]
+    names_of = rows.group_by("directory").aggregate([("source", "count_distinct")])
+    shared = names_of.filter(pc.field("source_count_distinct") > 1)["directory"]
     rows = rows.filter(pc.is_in(rows["directory"], value_set=shared.combine_chunks()))
     directories: dict[tuple[str, str, int], str] = {
         (row["source"], row["topic"], row["partition"]): row["directory"] for row in rows.to_pylist()
@@ -114,12 +119,76 @@ def in_one_directory(tables: TablesToRead, names: Collection[str]) -> list[OneDi
     return [OneDirectory(source=one, other=other, path=path) for (one, other), path in sorted(found.items())]
 
 
-def can_be_listed(directory: Location) -> bool:
-    """Whether a source can be listed; in an object store, whether it has an object."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotReached:
+    """A source of which nobody knows what is there now.
+
+    Attributes:
+        why: a sentence without its subject.
+        is_empty: it can be listed, and nothing is in it.
+    """
+
+    source: Source
+    why: str
+    is_empty: bool = False
+
+    def __str__(self) -> str:
+        return f"source {self.source.name} ({self.source.path}): {self.why}"
+
+    def as_json(self) -> dict[str, Any]:
+        where = {"source": self.source.name, "path": as_text(self.source.path)}
+        return {**where, "is_empty": self.is_empty, "why": self.why}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """Sources that were listed.
+
+    Attributes:
+        partitions: of each that could be listed, the partitions that have a directory directly in it, by its name.
+        not_reached: the others, and those that are empty as a disk is that is not mounted.
+    """
+
+    partitions: Mapping[str, frozenset[TopicPartition]]
+    not_reached: Sequence[NotReached]
+
+    def answering(self, paths: Mapping[str, str]) -> dict[str, str]:
+        """The sources whose files may be asked for, without those of stores that would keep each question waiting.
+
+        Args:
+            paths: of all sources, by name.
+        """
+        return {name: path for name, path in paths.items() if name in self.partitions or not is_object(path)}
+
+
+def look_at(sources: Collection[Source]) -> Seen:
+    """List sources, side by side: a store that does not answer keeps each of them waiting for a minute and more."""
+    if any(isinstance(source.path, ObjectPath) for source in sources):
+        begin_phase(
+            f"listing {counted(len(sources), 'source')}; a store that does not answer is asked for up to two minutes"
+        )
+    found = list(in_order(_listed, sources))
+    return Seen(
+        partitions={
+            source.name: each for source, each in zip(sources, found, strict=True) if isinstance(each, frozenset)
+        },
+        not_reached=[each for each in found if isinstance(each, NotReached)],
+    )
+
+
+def _listed(source: Source) -> frozenset[TopicPartition] | NotReached:
+    is_local = isinstance(source.path, Path)
     try:
-        return bool(entries_in(directory)) or isinstance(directory, Path)
-    except OSError:
-        return False
+        entries = list(listed_entries(source.path))
+    except OSError as error:
+        if not is_local and isinstance(error, FileNotFoundError):
+            return NotReached(source=source, why="no object is there: is that its bucket and prefix?")
+        why = "is the disk mounted?" if is_local else f"{error.strerror}."
+        return NotReached(source=source, why=f"cannot be listed here: {why}")
+    if is_local and {entry.name for entry in entries} <= UNMOUNTED:
+        return NotReached(source=source, why="nothing is in it: is the disk mounted?", is_empty=True)
+    parsed = (parse_partition_directory(entry.name) for entry in entries if entry.is_directory)
+    return frozenset(each for each in parsed if each is not None)
 
 
 def sources_known_to(catalog: str | None) -> list[Source]:

@@ -59,6 +59,10 @@ class MetaProperties:
         return self.version == "1"
 
 
+#: All that is in a directory on which nothing is mounted, or a new file system.
+UNMOUNTED: Final = frozenset({"lost+found"})
+
+
 def read_meta_properties(log_dir: Location) -> MetaProperties:
     """Read a log dir's `meta.properties`; empty if the file is missing."""
     path = log_dir / META_PROPERTIES
@@ -138,7 +142,7 @@ def why_not_to_build_in(directory: Path) -> str | None:
 def looks_unmounted(directory: Location) -> bool:
     """Whether a directory is empty, or has only what a new file system has: its disk may not be mounted."""
     try:
-        return isinstance(directory, Path) and {entry.name for entry in entries_in(directory)} <= {"lost+found"}
+        return isinstance(directory, Path) and {entry.name for entry in entries_in(directory)} <= UNMOUNTED
     except OSError:
         return False
 

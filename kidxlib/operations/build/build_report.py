@@ -25,6 +25,7 @@ from kidxlib.operations.maintenance.after_build import OptimizedTable, optimized
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.storage.location import as_text
 from kidxlib.storage.store.requests import Requests
+from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal.build import PROBLEMS_SHOWN, tell_counts, tell_rate, tell_requests, tell_skipped
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.exit_codes import ExitCode
@@ -97,9 +98,10 @@ def exit_code(plan: Plan, damage: KnownDamage, changes: Changes) -> ExitCode:
     """
     missing = emptied(plan, damage)
     for each in missing:
+        where = "is that its bucket and prefix?" if is_object(each["path"]) else "is it mounted?"
         warn(
             f"{each['path']}: no segment found, but the catalog has {each['segments']:,} of source {each['source']}, "
-            "which stay there: is it mounted? If they will not come back, kidx forget-source removes them"
+            f"which stay there: {where} If they will not come back, kidx forget-source removes them"
         )
     has_problems = damage.is_loss or plan.unlistable or missing or changes.missing_at_end
     return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK

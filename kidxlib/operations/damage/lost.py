@@ -36,13 +36,14 @@ from kidxlib.reading.absent import BrokersMetadata, other_topic_id
 from kidxlib.reading.left_out import Why
 from kidxlib.recovery.outcome import ABSENT, USABLE
 from kidxlib.run.known_topics import KnownTopics
-from kidxlib.run.recorded_sources import can_be_listed
+from kidxlib.run.recorded_sources import NotReached, Seen
 from kidxlib.storage.location import Location, as_text, files_in, location, version_at
-from kidxlib.storage.log_dir import PARTITION_METADATA, looks_unmounted, read_topic_id
+from kidxlib.storage.log_dir import PARTITION_METADATA, read_topic_id
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import Checkpoints, before_first_log, usable_checkpoints
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.gaps import lost_lines
+from kidxlib.text.words import counted
 
 #: The reason of a partition that is not there.
 PARTITION_MISSING: Final = "partition-missing"
@@ -321,6 +322,27 @@ class Lost:
             )
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NotBuilt:
+    """A log dir that has partitions of which no build knows: builds left them out, or they are newer than the last one.
+
+    Attributes:
+        partitions: how many.
+        of: the partitions in it.
+    """
+
+    source: str
+    path: str
+    partitions: int
+    of: int
+
+    def __str__(self) -> str:
+        return (
+            f"{counted(self.partitions, 'partition')} of {self.of:,} in {self.path} (source {self.source}), which no "
+            "build has read: left out by --topics, or newer than the last one"
+        )
+
+
 @dataclass(frozen=True, slots=True)
 class OfLogDirs:
     """What the log dirs of a listing should have.
@@ -331,8 +353,9 @@ class OfLogDirs:
         partitions: those that no log dir has.
         twice: those that two log dirs of one broker have.
         older, maybe_older, misnamed: as in `Lost`.
-        not_reached: of recorded ones, the sources that cannot be listed here.
-        empty: of recorded ones, those in which nothing is, though the catalog has partitions there.
+        not_reached: of recorded ones, the sources that cannot be listed here, and those in which nothing is, though the
+            catalog has partitions there.
+        not_built: of recorded ones, the log dirs that have partitions of which no build knows.
         is_recorded: nothing was listed. A log that is not as the catalog has it says nothing then: it may have grown.
     """
 
@@ -343,8 +366,8 @@ class OfLogDirs:
     older: tuple[OlderLogDir, ...] = ()
     maybe_older: tuple[str, ...] = ()
     misnamed: tuple[Misnamed, ...] = ()
-    not_reached: tuple[Source, ...] = ()
-    empty: tuple[Source, ...] = ()
+    not_reached: tuple[NotReached, ...] = ()
+    not_built: tuple[NotBuilt, ...] = ()
     is_recorded: bool = False
 
     @classmethod
@@ -377,7 +400,7 @@ class OfLogDirs:
 
     @classmethod
     def recorded(
-        cls, tables: TablesToRead, sources: Sequence[Source], topics: re.Pattern[str], known: KnownTopics
+        cls, tables: TablesToRead, sources: Sequence[Source], topics: re.Pattern[str], known: KnownTopics, seen: Seen
     ) -> OfLogDirs:
         """What the log dirs of a catalog should have by now, as far as they can be listed here.
 
@@ -385,23 +408,26 @@ class OfLogDirs:
             sources: of the catalog.
             topics: that are looked at.
             known: what the clusters of the sources say.
+            seen: these sources, as they were listed before.
         """
-        reached = [source for source in sources if can_be_listed(source.path)]
+        away = {each.source.name for each in seen.not_reached if not each.is_empty}
+        reached = [source for source in sources if source.name not in away]
         stops = _stops({source.log_dir: usable_checkpoints(source.log_dir) for source in reached})
         whole = {source.path: source.name for source in reached if source.path == source.log_dir}
         of_source = {source.name: source.log_dir for source in reached}
         names = [*PARTITION_KEY, "directory", "present", "topic_id"]
+        rows = tables.read(PARTITIONS, names, [Among("source", tuple(of_source))]).to_pylist()
         listed = {
             (row["source"], row["topic"], row["partition"]): (location(row["directory"]), row["topic_id"])
-            for row in tables.read(PARTITIONS, names, [Among("source", tuple(of_source))]).to_pylist()
+            for row in rows
             if row["present"]
             and topics.fullmatch(row["topic"])
             and location(row["directory"]).parent == of_source[row["source"]]
         }
         log_dirs = {key: of_source[key[0]] for key in listed}
-        not_reached = tuple(source for source in sources if source not in reached)
         having = {name for name, _, _ in log_dirs}
-        empty = tuple(each for each in reached if each.name in having and looks_unmounted(each.path))
+        not_reached = tuple(each for each in seen.not_reached if not each.is_empty or each.source.name in having)
+        keys = {(row["source"], row["topic"], row["partition"]) for row in rows}
         absent = _lost_partitions(whole, stops, known.by_source)
         wanted = tuple(each for each in absent if topics.fullmatch(each.topic))
         return cls(
@@ -412,7 +438,7 @@ class OfLogDirs:
             *_of_times(reached, known.by_source),
             _misnamed(listed, known.by_source),
             not_reached=not_reached,
-            empty=empty,
+            not_built=tuple(not_built(reached, seen, keys, topics)),
             is_recorded=True,
         )
 
@@ -743,14 +769,20 @@ def _lost(source: str, absent: AbsentPartition, stop: LastStop) -> LostPartition
     )
 
 
-def not_reached(empty: Iterable[Source], others: Iterable[Source]) -> list[dict[str, Any]]:
-    """What JSON objects say of sources of which nobody knows what is there.
+def not_built(
+    sources: Iterable[Source], seen: Seen, keys: Collection[PartitionKey], topics: re.Pattern[str]
+) -> Iterator[NotBuilt]:
+    """The log dirs that have partitions of which no build knows.
 
     Args:
-        empty, others: those in which nothing is, and those that cannot be listed.
+        keys: of the partitions that builds have seen.
+        topics: that are looked at.
     """
-    rows = [(each, True) for each in empty] + [(each, False) for each in others]
-    return [{"source": each.name, "path": as_text(each.path), "is_empty": is_empty} for each, is_empty in rows]
+    for source in sources:
+        there = [each for each in seen.partitions.get(source.name, ()) if topics.fullmatch(each.topic)]
+        others = sum((source.name, each.topic, each.partition) not in keys for each in there)
+        if others and source.path == source.log_dir:
+            yield NotBuilt(source=source.name, path=as_text(source.path), partitions=others, of=len(there))
 
 
 def _stops(checkpoints: Mapping[Location, Checkpoints]) -> dict[Location, LastStop]:

@@ -4,18 +4,18 @@ and with kidx at each level.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import pyarrow as pa
 
-from kidxlib.catalog.partitions import PARTITIONS
+from kidxlib.catalog.partitions import PARTITIONS, partition_keys
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import CatalogError
-from kidxlib.run.recorded_sources import as_sources, can_be_listed, source_paths
-from kidxlib.storage.location import Location, as_text
-from kidxlib.storage.log_dir import looks_unmounted
+from kidxlib.operations.damage.lost import not_built
+from kidxlib.run.recorded_sources import as_sources, look_at, source_paths
 from kidxlib.tables.protocol import Question, Tables, TablesToAsk
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
@@ -64,6 +64,7 @@ ORDER BY source, clean_shutdown
 )
 
 _DECIMALS: Final = 1
+_ALL_TOPICS: Final = re.compile(".*")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,7 +140,10 @@ def forecast(rates: Rates, tables: Tables) -> Outcome:
         )
     starts, clean = starts_of(tables, rates)
     sources = as_sources(source_paths(tables))
-    not_reached = [(each, why) for each in sources if (why := _why_not_reached(each.path)) is not None]
+    seen = look_at(sources)
+    not_reached = seen.not_reached
+    keys = set(partition_keys(tables.read(PARTITIONS, PARTITIONS.key)))
+    left_out = list(not_built(sources, seen, keys, _ALL_TOPICS))
     outcome = Outcome(
         code=ExitCode.PROBLEMS_FOUND if not_reached else ExitCode.OK,
         counts={"sources": len(starts), "partitions": sum(start.partitions for start in starts)},
@@ -150,21 +154,16 @@ def forecast(rates: Rates, tables: Tables) -> Outcome:
         rates=asdict(rates),
         sources=[asdict(start) for start in starts],
         stopped_cleanly=list(clean),
-        not_reached=[{"source": each.name, "path": as_text(each.path)} for each, _ in not_reached],
+        not_reached=[each.as_json() for each in not_reached],
+        not_built=[asdict(each) for each in left_out],
     )
-    _tell(outcome, tables.path, rates, starts, clean)
-    for each, why in not_reached:
-        outcome.line(
-            f"source {each.name} ({each.path}): {why}: is the disk mounted? What is said of it is by the catalog"
-        )
+    away = {each.source.name for each in not_reached}
+    _tell(outcome, tables.path, rates, starts, [name for name in clean if name not in away])
+    if by_catalog := [name for name in clean if name in away]:
+        outcome.line(f"stopped cleanly by the catalog, and nobody has looked since: {', '.join(by_catalog)}")
+    outcome.line(*(f"not counted: {each}" for each in left_out))
+    outcome.line(*(f"{each} What is said of it is by the catalog" for each in not_reached))
     return outcome
-
-
-def _why_not_reached(directory: Location) -> str | None:
-    """Why nobody knows what is in a log dir now; None where it can be listed."""
-    if looks_unmounted(directory):
-        return "nothing is in it"
-    return None if can_be_listed(directory) else "cannot be listed here"
 
 
 def _tell(outcome: Outcome, catalog: str, rates: Rates, starts: Sequence[Start], clean: Sequence[str]) -> None:

@@ -160,18 +160,19 @@ def _of_sources(health: dict[str, Any]) -> list[Attention]:
         detail += "kidx forget-source takes one of them out of the catalog"
         title = f"{counted(len({row['other'] for row in twice}), 'source')} there under another name"
         found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
-    if empty := [row for row in health["not_reached"] if row["is_empty"]]:
-        names = [f"{row['source']} ({row['path']})" for row in empty]
-        detail = f"{_names(names)}: nothing is in it, and the catalog has partitions there: is the disk mounted?"
-        title = f"{counted(len(empty), 'source')} empty"
-        found.append(Attention(Severity.BAD, "health", title, detail, is_missing=True))
-    if not_reached := [row for row in health["not_reached"] if not row["is_empty"]]:
-        names = [f"{row['source']} ({row['path']})" for row in not_reached]
+    for is_empty, severity, called in ((True, Severity.BAD, "empty"), (False, Severity.UNKNOWN, "not reached")):
+        if rows := [row for row in health["not_reached"] if row["is_empty"] == is_empty]:
+            names = [f"{row['source']} ({row['path']})" for row in rows]
+            detail = f"{_names(names)}: {rows[0]['why']} Nobody has looked for partitions and ends of logs that are "
+            detail += "missing; kidx verify --catalog tells where the log dir is by now"
+            title = f"{counted(len(rows), 'source')} {called}"
+            found.append(Attention(severity, "health", title, detail, is_missing=is_empty))
+    if rows := health["not_built"]:
+        details = [f"{row['partitions']:,} of {row['of']:,} in {row['path']} of {row['source']}" for row in rows]
         detail = (
-            f"{_names(names)}: cannot be listed here, so nobody has looked for partitions and ends of logs that are "
+            f"{_names(details)}: left out by --topics, or newer than the last build; this report says nothing of them"
         )
-        detail += "missing: is the disk mounted? kidx verify --catalog tells where it is"
-        title = f"{counted(len(not_reached), 'source')} not reached"
+        title = f"{counted(sum(row['partitions'] for row in rows), 'partition')} in no build"
         found.append(Attention(Severity.UNKNOWN, "health", title, detail))
     return found
 

@@ -23,7 +23,7 @@ from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.damage.gaps import asked_of_recorded, gaps_between, known_logs
-from kidxlib.operations.damage.lost import OfLogDirs, not_reached
+from kidxlib.operations.damage.lost import OfLogDirs
 from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.questions import FOUND, LAST_REMOTE_AUDITS, Answers, future
 from kidxlib.operations.report.savings.saving import TopicSavings
@@ -50,7 +50,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.retention.policy import Cleanup, Origin, Policy, TopicConfig
 from kidxlib.run.known_topics import read_known_topics
 from kidxlib.run.options import MetadataOptions
-from kidxlib.run.recorded_sources import as_sources, in_one_directory, source_paths
+from kidxlib.run.recorded_sources import as_sources, in_one_directory, look_at, source_paths
 from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
@@ -159,13 +159,14 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     now_ms = to_ms(now)
     begin_phase("asking the catalog")
     answers, paths = Answers.ask(tables, now_ms), source_paths(tables)
-    begin_phase("trying limits of retention")
-    what_if = try_ladder(backend, policy, metadata, paths, now_ms)
-    begin_phase("putting the report together")
     sources, all_topics = as_sources(paths), re.compile(".*")
-    known = read_known_topics(metadata, sources)
+    seen = look_at(sources)
+    begin_phase("trying limits of retention")
+    what_if = try_ladder(backend, policy, metadata, seen.answering(paths), now_ms)
+    begin_phase("putting the report together")
+    known = read_known_topics(metadata, as_sources(seen.answering(paths)))
     policy_of, directories = asked_of_recorded(tables, list(paths), known)
-    of_log_dirs = OfLogDirs.recorded(tables, sources, all_topics, known)
+    of_log_dirs = OfLogDirs.recorded(tables, sources, all_topics, known, seen)
     logs = known_logs(tables, list(paths), all_topics)
     gaps, lost = gaps_between(tables, logs, policy_of, directories), of_log_dirs.lost(tables, logs)
     compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
@@ -176,7 +177,8 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
             **health_section(answers, paths, tables.path, gaps),
             **lost.as_json(),
             "sources_twice": [asdict(each) for each in in_one_directory(tables, list(paths))],
-            "not_reached": not_reached(of_log_dirs.empty, of_log_dirs.not_reached),
+            "not_reached": [each.as_json() for each in of_log_dirs.not_reached],
+            "not_built": [asdict(each) for each in of_log_dirs.not_built],
         },
         "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
         "shape": shape_section(answers, _savings(tables, sample)),

@@ -42,7 +42,7 @@ from kidxlib.operations.retention.recorded import (
 from kidxlib.operations.retention.recorded_plan import CurrentConfigs
 from kidxlib.retention.plan import Written
 from kidxlib.retention.policy import DECIDING_CONFIGS, RETENTION_MS_DEFAULT, Decision, Origin, PlanWarning, Reason
-from kidxlib.run.recorded_sources import in_one_directory, source_paths
+from kidxlib.run.recorded_sources import as_sources, in_one_directory, look_at, source_paths
 from kidxlib.run.retention_configs import ConfiguredTopics
 from kidxlib.run.sources import sources_in_catalog
 from kidxlib.tables.protocol import Tables, counts_of
@@ -520,14 +520,16 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     plan_id = request.context.run_id()
     begin_phase("planning")
     segments = PresentSegments(tables, tables.version(SEGMENTS), sources, list(own))
-    configured = _configured(request, segments)
+    paths = source_paths(tables)
+    seen = look_at([each for each in as_sources(paths) if each.name in sources])
+    configured = _configured(request, segments, seen.answering(paths))
     described = [policy.name for policy in request.policies if policy.described]
     configs = configured.complete(own, deletes=not request.options.what_if, described=described)
     staged, compacted = _staged(backend, request, segments, configs, plan_id)
     if request.delete_records_json is not None:
         _ensure_recent(request, staged, own, configs, configured)
     found = report(staged, configs, compacted, what_if=request.options.what_if)
-    missing = Missing.of(tables, sources, request.topics, configured.known)
+    missing = Missing.of(tables, sources, request.topics, configured.known, seen)
     begin_phase("recording in the catalog")
     of_plan = {
         "plan_id": plan_id,
@@ -565,11 +567,15 @@ def _ensure_counted_once(tables: Tables, sources: Sequence[str]) -> None:
         )
 
 
-def _configured(request: PlanRequest, segments: PresentSegments) -> ConfiguredTopics:
-    """What the clusters of the sources say of their topics."""
+def _configured(request: PlanRequest, segments: PresentSegments, paths: Mapping[str, str]) -> ConfiguredTopics:
+    """What the clusters of the sources say of their topics.
+
+    Args:
+        paths: of the sources that may be asked, by name.
+    """
     configured = ConfiguredTopics.read(
         request.metadata,
-        source_paths(segments.tables),
+        paths,
         segments.sources,
         lambda: segments.read(["topic_id"]),
         deletes=request.delete_records_json is not None,

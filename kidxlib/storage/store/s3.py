@@ -14,6 +14,7 @@ import fnmatch
 import functools
 import os
 import re
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -235,7 +236,12 @@ def _store(tries: int = 1) -> S3FileSystem:
     Args:
         tries: how often the client itself tries each request.
     """
-    return _connected(endpoint(), region(), tries)
+    with _connecting:
+        return _connected(endpoint(), region(), tries)
+
+
+#: Arrow waits for all requests before it gets more threads for others: that is done once, before the first request.
+_connecting: Final = threading.Lock()
 
 
 @functools.cache

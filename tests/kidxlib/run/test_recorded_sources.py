@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,11 +16,20 @@ from kidxlib.commands.report import report
 from kidxlib.commands.retention import retention
 from kidxlib.commands.verify import verify
 from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import Source
-from kidxlib.run.recorded_sources import ensure_directories, in_one_directory, source_paths, warn_of_other_names
+from kidxlib.run.recorded_sources import (
+    ensure_directories,
+    in_one_directory,
+    look_at,
+    source_paths,
+    warn_of_other_names,
+)
+from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.tables.delta_tables import DeltaTables
 from tests.support.catalog import append_rows
 from tests.support.logs.golden import SAMPLES
+from tests.support.object_store import ObjectStore
 from tests.support.spark.jobs import run_here
 
 
@@ -113,6 +123,27 @@ def test_one_directory_under_two_names_counts_once(tmp_path: Path) -> None:
     reported = run_here(report, "--catalog", catalog, "--output", tmp_path / "page.html")
     assert reported.code == 3
     assert f"bad: 1 source there under another name: a and c are {log_dir}: this report counts it twice" in reported.out
+
+
+def test_stores_are_listed_side_by_side(store: ObjectStore, tmp_path: Path) -> None:
+    """A store that does not answer keeps each question waiting: none waits for another. Nobody mounts a bucket."""
+    log_dir = ObjectPath.of(store.upload(SAMPLES / "plain-zstd-0", "log-dir/plain-zstd-0")).parent
+    sources = [Source("here", log_dir), Source("nowhere", log_dir / "nothing"), Source("refused", log_dir / "refused")]
+    store.gather(3, lambda method, key: method == "GET")
+    whys = ["no object is there: is that its bucket and prefix?"] * 2
+    assert _seen(sources) == ({"here": {TopicPartition("plain-zstd", 0)}}, whys)
+    store.before = lambda method, key: 403
+    refused = _seen(sources[:1])
+    assert refused[0] == {} and re.fullmatch(r"cannot be listed here: .*ACCESS_DENIED.*\.", refused[1][0]), refused
+    (tmp_path / "empty").mkdir()
+    local = [Source("away", tmp_path / "away"), Source("empty", tmp_path / "empty")]
+    why = "is the disk mounted?"
+    assert _seen(local) == ({}, [f"cannot be listed here: {why}", f"nothing is in it: {why}"])
+
+
+def _seen(sources: list[Source]) -> tuple[dict[str, set[TopicPartition]], list[str]]:
+    seen = look_at(sources)
+    return {name: set(has) for name, has in seen.partitions.items()}, [each.why for each in seen.not_reached]
 
 
 def _places(tmp_path: Path, name: str) -> tuple[str | Path, ...]:

@@ -305,7 +305,8 @@ def test_json_and_counts_have_what_a_run_fails_for(log_dir: Path) -> None:
         if is_empty:
             other.mkdir()
         planned, reported = _kidx(*asked), _kidx("report", "--catalog", catalog, "--json")
-        found = [{"source": "b", "path": str(other), "is_empty": is_empty}]
+        why = f"{'nothing is in it' if is_empty else 'cannot be listed here'}: is the disk mounted?"
+        found = [{"source": "b", "path": str(other), "is_empty": is_empty, "why": why}]
         assert (planned.code, planned.json["not_reached"], count("not_reached")) == (3, found, ["1.0"])
         assert (reported.code, reported.json["health"]["not_reached"]) == (3, found)
     for dry_run in (("--dry-run",), ()):
@@ -362,3 +363,29 @@ def test_the_report_looks_for_what_is_missing(log_dir: Path) -> None:
     assert shown.code == 3 and "1 source not reached" in [row["title"] for row in shown.json["attention"]]
     log_dir.mkdir()
     assert _missing(catalog)[-1] == (3, "1 source empty")
+
+
+def test_partitions_that_no_build_has_read_are_told(log_dir: Path) -> None:
+    """Of these nobody says what is missing, what would go or how long a start takes. It is no loss: a build was told to
+    leave them out, or they are newer.
+    """
+    put(log_dir / "payments-0", 0, [Batch(), Batch(), Batch()])
+    assert _build(log_dir, "--topics", "payments").code == 0
+    catalog, page = ("--catalog", log_dir.parent / "catalog"), log_dir.parent / "page.html"
+
+    def told() -> list[str]:
+        """What report, retention and fleet say of them."""
+        ended = [_kidx("report", *catalog, "--output", page), _kidx("retention", *catalog), _kidx("fleet", *catalog)]
+        assert [each.code for each in ended] == [0, 0, 0], ended
+        return [line for each in ended for line in each.out.splitlines() if " of 4 in " in line or " of 5 in " in line]
+
+    where, why = f"3 partitions of 4 in {log_dir} (source {log_dir})", "left out by --topics, or newer than the last"
+    reported = (
+        f"unknown: 3 partitions in no build: 3 of 4 in {log_dir} of {log_dir}: {why} build; this report says nothing"
+    )
+    whose = [f"{said}: {where}, which no build has read: {why} one" for said in ("not planned", "not counted")]
+    assert told() == [f"{reported} of them", *whose]
+    assert "not planned" not in _kidx("retention", *catalog, "--topics", "payments").out, "nobody asked for the others"
+    assert _build(log_dir).code == 0 and told() == []
+    put(log_dir / "payments-1", 0, [Batch()])
+    assert [" 1 of 5 " in line or " 1 partition of 5 " in line for line in told()] == [True] * 3

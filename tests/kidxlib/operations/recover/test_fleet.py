@@ -104,6 +104,7 @@ def test_a_source_that_nobody_can_look_at(fleet: Path, why: str, *, is_empty: bo
         ended = run_here(kidx, "fleet", "--catalog", fleet / "catalog", *_RATES)
         told = f"source clean ({fleet}/clean): {why}: is the disk mounted?"
         assert ended.code == ExitCode.PROBLEMS_FOUND and told in ended.out, ended
+        assert "so nothing is recovered" not in ended.out and "nobody has looked since: clean" in ended.out
     finally:
         if is_empty:
             (fleet / "clean").rmdir()
