@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, ClassVar, Final
 import click
 
 from kidxlib.commands.command import FIRST, KIDX, OnCatalog, kidx_command, open_here, option, parameter
-from kidxlib.errors import NoSegmentsError, UsageError, describe_error
+from kidxlib.errors import CheckpointError, NoSegmentsError, UsageError, describe_error
 from kidxlib.format.topic_partition import PARTITION_MAX, TopicPartition
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.extras import needing_packages
@@ -229,15 +229,17 @@ def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
     """Answer what log dirs of a broker, or partitions' directories, are asked."""
     from kidxlib.indexing.listing import list_distinct_partitions
     from kidxlib.indexing.remote_logs import RemoteOptions
+    from kidxlib.indexing.skipped import Skipped
     from kidxlib.indexing.source import source_at
     from kidxlib.operations.seek.one_question import NotAsked, find_not_asked, outcome_of
-    from kidxlib.reading.absent import BrokersMetadata
+    from kidxlib.reading.absent import BrokersMetadata, folders_passed_over
     from kidxlib.reading.of_log_dir import OfLogDirs
     from kidxlib.run.known_topics import ensure_distinct
 
     sources = [source_at(each, remote=RemoteOptions(request.layout, request.tiered_metadata)) for each in directories]
     ensure_distinct(sources)
-    partitions = {found.topic_partition: found for found in list_distinct_partitions(sources)}
+    skipped = Skipped()
+    partitions = {found.topic_partition: found for found in list_distinct_partitions(sources, skipped)}
     question = _question_in(request, sources, partitions.values())
     chosen = [each for each in partitions if question.means(each.topic, each.partition)]
     log_dirs = [source.path for source in sources]
@@ -254,7 +256,11 @@ def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
         for each, one in zip(chosen, asked, strict=True)
     ]
     others = others.with_times(brokers, [(each, partitions[each].log_dir) for each in chosen])
-    return outcome_of(answers, question, others)
+    outcome = outcome_of(answers, question, others)
+    if question.is_wide:
+        place = ", ".join(map(str, log_dirs))
+        outcome.note(*folders_passed_over(place, skipped, partitions, chosen))
+    return outcome
 
 
 def _question_in(request: Seek, sources: Sequence[Source], partitions: Iterable[PartitionDirectory]) -> Question:
@@ -299,7 +305,6 @@ def _answer_in(
     from kidxlib.storage.logs_aside import LogsAside
 
     wanted = found.topic_partition
-    log_start = (of_log_dirs.offsets_in(found.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}).get(wanted, 0)
     high_watermark = high_watermark_of(found.path, wanted, of_log_dirs.offsets_in)
     index_directory = None if index_dir is None else source_at(index_dir).path / wanted.directory
     seeker: Seeker | str
@@ -308,8 +313,10 @@ def _answer_in(
             seeker = Seeker(remote_log(found, index_directory, by_time=question.query == TIMESTAMP))
         else:
             says = of_log_dirs.of_log(found.path, wanted, None, high_watermark)
+            starts = of_log_dirs.offsets_in(found.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}
+            log_start = starts.get(wanted, 0)
             seeker = Seeker.of_directory(found.path, index_directory, log_start_offset=log_start, of_log_dir=says)
-    except (OSError, NoSegmentsError) as error:  # its directory may not be listed, or has no log
+    except (OSError, NoSegmentsError, CheckpointError) as error:  # its directory may not be listed, or has no log
         aside = LogsAside().remedy_of_empty(found.path) if isinstance(error, NoSegmentsError) else None
         why = "; ".join(filter(None, (describe_error(error), aside)))
         if not is_wide:

@@ -8,16 +8,20 @@ import contextlib
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from pathlib import Path
+from typing import Final
 
 from kidxlib.audit.startup.absent import by_node
 from kidxlib.audit.startup.log_dir_entries import directories_in
 from kidxlib.audit.startup.markers import of_another_time, stopped_apart
 from kidxlib.audit.startup.node import was_formatted
 from kidxlib.errors import CheckpointError, KidxError
+from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.topic_partition import TopicPartition, is_moved, is_other_name, loaded_as, looks_like
+from kidxlib.indexing.skipped import Skipped
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.reading.left_out import LeftOut, Why, mount
+from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, mount
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import (
     PARTITION_METADATA,
@@ -26,6 +30,10 @@ from kidxlib.storage.log_dir import (
     read_meta_properties,
     read_topic_id,
 )
+from kidxlib.text.words import counted
+
+#: Directories that have a partition's records and are not read.
+_SET_ASIDE: Final = (NotASegment.DIRECTORY_STRAY, NotASegment.DIRECTORY_DELETE, NotASegment.DIRECTORY_FUTURE)
 
 
 class BrokersMetadata:
@@ -227,6 +235,28 @@ def not_anywhere(partitions: Iterable[TopicPartition]) -> Iterator[LeftOut]:
         yield _absent_one(partition, Why.NOT_ANYWHERE, None, is_problem=True)
 
 
+def folders_passed_over(
+    place: str, skipped: Skipped, there: Iterable[TopicPartition], meant: Iterable[TopicPartition]
+) -> Iterator[str]:
+    """The folders that have records and are not looked into: those that a broker moves, deletes or has set aside, and
+    those that somebody has renamed.
+
+    Args:
+        place: where they are.
+        skipped: what a listing has met there besides partitions.
+        there: partitions that it has met.
+        meant: those of them that are asked for.
+    """
+    for reason in _SET_ASIDE:
+        if count := skipped.counts[reason]:
+            yield f"{place}: not read: {counted(count, 'directory', 'directories')} ({reason.in_words}); {COPY_IT}"
+    listed = [*(Path(path).name for path, _ in skipped.unexpected), *(each.directory for each in there)]
+    names, asked = list(filter(is_other_name, listed)), list(meant)
+    if renamed := sorted({name for name in names if any(looks_like(name, each) for each in asked)}):
+        them, few = counted(len(renamed), "directory", "directories"), ", ".join(renamed[:3])
+        yield f"{place}: not read: {them} with a partition's name and more ({few}); {COPY_IT}"
+
+
 def _other_folders(log_dirs: Iterable[Location]) -> list[Location]:
     """The folders whose names are no partition's, or begin with a dot."""
     found: list[Location] = []
@@ -251,8 +281,10 @@ def _aside(folders: Iterable[Location], partition: TopicPartition, topic_id: str
 
 
 def log_dirs_without_metadata(log_dirs: Iterable[Location], brokers: BrokersMetadata) -> list[Location]:
-    """Log dirs of nodes with KRaft whose metadata is in none of the log dirs that are looked at."""
-    found = []
+    """Log dirs of nodes with KRaft whose metadata is in none of the log dirs that are looked at; where one of them has
+    the directory, and nothing in it, that one.
+    """
+    found = list[Location]()
     for log_dir in log_dirs:
         with contextlib.suppress(OSError, KidxError):
             owner = brokers.owner(log_dir)
@@ -261,7 +293,8 @@ def log_dirs_without_metadata(log_dirs: Iterable[Location], brokers: BrokersMeta
             # Without meta.properties nobody knows whose it is: the metadata of any log dir may be that of its broker.
             if owner == MetaProperties() and was_formatted(log_dir) and not any(map(_has_metadata, brokers.log_dirs)):
                 found.append(log_dir)
-    return found
+    holders = {brokers.owner(each).cluster_id: each for each in found if _has_metadata(each)}
+    return [each for each in found if holders.get(brokers.owner(each).cluster_id, each) == each]
 
 
 def _has_metadata(log_dir: Location) -> bool:
@@ -274,6 +307,9 @@ def may_be_elsewhere(log_dir: Location, unmounted: str | None) -> str:
     Args:
         unmounted: `unmounted_in` the log dirs that are read.
     """
+    if _has_metadata(log_dir):
+        lacking = f"nothing there that can be read, so that nobody can tell which partitions {log_dir} should have"
+        return f"{log_dir / METADATA_DIRECTORY}: {lacking}; kidx verify says what is wrong"
     return (
         f"{log_dir}: no {METADATA_DIRECTORY} in it, so that another log dir of its broker has that, and perhaps "
         f"partitions that are asked for; {'name all log dirs' if unmounted is None else mount(unmounted)}"

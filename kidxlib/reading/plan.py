@@ -13,9 +13,8 @@ from typing import Any, Final, TypeVar
 from kidxlib.errors import KidxError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.layouts import NO_TIMESTAMP
-from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, OFFSET_MAX, TIME_INDEX_SUFFIX, segment_file
-from kidxlib.format.topic_partition import TopicPartition, is_other_name, looks_like
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
 from kidxlib.indexing.skipped import Skipped
 from kidxlib.indexing.source import PartitionDirectory
@@ -24,6 +23,7 @@ from kidxlib.log.remote.segments import VisibleOffsets
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.absent import (
     absent_partitions,
+    folders_passed_over,
     log_dirs_without_metadata,
     may_be_elsewhere,
     not_anywhere,
@@ -35,7 +35,7 @@ from kidxlib.reading.bounds import Bound, ListedLog, bounds_of, end_of
 from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
 from kidxlib.reading.gaps_met import LogRead, gaps_of
 from kidxlib.reading.known_logs import KnownEvents, KnownLog, KnownLogs, KnownPartition
-from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of, mount
+from kidxlib.reading.left_out import LeftOut, Why, lines_of, mount
 from kidxlib.reading.places import settled_segments
 from kidxlib.reading.request import ReadRequest
 from kidxlib.reading.segment_read import SegmentRead
@@ -57,8 +57,6 @@ _Planned = TypeVar("_Planned")
 
 _log: Final = logging.getLogger(__name__)
 
-#: Directories that have a partition's records and are not read.
-_SET_ASIDE: Final = (NotASegment.DIRECTORY_STRAY, NotASegment.DIRECTORY_DELETE, NotASegment.DIRECTORY_FUTURE)
 #: Partitions that are listed before what becomes of them is planned: their logs may be scanned at the same time.
 _PARTITIONS_AT_ONCE: Final = 1_000
 
@@ -202,17 +200,8 @@ def _notes_on_sources(
     if directories and not asked:
         there = counted(len(directories), "partition")
         yield f"{request.place}: it has {there}, none of which is asked for"
-    for reason in _SET_ASIDE:
-        if count := skipped.counts[reason]:
-            directories_of_it = counted(count, "directory", "directories")
-            yield f"{request.place}: not read: {directories_of_it} ({reason.in_words}); {COPY_IT}"
-    listed = [*(Path(path).name for path, _ in skipped.unexpected), *(each.path.name for each in directories)]
-    names = list(filter(is_other_name, listed))
-    meant = [each.topic_partition for each in directories if request.means(each.topic_partition)]
-    if renamed := sorted({name for name in names if any(looks_like(name, each) for each in meant)}):
-        them = counted(len(renamed), "directory", "directories")
-        few = ", ".join(renamed[:3])
-        yield f"{request.place}: not read: {them} with a partition's name and more ({few}); {COPY_IT}"
+    there = [each.topic_partition for each in directories]
+    yield from folders_passed_over(request.place, skipped, there, filter(request.means, there))
     for source in request.sources:
         if source.remote is not None and source.remote.visible is None:
             yield (

@@ -112,6 +112,64 @@ def test_a_time_is_asked_of_all_partitions(log_dir: Path, tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.parametrize("asked", [("--timestamp", "-1"), ("--timestamp", "5000", "--topic", "t")])
+def test_folders_that_are_passed_over_are_told(asked: tuple[str, ...], tmp_path: Path) -> None:
+    """They have records, and their names are no partition's; the answers are what they are."""
+    log_dir = tmp_path / "logs"
+    for name in ("t-0", "t-1.bak", "t-1", "t-01", ".t-0", f"t-2.{'0' * 32}-stray", "u-0.bak"):
+        _partition(log_dir / name, 0)
+    ended = run_here(seek, log_dir, *asked)
+    assert ended.code == 0
+    assert [line for line in ended.err.splitlines() if "not read" in line] == [
+        f"{log_dir}: not read: {which}; to read one, copy it to a directory called <topic>-<partition>, and name that"
+        for which in (
+            "1 directory (partition that Kafka set aside (-stray))",
+            "3 directories with a partition's name and more (.t-0, t-01, t-1.bak)",
+        )
+    ]
+
+
+def test_metadata_without_logs_is_not_said_to_be_elsewhere(tmp_path: Path) -> None:
+    """By `export` neither. Of a log dir that has the directory nobody is told to name all log dirs."""
+    places = [tmp_path / name for name in "ab"]
+    for number, log_dir in enumerate(places):
+        _partition(log_dir / f"t-{number}", 0)
+        (log_dir / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    (places[0] / METADATA_DIRECTORY).mkdir()
+    for ended in (
+        run_here(seek, *places, "--timestamp", "-1"),
+        run_here(export, *places, "--output", tmp_path / "all.arrow"),
+    ):
+        [said] = [line for line in ended.err.splitlines() if METADATA_DIRECTORY in line]
+        assert (
+            said.startswith(f"{places[0] / METADATA_DIRECTORY}: nothing there that can be read, ") and ended.code == 0
+        )
+
+
+def test_a_checkpoint_that_cannot_be_read_is_a_row(tmp_path: Path) -> None:
+    """That of a partition's leader epochs ends no other, and that of a log dir's log starts none of another log dir."""
+    places = [tmp_path / name for name in "ab"]
+    for log_dir, topic_name in zip(places, "tu", strict=True):
+        for number in range(2):
+            _partition(log_dir / f"{topic_name}-{number}", 0, 20)
+    epochs = places[0] / "t-0" / LEADER_EPOCH_CHECKPOINT
+    epochs.write_bytes(bytes(40))
+    for spoilt, lines in (
+        ({epochs}, {"t-0"}),
+        ({epochs, places[1] / LOG_START_OFFSET_CHECKPOINT}, {"t-0", "u-0", "u-1"}),
+    ):
+        for path in spoilt:
+            path.write_bytes(bytes(40))
+        ended = run_here(seek, *places, "--timestamp", "-1", "--json")
+        answers = {f"{answer['topic']}-{answer['partition']}": answer for answer in ended.json["answers"]}
+        assert ended.code == 3 and set(answers) == {"t-0", "t-1", "u-0", "u-1"}
+        for name, answer in answers.items():
+            why = [path for path in spoilt if str(path) in (answer["note"] or "")]
+            assert (answer["answered"], len(why)) == ((False, 1) if name in lines else (True, 0)), answer
+    ended = run_here(seek, places[0] / "t-0", "--offset", "5")
+    assert ended.code == 2 and str(epochs) in ended.err
+
+
 def test_without_indexes_the_log_is_scanned(log_dir: Path) -> None:
     """The answer is right, its note says what is missing, and the exit code that something is."""
     ended = run_here(seek, log_dir, "--topic", "txn-mixed", "--partition", "0", "--offset", "1500", "--json")
