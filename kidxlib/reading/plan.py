@@ -198,8 +198,7 @@ def _notes_on_sources(
     request: ReadRequest, directories: Sequence[PartitionDirectory], asked: int, skipped: Skipped
 ) -> Iterator[str]:
     if directories and not asked:
-        there = counted(len(directories), "partition")
-        yield f"{request.place}: it has {there}, none of which is asked for"
+        yield f"{request.place}: it has {counted(len(directories), 'partition')}, none of which is asked for"
     there = [each.topic_partition for each in directories]
     yield from folders_passed_over(request.place, skipped, there, filter(request.means, there))
     for source in request.sources:
