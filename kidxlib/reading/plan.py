@@ -467,7 +467,7 @@ class _Planner:
         """Note which partitions are asked for and have no directory, though the cluster's metadata has them; and log
         dirs without that.
         """
-        whole = {source.path for source in self._request.sources}
+        whole = {source.path for source in self._request.sources if source.remote is None}
         by_name = self._request.is_by_name
         self._left_out += absent_partitions(whole, self._request.means, self._ends.brokers, there, by_name=by_name)
         unmounted = unmounted_in(whole)

@@ -76,7 +76,7 @@ def absent_of(
         request: of all partitions.
         there: those that have one.
     """
-    whole = {source.path for source in request.sources}
+    whole = {source.path for source in request.sources if source.remote is None}
     by_name = options.topics != Topics()
     return absent_partitions(whole, options.topics.means, brokers, there, by_name=by_name)
 
