@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple, TypeAlias, T
 import click
 from click.core import ParameterSource
 
-from kidxlib.errors import UsageError
+from kidxlib.errors import KidxError, UsageError
 from kidxlib.run import options as shared_options
 from kidxlib.run.run_report import reports_run
 from kidxlib.terminal.console import warn
@@ -261,19 +261,25 @@ class _Command(click.Command):
                 made = former.command()
                 program, space, _ = (info_name or "").rpartition(" ")
                 words = rest if former.is_argument else args
-                context = made.make_context(f"{program}{space}{made.name}", words, parent, **extra)
                 old = " ".join(filter(None, (info_name, option)))
-                context.meta[_NOW] = f"{old} is now {former.now}; the old spelling goes with the next release"
+                now = f"{old} is now {former.now}; the old spelling goes with the next release"
+                try:
+                    context = made.make_context(f"{program}{space}{made.name}", words, parent, **extra)
+                except (click.ClickException, KidxError):
+                    warn(now)
+                    raise
+                context.meta[_NOW] = now
                 return context
         return super().make_context(info_name, args, parent, **extra)
 
     def invoke(self, ctx: click.Context) -> Any:
         if ctx.command is not self:
             return ctx.command.invoke(ctx)
-        result = super().invoke(ctx)
-        if (now := ctx.meta.pop(_NOW, None)) is not None:
-            warn(now)
-        return result
+        try:
+            return super().invoke(ctx)
+        finally:
+            if (now := ctx.meta.pop(_NOW, None)) is not None:
+                warn(now)
 
 
 def _without(option: str, words: Sequence[str]) -> list[str] | None:

@@ -76,10 +76,16 @@ class Ended:
         found: dict[str, Any] = json.loads(self.out)
         return found
 
-    def assert_one_line(self, code: ExitCode, *parts: object) -> None:
-        """It ended with that code, printed nothing but one line `error: …`, and that line has all the parts."""
+    def assert_one_line(self, code: ExitCode, *parts: object, former: str = "") -> None:
+        """It ended with that code, printed nothing but one line `error: …`, and that line has all the parts.
+
+        Args:
+            former: an old spelling, which is told in a line before.
+        """
         assert self.code == code and self.out == "", self
         lines = [line for line in self.err.splitlines() if line]
+        if former:
+            assert lines.pop(0).startswith(f"warning: {former} is now "), self.err
         assert len(lines) == 1 and lines[0].startswith("error: "), self.err
         assert [part for part in parts if str(part) not in lines[0]] == [], self.err
 

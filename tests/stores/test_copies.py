@@ -233,8 +233,8 @@ def test_what_cannot_be_asked_is_one_line(
 ) -> None:
     _put_all(copy, log_dir)
 
-    def refused(*arguments: str | Path, parts: tuple[object, ...]) -> None:
-        refused_kidx("verify", *arguments).assert_one_line(ExitCode.USAGE, *parts)
+    def refused(*arguments: str | Path, parts: tuple[object, ...], former: str = "verify --copy") -> None:
+        refused_kidx("verify", *arguments).assert_one_line(ExitCode.USAGE, *parts, former=former)
 
     named, catalog = ("--copy", _URL), ("--catalog", filled)
     refused(*named, parts=("--copy", "--catalog DIR"))
@@ -245,19 +245,21 @@ def test_what_cannot_be_asked_is_one_line(
         (f"{_URL}-other", "no object with this prefix"),
         ("s3://no-such-bucket/x", "bucket does not exist"),
     ):
-        kidx("verify", "--copy", url, *catalog).assert_one_line(ExitCode.USAGE, url, why)
+        kidx("verify", "--copy", url, *catalog).assert_one_line(ExitCode.USAGE, url, why, former="verify --copy")
     refused(*named, *catalog, "--source", "other", parts=("--source other", "archive"))
     refused(*named, *catalog, "--source", "archive", "--source", "b", parts=("--source", "one source"))
     refused(*named, *catalog, "--topics", "none", parts=("no segment of a topic that matches none",))
     refused(*named, *catalog, "--deep-iteration", parts=("No such option", "--deep-iteration"))
-    refused(log_dir, "--require-checksums", parts=("No such option", "--require-checksums"))
+    refused(log_dir, "--require-checksums", parts=("No such option", "--require-checksums"), former="")
     with monkeypatch.context() as wrong:
         wrong.setenv("AWS_SECRET_ACCESS_KEY", "another")
         ended = kidx("verify", *named, *catalog)
-        ended.assert_one_line(ExitCode.USAGE, _URL, "403", "signature")
+        ended.assert_one_line(ExitCode.USAGE, _URL, "403", "signature", former="verify --copy")
         assert "another" not in ended.err
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
-    kidx("verify", *named, *catalog).assert_one_line(ExitCode.USAGE, _URL, "asked 3 times", "AWS_ENDPOINT_URL")
+    kidx("verify", *named, *catalog).assert_one_line(
+        ExitCode.USAGE, _URL, "asked 3 times", "AWS_ENDPOINT_URL", former="verify --copy"
+    )
 
 
 def test_a_copy_is_of_one_source(copy: ChecksumStore, log_dir: Path, tmp_path: Path) -> None:

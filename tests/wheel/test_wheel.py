@@ -147,6 +147,8 @@ def test_the_command_builds_audits_and_seeks(environment: Path, tmp_path: Path) 
     ended = _kidx(environment, "verify", *copy, cwd=tmp_path)
     assert (ended.returncode, ended.stderr) == (
         2,
+        "warning: verify --copy is now kidx compare SOURCE URL --catalog DIR; the old spelling goes with the next "
+        "release\n"
         "error: --copy: needs packages that are not installed: deltalake, pydantic, prometheus_client, botocore; "
         f"{_INSTALL}[copies]'\n",
     )

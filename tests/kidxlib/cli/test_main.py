@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
 from click.testing import CliRunner
 
 from kidxlib.cli.main import kidx
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.pages import PROJECT
 from tests.kidxlib.test_library import started
+from tests.support.spark.jobs import run_here
 
 
 def test_a_shell_completes_commands_without_importing_them() -> None:
@@ -38,6 +41,22 @@ def test_old_spellings_do_the_same_and_say_what_to_type(tmp_path: Path) -> None:
         assert (ended.stdout, ended.return_value) == (by_new.stdout, by_new.return_value)
         hint = f"warning: {old[0]} --tiered is now kidx {new[0]} PLACE; the old spelling goes with the next release\n"
         assert hint in ended.stderr and hint not in by_new.stderr
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (("verify", "--tiered", "nowhere"), "kidx verify-tiered PLACE"),
+        (("verify", "--tiered", str(PROJECT / "samples" / "tiered"), "--in-place"), "kidx verify-tiered PLACE"),
+        (("verify", "--copy", "nowhere"), "kidx compare SOURCE URL --catalog DIR"),
+        (("recover", "--catalog", "nowhere", "--dry-run"), "kidx fleet --catalog DIR"),
+    ],
+)
+def test_an_old_spelling_that_ends_with_an_error_says_what_to_type(old: tuple[str, ...], new: str) -> None:
+    """Also where the new command does not have an option of the old one."""
+    ended = run_here(kidx, *old)
+    hint = f"warning: {old[0]} {old[1]} is now {new}; the old spelling goes with the next release\n"
+    assert ended.code == ExitCode.USAGE and hint in ended.err, ended
 
 
 def test_the_help_of_a_command_on_a_catalog_imports_nothing_that_works_on_it() -> None:
