@@ -541,7 +541,7 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     if request.delete_records_json is not None:
         write_delete_records(staged, request.delete_records_json)
     doubts = [] if request.options.what_if else configured.doubts(own, described)
-    outcome = _outcome(plan_id, request, found, missing)
+    outcome = _outcome(plan_id, request, found, missing, is_partial=bool(configured.other_log_dirs))
     outcome.values.update(
         **_as_json(plan_id, request, found),
         cluster_metadata=configured.as_json(own),
@@ -646,9 +646,17 @@ def _as_json(plan_id: str, request: PlanRequest, found: RetentionReport) -> dict
     }
 
 
-def _outcome(plan_id: str, request: PlanRequest, found: RetentionReport, missing: Missing) -> Outcome:
+def _outcome(
+    plan_id: str, request: PlanRequest, found: RetentionReport, missing: Missing, *, is_partial: bool
+) -> Outcome:
+    """How a plan ends.
+
+    Args:
+        is_partial: a broker has a log dir that is no source. Of it nothing is planned: a hint, but for what deletes by
+            this plan, as --apply does, and Kafka's tool from the file. What the file names is right all the same.
+    """
     problems, disagreements = found.problems[0], found.disagreements[0]
-    has_problems = problems or disagreements or missing.is_loss
+    has_problems = problems or disagreements or missing.is_loss or (is_partial and request.delete_records_json)
     not_answered = request.names_topics and found.unknown
     return Outcome(
         code=ExitCode.PROBLEMS_FOUND if has_problems or not_answered else ExitCode.OK,

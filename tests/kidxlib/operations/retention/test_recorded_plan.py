@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from datetime import timedelta
@@ -100,6 +101,9 @@ def test_a_log_dir_of_the_broker_that_the_catalog_does_not_have_is_told(tmp_path
     line = f"broker 1 has 1 more log dir (directory.id {ids[1]}), no source of the catalog: nothing is planned"
     planned = kidx_retention_here("--catalog", catalog, *by_file)
     assert line in planned.out and planned.code == 0, planned
+    for_kafka = kidx_retention_here("--catalog", catalog, *by_file, "--delete-records-json", tmp_path / "delete.json")
+    assert line in for_kafka.out and for_kafka.code == 3, for_kafka
+    assert [each["topic"] for each in json.loads((tmp_path / "delete.json").read_text())["partitions"]] == ["t"]
     plan_id = kidx_retention_here("--catalog", catalog, *by_file, "--json").json["plan_id"]
     apply = ("--catalog", catalog, "--apply", "--plan", plan_id, "--delete-delay", "0s")
     (tmp_path / "other").write_text(f"process.roles=broker,controller\nnode.id=1\nlog.dirs={log_dir}\n")
