@@ -117,7 +117,7 @@ def _accepted(request: Accept, catalog: str, damage: NewDamage) -> Outcome:
 
 
 def _recorded(outcome: Outcome, request: Accept, catalog: str, *, any_change: bool, **rows: Any) -> Outcome:
-    """The outcome, with what comes last on screen, and in JSON before and after some rows."""
+    """Add the last lines on screen and the last JSON keys to an outcome."""
     from kidxlib.catalog.findings import ACCEPTED
 
     if not any_change:

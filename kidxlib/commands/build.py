@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from kidxlib.run.context import RunContext
     from kidxlib.storage.location import Location
 
-#: What only a build with a catalog has.
+#: Options that only a build with a catalog has.
 _OF_CATALOGS: Final = (
     *("sources", "sample", "rebuild", "fill_facts", "plan_on_executors", "dry_run", "settings_file", "now"),
 )
@@ -44,8 +44,8 @@ class Build(WithOrWithoutCatalog):
     """What to index, how, and where to.
 
     Attributes:
-        directory: of `kidx`, and else `sources` are.
-        metadata: where clusters say what topics are configured to.
+        directory: where `kidx` reads; a job, or a build with --source, has `sources` instead.
+        metadata: where the topics' configurations are read.
     """
 
     directory: str | None = parameter(click.argument("directory", metavar="[DIR]", required=False), only=KIDX, at=FIRST)
@@ -119,7 +119,7 @@ class Build(WithOrWithoutCatalog):
 
     @property
     def is_once(self) -> bool:
-        """Whether no catalog is kept: what is found goes with the run."""
+        """Whether the build keeps no catalog. Nothing but the index files then outlasts the run."""
         return not self.has_catalog and not self.is_job
 
     @property
@@ -136,8 +136,8 @@ class Build(WithOrWithoutCatalog):
 
     @cached_property
     def asked(self) -> BuildRequest:
-        """What the options come to: with settings, or without a catalog with what the source's own cluster says, and
-        Kafka's defaults.
+        """The request that the options make. With a catalog, settings fill it up; without one, the metadata of the
+        source's own cluster and Kafka's defaults do.
         """
         return self._once() if self.is_once else self._with_settings()
 
@@ -266,7 +266,7 @@ class Build(WithOrWithoutCatalog):
     def _index_dir(self) -> Location:
         from kidxlib.indexing.directories import index_dir_to_write
 
-        if self.index_dir is None and not self.settings_file.exists():  # of a wheel there is none
+        if self.index_dir is None and not self.settings_file.exists():  # a wheel has no settings file
             raise UsageError(_NO_PLACE)
         return index_dir_to_write("--index-dir", self.index_dir or self.settings.build.index_dir)
 
@@ -290,12 +290,12 @@ class Build(WithOrWithoutCatalog):
 
     @cached_property
     def begun(self) -> float:
-        """When the run began, by the monotonic clock."""
+        """When the run began, in seconds of the monotonic clock."""
         return time.monotonic()
 
     @cached_property
     def plan(self) -> Plan:
-        """What is listed, before anything else is done."""
+        """The sources as they were listed, before anything else is done."""
         from kidxlib.operations.build.planning import listed_plan
 
         return listed_plan(self.asked)
@@ -347,7 +347,7 @@ def run_build(request: Build, backend: Backend) -> Outcome:
 
 
 def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
-    """What a build without a catalog says of what it did. What could not be looked at is a problem."""
+    """The outcome of a build without a catalog. A place that could not be looked at is a problem."""
     from kidxlib.indexing.skipped import unlistable_as_json
     from kidxlib.run.index_options import known_as_json
 

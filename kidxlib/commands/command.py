@@ -1,6 +1,6 @@
 """Makes `kidx X` and the job X of ./spark-submit.sh from one dataclass, whose fields are the options, and one function
-that does the work. A module of a command imports what does the work once the function is called: help and completion
-wait for none of it.
+that does the work. A module of a command imports the code that does the work inside of this function, so that help and
+completion need not wait for it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 KIDX: Final = "kidx"
 SPARK: Final = "./spark-submit.sh"
 
-#: Where a context keeps what to type in the place of an old spelling.
+#: The key of a context's `meta` under which the new spelling of an old option is kept.
 _NOW: Final = f"{__name__}.now"
 
 _Given = TypeVar("_Given", bound="Asked")
@@ -45,12 +45,12 @@ _Open: TypeAlias = "Callable[[_Given], AbstractContextManager[Backend | None]]"
 
 
 class Former(NamedTuple):
-    """What an option once made of another command, which is a command of its own now.
+    """A command that was an option of another command once.
 
     Attributes:
-        now: what to type.
+        now: the command line to type now.
         command: what to run.
-        is_argument: the new command takes the option's value as an argument, and else has the option.
+        is_argument: whether the new command takes the option's value as an argument; if not, it has the option too.
     """
 
     now: str
@@ -58,7 +58,7 @@ class Former(NamedTuple):
     is_argument: bool = True
 
 
-#: By the option; None where the command itself has another name now.
+#: Former commands by their option; the key None stands for a command that itself has a new name.
 Formerly: TypeAlias = "Mapping[str | None, Former]"
 
 #: Where help lists a parameter: the first, the command's own, and those that many commands have, in this order.
@@ -66,7 +66,7 @@ FIRST, OWN, SETTINGS, NOW, JSON, PROCESSES = range(6)
 
 
 def option(*declarations: str, only: str | None = None, at: int = OWN, **attributes: Any) -> Any:
-    """A field that is an option: the arguments are those of `click.option`, and of `parameter`."""
+    """A field that is an option. It takes the arguments of `click.option` and of `parameter`."""
     return parameter(click.option(*declarations, **attributes), only=only, at=at)
 
 
@@ -74,21 +74,21 @@ def parameter(decorator: Callable[[Any], Any], *, only: str | None = None, at: i
     """A field that is an option or an argument.
 
     Args:
-        decorator: click's, of a parameter with the field's name.
-        only: whose parameter it is, where not both have it; the field is None for the other one.
-        at: where help lists it.
+        decorator: click's decorator of a parameter with the field's name.
+        only: `KIDX` or `SPARK` if only one of them has the parameter; the field is None in the other.
+        at: the parameter's place in help.
     """
     return field(metadata={"decorator": decorator, "only": only, "at": at})
 
 
 @dataclass(frozen=True, kw_only=True)
 class Asked:
-    """What a command is asked for. A field that a command makes a constant is no option.
+    """The options of a command. A field to which a subclass gives a constant is no option.
 
     Attributes:
-        needs: the option for which packages of an extra are needed; None for the command itself.
-        given: what stands on the command line: as what a user knows each, by its parameter.
-        is_job: ./spark-submit.sh asks, and not kidx.
+        needs: the option that needs the packages of an extra; None: the command itself needs them.
+        given: the options on the command line, as a user types them, by the parameter's name.
+        is_job: whether ./spark-submit.sh runs the command, and not kidx.
     """
 
     needs: ClassVar[str | None] = None
@@ -98,23 +98,23 @@ class Asked:
     is_job: bool = False
 
     def refuse(self, parameters: Iterable[str], why: str) -> None:
-        """Refuse options that do not go with others.
+        """Refuse options that cannot be used with others.
 
         Args:
-            why: what to say where one was given; `{option}` stands for it.
+            why: the error's text; `{option}` in it stands for the option that was given.
         """
         for name in parameters:
             if name in self.given:
                 raise UsageError(why.format(option=self.given[name]))
 
     def held(self) -> AbstractContextManager[object]:
-        """What is held while the command runs, from before workers and a catalog are opened."""
+        """Locks and other resources that the command holds from before it opens workers and a catalog until it ends."""
         return nullcontext()
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnCatalog(Asked):
-    """What a command that works on a catalog is asked for."""
+    """The options of a command that works on a catalog."""
 
     catalog: str | None = parameter(shared_options.catalog)
     settings_file: Path = parameter(shared_options.settings_file, at=SETTINGS)
@@ -130,20 +130,20 @@ class OnCatalog(Asked):
 
     @cached_property
     def context(self) -> RunContext:
-        """The catalog, which is there, and the time."""
+        """The catalog, which must exist, and the time."""
         from kidxlib.run.context import RunContext
 
         return RunContext.of(self.settings, self.catalog, self.database, self.now).with_catalog()
 
     @property
     def makes_catalog(self) -> bool:
-        """Whether a catalog that is not there is made."""
+        """Whether the command makes a catalog that does not exist."""
         return False
 
 
 @dataclass(frozen=True, kw_only=True)
 class WithOrWithoutCatalog(OnCatalog):
-    """What a command is asked for that also works without a catalog; `kidx` then needs no package of an extra, and
+    """The options of a command that also works without a catalog. Without one, `kidx` needs no package of an extra and
     reads no settings.
     """
 
@@ -155,7 +155,7 @@ class WithOrWithoutCatalog(OnCatalog):
 
     @cached_property
     def context(self) -> RunContext:
-        """The catalog, which is that of the options alone, and the time."""
+        """The catalog, which only the options can name, and the time."""
         from kidxlib.run.context import RunContext
 
         if not self.has_catalog and not self.is_job:
@@ -166,17 +166,17 @@ class WithOrWithoutCatalog(OnCatalog):
 
 @dataclass(frozen=True, kw_only=True)
 class OnSources(OnCatalog):
-    """What a command is asked for that works on sources and topics of a catalog.
+    """The options of a command that works on sources and topics of a catalog.
 
     Attributes:
-        sources: by name; empty for all.
+        sources: names of sources; empty for all.
     """
 
     sources: tuple[str, ...] = parameter(shared_options.cataloged_sources)
     topics: str | None = parameter(shared_options.cataloged_topics)
 
     def __post_init__(self) -> None:
-        _ = self.pattern  # a wrong one is told before anything is done
+        _ = self.pattern  # a wrong pattern is refused before anything is done
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
@@ -186,7 +186,7 @@ class OnSources(OnCatalog):
 
 
 def open_here(request: OnCatalog) -> AbstractContextManager[Backend]:
-    """Processes of this machine, and the catalog of the request; tables that go with the run, where there is none."""
+    """Open processes of this machine, and the request's catalog. Without a catalog, tables are kept in memory."""
     if not request.context.has_catalog:
         from kidxlib.operations.local_once import open_local_once
 
@@ -213,8 +213,8 @@ def kidx_command(
     """`kidx X`: processes of this machine do the work. Its help is the docstring of `run`.
 
     Args:
-        opened: the workers and the catalog.
-        reports_as: the job's name: who watches asks for that, whichever engine did it.
+        opened: opens the workers and the catalog.
+        reports_as: the job's name in reports, whichever engine did the work: monitoring asks for that name.
     """
     return _command(name, given, run, opened, entry=KIDX, reports_as=reports_as, text=run.__doc__, formerly=formerly)
 
@@ -231,7 +231,7 @@ def spark_job(
     """The job X of ./spark-submit.sh.
 
     Args:
-        opened: the workers and the catalog.
+        opened: opens the workers and the catalog.
         text: its module's docstring: the first line is for the list of jobs, the rest is its help; where there is
             none, the docstring of `run` is.
     """
@@ -246,7 +246,9 @@ def former_job(name: str, former: Former) -> click.Command:
 
 
 class _Command(click.Command):
-    """A command of which options have once made another one: these run that, and say what to type."""
+    """A command some options of which made another command once. Such an option runs that command, and says what to
+    type now.
+    """
 
     def __init__(self, *arguments: Any, formerly: Formerly, **attributes: Any) -> None:
         super().__init__(*arguments, **attributes)
@@ -283,7 +285,7 @@ class _Command(click.Command):
 
 
 def _without(option: str, words: Sequence[str]) -> list[str] | None:
-    """The words without an option, whose value is an argument now; None where it is not among them."""
+    """A command line's words without an option, whose value becomes an argument; None if the option is not there."""
     for number, word in enumerate(words):
         name, equals, value = word.partition("=")
         if word == "--":
@@ -328,7 +330,7 @@ def _command(
 
 
 def _on_command_line(context: click.Context) -> dict[str, str]:
-    """What stands there, as a user knows it, by its parameter."""
+    """The options and arguments on the command line, as a user types them, by the parameter's name."""
     return {
         str(each.name): each.opts[0] if isinstance(each, click.Option) else each.make_metavar(context).strip("[].")
         for each in context.command.params

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.compaction.compact import CompactionReport
 
-#: On screen. What a lookup scans is given in bytes of log.
+#: Columns of the table on screen. A lookup's scan is given in bytes of log.
 _TOPIC_COLUMNS: Final = (
     *("topic", "action", "changes", "bytes before", "bytes after"),
     *("mean scan before", "mean scan after", "longest scan before", "longest scan after"),
@@ -39,7 +39,7 @@ class Compact(OnSources):
     """What to compact.
 
     Attributes:
-        apply: do it, and not only say what would be done.
+        apply: change the files; otherwise only say what would be changed.
     """
 
     interval_bytes: int | None = option(
@@ -113,7 +113,7 @@ class Compact(OnSources):
 
     @cached_property
     def files(self) -> CompactionOptions | None:
-        """What is done with index files; None where they are left alone."""
+        """What to do with index files; None: leave them alone."""
         from kidxlib.compaction.orphans import Delays
         from kidxlib.compaction.task import CompactionOptions
 

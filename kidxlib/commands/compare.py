@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.compare.copy_in_store import Compared, CopyRequest
 
-#: Of a kind, what is shown on screen one by one.
+#: How many findings of a kind are shown on screen one by one.
 _SHOWN: Final = 20
 
 
@@ -49,10 +49,10 @@ class Compare(WithOrWithoutCatalog):
 
     Attributes:
         a, b: a log dir, several with commas between them, or a partition's directory; with a catalog, a source of it.
-        how: as `As`.
+        how: a value of `As`.
         allow_behind: B may end earlier, and a cleaner may have merged segments since.
         logs_only: B may lack other files, or have other ones.
-        inactive_only: of a copy in an object store, leave out the last segments.
+        inactive_only: leave out the last segment of each partition; for a copy in an object store.
     """
 
     a: str = parameter(click.argument("a", metavar="A"), at=FIRST)
@@ -99,7 +99,7 @@ class Compare(WithOrWithoutCatalog):
     processes: int | None = parameter(of_kidx.processes, only=KIDX, at=SETTINGS)
 
     def __post_init__(self) -> None:
-        _ = self.pattern  # a wrong one is told before anything is done
+        _ = self.pattern  # a wrong pattern is refused before anything is done
         if not self.has_catalog:
             if self.is_job:
                 raise UsageError(
@@ -125,7 +125,7 @@ class Compare(WithOrWithoutCatalog):
 
     @property
     def harmless(self) -> Collection[Kind]:
-        """Kinds of findings that do not count."""
+        """Kinds of findings that do not make the comparison fail."""
         earlier = (Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS) if self.allow_behind else ()
         return (*earlier, *((*OF_FILES, Kind.FILE_BEHIND) if self.logs_only else ()))
 
@@ -135,8 +135,8 @@ class VerifyCopy(OnCatalog):
     """What the old spelling `verify --copy URL` asks for.
 
     Attributes:
-        sources: the one that was copied; empty for the only one that the catalog has.
-        require_checksums: what cannot be compared fails the run, too.
+        sources: the source that was copied; empty for the only one that the catalog has.
+        require_checksums: a file that cannot be compared fails the run, too.
     """
 
     copy: str = parameter(click.argument("copy", metavar="URL"), at=FIRST)
@@ -155,7 +155,7 @@ class VerifyCopy(OnCatalog):
 
     @cached_property
     def asked(self) -> CopyRequest:
-        """What the options come to, with settings."""
+        """The request that the options and the settings make."""
         from kidxlib.indexing.source import parse_topics
         from kidxlib.operations.compare.copy_in_store import CopyRequest
         from kidxlib.run.catalog_place import local_path
@@ -199,7 +199,7 @@ def run_compare(request: Compare, backend: Backend) -> Outcome:
 
 
 def _compare_with_catalog(request: Compare, backend: Backend) -> Outcome:
-    """A is a source of the catalog, and B another one, or its copy in an object store."""
+    """Compare A, a source of the catalog, with B, another source or a copy of A in an object store."""
     from kidxlib.operations.compare.compare_places import compare_sources
     from kidxlib.operations.compare.copy_in_store import CopyRequest
     from kidxlib.run.recorded_sources import source_paths
@@ -238,10 +238,10 @@ def _compare_with_catalog(request: Compare, backend: Backend) -> Outcome:
 
 
 def _source(text: str, names: Mapping[str, str]) -> str:
-    """The name of a source that is meant by its name, or by its directory.
+    """The name of a source that a user named by its name or its directory.
 
     Args:
-        names: of sources, by the paths that builds were given.
+        names: the names of sources by the paths that builds were given.
     """
     return text if text in names.values() else names.get(text) or names.get(os.path.realpath(text), text)
 
@@ -252,10 +252,10 @@ def run_verify_copy(request: VerifyCopy, backend: Backend) -> Outcome:
 
 
 def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
-    """What was found, what a copy must not lack first, and what it comes to.
+    """The findings and the conclusion. What a copy must not lack comes first.
 
     Args:
-        a, b: places, or names of sources.
+        a, b: paths, URLs or names of sources.
     """
     kinds, verdicts = (Counter(found) for found in _kinds_and_verdicts(compared))
     outcome = Outcome(

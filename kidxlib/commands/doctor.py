@@ -19,9 +19,7 @@ if TYPE_CHECKING:
 
 
 def _print(facts: Sequence[Fact]) -> None:
-    """A table on a terminal; else a line for each fact, which bug reports take better than a table as wide as its
-    longest cell.
-    """
+    """Print a table on a terminal, and a line for each fact elsewhere: a bug report has no room for so wide a table."""
     if sys.stdout.isatty():
         rows = [(fact.subject, fact.name, fact.found) for fact in facts]
         print_table("kidx doctor", ("about", "what", "found"), rows, text_columns=3)

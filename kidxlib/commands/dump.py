@@ -148,16 +148,16 @@ def dump(
     record_format = RecordFormat(
         keys or ValueFormat.TEXT, values or ValueFormat.TEXT, metadata=not skip_record_metadata
     )
-    from kidxlib.terminal.dump import print_dump  # with compiled loops: who asks for help does not wait
+    from kidxlib.terminal.dump import print_dump  # it loads compiled loops, for which help need not wait
 
     found = []
     try:
         with interrupts.telling(lambda: "the rest is not shown"):
             for file, source in zip(files, sources, strict=True):
                 found += print_dump(file, source, options, record_format, json_lines)
-    except OSError as error:  # of standard output; those of files are reported
+    except OSError as error:  # an error of standard output: errors of files are reported in its lines
         discard_output()
-        if isinstance(error, BrokenPipeError):  # who reads has seen enough, and no gate is a dump
+        if isinstance(error, BrokenPipeError):  # the reader has closed the pipe, and no script takes a dump for a check
             return ExitCode.OK
         raise KidxError(f"standard output: {error.strerror}") from error
     for line in found:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 _THREADS_MAX: Final = 64
 
 
-#: The values of `ISOLATIONS`, which stands beside what a command's help does not wait for.
+#: The values of `ISOLATIONS`, written out here: importing it would slow `--help`.
 _ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 
 
@@ -96,7 +96,7 @@ class Export(Asked):
 
     @cached_property
     def asked(self) -> ExportRequest:
-        """What the options come to."""
+        """The request that the options make."""
         from kidxlib.operations.export.export import export_request
 
         return export_request(

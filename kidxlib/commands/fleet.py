@@ -16,13 +16,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Fleet(OnCatalog):
-    """How fast logs are recovered.
+    """How fast brokers and kidx recover logs.
 
     Attributes:
-        broker_rate: bytes a second of one thread of a broker.
-        kidx_rate: bytes a second of kidx, with all cores.
-        recovery_threads: of a broker, for each log dir.
-        dry_run: of the old spelling, which wanted it.
+        broker_rate: bytes that one thread of a broker recovers in a second.
+        kidx_rate: bytes that kidx recovers in a second with all cores.
+        recovery_threads: a broker's threads for each log dir.
+        dry_run: does nothing; the old spelling of the command had it.
     """
 
     dry_run: bool = option("--dry-run", is_flag=True, hidden=True)

@@ -20,8 +20,8 @@ class ForgetSource(OnCatalog):
     """What to forget.
 
     Attributes:
-        source: by name.
-        apply: remove its rows, and do not only count them.
+        source: the name of the source.
+        apply: remove the rows; otherwise only count them.
     """
 
     source: str = parameter(click.argument("source", metavar="SOURCE"))

@@ -20,16 +20,16 @@ if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.recover.recover import RecoverRequest
 
-#: The values of `Level`, which stands beside what a command's help does not wait for.
+#: The values of `Level`, written out here: importing it would slow `--help`.
 _LEVELS: Final = ("checkpoint", "marker")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recover(Asked):
-    """What to recover, as in `RecoverRequest`.
+    """What to recover. The fields mean what those of `RecoverRequest` mean.
 
     Attributes:
-        metadata: where the cluster says what topics are configured to.
+        metadata: where the topics' configurations are read.
     """
 
     log_dirs: tuple[str, ...] = parameter(click.argument("log_dirs", metavar="LOG_DIR…", nargs=-1), at=FIRST)
@@ -147,7 +147,7 @@ class Recover(Asked):
 
     @cached_property
     def asked(self) -> RecoverRequest:
-        """What the options come to."""
+        """The request that the options make."""
         from kidxlib.operations.recover.recover import RecoverRequest
         from kidxlib.operations.recover.recovery_plan import Level
 

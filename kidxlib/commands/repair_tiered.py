@@ -24,8 +24,8 @@ class RepairTiered(OnBucket):
     """What to mend.
 
     Attributes:
-        level: as `Level`.
-        apply: put what is made into the bucket, too.
+        level: a value of `Level`.
+        apply: put the repaired objects into the bucket, too.
     """
 
     index_dir: str | None = option(
@@ -64,7 +64,7 @@ class RepairTiered(OnBucket):
 
     @cached_property
     def asked(self) -> RepairRequest:
-        """What the options come to."""
+        """The request that the options make."""
         from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
         from kidxlib.indexing.source import source_at
         from kidxlib.operations.tiered.repair import RepairRequest

@@ -26,9 +26,10 @@ class ReportOn(OnCatalog):
     """What to report.
 
     Attributes:
-        output: the HTML file; None where only JSON is wanted.
-        sample: how many batches of each topic are read, for what other settings of producers would save; None for none.
-        metadata: where clusters say what topics are configured to.
+        output: the HTML file; None: only JSON is wanted.
+        sample: how many batches of each topic to read, to measure what other producer settings would save; None for
+            none.
+        metadata: where the topics' configurations are read.
     """
 
     output: Path | None = option(
@@ -61,11 +62,11 @@ class ReportOn(OnCatalog):
             raise UsageError("nothing to write: name the page with --output FILE.html, or ask for --json")
         if self.output is not None:
             ensure_parent_exists("--output", self.output)
-        _ = self.configured  # a wrong policy is told before anything is done
+        _ = self.configured  # a wrong policy is refused before anything is done
 
     @cached_property
     def configured(self) -> Policy:
-        """What topics are configured to, where nobody says it of them."""
+        """The configuration of topics for which no metadata has one."""
         from kidxlib.retention.policy import Policy
         from kidxlib.retention.policy_file import read_policies
 

@@ -103,7 +103,7 @@ class Retention(OnSources):
 
     @cached_property
     def asked(self) -> PlanRequest | ApplyRequest:
-        """What the options come to, with settings and policies."""
+        """The request that the options, the settings and the policies make."""
         return self._to_apply() if self.apply else self._to_plan()
 
     def _to_apply(self) -> ApplyRequest:
@@ -162,7 +162,8 @@ class Retention(OnSources):
             topics=self.pattern,
             names_topics=self.topics is not None,
             policies=policies,
-            # Not where a symlink leads: it may lead elsewhere when the plan is applied, and that is to be read.
+            # A symlink is not resolved: it may point elsewhere when the plan is applied, and that file is to be read
+            # then.
             policy_file=None if self.policy is None else self.policy.absolute(),
             metadata=self.metadata,
             same_broker=self.same_broker,

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kidxlib.reading.of_log_dir import OfLogDirs
     from kidxlib.run.context import RunContext
 
-#: What only a bucket is asked with, and what only a catalog is.
+#: Options that only go with a bucket, and options that only go with a catalog.
 _OF_BUCKETS: Final = ("layout", "tiered_metadata")
 _OF_CATALOGS: Final = ("source", "queries", "output", "consumer_group_csv", "settings_file", "processes")
 #: From 12 January 1970 to 3 March 1973 in milliseconds, and from 2001 on in seconds.
@@ -45,7 +45,7 @@ class Seek(OnCatalog):
     """What to look for, and where.
 
     Attributes:
-        directories: log dirs, or a partition's directory; a job has none, and asks a catalog.
+        directories: log dirs, or a partition's directory; empty in a job, which asks a catalog.
     """
 
     needs: ClassVar[str | None] = "--catalog"
@@ -119,18 +119,18 @@ class Seek(OnCatalog):
         from kidxlib.run.context import RunContext
 
         if "settings_file" in self.given:
-            _ = self.settings  # it has nothing for a seek whose catalog is given: only mistakes in it count
+            _ = self.settings  # a seek whose catalog is given uses no setting; this only refuses a file with mistakes
         catalog = absolute(str(self.catalog))
         return RunContext(catalog=catalog, database=None, now=datetime.now(UTC), event_log_dir=None).with_catalog()
 
     @property
     def is_quick(self) -> bool:
-        """Whether one question is answered on screen. Who asks one thing does not wait for what many questions need."""
+        """Whether one question is answered on screen. It is answered without the imports that many questions need."""
         return self.queries is None and self.output is None and self.consumer_group_csv is None
 
     @cached_property
     def of_catalog(self) -> SeekRequest:
-        """What a catalog is asked."""
+        """The request to a catalog that the options make."""
         from kidxlib.operations.seek.one_question import SeekRequest
         from kidxlib.run.catalog_place import absolute
 
@@ -166,7 +166,7 @@ class Seek(OnCatalog):
         if offset is not None and timestamp is not None:
             raise UsageError("--offset and --timestamp: give one of them, not both")
         given = {"--topic": topic, "--partition": partition, "--offset or --timestamp": (offset, timestamp)}
-        if timestamp is not None:  # of a topic, or of all, too
+        if timestamp is not None:  # a time may be asked of a topic, or of all
             given = {"--topic": topic} if partition is not None else {}
         missing = [option for option, value in given.items() if value in (None, (None, None))]
         if missing:
@@ -226,7 +226,7 @@ def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None
 
 
 def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
-    """Answer what log dirs of a broker, or partitions' directories, are asked."""
+    """Answer a question from a broker's log dirs, or from partitions' directories."""
     from kidxlib.indexing.listing import list_distinct_partitions
     from kidxlib.indexing.remote_logs import RemoteOptions
     from kidxlib.indexing.skipped import Skipped
@@ -264,7 +264,7 @@ def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
 
 
 def _question_in(request: Seek, sources: Sequence[Source], partitions: Iterable[PartitionDirectory]) -> Question:
-    """What is asked. Of one partition's directory its name says which it is."""
+    """The question. The name of a partition's directory says which partition it is."""
     topic, partition = request.topic, request.partition
     if [each.path for each in partitions] == [source.path for source in sources] and len(sources) == 1:
         [only] = partitions
@@ -290,7 +290,7 @@ def _why_none(question: Question, partitions: Iterable[TopicPartition], others: 
 def _answer_in(
     found: PartitionDirectory, question: Question, index_dir: str | None, of_log_dirs: OfLogDirs, *, is_wide: bool
 ) -> Answer:
-    """The answer of one partition; of many, one that cannot be asked has that for its answer.
+    """The answer of one partition. Where many are asked, the error of one that cannot be read becomes its answer.
 
     Args:
         of_log_dirs: of all that were named.

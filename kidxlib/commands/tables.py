@@ -22,20 +22,20 @@ if TYPE_CHECKING:
     from kidxlib.operations.maintenance.maintain import MaintainedTable
     from kidxlib.run.settings import Settings
 
-#: The values of `Upkeep`, which stands beside what a command's help does not wait for.
+#: The values of `Upkeep`, written out here: importing it would slow `--help`.
 _UPKEEP: Final = ("expire", "optimize", "vacuum")
-#: What is measured of a table before, and after where something was done: attribute and name.
+#: The measures of a table, which are shown before and, if something was done, after: attribute and column.
 _MEASURED: Final = (("files", "files"), ("bytes", "bytes"), ("point_query_rows", "rows for a point query"))
 _COUNTED: Final = (("expired_rows", "rows expired"), ("vacuumed_files", "files to vacuum"))
 
 
 @dataclass(frozen=True, kw_only=True)
 class TidyTables(OnCatalog):
-    """What to do with tables.
+    """What to do with the catalog's tables.
 
     Attributes:
         upkeep: some of `Upkeep`; empty for all.
-        apply: do it, and not only say what would be done.
+        apply: change the tables; otherwise only say what would be changed.
     """
 
     upkeep: tuple[str, ...] = parameter(
@@ -57,11 +57,11 @@ class TidyTables(OnCatalog):
             raise UsageError("--policy: only expire uses it; name that too, or leave --policy out")
         if "vacuum" in (self.upkeep or _UPKEEP):
             ensure_vacuum_spares_runs("vacuum", self.settings)
-        _ = self.expiry  # a wrong policy is told before anything is done
+        _ = self.expiry  # a wrong policy is refused before anything is done
 
     @cached_property
     def expiry(self) -> Expiry:
-        """Which rows are to go."""
+        """Which rows expire."""
         from kidxlib.compaction.policy import Expiry
         from kidxlib.compaction.policy_file import read_compaction_policy
 
@@ -69,10 +69,10 @@ class TidyTables(OnCatalog):
 
 
 def ensure_vacuum_spares_runs(option: str, settings: Settings) -> None:
-    """Refuse to vacuum what a run may still read.
+    """Refuse to vacuum files that a run may still read.
 
     Args:
-        option: what asks for it.
+        option: the option that asks for the vacuum.
     """
     from kidxlib.tables.protocol import VACUUM_KEEPS
 

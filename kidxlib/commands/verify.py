@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
 
 _CLEAN: Final = "clean"
-#: What only an audit with a catalog has.
+#: Options that only an audit with a catalog has.
 _OF_CATALOGS: Final = ("sources", "sample", "max_bytes", "settings_file", "now")
 
 
@@ -42,9 +42,9 @@ class Verify(WithOrWithoutCatalog):
     """What to audit, and how.
 
     Attributes:
-        directories: of `kidx`, and else `sources` are.
-        alone: that other log dirs of the broker are not there is well.
-        metadata: where clusters say what topics are configured to.
+        directories: what `kidx` audits; a job, or an audit with --source, has `sources` instead.
+        alone: do not count it as a problem that the broker has other log dirs which were not named.
+        metadata: where the topics' configurations are read.
     """
 
     directories: tuple[str, ...] = parameter(
@@ -139,8 +139,8 @@ class Verify(WithOrWithoutCatalog):
 
     @cached_property
     def asked(self) -> AuditRequest:
-        """What the options come to: with the settings of a job or a catalog, else with what the source's own cluster
-        says, and Kafka's defaults.
+        """The request that the options make. For a job or with a catalog, settings fill it up; otherwise the metadata
+        of the source's own cluster and Kafka's defaults do.
         """
         return self._once() if not self.has_catalog and not self.is_job else self._with_settings()
 
@@ -191,7 +191,7 @@ class Verify(WithOrWithoutCatalog):
         sources = chosen_sources(given, sample=self.sample, options=named, settings=settings.build, remote=remote)
         ensure_no_overlap(None, context.catalog, sources)
         if not given and not any(named.values()) and os.path.isdir(settings.build.index_dir):
-            index_dir = settings.build.index_dir  # where a build without options has written
+            index_dir = settings.build.index_dir  # where a build without options writes
         place = None if index_dir is None else existing_index_dir("--index-dir", index_dir)
         for source in sources:
             ensure_text("--source ", source.path)

@@ -18,17 +18,17 @@ if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.tiered.tiered_request import TieredRequest
 
-#: The values of `Level`, which stands beside what a command's help does not wait for.
+#: The values of `Level`, written out here: importing it would slow `--help`.
 LEVELS: Final = ("listing", "indexes", "full")
 
 
 @dataclass(frozen=True, kw_only=True)
 class OnBucket(WithOrWithoutCatalog):
-    """What a command is asked for that works on a bucket of tiered storage.
+    """The options of a command that works on a bucket of tiered storage.
 
     Attributes:
         tiered: the bucket, perhaps with the name of its source in the catalog.
-        metadata: where clusters say what topics are configured to.
+        metadata: where the topics' configurations are read.
     """
 
     tiered: str = parameter(click.argument("tiered", metavar="[NAME=]PLACE"), at=FIRST)
@@ -60,7 +60,7 @@ class VerifyTiered(OnBucket):
     """What to audit, and how.
 
     Attributes:
-        level: as `Level`.
+        level: a value of `Level`.
     """
 
     layout: str | None = option(
@@ -99,7 +99,7 @@ class VerifyTiered(OnBucket):
 
     @cached_property
     def asked(self) -> TieredRequest:
-        """What the options come to."""
+        """The request that the options make."""
         from kidxlib.operations.tiered.tiered_request import tiered_request
 
         return tiered_request(

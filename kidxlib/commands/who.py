@@ -19,7 +19,7 @@ from kidxlib.text.words import counted
 if TYPE_CHECKING:
     from kidxlib.reading.who_wrote import WrittenBy
 
-#: So many characters of a key, a value or a header are shown.
+#: How many characters of a key, a value or a header are shown.
 _SHOWN: Final = 100
 _NO_PRODUCER: Final = -1
 
@@ -57,8 +57,8 @@ def run_who(request: Who, _: None) -> Outcome:
     return outcome
 
 
-def _lines(found: WrittenBy) -> Iterator[tuple[str, str]]:
-    batch, record = found.batch, found.record
+def _lines(written: WrittenBy) -> Iterator[tuple[str, str]]:
+    batch, record = written.batch, written.record
     if record is not None:
         yield "timestamp", _time(record["timestamp"])
         for name in ("key", "value"):
@@ -68,15 +68,15 @@ def _lines(found: WrittenBy) -> Iterator[tuple[str, str]]:
     first = "?" if batch["base_offset"] is None else batch["base_offset"]
     records = "" if batch["records"] is None else f", {counted(batch['records'], 'record')}"
     yield "batch", f"offsets {first} to {batch['last_offset']}{records}, codec {batch['codec']}"
-    yield "log", f"{found.log_path}, byte {batch['position']}, {counted(batch['bytes'], 'byte')}"
-    if found.producer_id == _NO_PRODUCER:
+    yield "log", f"{written.log_path}, byte {batch['position']}, {counted(batch['bytes'], 'byte')}"
+    if written.producer_id == _NO_PRODUCER:
         yield "producer", "none: neither transactional nor idempotent"
     else:
-        yield "producer", f"{found.producer_id} of epoch {batch['producer_epoch']}{_sequence(batch)}"
-    if found.transactional_id is not None:
-        yield "transactional id", found.transactional_id
-    yield "transaction", _outcome(found)
-    for note in found.notes:
+        yield "producer", f"{written.producer_id} of epoch {batch['producer_epoch']}{_sequence(batch)}"
+    if written.transactional_id is not None:
+        yield "transactional id", written.transactional_id
+    yield "transaction", _outcome(written)
+    for note in written.notes:
         yield "note", note
 
 
@@ -84,16 +84,16 @@ def _sequence(batch: dict[str, Any]) -> str:
     return "" if batch["base_sequence"] < 0 else f", sequence {batch['base_sequence']} to {batch['last_sequence']}"
 
 
-def _outcome(found: WrittenBy) -> str:
+def _outcome(written: WrittenBy) -> str:
     from kidxlib.reading.who_wrote import Outcome as TransactionOutcome
 
-    match found.outcome:
+    match written.outcome:
         case TransactionOutcome.COMMITTED | TransactionOutcome.ABORTED:
-            return f"{found.outcome}, by the marker at offset {found.marker_offset}"
+            return f"{written.outcome}, by the marker at offset {written.marker_offset}"
         case TransactionOutcome.OPEN:
             return "open: no marker of the producer follows"
         case TransactionOutcome.MARKER:
-            return f"this is the marker that ends one: {found.marker}; consumers do not get it"
+            return f"this is the marker that ends one: {written.marker}; consumers do not get it"
         case TransactionOutcome.UNKNOWN:
             return "unknown: the log is damaged, or a part of it missing, before a marker of the producer"
         case TransactionOutcome.NONE:
@@ -105,7 +105,7 @@ def _time(moment: datetime) -> str:
 
 
 def _bytes(content: bytes | None) -> str:
-    """Its beginning as text, in base64 where it is none; and how many bytes it has."""
+    """The first characters of some bytes, as text or else in base64, and how many bytes there are."""
     if content is None:
         return "null"
     try:
@@ -116,9 +116,9 @@ def _bytes(content: bytes | None) -> str:
     return f"{shown}  ({counted(len(content), 'byte')})"
 
 
-def _as_json(found: WrittenBy) -> dict[str, Any]:
-    """With keys, values and headers as text; in base64, as `_base64`, where they are none."""
-    content = asdict(found)
+def _as_json(written: WrittenBy) -> dict[str, Any]:
+    """The record as JSON. Keys, values and headers that are no text are base64, under names that end in `_base64`."""
+    content = asdict(written)
     record = content["record"]
     if record is not None:
         record["timestamp"] = _time(record["timestamp"])
