@@ -1,4 +1,4 @@
-"""What an operation works with: an engine that does its work, and the catalog that it reads and records in."""
+"""A backend: the engine that does the work of an operation, and the catalog that the operation reads and writes."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ class Backend:
     """Workers, and the catalog that a run shares with others.
 
     Attributes:
-        versions: of what does the work, besides this project and Python: recorded in `builds`.
-        maintenance_of: who keeps tables; None where they go with the run.
+        versions: versions of the packages that do the work, besides this project and Python; recorded in `builds`.
+        maintenance_of: gives the upkeep of tables; None if no table outlasts the run.
     """
 
     engine: Engine
@@ -28,7 +28,7 @@ class Backend:
     @property
     def maintenance(self) -> Maintenance:
         """The upkeep of the catalog's tables."""
-        assert self.maintenance_of is not None  # who asks for it works on a catalog
+        assert self.maintenance_of is not None  # only operations on a catalog ask for it
         return self.maintenance_of(self.catalog.tables)
 
 

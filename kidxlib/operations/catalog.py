@@ -1,5 +1,5 @@
-"""A catalog that is kept without Spark: what operations ask of its tables, a large one piece by piece, as many rows as
-fit into memory, and what they record in them.
+"""A catalog that is kept without Spark: operations read its tables and write into them. A large table is read in pieces
+that fit into memory.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from kidxlib.tables.held_changes import HeldChanges
 from kidxlib.tables.protocol import Ends, Tables
 from kidxlib.text.times import NS_PER_MS
 
-#: Segments that are marked at a time; their whole rows are held, 1 kB each.
+#: How many segments are marked at a time; each row, 1 kB, is held in memory as a whole.
 _MARKED_AT_ONCE: Final = 200_000
 
 
 class TablesCatalog:
-    """A catalog's tables, asked and written to: each change is one commit of one table.
+    """Reads and writes a catalog's tables. Each change is one commit of one table.
 
     Attributes:
-        tables: who keeps them.
+        tables: opens and commits them.
         compared_with: the version of `segments` that a listing was compared with.
     """
 
@@ -54,24 +54,24 @@ class TablesCatalog:
 
     @property
     def path(self) -> str:
-        """The directory or URL below which its tables are."""
+        """The directory or URL of the catalog; its tables are below it."""
         return self.tables.path
 
     def oldest_version(self) -> int | None:
-        """The version of its columns, which all of its tables have where an upgrade was not stopped amid them; None
-        where there is neither a table `segments` nor one `builds`.
+        """The oldest version of the columns that a table has; tables differ if an upgrade was stopped between them.
+        None if there is neither a table `segments` nor a table `builds`.
         """
         versions = [self.tables.catalog_version(table) for table in (UPGRADE_ORDER[0], UPGRADE_ORDER[-1])]
         return min((version for version in versions if version is not None), default=None)
 
     def has_segments(self) -> bool:
-        """Whether the table `segments` is there."""
+        """Whether the table `segments` exists."""
         return self.tables.version(SEGMENTS) is not None
 
     def make_tables(self) -> bool:
-        """Make the tables that are missing, and bring the others to this version; whether the catalog is new."""
+        """Make missing tables, and bring the others to this version. Returns whether the catalog is new."""
         is_new = not self.has_segments()
-        # A catalog is there once it has segments; one that is there is brought up to date in another order.
+        # A catalog exists once it has `segments`, so that table is made last; upgrades go in another order.
         made_last = (*(table for table in TABLES if table is not SEGMENTS), SEGMENTS)
         for table in made_last if is_new else UPGRADE_ORDER:
             self.tables.make(table)
@@ -79,8 +79,9 @@ class TablesCatalog:
 
     @contextlib.contextmanager
     def holding(self) -> Iterator[Callable[[], None]]:
-        """Changes of `segments` within are held, and committed together: where the function that this gives is called,
-        and at the end, also where that is an error: what was done is recorded then.
+        """Hold the changes of `segments` that are made inside of this context, and commit them together: each time the
+        function that it gives is called, and at the end. They are committed after an error, too: what was done is
+        recorded.
         """
         tables = self.tables
         held = HeldChanges(tables, SEGMENTS)
@@ -101,14 +102,14 @@ class TablesCatalog:
         return rows.unify_dictionaries().filter(_is_of(rows["topic"], topics))
 
     def index_directories_of_others(self, sources: Sequence[str]) -> dict[str, str]:
-        """The index directories of every source but these, and whose they are."""
+        """The index directories of all sources but these, each with the name of its source."""
         others = Among("source", tuple(sources), negated=True)
         names = ["index_directory", "source"]
         rows = self.tables.counts(SEGMENTS, names, [others, PRESENT])
         return {row["index_directory"]: row["source"] for row in rows.to_pylist()}
 
     def last_rate(self) -> float | None:
-        """Bytes a second at which the last build that read anything did so; None where none did."""
+        """How many bytes a second the last build read that read anything; None if none did."""
         rows = self.tables.read(BUILDS, ["started_at", "log_bytes", "scan_seconds"])
         rows = rows.filter((pc.field("log_bytes") > 0) & (pc.field("scan_seconds") > 0)).sort_by("started_at")
         if not rows.num_rows:
@@ -117,24 +118,24 @@ class TablesCatalog:
         return float(last["log_bytes"] / last["scan_seconds"])
 
     def sources(self) -> list[str]:
-        """The sources that have segments in it, or had."""
+        """The names of the sources of which the catalog has segments, deleted ones included."""
         return [str(source) for source in self.tables.counts(SEGMENTS, ["source"])["source"].to_pylist()]
 
     def audited_sources(self) -> list[str]:
-        """The sources that were ever audited."""
+        """The names of the sources that were ever audited."""
         return audited_sources(self.tables)
 
     def broken_files(self, sources: Sequence[str]) -> list[JudgedFile]:
-        """What the audits that last looked at the partitions of some sources found broken, and is not missing."""
+        """The files that the last audit of each partition of some sources found broken. Missing files are left out."""
         is_broken = Among("verdict", (Verdict.BROKEN.value,))
         return JudgedFile.of_arrow(last_findings(self.tables, sources, [is_broken], JudgedFile.names()))
 
     def damage(self, sources: Sequence[str], topics: re.Pattern[str], gone: pa.Table | None) -> KnownDamage:
-        """How the segments stand."""
+        """The damage that the catalog knows in some sources and topics."""
         return known_damage(self.tables, sources, topics, gone)
 
     def broken_by_audits(self, sources: Sequence[str], topics: re.Pattern[str]) -> list[DamagedSegment]:
-        """The logs that the last audits found broken, and no build will read again."""
+        """The logs that the last audits found broken and that no build will read again."""
         return broken_by_audits(self.tables, sources, topics)
 
     def offsets(self, sources: Sequence[str]) -> dict[PartitionKey, tuple[int, int | None]]:
@@ -150,10 +151,10 @@ class TablesCatalog:
         return PartitionRow.of_arrow(self.tables.read(PARTITIONS, None, [_of(sources)]))
 
     def mark(self, changes: Changes, build_id: str, commit: Callable[[], None]) -> int:
-        """Record segments that are gone, moved, or active or not by now; return how many rows that changed.
+        """Record which segments are gone, have moved, or have become active or inactive. Returns how many rows changed.
 
         Args:
-            commit: commits what is held; called between parts, where there are many.
+            commit: commits the changes that are held; called between parts if there are many rows.
         """
         change, marked = partial(updates.marked, build_id=build_id), 0
         for number, part in enumerate(_marks(changes)):
@@ -172,21 +173,22 @@ class TablesCatalog:
         self.tables.append(BUILDS, _table(BUILDS, build.values()))
 
     def sweep_staging(self, older_than_ms: int) -> None:
-        """Remove what killed runs on Spark left; runs without it leave nothing in the catalog.
+        """Remove files that killed runs on Spark have left. Runs without Spark leave none in the catalog.
 
         Args:
-            older_than_ms: what has no heartbeat goes where it was last changed before then; ms since the epoch.
+            older_than_ms: a directory without a heartbeat goes if its last change is older than this; ms since the
+                epoch.
         """
         if "://" not in self.path:
             sweep_folders(Path(self.path) / STAGING, unmarked_before_ns=older_than_ms * NS_PER_MS)
 
 
 def _marks(changes: Changes) -> Iterator[pa.Table]:
-    """Rows of `updates.marked`, in parts that are held at a time."""
+    """Rows of `updates.marked`, in parts of at most so many rows as are held at a time."""
     of_segments = SEGMENTS.schema()
     marked = [of_segments.field(name).with_nullable(True) for name in ("active", "log_path", "status")]
     schema = pa.schema([*SEGMENTS.schema(SEGMENTS.key), *marked])
-    # Without a copy: of segments that are gone the other columns are null.
+    # The rows of segments that are gone have null in the other columns; Arrow makes them without a copy.
     whole = pa.concat_tables([changes.gone, changes.relisted], promote_options="default")
     for start in range(0, whole.num_rows, _MARKED_AT_ONCE):
         part = whole.slice(start, _MARKED_AT_ONCE)
@@ -202,12 +204,12 @@ def _of(sources: Collection[str]) -> Condition:
 
 
 def _is_of(column: Values, topics: re.Pattern[str]) -> Values:
-    """Whether each topic is wanted. A regular expression of Python is asked of each topic once."""
+    """Which topics match. The regular expression, one of Python, is tried once for each distinct topic."""
     names = np.array([name for name in pc.unique(column).to_pylist() if topics.fullmatch(name)], object)
     return pc.is_in(column, value_set=pa.array(names, pa.string()))
 
 
 def _table(table: Table, values: Mapping[str, Any]) -> pa.Table:
-    """One row. Arrow takes a map as its entries."""
+    """A table of one row. A map is given to Arrow as the list of its entries."""
     entries = {name: list(value.items()) if isinstance(value, Mapping) else value for name, value in values.items()}
     return pa.Table.from_pylist([entries], table.schema())

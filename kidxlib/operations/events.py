@@ -1,4 +1,4 @@
-"""Producer events and leader epochs between the arrays of the library and the rows of the catalog."""
+"""Converts producer events and leader epochs from arrays of the library to rows of the catalog, and back."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.scan.scan_state import LEADER_EPOCH, PRODUCER_EVENT
 
 _ROWS_PER_ARROW_BATCH: Final = 50_000
-#: The position of a row that is of a segment.
+#: The `position` of a row that stands for a segment, and not for an event.
 _OF_SEGMENT: Final = -1
 _FIELDS: Final = tuple(name for name in PRODUCER_EVENT.names or () if name not in ("kind", "timestamp"))
 
 
 def event_batches(segment: SegmentFile, events: NDArray[np.void], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The events of a segment, of dtype `scan_state.PRODUCER_EVENT`, as rows of `schema` that have `event` filled."""
+    """The events of a segment, an array of dtype `scan_state.PRODUCER_EVENT`, as rows of `schema` with `event` set."""
     event_type = schema.field("event").type
     for start in range(0, len(events), _ROWS_PER_ARROW_BATCH):
         part = events[start : start + _ROWS_PER_ARROW_BATCH]
@@ -45,17 +45,17 @@ def event_batches(segment: SegmentFile, events: NDArray[np.void], schema: pa.Sch
 
 
 def segment_rows(segments: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Segments as the rows before those of their events.
+    """One row for each segment, which is sorted before the rows of the segment's events.
 
     Args:
-        segments: with their keys, and all columns that the schema has of a segment.
+        segments: their keys, and all columns of a segment that the schema has.
         schema: by `segments_with_events`.
     """
     return _filled(segments, schema, "segment", pa.repeat(_OF_SEGMENT, segments.num_rows))
 
 
 def event_rows(events: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Events as the rows after their segments'.
+    """One row for each event, which is sorted after the row of its segment.
 
     Args:
         events: of `producer_events`.
@@ -75,7 +75,7 @@ def _filled(rows: pa.Table, schema: pa.Schema, kind: str, positions: Values) -> 
 
 
 def _to_events(rows: pa.Array[pa.StructScalar]) -> NDArray[np.void]:
-    """Rows of the table (structs), without its key, as an array of `scan_state.PRODUCER_EVENT`."""
+    """Structs with the columns of `producer_events`, without its key, as an array of `scan_state.PRODUCER_EVENT`."""
     assert isinstance(rows, pa.StructArray)
     events = np.empty(len(rows), PRODUCER_EVENT)
     columns = dict(zip((field.name for field in rows.type), rows.flatten(), strict=True))
@@ -87,7 +87,7 @@ def _to_events(rows: pa.Array[pa.StructScalar]) -> NDArray[np.void]:
 
 
 def with_events(batches: Iterator[pa.RecordBatch]) -> Iterator[tuple[dict[str, Any], NDArray[np.void]]]:
-    """Each row that is of a segment (its `position` is −1), with the events in the rows that follow it."""
+    """Each segment's row (its `position` is −1), with the events of the rows that follow it."""
     head: dict[str, Any] | None = None
     events: list[NDArray[np.void]] = []
     for batch in batches:
@@ -118,7 +118,7 @@ def to_leader_epochs(rows: Sequence[LeaderEpochEntry] | None) -> NDArray[np.void
 
 
 def from_leader_epochs(leader_epochs: NDArray[np.void]) -> list[LeaderEpochEntry]:
-    """The value of that column."""
+    """The value of the column `leader_epochs`, from an array of `scan_state.LEADER_EPOCH`."""
     return [
         {"epoch": epoch, "start_offset": start_offset, "position": position}
         for epoch, start_offset, position in leader_epochs.tolist()

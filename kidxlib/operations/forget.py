@@ -1,7 +1,7 @@
-"""Takes a source out of a catalog, with its rows in all tables, or counts what would go.
+"""Removes all rows of a source from a catalog's tables, or counts the rows that would go.
 
-Segments go first, as in `UPGRADE_ORDER`: a build that finds them takes for granted what the other tables have of them.
-The builds go last. Where this was stopped the source is still found in a later table, and all the rest goes then.
+Segments go first, as in `UPGRADE_ORDER`: a build that finds a segment relies on its rows in the other tables. Builds go
+last. If a run is stopped, the source is still found in a later table, so the next run removes the rest.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import BUILDS, UPGRADE_ORDER
 from kidxlib.tables.protocol import Tables
 
-#: A build's row names all of its sources; the others keep theirs.
+#: A row of `builds` names all sources of the build, so it stays for the other sources.
 _SOURCES: Final = "sources"
 
-#: Rows that one commit removes.
+#: How many rows one commit removes.
 _ROWS_AT_ONCE: Final = 200_000
 
 
 def rows_of_source(tables: Tables, source: str) -> dict[str, int]:
-    """How many rows each table has of a source, by the table's name; a build counts if it read it."""
+    """How many rows each table has of a source, by the table's name. A row of `builds` counts if the build read it."""
     return {table.name: _keys(tables, table, source).num_rows for table in UPGRADE_ORDER}
 
 
@@ -44,10 +44,10 @@ def sources_of(tables: Tables) -> set[str]:
 
 
 def forget(tables: Tables, source: str, rows: Mapping[str, int]) -> None:
-    """Remove the rows of a source. Run again after a stop it goes on.
+    """Remove the rows of a source. After a stop, it can be run again and goes on.
 
     Args:
-        rows: how many each table has, by name; others are not committed to.
+        rows: how many rows of the source each table has, by name; tables without a row get no commit.
     """
     for table in UPGRADE_ORDER:
         if not rows[table.name]:

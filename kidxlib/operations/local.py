@@ -1,4 +1,4 @@
-"""What an operation works with on one machine: its processes, and delta-rs for the catalog."""
+"""The backend on one machine: processes do the work, and delta-rs keeps the catalog."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ from kidxlib.tables.protocol import Maintenance, Tables
 
 @contextlib.contextmanager
 def open_local(context: RunContext, processes: int | None, *, must_exist: bool) -> Iterator[Backend]:
-    """Processes that do the work, and a catalog on a local disk or in an S3 store.
+    """Open processes that do the work, and a catalog on a local disk or in an S3 store.
 
     Args:
-        context: of the run; names the catalog by its directory or URL.
-        processes: how many work at a time; None for one a core.
-        must_exist: only a build makes a catalog.
+        context: the run's; it names the catalog by its directory or URL.
+        processes: how many processes work at a time; None: one for each core.
+        must_exist: whether a missing catalog is an error; only a build makes one.
     """
     path = context.catalog
     assert path is not None  # only Spark's metastore has databases

@@ -1,4 +1,4 @@
-"""What an operation works with on one machine where it keeps no catalog: its processes, and tables that go with it."""
+"""The backend on one machine without a catalog: processes do the work, and tables in memory end with the run."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ from kidxlib.tables.memory_tables import MemoryTables
 
 @contextlib.contextmanager
 def open_local_once(processes: int | None) -> Iterator[Backend]:
-    """Processes that do the work, and a catalog without rows that nobody reads after the run. Needs no package of an
-    extra.
+    """Open processes that do the work, and an empty catalog in memory. This needs no package of an extra.
 
     Args:
-        processes: how many work at a time; None for one a core.
+        processes: how many processes work at a time; None: one for each core.
     """
     with scratch_directory() as scratch, Workers(processes or os.cpu_count() or 1) as workers:
         catalog = TablesCatalog(MemoryTables("no catalog", scratch))

@@ -1,1 +1,1 @@
-"""`retention`: a plan of what Kafka's retention would delete, made by workers and recorded; and a plan applied."""
+"""`retention`: workers plan what Kafka's retention would delete, the plan is recorded, and a later run applies it."""

@@ -1,5 +1,5 @@
-"""Applies a recorded plan: what its rows say is to go of each partition, how the partition stood then, and what came of
-it.
+"""Applies a recorded plan: reads which segments of each partition it deletes and how the partition was when it was
+planned, deletes them, and records the result.
 """
 
 from __future__ import annotations
@@ -67,11 +67,12 @@ _WHAT: Final = {
 
 @dataclass(frozen=True, slots=True)
 class AppliedPlan:
-    """What applying a plan came to.
+    """The result of applying a plan.
 
     Attributes:
-        other_log_dirs: as `ConfiguredTopics` has them.
-        deleted_before: segments that the catalog knew as deleted by an applied plan, with their base offsets.
+        other_log_dirs: as in `ConfiguredTopics`.
+        deleted_before: the segments, as partition and base offset, that an earlier run of a plan had deleted by the
+            catalog.
     """
 
     plan_id: str
@@ -81,21 +82,23 @@ class AppliedPlan:
 
     @property
     def is_problem_free(self) -> bool:
-        return not self.other_log_dirs and not any(found.outcome in PROBLEMS for found in self.results)
+        return not self.other_log_dirs and not any(result.outcome in PROBLEMS for result in self.results)
 
     @property
     def by_outcome(self) -> Counter[str]:
-        return Counter(found.outcome.value for found in self.results)
+        return Counter(result.outcome.value for result in self.results)
 
     @property
     def deleted_bytes(self) -> int:
         return _bytes(self.results, DeletionOutcome.DELETED)
 
-    def _is_again(self, found: SegmentResult) -> bool:
-        return found.outcome is DeletionOutcome.GONE and (found.key, found.segment.base_offset) in self.deleted_before
+    def _is_again(self, result: SegmentResult) -> bool:
+        return (
+            result.outcome is DeletionOutcome.GONE and (result.key, result.segment.base_offset) in self.deleted_before
+        )
 
     def as_json(self) -> dict[str, Any]:
-        problems = [found for found in self.results if found.outcome in PROBLEMS]
+        problems = [result for result in self.results if result.outcome in PROBLEMS]
         return {
             "plan_id": self.plan_id,
             "by_outcome": self.by_outcome,
@@ -104,26 +107,26 @@ class AppliedPlan:
             "not_well_count": len(problems),
             "not_well": [
                 {
-                    **dict(zip(SEGMENTS.key, (*found.key, found.segment.base_offset), strict=True)),
-                    "outcome": found.outcome.value,
-                    "detail": found.detail,
+                    **dict(zip(SEGMENTS.key, (*problem.key, problem.segment.base_offset), strict=True)),
+                    "outcome": problem.outcome.value,
+                    "detail": problem.detail,
                 }
-                for found in problems[:PROBLEMS_KEPT]
+                for problem in problems[:PROBLEMS_KEPT]
             ],
         }
 
     def lines(self) -> Iterator[str]:
-        """What is told of it on screen."""
-        again = [found for found in self.results if self._is_again(found)]
-        others = [found for found in self.results if not self._is_again(found)]
+        """The lines about the result that are shown on screen."""
+        again = [result for result in self.results if self._is_again(result)]
+        others = [result for result in self.results if not self._is_again(result)]
         for outcome, what in _WHAT.items():
-            yield from _outcome_lines([found for found in others if found.outcome is outcome], what)
+            yield from _outcome_lines([result for result in others if result.outcome is outcome], what)
         yield from _outcome_lines(again, "deleted before, by this plan or another")
         if not self.results:
             yield "the plan names no segment to delete"
-        reported = [found for found in self.results if found.outcome in PROBLEMS and found.detail is not None]
-        for found in reported[:PROBLEMS_SHOWN]:
-            yield f"{found.outcome.value}: {found.detail}"
+        reported = [result for result in self.results if result.outcome in PROBLEMS and result.detail is not None]
+        for problem in reported[:PROBLEMS_SHOWN]:
+            yield f"{problem.outcome.value}: {problem.detail}"
         yield from more(len(reported) - PROBLEMS_SHOWN)
         for line in self.other_log_dirs:
             yield f"problem: {line}"
@@ -131,16 +134,16 @@ class AppliedPlan:
 
 def _outcome_lines(results: Sequence[SegmentResult], what: str) -> Iterator[str]:
     if results:
-        log_bytes = sum(found.segment.log_bytes for found in results)
+        log_bytes = sum(result.segment.log_bytes for result in results)
         yield f"{counted(len(results), 'segment')}, {log_bytes:,} bytes: {what}"
 
 
 def _bytes(results: Iterable[SegmentResult], outcome: DeletionOutcome) -> int:
-    return sum(found.segment.log_bytes for found in results if found.outcome is outcome)
+    return sum(result.segment.log_bytes for result in results if result.outcome is outcome)
 
 
 def planned_deletions(plan: RecordedPlan) -> list[PartitionDeletion]:
-    """What is to go of each partition."""
+    """The segments that a plan deletes, by partition. Refuses segments in an object store, and moved ones."""
     going = plan.read(SegmentToDelete.names(), [Among("decision", (Decision.DELETE.value,))])
     segments = SegmentToDelete.of_arrow(going.sort_by([(name, "ascending") for name in SEGMENTS.key]))
     for segment in segments:
@@ -158,7 +161,9 @@ def planned_deletions(plan: RecordedPlan) -> list[PartitionDeletion]:
 
 
 def _deletion(key: PartitionKey, segments: Sequence[SegmentToDelete], source: Location) -> PartitionDeletion:
-    """What is to go of a partition. Its place follows from its source's, and is to be what it was in the plan."""
+    """The segments of a partition to delete. The partition's directory follows from its source's, and must be the
+    plan's.
+    """
     partition = TopicPartition(key[1], key[2])
     logs = {segment.base_offset: segment.log_path for segment in segments}
     log_directory = segments_directory(source, partition, logs)
@@ -186,8 +191,8 @@ def _file(segment: SegmentToDelete | SegmentInPlan) -> PlannedSegment:
 
 
 def partitions_then(plan: RecordedPlan, keys: Collection[PartitionKey]) -> dict[PartitionKey, PartitionThen]:
-    """Partitions as they were planned, less what the catalog says of their segments by now: one that a build since then
-    has found to be damaged is not fully read.
+    """Partitions as they were when they were planned. The status of their segments is that of the catalog now: a
+    segment that a build has found damaged since then does not count as fully read.
     """
     if not keys:
         return {}
@@ -199,29 +204,30 @@ def partitions_then(plan: RecordedPlan, keys: Collection[PartitionKey]) -> dict[
     now = plan.tables.read(SEGMENTS, [*SEGMENTS.key, "status"], scope)
     words, at = now["status"].to_pylist(), positions_in(planned, now, SEGMENTS.key).tolist()
     statuses = [None if place < 0 else Status(words[place]) for place in at]
-    found = zip(SegmentInPlan.of_arrow(planned), statuses, strict=True)
+    with_status = zip(SegmentInPlan.of_arrow(planned), statuses, strict=True)
     return {
-        key: _partition_then(list(segments)) for key, segments in groupby(found, key=lambda each: each[0].partition_key)
+        key: _partition_then(list(segments))
+        for key, segments in groupby(with_status, key=lambda pair: pair[0].partition_key)
     }
 
 
-#: A segment that a run before this one has renamed was usable before.
+#: A segment that an earlier run has renamed, so that it is absent now, was usable before.
 _STILL_FULLY_READ: Final = frozenset({*USABLE, *ABSENT})
 
 
-def _partition_then(found: Sequence[tuple[SegmentInPlan, Status | None]]) -> PartitionThen:
-    """A partition from its segments, each with its status in the catalog by now; None: the catalog no longer has it."""
-    first, _ = found[0]
+def _partition_then(segments: Sequence[tuple[SegmentInPlan, Status | None]]) -> PartitionThen:
+    """A partition, from its segments and the status of each in the catalog now; None if the catalog has it no more."""
+    first, _ = segments[0]
     return PartitionThen(
         topic_id=first.topic_id,
         log_start_offset=first.log_start_offset,
         high_watermark=first.high_watermark,
-        segments=[_segment_then(segment, status) for segment, status in found],
+        segments=[_segment_then(segment, status) for segment, status in segments],
     )
 
 
 def _segment_then(segment: SegmentInPlan, status: Status | None) -> SegmentThen:
-    # Only a plan of an older release lacks these, and such a plan is never applied.
+    # Only a plan of an older release lacks these values, and such a plan is never applied.
     assert segment.next_offset is not None and segment.counted_bytes is not None
     assert segment.largest_timestamp_ms is not None
     return SegmentThen(
@@ -235,14 +241,14 @@ def _segment_then(segment: SegmentInPlan, status: Status | None) -> SegmentThen:
 
 
 def _apply_plan(tables: Tables, request: ApplyRequest) -> AppliedPlan:
-    """Apply a plan, and write into the catalog what was deleted."""
+    """Apply a plan, and record the deleted segments in the catalog."""
     plan = plan_to_apply(tables, request)
     deletions = planned_deletions(plan)
     configs = current_configs(request, plan, {deletion.key[1] for deletion in deletions})
 
     def record(results: Sequence[SegmentResult]) -> None:
         deleted = [
-            (*found.key, found.segment.base_offset) for found in results if found.outcome is DeletionOutcome.DELETED
+            (*result.key, result.segment.base_offset) for result in results if result.outcome is DeletionOutcome.DELETED
         ]
         if deleted:
             mark_deleted(tables, deleted, request.context.now)
@@ -274,7 +280,7 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> AppliedPlan:
 
 
 def apply_plan(backend: Backend, request: ApplyRequest) -> Outcome:
-    """Apply a plan, and say what it came to."""
+    """Apply a plan, and give the outcome with its result."""
     if not backend.engine.is_on_this_machine:
         raise UsageError(
             "--apply: only with a local master, so that the log dir's lock covers every writer; give -- --master "

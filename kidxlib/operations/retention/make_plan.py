@@ -1,5 +1,5 @@
-"""Makes a plan and records it: counts by topic, what a person would not expect of its decisions, a table on screen or a
-JSON object, and what Kafka's own tool takes to delete records.
+"""Makes a plan and records it. The outcome has counts by topic, warnings about unexpected decisions, a table on screen
+or a JSON object, and the file with which Kafka's own tool deletes records.
 """
 
 from __future__ import annotations
@@ -55,10 +55,10 @@ from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import NS_PER_MS, YEAR_2000_MS, show_time
 from kidxlib.text.words import counted
 
-#: As many as somebody may want to scroll through.
+#: How many rows a person may want to scroll through.
 _SEGMENTS_SHOWN: Final = 10_000
-#: What is planned sooner than workers start: two logs of a partition are opened, which takes half a millisecond, and
-#: segments are decided on by columns, a million in a second.
+#: So little is planned faster than workers start. For each partition two logs are opened, which takes half a
+#: millisecond; segments are decided on by columns, a million in a second.
 _FEW_PARTITIONS: Final = 2000
 _FEW_SEGMENTS: Final = 1_000_000
 _DEFAULT: Final = timedelta(milliseconds=RETENTION_MS_DEFAULT)
@@ -73,9 +73,9 @@ JSON_COLUMNS: Final = (
 _NAMED: Final = (*SEGMENTS.key, "policy")
 _ON_DISK: Final = ("decision", "reason", "decision_on_disk", "reason_on_disk", "timestamp_on_disk_ms")
 
-#: Beyond this nobody counts in days; timestamps of broken clocks reach further than `timedelta`.
+#: So many seconds or more are not shown as days: timestamps of broken clocks reach further than `timedelta`.
 _SECONDS_SHOWN: Final = 10**11
-#: Units that producers have taken for ms (KAFKA-6482), by how many of them are one.
+#: Units in which producers wrote timestamps in place of ms (KAFKA-6482), each with how many make one ms.
 _OTHER_UNITS: Final = {"µs": 1_000, "ns": 1_000_000}
 
 _OF_TIMES: Final = ("future_ms", "backwards_ms", "largest_timestamp_ms")
@@ -83,13 +83,13 @@ _OF_TIMES: Final = ("future_ms", "backwards_ms", "largest_timestamp_ms")
 
 @dataclass(frozen=True, slots=True)
 class RetentionFinding:
-    """Something about segments under one policy that a person would not expect.
+    """A warning about segments under one policy: a decision that a person would not expect.
 
     Attributes:
-        first: one of them.
-        most_ms: how far a timestamp lies in the future, or runs back, at most.
-        largest_ms: the largest timestamp of all; None where a segment has none.
-        why: of a topic that looks compacted, the first place that does; empty of others.
+        first: the name of the first segment.
+        most_ms: the most that a timestamp lies in the future, or goes back; in ms.
+        largest_ms: the largest timestamp of all these segments, in ms since the epoch; None if a segment has none.
+        why: the first place where a topic looks compacted; empty for other warnings.
     """
 
     policy: str
@@ -103,7 +103,7 @@ class RetentionFinding:
 
     @property
     def _other_unit(self) -> str:
-        """What a timestamp of the future may be: one in another unit than ms, if that lies in the past."""
+        """The unit other than ms in which a timestamp of the future would lie in the past; empty if there is none."""
         if self.largest_ms is None:
             return ""
         now_ms = self.largest_ms - self.most_ms
@@ -142,7 +142,7 @@ class RetentionFinding:
 
     def as_json(self) -> dict[str, Any]:
         names = (*(name for name in self.__dataclass_fields__ if name != "why"), "sentence")
-        # The key is older than the name of the field.
+        # The JSON key is older than the field's name.
         return {"surprise" if name == "warning" else name: getattr(self, name) for name in names}
 
 
@@ -162,7 +162,7 @@ def findings_of(staged: Staged, looks_compacted: Mapping[str, str]) -> list[Rete
     counts = rows.group_by(by).aggregate([([], "count_all"), ("most_ms", "max"), ("largest_timestamp_ms", "max")])
     partitions = rows.group_by([*by, *PARTITIONS.key]).aggregate([]).group_by(by).aggregate([([], "count_all")])
     partitions_of = {(row["policy"], row["warning"]): row["count_all"] for row in partitions.to_pylist()}
-    found = []
+    findings = []
     for row in counts.to_pylist():
         first = _first_segment(rows, row["policy"], row["warning"])
         finding = RetentionFinding(
@@ -175,12 +175,12 @@ def findings_of(staged: Staged, looks_compacted: Mapping[str, str]) -> list[Rete
             largest_ms=row["largest_timestamp_ms_max"],
             why=looks_compacted.get(first["topic"], ""),
         )
-        found.append(finding)
-    return sorted(found, key=lambda finding: (finding.policy, finding.warning))
+        findings.append(finding)
+    return sorted(findings, key=lambda finding: (finding.policy, finding.warning))
 
 
 def _exploded(rows: pa.Table) -> pa.Table:
-    """A row for each warning, with how far it goes."""
+    """One row for each warning of a segment, with its extent in ms."""
     warnings: Values = rows["warnings"].combine_chunks()
     parents: Values = pc.list_parent_indices(warnings)
     rows = rows.drop_columns(["warnings"]).take(parents)
@@ -191,7 +191,7 @@ def _exploded(rows: pa.Table) -> pa.Table:
 
 
 def _first_segment(rows: pa.Table, policy: str, warning: str) -> dict[str, Any]:
-    """The first segment by name that a warning is about."""
+    """The first segment, in the order of names, that has a warning."""
     rows = rows.filter((pc.field("policy") == policy) & (pc.field("warning") == warning))
     for name in SEGMENTS.key:
         rows = rows.filter(pc.field(name) == pc.min(rows[name]))
@@ -204,10 +204,10 @@ class TopicSummary:
     """One topic under one policy.
 
     Attributes:
-        deleted, freed: segments that go, and their bytes.
-        undecided: segments that are not decided on, as not all of the topic's policy is known.
-        oldest_ms: timestamp of the first record that stays, the smallest of its partitions; None where the logs are not
-            at hand or hold none.
+        deleted, freed: how many segments go, and their bytes.
+        undecided: how many segments are not decided on, because not all of the topic's policy is known.
+        oldest_ms: the timestamp of the first record that stays, the smallest of the topic's partitions; None if the
+            logs cannot be read here or hold no record.
     """
 
     policy: str
@@ -222,15 +222,15 @@ class TopicSummary:
 
 @dataclass(frozen=True, slots=True)
 class RetentionReport:
-    """What a plan comes to.
+    """The summary of a plan.
 
     Attributes:
-        compacted: topics that stay as they look so, each with the first place that looks so.
-        unknown: of the topics that are not decided on, what nobody said, by Kafka's names.
-        assumed: of topics of a what-if, for what Kafka's own defaults stood in.
-        problems: segments kept because not all is known of them, a few named; with their number.
-        disagreements: a few segments on which the catalog and the time index lead to different decisions, with their
-            number.
+        compacted: topics that are kept because they look compacted, each with the first place that shows it.
+        unknown: topics that are not decided on, each with the settings that are not known, by Kafka's names.
+        assumed: topics of a what-if, each with the settings for which Kafka's defaults were taken.
+        problems: how many segments were kept because not all is known of them, and the names of a few.
+        disagreements: on how many segments the catalog and the time index lead to different decisions, and a few of
+            them.
     """
 
     topics: list[TopicSummary]
@@ -247,7 +247,8 @@ def report(staged: Staged, configs: Configs, looks_compacted: Mapping[str, str],
 
     Args:
         staged: rows of `PLANNED`.
-        configs: what they were decided by; in a what-if with Kafka's own defaults for what nobody said.
+        configs: the configurations by which the rows were decided; in a what-if, Kafka's defaults stand for settings
+            that are not known.
         looks_compacted: as `topics_that_look_compacted`.
     """
     names = ["policy", "topic", "decision", "reason", "decision_on_disk"]
@@ -272,7 +273,7 @@ def report(staged: Staged, configs: Configs, looks_compacted: Mapping[str, str],
 
 
 def _added(topic: TopicSummary, row: Mapping[str, Any]) -> TopicSummary:
-    """A topic with some more of its segments, which have one reason."""
+    """Add the segments of a row, which all have the same reason, to a topic's summary."""
     count, size = row["count_all"], row["bytes_sum"] or 0
     goes = row["decision"] == Decision.DELETE.value
     oldest = [each for each in (topic.oldest_ms, row["first_timestamp_ms_min"]) if each is not None]
@@ -294,13 +295,13 @@ def _unknown(configs: Configs, topic: TopicSummary) -> list[str]:
 
 
 def _assumed_by_topic(configs: Configs) -> dict[str, list[str]]:
-    """Kafka's own topics are made by a broker with what stands in for them."""
-    found: dict[str, list[str]] = {}
+    """The assumed settings of each topic. Internal topics are left out: brokers make them with these very settings."""
+    assumed: dict[str, list[str]] = {}
     for topic, by_policy in configs.items():
         names = {name for config in by_policy.values() for name in config.unknown}
         if names and topic not in INTERNAL_TOPICS:
-            found[topic] = [name for name in DECIDING_CONFIGS if name in names]
-    return found
+            assumed[topic] = [name for name in DECIDING_CONFIGS if name in names]
+    return assumed
 
 
 def _problems(staged: Staged, summed: pa.Table) -> tuple[int, list[str]]:
@@ -332,9 +333,9 @@ def _first_rows(rows: pa.Table) -> list[dict[str, Any]]:
     return rows.sort_by([(name, "ascending") for name in _NAMED]).slice(0, PROBLEMS_SHOWN).to_pylist()
 
 
-def tell_plan(outcome: Outcome, plan_id: str, found: RetentionReport, *, what_if: bool) -> None:
-    """Show a row per topic, and what a person should know."""
-    shown = found.topics[:TOPICS_SHOWN]
+def tell_plan(outcome: Outcome, plan_id: str, summary: RetentionReport, *, what_if: bool) -> None:
+    """Show a row for each topic, and the warnings."""
+    shown = summary.topics[:TOPICS_SHOWN]
     outcome.table(
         f"plan {plan_id}",
         ("policy", "topic", "oldest record left", "segments", "bytes", "delete", "bytes freed", "left", "bytes left"),
@@ -354,26 +355,26 @@ def tell_plan(outcome: Outcome, plan_id: str, found: RetentionReport, *, what_if
         ],
         text_columns=3,
     )
-    outcome.more(len(found.topics) - len(shown), " topics")
+    outcome.more(len(summary.topics) - len(shown), " topics")
     if what_if:
         outcome.line("what if: this plan says what would be; --apply refuses it")
-    if found.unknown:
-        outcome.line(_not_decided(found))
-    if found.assumed:
-        outcome.line(_assumed(found.assumed))
-    if found.compacted:
-        outcome.line(_compacted(found.compacted))
-    for finding in found.findings:
+    if summary.unknown:
+        outcome.line(_not_decided(summary))
+    if summary.assumed:
+        outcome.line(_assumed(summary.assumed))
+    if summary.compacted:
+        outcome.line(_compacted(summary.compacted))
+    for finding in summary.findings:
         outcome.line(f"warning: policy {finding.policy}: {finding.sentence}")
-    for what, (count, lines) in (("disagreement", found.disagreements), ("problem", found.problems)):
+    for what, (count, lines) in (("disagreement", summary.disagreements), ("problem", summary.problems)):
         outcome.line(*(f"{what}: {line}" for line in lines))
         outcome.more(count - len(lines))
-    for policy in sorted({topic.policy for topic in found.topics}):
-        outcome.line(_sum(policy, [topic for topic in found.topics if topic.policy == policy]))
+    for policy in sorted({topic.policy for topic in summary.topics}):
+        outcome.line(_sum(policy, [topic for topic in summary.topics if topic.policy == policy]))
 
 
 def _sum(policy: str, topics: Sequence[TopicSummary]) -> str:
-    """What goes under a policy of all that was decided on, and how much was not."""
+    """How much a policy deletes of the segments that were decided on, and how many were not."""
     undecided = sum(topic.undecided for topic in topics)
     decided = sum(topic.segments for topic in topics) - undecided
     if undecided and not decided:
@@ -389,10 +390,10 @@ def _sum(policy: str, topics: Sequence[TopicSummary]) -> str:
     )
 
 
-def _not_decided(found: RetentionReport) -> str:
-    topics = sorted(found.unknown)
-    missing = [name for name in DECIDING_CONFIGS if any(name in names for names in found.unknown.values())]
-    segments = sum(topic.undecided for topic in found.topics)
+def _not_decided(summary: RetentionReport) -> str:
+    topics = sorted(summary.unknown)
+    missing = [name for name in DECIDING_CONFIGS if any(name in names for names in summary.unknown.values())]
+    segments = sum(topic.undecided for topic in summary.topics)
     return (
         f"not decided: {counted(segments, 'segment')} of {counted(len(topics), 'topic')} (the first: {topics[0]}): "
         f"nobody said their {', '.join(missing)}; give --policy FILE with what kafka-configs --describe "
@@ -429,7 +430,7 @@ def segments_as_json(staged: Staged) -> list[dict[str, Any]]:
 
 
 def _tell_segments(outcome: Outcome, staged: Staged) -> None:
-    """Show a row for each segment of a plan: what becomes of it, why, and when it goes.
+    """Show a row for each segment of a plan: the decision, its reason, and when the segment goes.
 
     Args:
         staged: rows of `PLANNED`.
@@ -464,7 +465,7 @@ def _goes(row: Mapping[str, Any]) -> str:
 
 
 def partitions_to_delete_from(staged: Staged) -> dict[PartitionKey, Written]:
-    """The partitions that such a file names, and until when each was written.
+    """The partitions that a file for `kafka-delete-records` names, and when each was last written.
 
     Args:
         staged: rows of `PLANNED`.
@@ -474,9 +475,11 @@ def partitions_to_delete_from(staged: Staged) -> dict[PartitionKey, Written]:
     goes: Values = pc.equal(rows["decision"], pa.scalar(Decision.DELETE.value))
     last: Values = pc.if_else(rows["age_from_mtime"], pa.scalar(-1, pa.int64()), rows["largest_timestamp_ms"])
     rows = rows.append_column("goes", goes).append_column("last", last)
-    found = rows.group_by(list(PARTITIONS.key)).aggregate([("goes", "any"), ("last", "max"), ("log_mtime_ns", "max")])
+    by_partition = rows.group_by(list(PARTITIONS.key)).aggregate(
+        [("goes", "any"), ("last", "max"), ("log_mtime_ns", "max")]
+    )
     written = {}
-    for row in found.filter(found["goes_any"]).to_pylist():
+    for row in by_partition.filter(by_partition["goes_any"]).to_pylist():
         written_ms = (row["log_mtime_ns_max"] or 0) // NS_PER_MS
         last_ms = row["last_max"] if row["last_max"] >= 0 else written_ms
         written[row["source"], row["topic"], row["partition"]] = Written(written_ms, last_ms)
@@ -484,13 +487,13 @@ def partitions_to_delete_from(staged: Staged) -> dict[PartitionKey, Written]:
 
 
 def write_delete_records(staged: Staged, path: Path) -> int:
-    """Write what `kafka-delete-records --offset-json-file` takes: up to where each partition is to be deleted.
+    """Write the file for `kafka-delete-records --offset-json-file`: the offset before which each partition is deleted.
 
     Args:
         staged: rows of `PLANNED`.
 
     Returns:
-        How many partitions it names.
+        How many partitions the file names.
     """
     key = ["topic", "partition"]
     rows = staged.rows("segment", [*key, "decision", "next_offset"])
@@ -507,7 +510,7 @@ def write_delete_records(staged: Staged, path: Path) -> int:
 
 
 def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
-    """Decide on the segments that are present, record each decision, and say what it comes to."""
+    """Decide on the segments that are present, record each decision, and give the outcome."""
     tables = backend.catalog.tables
     known = present_topics(tables)
     sources = sources_in_catalog(request.sources, known)
@@ -528,7 +531,7 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     staged, compacted = _staged(backend, request, segments, configs, plan_id)
     if request.delete_records_json is not None:
         _ensure_recent(request, staged, own, configs, configured)
-    found = report(staged, configs, compacted, what_if=request.options.what_if)
+    summary = report(staged, configs, compacted, what_if=request.options.what_if)
     missing = Missing.of(tables, sources, request.topics, configured.known, seen)
     begin_phase("recording in the catalog")
     of_plan = {
@@ -541,16 +544,16 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     if request.delete_records_json is not None:
         write_delete_records(staged, request.delete_records_json)
     doubts = [] if request.options.what_if else configured.doubts(own, described)
-    outcome = _outcome(plan_id, request, found, missing, is_partial=bool(configured.other_log_dirs))
+    outcome = _outcome(plan_id, request, summary, missing, is_partial=bool(configured.other_log_dirs))
     outcome.values.update(
-        **_as_json(plan_id, request, found),
+        **_as_json(plan_id, request, summary),
         cluster_metadata=configured.as_json(own),
         other_log_dirs=list(configured.other_log_dirs),
         doubts=doubts,
         **missing.as_json(),
         segments=lambda: segments_as_json(staged),
     )
-    tell_plan(outcome, plan_id, found, what_if=request.options.what_if)
+    tell_plan(outcome, plan_id, summary, what_if=request.options.what_if)
     outcome.line(*configured.lines(own), *doubts, *missing.lines(many_sources=len(sources) > 1))
     if request.shows_segments:
         _tell_segments(outcome, staged)
@@ -559,7 +562,7 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
 
 
 def _ensure_counted_once(tables: Tables, sources: Sequence[str]) -> None:
-    """Refuse to plan for the same segments twice."""
+    """Refuse sources that have the same segments: they would be planned twice."""
     for each in in_one_directory(tables, sources):
         raise UsageError(
             f"{tables.path}: {each}: its segments would be planned twice; choose one of them with --source, or "
@@ -568,10 +571,10 @@ def _ensure_counted_once(tables: Tables, sources: Sequence[str]) -> None:
 
 
 def _configured(request: PlanRequest, segments: PresentSegments, paths: Mapping[str, str]) -> ConfiguredTopics:
-    """What the clusters of the sources say of their topics.
+    """The configurations of topics in the metadata of the sources' clusters.
 
     Args:
-        paths: of the sources that may be asked, by name.
+        paths: the directories of the sources, by name.
     """
     configured = ConfiguredTopics.read(
         request.metadata,
@@ -588,7 +591,9 @@ def _configured(request: PlanRequest, segments: PresentSegments, paths: Mapping[
 def _ensure_recent(
     request: PlanRequest, staged: Staged, own: Configs, configs: Configs, configured: ConfiguredTopics
 ) -> None:
-    """Refuse what was said of topics long before they were written to: Kafka's tool deletes by the file at once."""
+    """Refuse a configuration that is much older than a partition's last record: Kafka's tool deletes by the file at
+    once.
+    """
     is_listing = any(policy.described for policy in request.policies)
     current = CurrentConfigs(
         configured=configured,
@@ -601,7 +606,9 @@ def _ensure_recent(
 def _staged(
     backend: Backend, request: PlanRequest, segments: PresentSegments, configs: Configs, plan_id: str
 ) -> tuple[Staged, Mapping[str, str]]:
-    """Rows of `PLANNED`, of all segments or of none; and the topics that look compacted, each with why."""
+    """Stage rows of `PLANNED` for all segments, or none; also give the topics that look compacted, each with the
+    reason.
+    """
     rows = segments.read(FACTS_OF_OFFSETS)
     if request.delete_records_json is not None:
         ensure_no_copies(rows)
@@ -610,7 +617,7 @@ def _staged(
     engine = backend.engine
     compacted = topics_that_look_compacted(rows, what_if=request.options.what_if)
     partitions = counts_of(rows, PARTITIONS.key)
-    # A cluster may have files at hand that the driver has not, and a time index is opened for each segment.
+    # Executors may reach files that the driver does not, and a time index is opened for each segment.
     is_little = engine.is_on_this_machine and not request.options.from_files
     work = Work(
         f"plan-{plan_id}",
@@ -628,26 +635,26 @@ def _staged(
     return staged, compacted
 
 
-def _as_json(plan_id: str, request: PlanRequest, found: RetentionReport) -> dict[str, Any]:
+def _as_json(plan_id: str, request: PlanRequest, summary: RetentionReport) -> dict[str, Any]:
     return {
         "plan_id": plan_id,
         "planned_at": request.context.now.isoformat(),
         "what_if": request.options.what_if,
         "policies": [policy.name for policy in request.policies],
-        "topics": [asdict(topic) for topic in found.topics],
-        "unknown_policies": found.unknown,
-        "assumed_defaults": found.assumed,
-        "compacted_topics": list(found.compacted),
-        "warnings": [finding.as_json() for finding in found.findings],
-        "not_well_count": found.problems[0],
-        "not_well": found.problems[1],
-        "disagreement_count": found.disagreements[0],
-        "disagreements": found.disagreements[1],
+        "topics": [asdict(topic) for topic in summary.topics],
+        "unknown_policies": summary.unknown,
+        "assumed_defaults": summary.assumed,
+        "compacted_topics": list(summary.compacted),
+        "warnings": [finding.as_json() for finding in summary.findings],
+        "not_well_count": summary.problems[0],
+        "not_well": summary.problems[1],
+        "disagreement_count": summary.disagreements[0],
+        "disagreements": summary.disagreements[1],
     }
 
 
 def _outcome(
-    plan_id: str, request: PlanRequest, found: RetentionReport, missing: Missing, *, is_partial: bool
+    plan_id: str, request: PlanRequest, summary: RetentionReport, missing: Missing, *, is_partial: bool
 ) -> Outcome:
     """How a plan ends.
 
@@ -655,19 +662,19 @@ def _outcome(
         is_partial: a broker has a log dir that is no source. Of it nothing is planned: a hint, but for what deletes by
             this plan, as --apply does, and Kafka's tool from the file. What the file names is right all the same.
     """
-    problems, disagreements = found.problems[0], found.disagreements[0]
+    problems, disagreements = summary.problems[0], summary.disagreements[0]
     has_problems = problems or disagreements or missing.is_loss or (is_partial and request.delete_records_json)
-    not_answered = request.names_topics and found.unknown
+    not_answered = request.names_topics and summary.unknown
     return Outcome(
         code=ExitCode.PROBLEMS_FOUND if has_problems or not_answered else ExitCode.OK,
         run_id=plan_id,
         counts={
-            "segments": sum(topic.segments for topic in found.topics),
-            "deleted": sum(topic.deleted for topic in found.topics),
-            "undecided": sum(topic.undecided for topic in found.topics),
+            "segments": sum(topic.segments for topic in summary.topics),
+            "deleted": sum(topic.deleted for topic in summary.topics),
+            "undecided": sum(topic.undecided for topic in summary.topics),
             "not_well": problems,
             "disagreements": disagreements,
             **missing.counts,
         },
-        bytes=sum(topic.freed for topic in found.topics),
+        bytes=sum(topic.freed for topic in summary.topics),
     )

@@ -1,4 +1,4 @@
-"""What is missing of the partitions that are planned: nothing of it is decided on, so that a plan says it."""
+"""Missing logs and partitions. A plan decides nothing about what is missing, so it must name it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from kidxlib.tables.protocol import TablesToRead
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """What retention cannot have taken: gaps between logs, whole partitions, ends of logs.
+    """What is missing and was not deleted by retention: offsets between logs, whole partitions, ends of logs.
 
     Attributes:
-        not_reached: sources as in `OfLogDirs`: what is planned of them is what the catalog had.
-        not_built: as there: nothing is planned there.
+        not_reached: as in `OfLogDirs`: sources that cannot be listed here, so that the plan goes by the catalog alone.
+        not_built: as in `OfLogDirs`: partitions of which nothing is planned.
     """
 
     gaps: KnownGaps
@@ -32,11 +32,11 @@ class Missing:
     def of(
         cls, tables: TablesToRead, names: Collection[str], topics: re.Pattern[str], known: KnownTopics, seen: Seen
     ) -> Self:
-        """What is missing, as far as catalog, checkpoints and metadata tell.
+        """Everything that is missing by the catalog, the checkpoints and the metadata.
 
         Args:
-            names: of sources.
-            known: what the sources' clusters say.
+            names: names of sources.
+            known: the metadata of the sources' clusters.
             seen: these sources, as they were listed.
         """
         sources = [each for each in as_sources(source_paths(tables)) if each.name in names]
@@ -52,7 +52,7 @@ class Missing:
 
     @property
     def is_loss(self) -> bool:
-        """Whether there is something that nobody has accepted, or has looked for."""
+        """Whether something is missing that nobody has accepted, or could not be looked for."""
         return bool(self.gaps.found.lost or self.not_reached) or self.lost.is_loss
 
     @property

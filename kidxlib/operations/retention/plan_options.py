@@ -1,4 +1,4 @@
-"""What a plan is made for, and which plan is applied: options, settings and the policy file, put together."""
+"""The requests to make a plan and to apply one: options, settings and the policy file together."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from kidxlib.retention.policy import Policy, TopicConfig
 from kidxlib.run.context import RunContext
 from kidxlib.run.options import MetadataOptions
 
-#: By topic, what its configuration says by each policy's name; every topic has all policies.
+#: The configuration of each topic under each policy: by topic, then by the policy's name. Every topic has all policies.
 Configs = Mapping[str, Mapping[str, TopicConfig]]
 
-#: The column beside the catalog's that says so of a segment's partition.
+#: The column, besides the catalog's, that says whether a segment's partition is the only replica.
 IS_ONLY_REPLICA: Final = "is_only_replica"
 
 
 @dataclass(frozen=True, slots=True)
 class PlanOptions:
-    """What a plan is made for.
+    """How a plan decides.
 
     Attributes:
-        from_files: look at each time index, too.
-        what_if: take Kafka's own defaults where nobody said anything; nothing is deleted by such a plan.
+        from_files: also read the time index of each segment.
+        what_if: take Kafka's defaults for settings that are not known. Such a plan cannot be applied.
     """
 
     now_ms: int
@@ -40,14 +40,14 @@ class PlanRequest:
     """What to plan.
 
     Attributes:
-        sources: by name; empty for all.
-        names_topics: topics were asked for, so one that is not decided on is a problem.
-        policy_file: where the policies stand; None where options say all.
-        metadata: where clusters say what nobody else says of their topics.
-        same_broker: a server.properties is that of the log dirs' broker, whatever it says of their place.
+        sources: names of sources; empty for all.
+        names_topics: whether --topics was given; then a topic that is not decided on is a problem.
+        policy_file: the file with the policies; None if options name the limits.
+        metadata: where to read topics' configurations that neither the file nor an option has.
+        same_broker: take a server.properties for that of the log dirs' broker even if it names other log dirs.
         delete_records_json: the file to write for `kafka-delete-records`; None for none.
-        max_metadata_lag: as in `ApplyRequest`, for that file.
-        shows_segments: on screen, too.
+        max_metadata_lag: as in `ApplyRequest`; checked before `delete_records_json` is written.
+        shows_segments: show each segment on screen, too.
     """
 
     context: RunContext
@@ -64,7 +64,7 @@ class PlanRequest:
     shows_segments: bool
 
     def configs_of(self, topics: Collection[str]) -> Configs:
-        """What each topic's configuration says by each policy, of the topics that are wanted."""
+        """The configuration of each wanted topic under each policy."""
         wanted = sorted(topic for topic in topics if self.topics.fullmatch(topic))
         return {topic: {policy.name: policy.of_topic(topic) for policy in self.policies} for topic in wanted}
 
@@ -74,11 +74,11 @@ class ApplyRequest:
     """Which plan to apply.
 
     Attributes:
-        context: its time is the machine's clock.
-        policy_file: what is to say the same as when it was planned; None for the file of then.
-        metadata: where clusters are to say the same.
+        context: the run's; its time is that of the machine's clock.
+        policy_file: the file that must have the same policy as the plan; None for the file by which it was planned.
+        metadata: where topics' configurations are read, which must be those of the plan.
         same_broker: as in `PlanRequest`.
-        max_metadata_lag: how long before a partition's last record the metadata may end.
+        max_metadata_lag: by how much the metadata's last record may be older than a partition's last record.
     """
 
     context: RunContext

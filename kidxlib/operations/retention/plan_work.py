@@ -1,4 +1,4 @@
-"""Partitions that a worker plans, each by itself."""
+"""The work of retention's workers: they plan partitions, one by one."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The rows of a plan of some partitions under one policy: what is decided of each segment, and why, by the catalog and,
-where that is asked for, by the files.
+"""The rows of a plan of some partitions under one policy: the decision on each segment and its reason, by the catalog
+and, if asked for, by the files.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from kidxlib.text.times import NS_PER_MS, YEAR_2000_MS
 _ROWS: Final = pa.schema(list(PLANNED.field("segment").type))
 _REASONS: Final = pa.array([reason.value for reason in REASONS])
 _DECISIONS: Final = pa.array([decision_of(reason).value for reason in REASONS])
-#: By the numbers that stand for them in columns, and in the order in which a row has them.
+#: Warnings; a warning's position is its number in columns, and its place in a row's list.
 _WARNINGS: Final = (
     *(PlanWarning.LOOKS_COMPACTED, PlanWarning.WHOLE_PARTITION),
     *(PlanWarning.FUTURE_TIMESTAMP, PlanWarning.TIMESTAMPS_IN_SECONDS, PlanWarning.TIMESTAMPS_BACKWARDS),
@@ -69,7 +69,7 @@ class Partition:
 
     Attributes:
         rows: as `PartitionsToPlan.rows`.
-        segments: the same as arrays.
+        segments: the same segments as arrays.
     """
 
     rows: pa.Table
@@ -85,7 +85,9 @@ class Partition:
 
     @property
     def is_only_replica(self) -> bool:
-        """Whether all in its log counts, whatever the checkpoint says: see `OnlyReplicas`."""
+        """Whether this is the only replica, so that its whole log counts whatever the checkpoint says: see
+        `OnlyReplicas`.
+        """
         return bool(self.of_first_row(IS_ONLY_REPLICA))
 
     def bounds(self, policy: TopicPolicy) -> Bounds:
@@ -99,7 +101,7 @@ class Partition:
         return bounds if asked is None else bounds.deleted_up_to(asked)
 
     def on_disk(self) -> list[OnDisk | None]:
-        """What the time index of each segment says; None where a broker would not go by it."""
+        """The largest timestamp in each segment's time index; None where a broker would not use the index."""
         places = zip(
             *(self.rows[name].to_pylist() for name in ("log_path", "index_directory", "base_offset")),
             self.segments.max_timestamps.tolist(),
@@ -118,7 +120,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRule:
-    """What a partition's segments are decided by.
+    """The rule by which a partition's segments are decided.
 
     Attributes:
         kept: why all of them stay; None where the policy decides.
@@ -137,7 +139,7 @@ class PartitionRule:
         """The rule of a partition.
 
         Args:
-            compacted: topics that look so.
+            compacted: topics that look compacted.
         """
         topic = partition.of_first_row("topic")
         kept = kept_for_its_topic(
@@ -148,18 +150,18 @@ class PartitionRule:
             looks_compacted=topic in compacted,
         )
         if parse_segment_log(posixpath.basename(partition.of_first_row("log_path"))) is None:
-            kept = Reason.NOT_MODELLED  # a copy in a bucket of tiered storage: RemoteLogManager decides of it otherwise
+            kept = Reason.NOT_MODELLED  # a copy in tiered storage: RemoteLogManager has other rules
         return cls(partition.bounds(config.policy), config.policy, kept, options.now_ms, topic in compacted)
 
     def decide(self, segments: Segments) -> Decisions:
-        """What becomes of its segments."""
+        """Decide on each segment."""
         if self.kept is not None:
             return keep_all(segments, self.kept)
         return decide(segments, self.bounds, self.policy, self.now_ms)
 
 
 def partitions_of(rows: pa.Table) -> list[Partition]:
-    """The partitions in some rows, in order. Columns become arrays once for all of them.
+    """The partitions in some rows, in order. Each column becomes an array once, for all partitions together.
 
     Args:
         rows: as `PartitionsToPlan.rows`, one at least.
@@ -173,7 +175,7 @@ def partitions_of(rows: pa.Table) -> list[Partition]:
 
 
 def _segments(rows: pa.Table) -> Segments:
-    # What is left of a truncated one once a broker has truncated it.
+    # A truncated segment counts with the bytes that are left once a broker has truncated it.
     is_truncated = _among(rows["status"], (Status.TRUNCATED,))
     return Segments(
         base_offsets=_longs(rows["base_offset"]),
@@ -187,10 +189,10 @@ def _segments(rows: pa.Table) -> Segments:
 def first_unexpired_offset(
     partition: Partition, bounds: Bounds, policy: TopicPolicy, decisions: Decisions, now_ms: int
 ) -> tuple[int, int | None] | None:
-    """The segment that holds the first record which is not too old, and that record's offset.
+    """The number of the segment with the first record that is not too old, and this record's offset.
 
-    As `UnifiedLog.searchOffsetInLocalLog` finds it, in the first segment that has so large a timestamp; where all are
-    older it is the log end offset.
+    It is found as `UnifiedLog.searchOffsetInLocalLog` does: in the first segment whose largest timestamp is that large.
+    If all records are older, the offset is the log end offset.
     """
     if policy.retention_ms < 0 or Cleanup.DELETE not in policy.cleanup:
         return None
@@ -208,8 +210,8 @@ def first_unexpired_offset(
 
 
 def first_timestamp(partition: Partition, decisions: Decisions, log_start_offset: int) -> tuple[int, int | None] | None:
-    """The first segment that stays, and the timestamp of the first record that a consumer gets from there on: no marker
-    of a transaction, and none below the log start offset.
+    """The number of the first segment that stays, and the timestamp of the first record that a consumer gets from it
+    on. Markers of transactions and records below the log start offset do not count.
     """
     if decisions.whole_partition:
         return None
@@ -228,7 +230,7 @@ def first_timestamp(partition: Partition, decisions: Decisions, log_start_offset
 
 
 def _longs(column: Values) -> Longs:
-    """A column of numbers, 0 where they are not known."""
+    """A column of numbers as an array, with 0 for null."""
     values: Longs = column.fill_null(pa.scalar(0, pa.int64())).to_numpy()
     return values
 
@@ -239,7 +241,7 @@ def _among(column: Values, statuses: Sequence[Status]) -> Flags:
 
 
 def _or_none(look: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T | None:
-    """What is found in files; None where they are not at hand, or not as they should be: the plan is the catalog's."""
+    """The result of reading files; None if they are not here or damaged: the plan then goes by the catalog alone."""
     try:
         return look(*arguments, **named)
     except (KidxError, OSError):
@@ -248,10 +250,10 @@ def _or_none(look: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) ->
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """A partition, and what is decided of it.
+    """A partition, and the decisions on its segments.
 
     Attributes:
-        on_disk: what the time indexes say; None where only the catalog was asked.
+        on_disk: the largest timestamps in the time indexes; None if only the catalog was asked.
     """
 
     partition: Partition
@@ -263,14 +265,14 @@ class _Decided:
         return len(self.partition.segments)
 
     def cut(self) -> tuple[int, int | None] | None:
-        """The segment with the first record that is not too old, and its offset; None where the limit is not asked."""
+        """As `first_unexpired_offset`; None, too, if the policy does not decide."""
         if self.rule.kept is not None:
             return None
         rule = self.rule
         return first_unexpired_offset(self.partition, rule.bounds, rule.policy, self.decisions, rule.now_ms)
 
     def flags_of(self, warning: PlanWarning) -> Flags:
-        """Which segments it is about."""
+        """Which segments have a warning."""
         count = len(self)
         if warning is PlanWarning.LOOKS_COMPACTED:
             return (np.arange(count) < self.decisions.deleted) & self.rule.looks_compacted
@@ -291,7 +293,7 @@ class _Decided:
         return np.array([read is not None and read.warning is warning for read in self.on_disk], np.bool_)
 
     def _goes_above_checkpoint(self) -> Flags:
-        """Which segments go though they reach above the high watermark of the checkpoint."""
+        """Which segments go although they reach above the checkpoint's high watermark."""
         count, checkpointed = len(self), self.partition.of_first_row("high_watermark")
         if not self.partition.is_only_replica or checkpointed is None:
             return np.zeros(count, np.bool_)
@@ -300,7 +302,7 @@ class _Decided:
         return flags
 
     def _goes_with_later_high_watermark(self) -> Flags:
-        """Which segments only the high watermark keeps."""
+        """Which segments are kept by the high watermark alone."""
         flags: Flags = self.decisions.reasons == REASONS.index(Reason.HIGH_WATERMARK)
         if not flags.any():
             return flags
@@ -309,7 +311,7 @@ class _Decided:
         return flags & (np.arange(len(self)) < later.deleted)
 
     def _in_seconds(self) -> Flags:
-        """Which segments go by time though their largest timestamp is one of this century, if it is in seconds."""
+        """Which segments go by time although their largest timestamp, taken for seconds, is one of this century."""
         largest = self.decisions.largest_timestamps
         by_time: Flags = self.decisions.reasons == REASONS.index(Reason.TIME)
         return by_time & (largest >= YEAR_2000_MS // 1000) & (largest <= self.rule.now_ms // 1000)
@@ -324,14 +326,14 @@ def planned_rows(
     options: PlanOptions,
     on_disk: Sequence[Sequence[OnDisk | None]] | None,
 ) -> pa.Table:
-    """Rows of `retention_plans` as `PLANNED` has them, one for each segment.
+    """Rows of `PLANNED`, for the table `retention_plans`, one for each segment.
 
     Args:
         rows: as `PartitionsToPlan.rows`.
-        partitions: the same, in order.
-        name: of the policy.
-        configs: what each topic's configuration says by it.
-        on_disk: of each partition what the time indexes say; None where only the catalog was asked.
+        partitions: the partitions in these rows, in order.
+        name: the policy's name.
+        configs: each topic's configuration under this policy.
+        on_disk: for each partition the largest timestamps in its time indexes; None if only the catalog was asked.
     """
     decided = []
     for number, partition in enumerate(partitions):
@@ -348,12 +350,13 @@ def planned_rows(
     }
     if on_disk is not None:
         columns |= _by_files(decided)
-    # Columns from the catalog to here: a row in Python for each of a million segments would take minutes.
+    # Values stay in columns all the way from the catalog: a Python row for each of a million segments would take
+    # minutes.
     return rows_of_columns(columns, rows.num_rows, _ROWS)
 
 
 def policy_in_plan(name: str, config: TopicConfig) -> PolicyInPlan:
-    """What a plan says of a topic's policy, whose name is given."""
+    """A topic's policy as a plan's rows have it."""
     policy = config.policy
     return PolicyInPlan(
         policy=name,
@@ -368,7 +371,7 @@ def policy_in_plan(name: str, config: TopicConfig) -> PolicyInPlan:
 def _of_policy(name: str, configs: Mapping[str, TopicConfig], topics: Values) -> dict[str, Any]:
     known = [policy_in_plan(name, config).values() for config in configs.values()]
     for row in known:
-        row["policy_origins"] = list(row["policy_origins"].items())  # as Arrow takes a map
+        row["policy_origins"] = list(row["policy_origins"].items())  # Arrow wants a map's entries
     schema = pa.schema([column.field for column in PolicyInPlan.columns()])
     of_topics = pa.Table.from_pylist(known, schema)
     numbers: Values = pc.index_in(topics, value_set=pa.array(list(configs), pa.string()))
@@ -376,8 +379,8 @@ def _of_policy(name: str, configs: Mapping[str, TopicConfig], topics: Values) ->
 
 
 def _of_decisions(decided: Sequence[_Decided]) -> dict[str, Any]:
-    def joined(each: str) -> Any:
-        return np.concatenate([getattr(one.decisions, each) for one in decided])
+    def joined(column: str) -> Any:
+        return np.concatenate([getattr(one.decisions, column) for one in decided])
 
     reasons: Values = pa.array(joined("reasons"))
     last = np.cumsum([len(one) for one in decided]) - 1
@@ -406,7 +409,7 @@ def _due(decided: Sequence[_Decided]) -> Any:
 
 
 def _of_logs(decided: Sequence[_Decided]) -> dict[str, Any]:
-    """What is read from the log of one segment each."""
+    """The columns whose values are read from the log of one segment of each partition."""
     cuts: dict[int, int] = {}
     firsts: dict[int, int] = {}
     start = 0
@@ -420,7 +423,7 @@ def _of_logs(decided: Sequence[_Decided]) -> dict[str, Any]:
 
 
 def _sparse(count: int, values: Mapping[int, int]) -> Any:
-    """A column that is null but in some places."""
+    """A column that has values at some positions, and null elsewhere."""
     column, is_null = np.zeros(count, np.int64), np.ones(count, np.bool_)
     places = list(values)
     column[places] = list(values.values())
@@ -429,7 +432,7 @@ def _sparse(count: int, values: Mapping[int, int]) -> Any:
 
 
 def _by_files(decided: Sequence[_Decided]) -> dict[str, Any]:
-    """What would be decided by the time indexes as they are now."""
+    """The decisions that follow from the time indexes as they are now."""
     timestamps, reasons = [], []
     for one in decided:
         segments = one.partition.segments
@@ -455,7 +458,7 @@ def _on_disk(segments: Segments, on_disk: Sequence[OnDisk | None]) -> Longs:
 
 
 def _warnings(decided: Sequence[_Decided]) -> Any:
-    """A list for each segment."""
+    """A column with the list of each segment's warnings."""
     flags = np.column_stack([np.concatenate([one.flags_of(warning) for one in decided]) for warning in _WARNINGS])
     offsets = np.append(0, np.cumsum(flags.sum(axis=1)))
     words: Values = _WARNING_WORDS.take(flags.nonzero()[1])

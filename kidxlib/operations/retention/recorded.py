@@ -1,5 +1,5 @@
-"""What retention reads of a catalog's tables, shared with workers, and what it writes into them; and what the rows say
-of topics as a whole: whether they look compacted, and of how many clusters they are.
+"""Reads a catalog's rows for retention, shares them with workers, and records plans and deletions. Also judges topics
+as a whole by these rows: whether a topic looks compacted, and of how many clusters its rows are.
 """
 
 from __future__ import annotations
@@ -42,19 +42,19 @@ from kidxlib.text.words import counted
 
 _KEY: Final = SEGMENTS.schema(SEGMENTS.key)
 
-#: Segments that a worker plans at a time; a partition that has more is planned in one piece.
+#: How many segments a worker plans at a time. A partition with more segments is planned as a whole.
 _SHARE_ROWS: Final = 65_536
-#: Reads of the catalog, about: tables whose files were not written in order are read as a whole each time.
+#: About how many reads of the catalog there are: a table whose files are in no order is read as a whole each time.
 _READS_MAX: Final = 16
 
 _OFFSETS: Final = ("log_start_offset", "high_watermark")
 
-#: What is read of segments besides the keys of their partitions.
+#: The columns that are read of segments besides the keys of their partitions.
 FACTS_OF_OFFSETS: Final = ("base_offset", "next_offset", "status", "records")
 
 
 def present_topics(tables: Tables) -> dict[str, set[str]]:
-    """The topics that have segments in a source, by source."""
+    """The topics of which each source has segments now, by source."""
     found: dict[str, set[str]] = defaultdict(set)
     names = ["source", "topic"]
     for row in tables.read(SEGMENTS, names, [PRESENT]).group_by(names).aggregate([]).to_pylist():
@@ -64,7 +64,7 @@ def present_topics(tables: Tables) -> dict[str, set[str]]:
 
 @dataclass(frozen=True, slots=True)
 class PresentSegments:
-    """The segments of some sources and topics that are in their source, as one version of the table has them."""
+    """The segments of some sources and topics that are present, in one version of the table `segments`."""
 
     tables: Tables
     version: int | None
@@ -72,10 +72,10 @@ class PresentSegments:
     topics: Sequence[str]
 
     def read(self, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
-        """The key of each one's partition, and some other columns; in any order.
+        """The key of each segment's partition, and some other columns; in any order.
 
         Args:
-            where: what else is to be true of them.
+            where: further conditions on the segments.
         """
         wanted = [Among("source", self.sources), PRESENT, *where]
         rows = self.tables.read(SEGMENTS, [*PARTITIONS.key, *names], wanted, self.version)
@@ -85,11 +85,11 @@ class PresentSegments:
 
 @dataclass(frozen=True, slots=True)
 class RowsOfPlan:
-    """The rows of a plan as they are recorded, a batch at a time: all of a large plan would be too many at once.
+    """Gives Arrow the rows of a plan to record, batch by batch: a large plan does not fit into memory.
 
     Attributes:
         staged: rows of `PLANNED`.
-        of_plan: the columns that all of them have alike.
+        of_plan: the columns that are the same in all rows.
     """
 
     staged: Staged
@@ -112,7 +112,7 @@ class RowsOfPlan:
 
 
 def mark_deleted(tables: Tables, segments: Sequence[tuple[str, str, int, int]], now: datetime) -> None:
-    """Record which segments were deleted, and when; those that are marked already stay as they are.
+    """Record which segments were deleted, and when. Segments that are marked already stay as they are.
 
     Args:
         segments: keys, one at least.
@@ -123,13 +123,14 @@ def mark_deleted(tables: Tables, segments: Sequence[tuple[str, str, int, int]], 
 
 @dataclass(frozen=True, slots=True)
 class PartitionsToPlan:
-    """Some partitions, and what is known of their segments.
+    """Some partitions, with the rows of their segments.
 
     Attributes:
-        rows: the key of each segment, the other columns of `SegmentToPlan`, the offsets that checkpoints gave of its
-            partition, and whether that is its only replica; each partition's in one piece and segments in order.
-        configs: of their topics.
-        compacted_topics: those of them that look so.
+        rows: one for each segment: its key, the other columns of `SegmentToPlan`, the offsets that checkpoints gave for
+            its partition, and whether this is the only replica. Rows of a partition follow one another, segments in
+            order.
+        configs: the configurations of their topics.
+        compacted_topics: those of their topics that look compacted.
     """
 
     rows: SharedRows
@@ -144,8 +145,8 @@ def partitions_to_plan(
     configs: Configs,
     compacted_topics: Collection[str],
 ) -> Iterator[PartitionsToPlan]:
-    """The partitions in shares, each with the rows that it is planned from. They are read for few shares at a time, as
-    all of them may be many.
+    """The partitions in shares, each with the rows to plan from. Rows are read for a few shares at a time: all together
+    may be too many.
 
     Args:
         partitions: as `shares` takes them.
@@ -175,22 +176,23 @@ def partitions_to_plan(
 
 
 class _OnlyReplicas:
-    """Which partitions have all of their logs counted, as the broker that starts on them does: see `OnlyReplicas`.
+    """Which partitions are only replicas: their whole logs count, as for the broker that starts on them
+    (`OnlyReplicas`).
 
     Args:
-        paths: of the catalog's sources, by name.
+        paths: the directories of the catalog's sources, by name.
     """
 
     def __init__(self, paths: Mapping[str, str]) -> None:
         self._sources = {source.name: source for source in as_sources(paths)}
-        places = [source.path for source in self._sources.values()]  # of a bucket nobody can tell
+        places = [source.path for source in self._sources.values()]  # for a bucket this is not known
         self._asked = OnlyReplicas(BrokersMetadata(path for path in places if isinstance(path, Path)))
 
     def told_in(self, rows: pa.Table) -> pa.Table:
-        """Segments, with `IS_ONLY_REPLICA` of their partitions.
+        """Rows of segments, with the column `IS_ONLY_REPLICA` added.
 
         Args:
-            rows: all of each partition's, in order. Logs that end at their checkpoint are not asked about.
+            rows: all rows of each partition, in order. A partition whose log ends at its checkpoint is not looked up.
         """
         count = rows.num_rows
         is_last = np.append(differing(rows.slice(1), rows.slice(0, count - 1), PARTITIONS.key), count > 0)
@@ -212,17 +214,17 @@ class _OnlyReplicas:
 
 
 def topics_that_look_compacted(rows: pa.Table, *, what_if: bool) -> dict[str, str]:
-    """Topics with segments that lack offsets, which nothing but compaction takes out of a log; each with the first
-    place that looks so, in words.
+    """The topics whose segments lack offsets, as only compaction removes offsets from a log. Each has the first place
+    that lacks some, in words.
 
-    A broker gives offsets without a gap, markers of transactions included; so a segment has as many records as
-    offsets, and one begins where the one before it ends. Segments that are `ok` tell. Where messages of magic 0 or 1
-    are compressed, how many there are is not known: such a topic may be compacted, and counts as if it were. A segment
-    that is missing looks like compaction, too: where another source has its offsets, a what-if takes it for missing.
+    A broker assigns offsets without gaps, also to markers of transactions. So a segment has as many records as offsets,
+    and begins where the one before it ends. Only segments that are `ok` are judged. The number of compressed messages
+    of magic 0 or 1 is not known: such a topic may be compacted, and is taken for compacted. A missing segment looks
+    like compaction, too: if another source has its offsets, a what-if takes it for missing.
 
     Args:
-        rows: the segments' `FACTS_OF_OFFSETS` and the keys of their partitions, all of each partition.
-        what_if: nothing is deleted by the answer. What deletes keeps all that may be compacted.
+        rows: `FACTS_OF_OFFSETS` of segments and the keys of their partitions; all segments of each partition.
+        what_if: whether the answer deletes nothing. A plan that deletes keeps every topic that may be compacted.
     """
     if not rows.num_rows:
         return {}
@@ -265,11 +267,11 @@ def _within(row: Mapping[str, Any]) -> str:
 
 
 def _known_elsewhere(rows: pa.Table, before_gap: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether another source has a segment with the first offset that is missing, of each gap.
+    """For each gap, whether another source has a segment with the first missing offset.
 
     Args:
-        rows: segments, sorted by their keys.
-        before_gap: the numbers of the segments before the gaps.
+        rows: rows of segments, sorted by their keys.
+        before_gap: the positions of the rows before the gaps.
     """
     (base, _), (end, is_known) = numbers_in(rows["base_offset"]), numbers_in(rows["next_offset"])
     ranks = np.unique(np.concatenate([base, end]), return_inverse=True)[1]
@@ -277,7 +279,9 @@ def _known_elsewhere(rows: pa.Table, before_gap: NDArray[np.int64]) -> NDArray[n
     has_offsets = is_known & (base < end)
 
     def holding(groups: Positions) -> Positions:
-        """How many segments of its group hold that offset: those that begin at or below it, less those that end so."""
+        """How many segments of each gap's group hold the offset: those that begin at or below it, less those that end
+        there.
+        """
         first = groups * len(ranks)
         asked = (first + ends)[before_gap]
         begun, ended = (
@@ -290,12 +294,12 @@ def _known_elsewhere(rows: pa.Table, before_gap: NDArray[np.int64]) -> NDArray[n
 
 
 def ensure_one_cluster(rows: pa.Table, policy_file: Path) -> None:
-    """What Kafka's tools print of a topic holds for the cluster that they asked. A topic that was made again has
-    another id, too.
+    """Refuse topics with several ids: the output of Kafka's tools holds for one cluster, and a topic that was made
+    again has another id, too.
 
     Args:
         rows: `source`, `topic` and `topic_id` of segments.
-        policy_file: what they printed.
+        policy_file: the file with that output.
     """
     names = ["topic", "topic_id", "source"]
     ids = rows.filter(rows["topic_id"].is_valid()).group_by(names).aggregate([])
@@ -312,7 +316,7 @@ def ensure_one_cluster(rows: pa.Table, policy_file: Path) -> None:
 
 
 def ensure_no_copies(rows: pa.Table) -> None:
-    """A request to delete records names a partition once.
+    """Refuse partitions that several sources have: a request to delete records names each partition once.
 
     Args:
         rows: `source`, `topic` and `partition` of segments.

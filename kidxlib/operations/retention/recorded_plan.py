@@ -1,4 +1,4 @@
-"""A recorded plan that may be applied, and what topics' configurations say of it now."""
+"""A recorded plan that may be applied, and the configurations of its topics now."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class RecordedPlan:
     policy_file: str | None
 
     def read(self, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
-        """Some columns of its rows, in any order.
+        """Some columns of the plan's rows, in any order.
 
         Args:
             where: which rows; empty for all.
@@ -47,7 +47,7 @@ class RecordedPlan:
 
 
 def plan_to_apply(tables: Tables, request: ApplyRequest) -> RecordedPlan:
-    """A recorded plan."""
+    """Find the recorded plan that a request names, and check that it may be applied."""
     names = ["planned_at", "policy", "policy_file", "what_if"]
     rows = _read(tables, request.plan_id, names).group_by(names).aggregate([]).to_pylist()
     name = f"--plan {request.plan_id}"
@@ -67,10 +67,10 @@ def plan_to_apply(tables: Tables, request: ApplyRequest) -> RecordedPlan:
 
 
 def ensure_recent(name: str, planned_ms: int, now_ms: int, max_age: timedelta) -> None:
-    """Refuse a plan that is too old, or of the future.
+    """Refuse a plan that is too old, or was made in the future.
 
     Args:
-        now_ms: by the machine's clock.
+        now_ms: the time of the machine's clock, ms since the epoch.
     """
     age = timedelta(milliseconds=now_ms - planned_ms)
     if age < timedelta(0):
@@ -87,13 +87,13 @@ def ensure_recent(name: str, planned_ms: int, now_ms: int, max_age: timedelta) -
 
 @dataclass(frozen=True, slots=True)
 class CurrentConfigs:
-    """What topics' configurations say when a plan is applied.
+    """The configurations of topics when a plan is applied.
 
     Attributes:
-        of_topics: by topic.
-        configured: what clusters say.
-        completed: topics of which clusters say something that nobody else does.
-        listing: the file in which Kafka's tools have printed the policy; None where something else says it.
+        of_topics: the configurations by topic.
+        configured: the configurations in the clusters' metadata.
+        completed: topics with settings that only the clusters' metadata has.
+        listing: the output of Kafka's tools that has the policy; None if the policy is from elsewhere.
     """
 
     of_topics: Mapping[str, TopicConfig] = field(default_factory=dict)
@@ -102,11 +102,11 @@ class CurrentConfigs:
     listing: Path | None = None
 
     def ensure_recent(self, written: Mapping[PartitionKey, Written], limit: timedelta) -> None:
-        """Refuse what clusters say where it may have changed since, see `ConfiguredTopics.ensure_recent`; and a listing
-        that was made long before a partition was written to.
+        """Refuse metadata that may be out of date (`ConfiguredTopics.ensure_recent`), and a listing that is much older
+        than a partition's last record.
 
         Args:
-            written: the partitions of the plan.
+            written: when each partition of the plan was last written.
         """
         if self.listing is not None:
             made_ms = self.listing.stat().st_mtime_ns // NS_PER_MS
@@ -122,7 +122,7 @@ class CurrentConfigs:
 
 
 def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collection[str]) -> CurrentConfigs:
-    """What topics' configurations say now, which is what they said when it was planned."""
+    """The configurations of topics now. They must be those by which the plan was made; a difference is refused."""
     if not topics:
         return CurrentConfigs()
     file = request.policy_file or (None if plan.policy_file is None else Path(plan.policy_file))
@@ -170,7 +170,7 @@ def _ensure_same(told_by: str, topic: str, planned: PolicyInPlan, current: Polic
             )
 
 
-#: What a plan says of a topic's policy, and how a message calls it.
+#: The columns of a plan with a topic's policy, each with its name in messages.
 _CALLED: Final = {
     "cleanup_policy": "cleanup.policy",
     "retention_ms": "retention.ms",
@@ -181,7 +181,7 @@ _CALLED: Final = {
 
 
 def _policies_then(plan: RecordedPlan, topics: Collection[str]) -> dict[str, PolicyInPlan]:
-    """What each topic was decided by, which is the same of all its segments."""
+    """The policy by which each topic was decided; it is the same for all segments of a topic."""
     rows = plan.read(["topic", *PolicyInPlan.names()], [Among("topic", topics)])
     each = rows.group_by("topic").aggregate([])
     first = rows.take(positions_in(each, rows, ["topic"]))
