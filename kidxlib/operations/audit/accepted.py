@@ -1,4 +1,6 @@
-"""What of an audit is accepted, what the last audits of a catalog say that is not, and what that comes to."""
+"""Sums up an audit: which of its findings are accepted, which files the last audits of the catalog found wrong, and
+what the report shows.
+"""
 
 from __future__ import annotations
 
@@ -38,18 +40,19 @@ from kidxlib.text.words import counted
 
 #: The key of a finding within an audit.
 FILE_KEY: Final = (*SEGMENTS.key, "file")
-#: What is looked at of a finding.
+#: The columns of a finding that are read.
 _COLUMNS: Final = tuple("verdict" if name == "found" else name for name in COLUMNS)
 
 _R = TypeVar("_R", bound=Row)
 
-#: Of more segments without an `.index` than these the missing files are reported together.
+#: If more segments than these have no `.index`, the missing files are reported together.
 _MISSING_ONE_BY_ONE: Final = 3
-#: Of more files of one kind than these all are reported together: safe files of one reason, and time indexes that are
-#: preallocated behind a marker of a clean stop, of which a marker that is false leaves one in each partition.
+#: If a kind has more files than these, they are reported together: safe files with one reason, and time indexes that
+#: are preallocated although a marker says that the broker stopped cleanly. A false marker leaves one of these in each
+#: partition.
 _KIND_ONE_BY_ONE: Final = 3
 
-#: The verdicts that are reported, and the conditions on rows of what is reported one by one.
+#: The verdicts that are reported, and the conditions on the rows that are reported one by one.
 _REPORTED: Final = tuple(verdict.value for verdict in WORST_FIRST)
 _RECOVERED: Final = Among("action", (StartupAction.REBUILD.value, StartupAction.TRUNCATE.value))
 LOST: Final = Among("action", tuple(action.value for action in NOTHING_LOST), negated=True)
@@ -57,15 +60,15 @@ LOST: Final = Among("action", tuple(action.value for action in NOTHING_LOST), ne
 
 @dataclass(frozen=True, slots=True)
 class AcceptedFindings:
-    """What of an audit's findings is accepted.
+    """The findings of an audit that are accepted.
 
     Attributes:
-        files: how many, by suffix and verdict.
-        losses: segments of which a broker would drop something at its next start, by what it does: those whose own
-            log's damage is accepted; and those of a partition in whose logs all damage is accepted, with what a broker
-            does about it: it was known then that it deletes these.
-        keys: of the findings, the key of the segment and the file.
-        acceptances: of the findings, in order.
+        files: how many files have an accepted finding, by suffix and verdict.
+        losses: how many segments lose something at a broker's next start and are accepted, by the broker's action. A
+            segment is accepted if the damage of its own log is; or if all damage in its partition's logs is accepted
+            together with its consequence, so that the deletion of later segments was known.
+        keys: the key of the segment and the file of each accepted finding.
+        acceptances: the acceptance of each of these findings, in the same order.
     """
 
     files: Mapping[tuple[str, str], int] = field(default_factory=dict)
@@ -107,7 +110,7 @@ class AcceptedFindings:
         ]
 
     def taken_from(self, summary: AuditSummary) -> AuditSummary:
-        """What an audit comes to without it: what its exit code and its table go by."""
+        """The summary of an audit without its accepted findings; the exit code and the table use this."""
         actions = {
             action: replace(counts, segments=counts.segments - self.losses.get(action, 0))
             for action, counts in summary.actions.items()
@@ -124,11 +127,11 @@ class AcceptedFindings:
 
 @dataclass(frozen=True, slots=True)
 class AuditedCatalog:
-    """What a catalog says once an audit is recorded in it.
+    """The numbers of a catalog after an audit was recorded in it.
 
     Attributes:
-        segments: how many it has, by source and status; None where there is no catalog.
-        files: how many the last audits found wrong, by source and verdict; None where there is no catalog.
+        segments: how many segments it has, by source and status; None without a catalog.
+        files: how many files the last audits found wrong, by source and verdict; None without a catalog.
     """
 
     accepted: AcceptedFindings = field(default_factory=AcceptedFindings)
@@ -137,7 +140,7 @@ class AuditedCatalog:
 
     @classmethod
     def of(cls, tables: Tables, found: Found, sources: Sequence[str], topics: re.Pattern[str]) -> Self:
-        """What is accepted of an audit of some sources and topics."""
+        """The accepted findings of an audit of some sources and topics, and the catalog's numbers."""
         audited = audited_sources(tables)
         acceptances = still_accepted(tables, audited)
         return cls(
@@ -148,11 +151,7 @@ class AuditedCatalog:
 
 
 def _accepted_findings(found: Found, acceptances: Sequence[Acceptance]) -> AcceptedFindings:
-    """What of an audit is accepted.
-
-    Args:
-        acceptances: those of its sources.
-    """
+    """The findings of an audit that are accepted."""
     if not acceptances:
         return AcceptedFindings()
     files = found.rows(Kind.FILE, _COLUMNS, [Among("verdict", ACCEPTABLE)])
@@ -185,8 +184,8 @@ def _files_of_last_audits(
     `ACCEPTED_STATUS` in place of their verdict.
 
     Args:
-        sources: all that were ever audited.
-        acceptances: those of them.
+        sources: all sources that were ever audited.
+        acceptances: the acceptances of these sources.
     """
     verdicts = (*ACCEPTABLE, ACCEPTED_STATUS)
     files: Counter[tuple[str, str]] = Counter(dict.fromkeys(((source, v) for source in sources for v in verdicts), 0))
@@ -205,9 +204,9 @@ def summarise(
     """Sum an audit up.
 
     Args:
-        left_out: `source`, `topic`, `partition`, `base_offset` and `file` of findings that are counted, and not
+        left_out: `source`, `topic`, `partition`, `base_offset` and `file` of findings that are counted but not
             reported; None for none.
-        list_safe: report each safe file, and not those of a kind together.
+        list_safe: report each safe file by itself, and not all of a kind together.
         tiering: also say which segments are not ready for tiered storage.
     """
     summary = AuditSummary()
@@ -246,7 +245,7 @@ def summarise(
 
 
 def _in_use(rows: pa.Table) -> tuple[int, int]:
-    """The logs that were written to, and how many of their bytes were not judged."""
+    """How many logs a broker was writing to, and how many of their bytes were not judged."""
     is_in_use: Values = pc.equal(rows["reason"], pa.scalar(IN_USE)).fill_null(False)
     logs = rows.filter(is_in_use)
     beyond: Values = pc.subtract(logs["file_bytes"], logs["position"])
@@ -254,7 +253,7 @@ def _in_use(rows: pa.Table) -> tuple[int, int]:
 
 
 def _without_offset_index(rows: pa.Table) -> Values:
-    """Whether a row is of an `.index` that is missing, or of a `.timeindex` that is rebuilt together with one."""
+    """Which rows are about a missing `.index`, or about a `.timeindex` that is rebuilt together with one."""
     is_missing = pc.equal(rows["reason"], pa.scalar("missing"))
     is_index = pc.and_(pc.equal(rows["file"], pa.scalar(OFFSET_INDEX_SUFFIX)), is_missing)
     is_with_index = pc.equal(rows["consequence"], pa.scalar(REBUILT_WITH_OFFSET_INDEX))
@@ -262,7 +261,7 @@ def _without_offset_index(rows: pa.Table) -> Values:
 
 
 def _missing(missing: pa.Table) -> MissingIndexes | None:
-    """The index files that are reported together."""
+    """The missing index files that are reported together; None if each is reported."""
     indexes = missing.filter(pc.equal(missing["file"], pa.scalar(OFFSET_INDEX_SUFFIX)))
     if indexes.num_rows <= _MISSING_ONE_BY_ONE:
         return None
@@ -271,7 +270,7 @@ def _missing(missing: pa.Table) -> MissingIndexes | None:
 
 
 def _kinds(rows: pa.Table) -> tuple[tuple[FileKind, ...], pa.Table]:
-    """The kinds of files that are reported together, by verdict and reason, and the other rows."""
+    """The files that are reported together by verdict and reason, and the other rows."""
     is_preallocated: Values = pc.equal(rows["reason"], pa.scalar(PREALLOCATED)).fill_null(False)
     is_of_any: Values = pc.or_(pc.equal(rows["verdict"], pa.scalar(Verdict.SAFE.value)), is_preallocated)
     counts: dict[tuple[str, str], dict[str, int]] = {}
@@ -293,7 +292,7 @@ def _kinds(rows: pa.Table) -> tuple[tuple[FileKind, ...], pa.Table]:
 
 
 def _reported(rows: pa.Table, count: int) -> list[FileFinding]:
-    """The first of these files, the worst first, and logs before index and auxiliary files."""
+    """The first `count` files to report: the worst first, and logs before index and auxiliary files."""
     rank: Values = pc.index_in(rows["verdict"], value_set=pa.array(_REPORTED))
     is_no_log: Values = pc.not_equal(rows["file"], pa.scalar(LOG_SUFFIX)).cast(pa.int8())
     rows = rows.append_column("rank", rank).append_column("is_no_log", is_no_log)
@@ -301,7 +300,9 @@ def _reported(rows: pa.Table, count: int) -> list[FileFinding]:
 
 
 def _rebuilt(found: Found, reported: Sequence[FileFinding], directories: Mapping[PartitionKey, str]) -> frozenset[str]:
-    """Paths of those reported that stand beside a log which a broker's next start recovers (`LogSegment.recover`)."""
+    """Paths of reported files beside a log that a broker's next start recovers, and so rebuilds
+    (`LogSegment.recover`).
+    """
     beside = [
         file
         for file in reported
@@ -316,7 +317,7 @@ def _rebuilt(found: Found, reported: Sequence[FileFinding], directories: Mapping
 
 
 def _says_so(file: FileFinding) -> bool:
-    """Whether the consequence is that a broker rebuilds it."""
+    """Whether the finding itself says that a broker rebuilds the file."""
     is_missing_index = file.file == OFFSET_INDEX_SUFFIX and file.reason == "missing"
     return is_missing_index or file.consequence == REBUILT_WITH_OFFSET_INDEX
 

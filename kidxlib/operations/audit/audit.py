@@ -1,5 +1,5 @@
-"""An audit from the listing, or from what the catalog knows of it, to its record in the catalog and its outcome. Gaps
-between logs are looked at with what else knows the offsets.
+"""An audit, from the listing and the catalog's rows to its findings in the catalog and its outcome. Gaps between logs
+are compared with everything else that knows the offsets.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
-#: The columns that say how a segment's indexes were built, and where they are.
+#: The columns that say where a segment's indexes are, and with which options they were built.
 _OPTIONS: Final = ("interval_bytes", "max_index_bytes", "crc_checked")
 _INDEX_DIRECTORY: Final = "index_directory"
 
@@ -78,14 +78,15 @@ class _Planned:
     """What is to be audited.
 
     Attributes:
-        plan: with the directories in which index files are looked for.
-        tasks: to read its segments.
-        audits: what there is to audit of each partition.
-        gone: how many partitions are known that have no directory.
+        plan: the listed sources, with the directories where index files are looked for.
+        tasks: the segments to read.
+        audits: what to audit of each partition.
+        gone: how many known partitions have no directory.
         aside: folders that Kafka moves, deletes or has set aside.
-        cut_metadata: what a quorum's only voter has lost of the cluster's metadata.
-        not_audited: partitions that are left out; `unread`, what there would be to audit of them.
-        unchanged: how many logs are as they were when an audit last read them in full; None where there is no catalog.
+        cut_metadata: what the only voter of a quorum has lost of the cluster's metadata, in words.
+        not_audited: partitions that the budget leaves out.
+        unread: what to audit of these partitions without reading their logs.
+        unchanged: how many logs are as they were when an audit last read them in full; None without a catalog.
     """
 
     plan: Plan
@@ -100,12 +101,12 @@ class _Planned:
 
     @property
     def not_compared(self) -> list[str]:
-        """What could not be compared with checkpoints."""
+        """Logs that could not be compared with checkpoints, in words."""
         return list(not_compared(self._stops))
 
     @property
     def lost_checkpoints(self) -> list[str]:
-        """Which checkpoints are lost, or lines of them."""
+        """Checkpoints that are lost, or that have lost lines, in words."""
         return list(lost_checkpoints(self._stops))
 
     @property
@@ -116,11 +117,11 @@ class _Planned:
 
     @property
     def log_bytes(self) -> int:
-        """The bytes of the logs that are read."""
+        """How many bytes of logs are read."""
         return self.plan.log_bytes - self.not_audited.log_bytes
 
     def coverage(self, earlier: int) -> str:
-        """What is read, and what is left out, in words; nothing where there is no catalog.
+        """The logs that are read and those that are left out, in words; empty without a catalog.
 
         Args:
             earlier: how many findings of earlier audits still hold.
@@ -139,7 +140,7 @@ class _Planned:
 
     @property
     def counts(self) -> dict[str, int]:
-        """What is read and what is left out, in numbers; none where there is no catalog."""
+        """The logs that are read and those that are left out, in numbers; empty without a catalog."""
         if self.unchanged is None:
             return {}
         read = {"segments": len(self.tasks), "logs_unchanged": self.unchanged}
@@ -147,10 +148,10 @@ class _Planned:
         return {**read, "partitions": partitions, **self.not_audited.counts}
 
     def coverage_as_json(self, failures: Sequence[StartFailure], earlier: int) -> dict[str, Any]:
-        """Keys of the JSON object; none where there is no catalog.
+        """The keys of the JSON object about what was read; none without a catalog.
 
         Args:
-            failures: of partitions that are left out.
+            failures: start failures of partitions that are left out.
         """
         if self.unchanged is None:
             return {}
@@ -166,16 +167,16 @@ class _Planned:
 def as_cataloged(
     plan: Plan, known: pa.Table, *, find_indexes: bool, find_interval: bool
 ) -> tuple[Plan, list[ScanTask], dict[PartitionKey, int]]:
-    """The plan, and its segments with what the catalog says of them, where it knows them.
+    """Complete a plan with the catalog's rows of its segments.
 
     Args:
         known: rows of `KNOWN`.
-        find_indexes: look for index files where builds have put them.
-        find_interval: the interval is the one that a segment's indexes were built with.
+        find_indexes: look for index files where the last build put them.
+        find_interval: take the interval with which a segment's indexes were built.
 
     Returns:
-        It; the tasks to read its segments; and how many segments the catalog has of partitions that were not listed
-        with any.
+        The plan; the tasks to read its segments; and how many segments the catalog has in partitions that were listed
+        without a segment.
     """
     matched = match(plan, known)
     matched = matched.where(matched.present)
@@ -195,7 +196,7 @@ def as_cataloged(
 
 
 def looked_in(partitions: Sequence[ListedPartition]) -> list[str]:
-    """Where index files of partitions are looked for, for people."""
+    """The directories where index files are looked for, as they are shown."""
     roots = {
         BESIDE_LOGS if str(each.index_directory) == str(each.directory.path) else each.index_directory.root
         for each in partitions
@@ -204,11 +205,11 @@ def looked_in(partitions: Sequence[ListedPartition]) -> list[str]:
 
 
 def beside_logs(plan: Plan) -> dict[str, int]:
-    """How many index files lie beside logs and are not looked at, as those elsewhere are, by suffix. A broker that
-    starts takes the ones beside the logs.
+    """How many index files beside logs are not audited, because those of an index directory are; by suffix. A broker
+    that starts reads the files beside the logs.
 
     Args:
-        plan: with the directories in which index files are looked for.
+        plan: has the directories where index files are looked for.
     """
     found: Counter[str] = Counter()
     elsewhere = {str(each.directory.path) for each in plan.partitions if not each.in_place}
@@ -219,8 +220,8 @@ def beside_logs(plan: Plan) -> dict[str, int]:
 
 
 def _where_built(plan: Plan, there: Matched) -> list[ListedPartition]:
-    """The partitions, each with the directory of its last known segment's indexes. One that was written since the last
-    build would be indexed there.
+    """The partitions, each with the index directory of its last segment that the catalog knows. The next build would
+    index new segments there, too.
     """
     order = np.lexsort((there.known["base_offset"].to_numpy(), there.partitions))
     last = order[np.flatnonzero(np.diff(there.partitions[order], append=NOWHERE))]
@@ -246,12 +247,12 @@ def _index_directory(path: str) -> Directory:
 
 
 def exit_code(plan: Plan, summary: AuditSummary, fail_on: Verdict) -> ExitCode:
-    """The code that says whether there are problems. A plan without a segment is one, and what cannot be listed."""
+    """The exit code. A plan without a segment is a problem, and so is a source that cannot be listed."""
     return ExitCode.PROBLEMS_FOUND if plan.unlistable or plan.empty else exit_code_of(summary, fail_on)
 
 
 def counts(plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, partitions_gone: int) -> dict[str, int]:
-    """What a run has dealt with."""
+    """The numbers of a run, for metrics and JSON."""
     found = {
         "partitions": len(plan.partitions),
         "segments": plan.segments.num_rows,
@@ -282,13 +283,13 @@ def _tell(
     without_metadata: Sequence[Location],
     not_compared: Sequence[str],
 ) -> None:
-    """Say what was found, where, and where that is recorded.
+    """Show the findings and where they are recorded.
 
     Args:
-        catalog: where it is.
+        catalog: the catalog's directory or URL.
         aside: folders that Kafka moves, deletes or has set aside.
-        without_metadata: log dirs of which nobody knows the cluster's metadata.
-        not_compared: what could not be compared with checkpoints.
+        without_metadata: log dirs whose cluster's metadata is not known.
+        not_compared: logs that could not be compared with checkpoints, in words.
     """
     audit_id = request.audit_id
     title = ", ".join(as_text(source.path) for source in request.sources) if audit_id is None else f"audit {audit_id}"
@@ -313,11 +314,12 @@ def _tell(
 def record_audit(
     tables: Tables, found: Found, audit_id: str, now: datetime, plan: Plan, unread: Collection[PartitionKey]
 ) -> None:
-    """Make these findings all that there is of an audit, in one commit: one that is run again replaces its own rows.
+    """Record the findings of an audit in one commit. They replace all rows of the same audit, so that it can be run
+    again.
 
     Args:
-        plan: by which logs were read.
-        unread: partitions whose logs were not: what the audit before has found of them stays the last word.
+        plan: the plan by which logs were read.
+        unread: partitions whose logs were not read: for these, the findings of the audit before stay in force.
     """
     findings = found.rows(Kind.FILE)
     if unread:
@@ -332,8 +334,8 @@ def record_audit(
 
 
 def _with_versions(findings: pa.Table, plan: Plan) -> pa.Table:
-    """The findings, with the state in which each log was that has no damage: as it was listed. One that changes while
-    it is read has another finding.
+    """Add size, modification time and inode of each log without damage, as it was listed. A log that changes while it
+    is read has a finding of its own.
     """
     is_sound = pc.and_(
         pc.equal(findings["file"], pa.scalar(LOG_SUFFIX)),
@@ -352,7 +354,7 @@ def _with_versions(findings: pa.Table, plan: Plan) -> pa.Table:
 
 
 def audit(request: AuditRequest, backend: Backend) -> Outcome:
-    """Audit all that the sources have, and record what is found where there is a catalog. No other one is asked."""
+    """Audit the sources. If there is a catalog, the findings are recorded there; no other catalog is read."""
     plan, audit_id = _listed(request), request.audit_id
     catalog = backend.catalog if request.context.has_catalog else None
     at_hand = list(request.sources)
@@ -411,11 +413,8 @@ def audit(request: AuditRequest, backend: Backend) -> Outcome:
 def _of_run(
     request: AuditRequest, plan: Plan, accepted: AcceptedFindings, catalog: str | None, aside: Sequence[Aside]
 ) -> dict[str, Any]:
-    """Keys of the JSON object.
-
-    Args:
-        catalog: where it is recorded.
-        aside: folders that Kafka moves, deletes or has set aside.
+    """The keys of the JSON object about the run.
+    aside: folders that Kafka moves, deletes or has set aside.
     """
     of_run: dict[str, Any] = {}
     if request.audit_id is not None:
@@ -430,10 +429,10 @@ def _of_run(
 
 
 def _not_looked_at(request: AuditRequest, plan: Plan, beside: Mapping[str, int]) -> str:
-    """The index files that were left out, and the command that looks at them.
+    """A line on the index files that were left out, with the command that audits them.
 
     Args:
-        beside: how many there are, by suffix.
+        beside: how many index files were left out, by suffix.
     """
     if not beside:
         return ""
@@ -449,7 +448,7 @@ def _not_looked_at(request: AuditRequest, plan: Plan, beside: Mapping[str, int])
 
 
 def _listed(request: AuditRequest) -> Plan:
-    """What the sources have. Warns of what is wrong with them."""
+    """List the sources. Warns of what is wrong with them."""
     warn_of_first(request.known_topics.warnings)
     begin_phase("listing")
     plan = find_segments(request.sources, request.topics, request.target, request.options_for)
@@ -465,11 +464,11 @@ def _listed(request: AuditRequest) -> Plan:
 def with_gaps(
     found: Found, plan: Plan, known: KnownTopics, tables: TablesToRead | None, unread: pa.Table | None = None
 ) -> Found:
-    """What an audit found, and the gaps between the logs that it read. A log that is missing though its `.index` is
-    there has a finding of its own, and is no gap.
+    """Add the gaps between the logs to what an audit found. A missing log whose `.index` is there has a finding of its
+    own, and is no gap.
 
     Args:
-        tables: of the catalog, which may know the offsets; None where there is none.
+        tables: the catalog's tables, which may know the offsets; None without a catalog.
         unread: `FACTS` of segments that were left out, as the catalog knows them.
     """
     rows = _facts(found, plan)
@@ -489,7 +488,9 @@ def with_gaps(
 
 
 def _facts(found: Found, plan: Plan) -> pa.Table:
-    """`FACTS` of the segments that were read. One that was deleted since it was listed is there, of an unknown end."""
+    """`FACTS` of the segments that were read. A segment that was deleted since the listing is included, with an unknown
+    end.
+    """
     rows = found.of_segments.rows("segment", [*SEGMENT_KEY, "status", "recovery"])
     recovery: Values = rows["recovery"].combine_chunks()
     parts = {name: recovery.field(name) for name in ("next_offset", "records", "log_bytes")}
@@ -497,14 +498,14 @@ def _facts(found: Found, plan: Plan) -> pa.Table:
     columns: dict[str, Any] = {name: rows[name] for name in SEGMENT_KEY}
     columns["topic_id"] = pa.array([ids.get(key) for key in partition_keys(rows)], pa.string())
     columns["status"] = pc.if_else(recovery.is_valid(), rows["status"], Status.UNREADABLE.value)
-    # What `field` gives is null where the struct is not always.
+    # `field` does not always give null where the struct is null.
     columns |= {name: pc.if_else(recovery.is_valid(), part, None) for name, part in parts.items()}
     schema = SEGMENTS.schema(FACTS)
     return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
 
 
 def _missing(found: Found) -> dict[PartitionKey, list[int]]:
-    """The base offsets of logs that are missing though their `.index` is there, by partition."""
+    """The base offsets of missing logs whose `.index` is there, by partition."""
     conditions = [Among("file", (LOG_SUFFIX,)), Among("reason", (MISSING,)), Among("verdict", (Verdict.BROKEN.value,))]
     at: defaultdict[PartitionKey, list[int]] = defaultdict(list)
     for row in found.rows(Kind.FILE, SEGMENT_KEY, conditions).to_pylist():
@@ -515,7 +516,7 @@ def _missing(found: Found) -> dict[PartitionKey, list[int]]:
 def _found(
     request: AuditRequest, planned: _Planned, engine: Engine, catalog: TablesCatalog | None
 ) -> tuple[Found, Unread]:
-    """What is found: in logs that are read, of partitions that are left out, and between logs."""
+    """The findings in logs that are read, on partitions that are left out, and on gaps between logs."""
     found, tables = find(engine, planned.tasks, planned.audits, request.sources, deep=request.how.deep), None
     unread = Unread()
     if catalog is not None:
@@ -526,7 +527,7 @@ def _found(
 
 
 def _not_named(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> list[str]:
-    """The log dirs of the sources' brokers that nobody has named: what is lost there, no audit of these shows."""
+    """The log dirs of the sources' brokers that were not named, in words: this audit cannot see losses there."""
     if request.how.alone:
         return []
     log_dirs = _log_dirs(request, plan)
@@ -539,10 +540,10 @@ def _not_named(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> 
 
 
 def _name_them(nameless: Sequence[Location]) -> str:
-    """What to do about log dirs that nobody has named.
+    """Advice to name the other log dirs.
 
     Args:
-        nameless: log dirs of which nobody knows which they are.
+        nameless: log dirs whose directory id is not known.
     """
     if not nameless:
         return "name all of log.dirs, or give --this-dir-alone"
@@ -564,13 +565,13 @@ def _directory_id(log_dir: Location) -> str | None:
 
 
 def _lost_metadata(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> list[str]:
-    """The nodes of which no log dir has the cluster's metadata, so that nobody knows what a start does. Warns of them
-    where somebody has said where the metadata is, or that the log dir is to be judged alone.
+    """The nodes none of whose log dirs has the cluster's metadata, in words: what they do at a start is not known. Where
+    an option says where the metadata is, or that the log dir is judged alone, they are warned of instead.
 
     Args:
         at_hand: all sources, with those of the catalog.
     """
-    found = []
+    nodes = []
     for node_id, log_dirs in without_metadata_log(_log_dirs(request, plan), at_hand, request.known_topics):
         where = f"{', '.join(map(str, log_dirs))}: node {node_id} has {METADATA_DIRECTORY} in none of these log dirs"
         if request.cluster_metadata is not None:
@@ -581,11 +582,11 @@ def _lost_metadata(request: AuditRequest, plan: Plan, at_hand: Sequence[Source])
         elif request.how.alone:
             warn(f"{where}: {STARTS_WITHOUT_METADATA}")
         else:
-            found.append(
+            nodes.append(
                 f"{where}: name the one that has it, which is that of metadata.log.dir; if it is lost, restore it "
                 f"before any start, as {STARTS_WITHOUT_METADATA}. --this-dir-alone goes on without"
             )
-    return found
+    return nodes
 
 
 def _log_dirs(request: AuditRequest, plan: Plan) -> list[Source]:
@@ -594,14 +595,14 @@ def _log_dirs(request: AuditRequest, plan: Plan) -> list[Source]:
 
 
 def _without_metadata(request: AuditRequest, plan: Plan) -> list[Location]:
-    """The log dirs of brokers of whose cluster nobody knows the metadata."""
+    """The log dirs of brokers whose cluster's metadata is not known."""
     known, of_brokers = request.known_topics.of_sources, _log_dirs(request, plan)
     return [each.path for each in of_brokers if each.name not in known and (each.path / META_PROPERTIES).exists()]
 
 
 def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> _Planned:
-    """What is to be audited, by the listing and the catalog. Warns of what a log dir says wrong, and of partitions that
-    are gone.
+    """Decide what to audit, by the listing and the catalog. Warns of errors in a log dir's own files, and of partitions
+    that are gone.
     """
     tasks, in_catalog = None, NOT_ASKED
     if catalog is not None:
@@ -636,9 +637,7 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
 
 
 def _within_budget(planned: _Planned, request: AuditRequest, tables: Tables) -> _Planned:
-    """What is to be audited, without the partitions that the budget leaves out. What is not there has no bytes, and
-    stays in.
-    """
+    """Take out the partitions that the budget leaves out. A missing partition has no bytes and stays in."""
     names = [source.name for source in request.sources]
     last = LastAudits.of(tables, planned.plan, names, request.audit_id)
     budget = request.how.max_bytes
@@ -657,7 +656,7 @@ def _within_budget(planned: _Planned, request: AuditRequest, tables: Tables) -> 
 def _with_remote_segments(
     request: AuditRequest, plan: Plan, audits: Mapping[PartitionKey, PartitionAudit]
 ) -> tuple[Mapping[PartitionKey, PartitionAudit], Sequence[str]]:
-    """What is to be audited, with the remote segments of partitions whose log dirs know some; and what is not known."""
+    """Add the remote segments of partitions whose log dirs know some; also give what could not be learned, in words."""
     log_dirs = {source.name: source.path for source in request.sources if source.name in plan.log_dirs}
     ids = {partition.key: partition.topic_id for partition in plan.partitions}
     local = {

@@ -1,4 +1,4 @@
-"""What is to be audited, and how."""
+"""The request for an audit."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class HowToAudit:
         deep: look at the records, too.
         fail_on: the mildest verdict that the command fails for.
         tiering: also check segments against what tiered storage needs.
-        clean_shutdown: how the broker stopped; None asks its log dir.
-        list_safe: report each safe file, and not those of a kind together.
-        alone: that other log dirs of the broker are not there is well.
-        max_bytes: read logs of so many bytes together, of the partitions whose last audit is the oldest; None for all.
+        clean_shutdown: whether the broker stopped cleanly; None: its log dir says it.
+        list_safe: report each safe file by itself, and not all of a kind together.
+        alone: do not count it as a problem that the broker has other log dirs which were not named.
+        max_bytes: read at most so many bytes of logs, partitions with the oldest audit first; None for all.
     """
 
     deep: bool
@@ -42,13 +42,13 @@ class AuditRequest:
     """What to audit.
 
     Attributes:
-        context: the catalog may be none; the time is recorded.
+        context: the run's catalog, or None, and the time to record.
         target: where the index files are.
-        interval_bytes: None where no option was given.
-        options_for: what a partition's indexes should be like, where the catalog does not say.
-        known_topics: what the sources' clusters say of topics.
-        cluster_metadata: the copy that somebody has named; None where the sources' own are read.
-        is_once: of one directory, by which it is called, and not by an id.
+        interval_bytes: the option's value; None if it was not given.
+        options_for: the options of a partition's indexes, used where the catalog has none.
+        known_topics: the topics' configurations in the metadata of the sources' clusters.
+        cluster_metadata: a copy of the metadata that an option names; None: the sources' own metadata is read.
+        is_once: the audit is one of a single directory without a catalog, which its path names, and no id.
     """
 
     context: RunContext
@@ -64,7 +64,7 @@ class AuditRequest:
 
     @property
     def audit_id(self) -> str | None:
-        """The run's id. One question at one time has one id, so that a run which was stopped can be run again."""
+        """The run's id. The same request at the same time has the same id, so that a stopped run can be repeated."""
         if self.is_once:
             return None
         asked = {

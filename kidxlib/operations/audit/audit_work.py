@@ -1,6 +1,4 @@
-"""Segments and partitions that a worker audits: findings on index files, and an audited segment as a row, on its way to
-the audit of its partition and back.
-"""
+"""The work of an audit's workers: they audit segments, turn each into a row, and audit partitions from these rows."""
 
 from __future__ import annotations
 
@@ -39,14 +37,14 @@ class SegmentAudit(ScanTask):
     """One segment to audit.
 
     Attributes:
-        clean_shutdown: the broker of its log dir stopped cleanly.
+        clean_shutdown: whether the broker of its log dir stopped cleanly.
     """
 
     clean_shutdown: bool
 
 
 def to_segment_row(segment: SegmentFile, audited: AuditedSegment) -> AuditedSegmentRow:
-    """What a partition's audit needs of a segment, less what producers did in it."""
+    """An audited segment as the row that the audit of its partition reads; producer events are rows of their own."""
     needed, end = SegmentForPartition.of(audited), audited.end
     return AuditedSegmentRow(
         source=segment.source,
@@ -68,10 +66,10 @@ def to_segment_row(segment: SegmentFile, audited: AuditedSegment) -> AuditedSegm
 
 
 def from_segment_row(row: AuditedSegmentRow, events: NDArray[np.void]) -> SegmentForPartition:
-    """What a partition's audit needs of a segment.
+    """An audited segment, from its row and its events, for the audit of its partition.
 
     Args:
-        events: what producers did in it, of dtype `scan_state.PRODUCER_EVENT`.
+        events: the segment's producer events, of dtype `scan_state.PRODUCER_EVENT`.
     """
     recovered = row.recovery
     return SegmentForPartition(
@@ -164,12 +162,12 @@ def audit_segments(tasks: Iterable[SegmentAudit], use_mmap: bool, *, deep: bool)
 
 @dataclass(frozen=True, slots=True)
 class PartitionsToAudit:
-    """Some partitions, and what was found in their segments.
+    """Some partitions, with the rows of their audited segments.
 
     Attributes:
-        rows: of `TO_AUDIT`, each partition's in one piece and segments in order.
-        row_bytes: in memory.
-        audits: what there is to audit of each, with or without segments.
+        rows: rows of `TO_AUDIT`; those of a partition follow one another, segments in order.
+        row_bytes: size of these rows in memory.
+        audits: what to audit of each partition, with or without segments.
     """
 
     rows: SharedRows

@@ -1,4 +1,4 @@
-"""What is broken now, for a repair without a catalog: nobody remembers an earlier audit."""
+"""Finds broken files for a repair without a catalog, where no earlier audit is recorded."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from kidxlib.text.words import counted
 def broken_now(
     request: BuildRequest, plan: Plan, backend: Backend
 ) -> tuple[Mapping[PartitionKey, frozenset[str]], int]:
-    """What an audit finds broken of a plan, by what a build would write: names of index and auxiliary files by
-    partition, and how many logs.
+    """Audit a plan against what a build would write. Returns the names of broken index and auxiliary files by
+    partition, and how many logs are broken.
     """
     audits, _ = partition_audits(plan, request.sources, request.options_for, clean_shutdown=None, tiering=False)
     found = find(backend.engine, plan.scan_tasks(), audits, request.sources, deep=False)

@@ -1,5 +1,5 @@
-"""Which partitions an audit reads that has a budget of bytes: those whose last audit is the oldest come first. Of those
-that it leaves out it says what needs no reading, and what earlier audits found that is still so.
+"""Decides which partitions an audit with a budget of bytes reads: those whose last audit is the oldest. On the others,
+it reports what it sees without reading logs, and findings of earlier audits that still hold.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 @dataclass(frozen=True, slots=True)
 class LastAudits:
-    """When audits last read the logs of partitions, as a catalog has it, and which logs are as they were then.
+    """When audits last read the logs of partitions by the catalog, and which logs have not changed since.
 
     Attributes:
-        audited_at: by partition; one that is not there was never audited, as far as the catalog knows.
-        own: partitions that this very run has recorded already: it was stopped, and is run again.
-        unchanged: how many logs are as they were when the last audit read them in full, by partition.
-        changed: partitions with logs that are not, or that have lost one that is not the first.
+        audited_at: the time of each partition's last audit; partitions without one are missing here.
+        own: partitions that this same run has recorded already, before it was stopped and run again.
+        unchanged: by partition, how many logs are as they were when the last audit read them in full.
+        changed: partitions with a log that has changed, or that have lost a log other than the first.
     """
 
     audited_at: Mapping[PartitionKey, datetime]
@@ -69,10 +69,10 @@ class LastAudits:
 
     @classmethod
     def of(cls, tables: TablesToRead, plan: Plan, sources: Sequence[str], audit_id: str | None) -> Self:
-        """What the catalog says of the partitions of a plan.
+        """Read the last audits of a plan's partitions from the catalog.
 
         Args:
-            audit_id: of this run.
+            audit_id: this run's id.
         """
         key, of_logs = list(PARTITION_KEY), [Among("source", tuple(sources)), _OF_LOGS]
         audits = tables.counts(FINDINGS, [*key, "audit_id", "audited_at"], of_logs)
@@ -98,7 +98,7 @@ def _compared(plan: Plan, logs: pa.Table) -> tuple[Mapping[PartitionKey, int], C
     """`unchanged` and `changed` of `LastAudits`.
 
     Args:
-        logs: findings of the last audit of each partition.
+        logs: the findings on logs by the last audit of each partition.
     """
     partitions = partitions_of(plan.segments)
     at = positions_in(plan.keys(plan.segments), logs, SEGMENT_KEY)
@@ -111,7 +111,7 @@ def _compared(plan: Plan, logs: pa.Table) -> tuple[Mapping[PartitionKey, int], C
     count = len(plan.partitions)
     unchanged = np.bincount(partitions[same], minlength=count)
     has_changed = unchanged < np.bincount(partitions, minlength=count)
-    # Retention takes logs away from the start; one that lacks elsewhere is lost.
+    # Retention deletes logs from the start; a log that is missing elsewhere is lost.
     of_plan = positions_in(logs, plan.partition_keys(), PARTITION_KEY)
     first = np.append(plan.segments["base_offset"].to_numpy(), 0)[plan.bounds()[:-1]]
     is_there = np.isin(np.arange(logs.num_rows), at)
@@ -128,12 +128,12 @@ def _compared(plan: Plan, logs: pa.Table) -> tuple[Mapping[PartitionKey, int], C
 def same_versions(
     rows: pa.Table, names: Sequence[str], others: pa.Table, other_names: Sequence[str], at: Positions
 ) -> Flags:
-    """Which rows have the size, modification time and inode of another table's rows. What is not known is not the same;
-    an object has no inode.
+    """Which rows have the same size, modification time and inode as rows of another table. Unknown values do not match,
+    but an object has no inode.
 
     Args:
-        names, other_names: of the three columns.
-        at: of each row, the position of the other; −1 for none.
+        names, other_names: the names of the three columns in both tables.
+        at: for each row, the position of the other table's row; −1 for none.
     """
     same: Flags = at >= 0
     for number, (name, other) in enumerate(zip(names, other_names, strict=True)):
@@ -243,14 +243,14 @@ def beyond_budget(tasks: Sequence[ScanTask], last: LastAudits, max_bytes: int) -
 
 @dataclass(frozen=True, slots=True)
 class Unread:
-    """What is to be said of partitions whose logs are left out.
+    """The findings on partitions whose logs are not read.
 
     Attributes:
-        facts: `FACTS` of their segments: as the catalog has them where a log is as it was, else of an unknown end.
-        rows: of `FileFinding`, what is found without reading, and what the last audits found that is still so.
-        earlier: how many of these are the last audits'.
+        facts: `FACTS` of their segments: the catalog's if a log has not changed, and otherwise with an unknown end.
+        rows: findings that need no reading, and findings of the last audits that still hold.
+        earlier: how many of these rows are findings of the last audits.
         failures: what keeps a broker from starting.
-        losing: what the last audits say that a broker would lose at its next start, by partition.
+        losing: by partition, what a broker would lose at its next start according to the last audits.
     """
 
     facts: pa.Table = field(default_factory=SEGMENTS.schema(FACTS).empty_table)
@@ -260,10 +260,10 @@ class Unread:
     losing: Mapping[PartitionKey, StartFailure] = field(default_factory=dict)
 
     def all_failures(self, accepted: Collection[PartitionKey]) -> list[StartFailure]:
-        """All that fails the audit besides files.
+        """All start failures and losses that make the audit fail, besides files.
 
         Args:
-            accepted: partitions in which damage is accepted, with what a broker makes of it.
+            accepted: partitions in which damage is accepted together with its consequence.
         """
         return [*self.failures, *(each for key, each in sorted(self.losing.items()) if key not in accepted)]
 
@@ -274,7 +274,7 @@ def look_at_unread(
     """Look at partitions without reading their logs.
 
     Args:
-        audits: of the partitions.
+        audits: what to audit of the partitions.
         fail_on: the mildest verdict of earlier audits that counts.
     """
     if not audits:
@@ -285,7 +285,7 @@ def look_at_unread(
     now = [*_ends(facts, audits), *_without_index(known, audits)]
     paths = {row.path for row in now}
     earlier = [row for row in earlier if row.path not in paths]
-    # Where a log ends is compared with the checkpoints each time: they may say something else by now.
+    # The end of a log is compared with the checkpoints each time: checkpoints change.
     mended = [row for row in earlier if row.reason in BELOW_CHECKPOINTS and ALSO not in (row.detail or "")]
     ended = known.ended if mended else ()
     mended = [row for row in mended if row.partition_key in ended]
@@ -298,12 +298,12 @@ def look_at_unread(
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What the catalog knows of the segments that are left out.
+    """The catalog's rows of the segments that are left out.
 
     Attributes:
-        segments: their keys and sizes, as they were listed.
-        topic_ids: of their partitions, as they are now.
-        rows: the catalog's beside each, of nulls where a log is not as it was.
+        segments: keys and sizes of the segments as they were listed.
+        topic_ids: the topic id that each segment's partition has now.
+        rows: the catalog's row of each segment; all null if the log has changed.
     """
 
     segments: pa.Table
@@ -342,7 +342,7 @@ class _Known:
 
     @property
     def ended(self) -> frozenset[PartitionKey]:
-        """The partitions of which it is known where the last log ends."""
+        """The partitions whose last log has a known end."""
         ends = {
             (row["source"], row["topic"], row["partition"]): row["next_offset"]
             for row in self.facts.select([*PARTITION_KEY, "next_offset"]).to_pylist()
@@ -359,12 +359,12 @@ class _Known:
 
 
 def _without_index(known: _Known, audits: Mapping[PartitionKey, PartitionAudit]) -> Iterator[FileFinding]:
-    """The findings on indexes that a build has made, and that are not there any more."""
+    """The findings on indexes that a build has written and that are missing now."""
     there: dict[PartitionKey, set[int]] = {}
     for key, directory, base_offset, log_bytes in known.indexed():
         audit = audits[key]
         if directory != str(audit.index_directory):
-            continue  # it is looked for elsewhere
+            continue  # its index is looked for elsewhere
         if key not in there:
             there[key] = offset_indexes(audit.index_directory)
         log = audit.directory / segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)
@@ -399,13 +399,13 @@ def _ends(facts: pa.Table, audits: Mapping[PartitionKey, PartitionAudit]) -> Ite
                 aside = LogsAside(audit.log_dirs)
                 below = with_logs_aside(below, aside, audit.directory, end, segment_files.OFFSET_MAX)
                 found.append((base_offset, below))
-        # Checkpoints and indexes were looked at after the listing: a broker that runs may have written meanwhile.
+        # Checkpoints and indexes were read after the listing: a running broker may have written in between.
         if found and _is_last(audit, base_offset, row["log_bytes_last"]):
             yield from (row_of_partition(key[0], audit, SegmentFinding(*each)) for each in found)
 
 
 def _is_last(audit: PartitionAudit, base_offset: int, log_bytes: int) -> bool:
-    """Whether a log is still the last of its partition, one that is to be deleted included, and as long as it was."""
+    """Whether a log is still as long as it was and the last of its partition, renamed logs (.deleted) included."""
     try:
         names = [name.removesuffix(segment_files.DELETED_SUFFIX) for name in files_in(audit.directory)]
         logs = [offset for name in names if (offset := segment_files.parse_segment_log(name)) is not None]
@@ -416,7 +416,7 @@ def _is_last(audit: PartitionAudit, base_offset: int, log_bytes: int) -> bool:
 
 
 def _failures(audits: Collection[PartitionAudit]) -> Iterator[StartFailure]:
-    """What a broker meets in log dirs and directories of partitions before it reads logs."""
+    """The start failures that a broker meets in log dirs and partitions' directories before it reads logs."""
     for audit in audits:
         if audit.is_brokers:
             directory = as_text(audit.directory)
@@ -430,14 +430,14 @@ _FOUND: Final = FINDINGS.schema(FileFinding.names())
 def _earlier(
     tables: Tables, audits: Mapping[PartitionKey, PartitionAudit], sources: Sequence[str], fail_on: Verdict
 ) -> tuple[list[FileFinding], dict[PartitionKey, StartFailure]]:
-    """What the last audits found of files that are as they were then, and what they say that a broker would lose."""
+    """The findings of the last audits on files that have not changed, and the losses at a start that they foretell."""
     severity = min(fail_on.severity, *(verdict.severity for verdict in DAMAGE))
     verdicts = tuple(verdict.value for verdict in Verdict if verdict.severity >= severity)
     wanted = rows_of_keys(audits)
 
     def still(where: Among) -> list[FileFinding]:
         found = last_findings(tables, sources, [where], _FOUND.names)
-        is_file: Values = pc.not_equal(found["file"], pa.scalar(GAP))  # gaps are looked for each time
+        is_file: Values = pc.not_equal(found["file"], pa.scalar(GAP))  # gaps are computed anew each time
         found = found.filter(is_file)
         found = found.filter(pa.array(positions_in(found, wanted, PARTITION_KEY) >= 0))
         return [each for each in FileFinding.of_arrow(found) if _is_as_it_was(each)]
@@ -450,7 +450,7 @@ def _earlier(
 
 
 def _is_as_it_was(finding: FileFinding) -> bool:
-    """Whether a file is what the audit saw. Of a safe index file it is not recorded what that was."""
+    """Whether a file is as the audit saw it. For a safe index file, its state then is not recorded."""
     version = tuple(getattr(finding, name) for name in VERSION_NAMES)
     if finding.verdict == Verdict.SAFE and version == (None, None, None):
         return True

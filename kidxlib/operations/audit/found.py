@@ -1,6 +1,4 @@
-"""All that an audit finds: segments are read, then the partitions that they make up compared, from the rows of their
-segments, shared with workers.
-"""
+"""Finds everything in an audit: workers read segments, and then audit each partition from the rows of its segments."""
 
 from __future__ import annotations
 
@@ -39,7 +37,7 @@ from kidxlib.text.words import counted
 
 _COMPARING: Final = "comparing partitions"
 
-#: Partitions that are audited sooner than workers start, if their logs are small.
+#: So few partitions with small logs are audited faster than workers start.
 _FEW: Final = 50
 
 #: Rows of `FileFinding`.
@@ -53,7 +51,7 @@ ORDERS: Final[Mapping[Kind, Sequence[str]]] = {
     Kind.NOT_READY: SEGMENTS.key,
 }
 
-#: Rows of segments and events that are held at a time, where a partition has no more of them.
+#: How many rows of segments and events are held at a time, unless one partition has more.
 _ROWS_MAX: Final = 2_000_000
 
 
@@ -62,11 +60,11 @@ class Found:
     """What an audit found.
 
     Attributes:
-        of_segments: rows of `AUDITED`.
-        of_partitions: rows of `FOUND`.
-        gaps: between logs.
-        of_gaps: rows of `FileFinding`, of gaps that are lost.
-        of_unread: rows of `FileFinding`, of partitions whose logs were left out.
+        of_segments: rows of `AUDITED`, from the audit of segments.
+        of_partitions: rows of `FOUND`, from the audit of partitions.
+        gaps: the gaps between logs.
+        of_gaps: rows of `FileFinding` on gaps whose offsets are lost.
+        of_unread: rows of `FileFinding` on partitions whose logs were not read.
     """
 
     of_segments: Staged
@@ -116,8 +114,8 @@ def partitions_to_audit(
     Args:
         staged: rows of `AUDITED`.
         engine: shares the rows.
-        audits: what there is to audit of each partition, with or without segments.
-        rows_max: of segments and events, to be held at a time.
+        audits: what to audit of each partition, with or without segments.
+        rows_max: how many rows of segments and events to hold at a time.
     """
 
     def read(scope: Sequence[Condition]) -> pa.Table:
@@ -150,15 +148,15 @@ def find(
     """Audit segments and partitions.
 
     Args:
-        tasks: the segments, all of the partitions.
-        audits: what there is to audit of each partition, with or without segments.
-        sources: what they are of.
+        tasks: all segments of the partitions.
+        audits: what to audit of each partition, with or without segments.
+        sources: the sources of the partitions.
         deep: look at the records, too.
     """
     if tasks:
         engine.start()
     log_bytes, directories = sum(task.log_bytes for task in tasks), directories_of(tasks, sources)
-    # Of two runs with one id, one may have been killed and have left its rows.
+    # An earlier run with the same id may have been killed and have left rows.
     attempt = uuid.uuid4().hex[:16]
 
     def read_so_far() -> str:
@@ -184,7 +182,7 @@ def find(
         ensure_logs_visible(of_segments)
         begin_phase(_COMPARING)
         units = [[share] for share in partitions_to_audit(of_segments, engine, audits)]
-        # The logs may be read once more. Each partition's directory is listed, which is not counted in bytes.
+        # Logs may be read a second time. A partition's directory is listed as well, but that has no bytes to count.
         read_bytes = log_bytes + sum(share.row_bytes for [share] in units)
         is_small = len(audits) <= _FEW and reads_little(read_bytes, len(units))
         with engine.stopping():

@@ -1,4 +1,4 @@
-"""Compaction of a catalog's index files: its rows are shared with workers, and what changes or would change is
+"""Compaction of a catalog's index files: workers get the catalog's rows, and the changes, made or only planned, are
 summed up by topic. Changes are made under the log dirs' locks.
 """
 
@@ -55,7 +55,7 @@ _CHANGED: Final = Among("outcome", (ChangeOutcome.KEPT.value, ChangeOutcome.UNCH
 _MEANS: Final = ("mean_scan_bytes_before", "mean_scan_bytes_after")
 _MOST: Final = ("max_scan_bytes_before", "max_scan_bytes_after")
 _KINDS: Final = ["topic", "action"]
-#: What the line of a file says.
+#: The words for each action in a file's line.
 _LINE: Final = (
     *(*SEGMENTS.key, "action", "outcome", "reason", "path", "bytes_before", "bytes_after"),
     *("interval_before", "interval_bytes"),
@@ -65,11 +65,11 @@ _LINE: Final = (
 def _partitions_to_compact(
     tables: Tables, engine: Engine, named: Sequence[str], pattern: re.Pattern[str], options: CompactionOptions
 ) -> Iterator[PartitionsToCompact]:
-    """The partitions that are asked for, segments that are gone among them, in shares of about as many segments.
+    """The partitions that are asked for, in shares of about as many segments each. Segments that are gone are included.
 
     Args:
         engine: shares the rows.
-        named: sources by name; empty for all.
+        named: names of sources; empty for all.
     """
     known = tables.counts(SEGMENTS, PARTITIONS.key)
     topics: dict[str, set[str]] = {}
@@ -89,7 +89,7 @@ def _partitions_to_compact(
 
 
 def _ensure_no_objects(rows: pa.Table) -> None:
-    """Before files are trimmed or removed."""
+    """Refuse to trim or remove files in an object store."""
     in_store: Values = pc.or_(pc.starts_with(rows["log_path"], SCHEME), pc.starts_with(rows["index_directory"], SCHEME))
     for row in rows.select(["source", "log_path", "index_directory"]).filter(in_store).slice(0, 1).to_pylist():
         raise UsageError(
@@ -107,12 +107,12 @@ def compact_files(
     apply: bool,
     stack: contextlib.ExitStack,
 ) -> Staged:
-    """What changes, as rows of `COMPACTED`; with `apply` it is done, and recorded.
+    """The changes, as rows of `COMPACTED`. With `apply` they are made and recorded.
 
     Args:
-        named: sources by name; empty for all.
+        named: names of sources; empty for all.
         pattern: topics whose names match.
-        stack: gets the locks of the log dirs that are written to, to release them.
+        stack: releases the locks of the log dirs that are written to.
     """
     begin_phase("looking at index files")
     engine, tables = backend.engine, backend.catalog.tables
@@ -144,7 +144,7 @@ def _work(
 
 
 def _record(tables: Tables, changes: Staged) -> None:
-    """Write into `segments` which indexes were replaced, so many at a time that their rows have room in memory."""
+    """Record in `segments` which indexes were replaced, as many at a time as fit into memory."""
     names = [*SEGMENTS.key, "action", "outcome", *IndexFacts.names(), *LogVersion.names()]
     rows = rows_where(changes.rows("compacted", names), [_OF_INDEXES, _IN_PLACE])
     for start in range(0, rows.num_rows, ROWS_AT_ONCE):
@@ -153,7 +153,7 @@ def _record(tables: Tables, changes: Staged) -> None:
 
 
 def _lock(changes: Staged, engine: Engine, stack: contextlib.ExitStack) -> frozenset[str]:
-    """Hold the log dirs in which something would be written, and name them."""
+    """Lock the log dirs that would be written to, and return their paths."""
     rows = changes.rows("compacted", ["outcome", "log_dir"])
     rows = rows_where(rows, [Among("outcome", (ChangeOutcome.KEPT.value,), negated=True)])
     log_dirs = sorted(str(log_dir) for log_dir in pc.unique(rows["log_dir"].drop_null()).to_pylist())
@@ -190,13 +190,13 @@ class TopicSavings:
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """What it comes to.
+    """The summary of a compaction.
 
     Attributes:
-        changed: some of the files that change, as lines, and how many there are.
-        unchanged: how many pairs of indexes have the same bytes at the interval that they are to have.
-        kept: some of the files that stay though they were to change, as lines, and how many there are.
-        problems: how many of these a person should look into.
+        changed: how many files change, and the lines of some.
+        unchanged: how many pairs of indexes would have the same bytes with the new interval.
+        kept: how many files stay although they were to change, and the lines of some.
+        problems: how many of the kept files a person should look into.
     """
 
     topics: list[TopicSavings]
@@ -225,10 +225,10 @@ def report(changes: Staged) -> CompactionReport:
 
 
 def _in_order(changes: pa.Table, first: int | None = None) -> pa.Table:
-    """Changes as they are listed: by partition, files that are of no segment before those of segments.
+    """Changes in the order of the report: by partition, and files of no segment before those of segments.
 
     Args:
-        first: how many of these; None for all.
+        first: how many changes to return; None for all.
     """
     names = (*SEGMENTS.key, "action", "path")
     order: Any = [(name, "ascending", "at_start") for name in names]
@@ -239,7 +239,7 @@ def _in_order(changes: pa.Table, first: int | None = None) -> pa.Table:
 def _savings(changes: Staged) -> list[TopicSavings]:
     names = [*_KINDS, "outcome", "bytes_before", "bytes_after", "log_bytes", *_MEANS, *_MOST]
     rows = rows_where(changes.rows("compacted", names), [_CHANGED])
-    # An average over logs goes by their bytes; products of two sizes have no room in 64 bits.
+    # The mean is weighted by the bytes of logs; a product of two sizes may exceed 64 bits.
     weight: Values = pc.coalesce(rows["log_bytes"].cast(pa.float64()), pa.scalar(0.0))
     for name in _MEANS:
         weighted: Values = pc.multiply(rows[name].cast(pa.float64()), weight)

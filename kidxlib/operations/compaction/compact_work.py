@@ -1,4 +1,4 @@
-"""Partitions that a worker compacts, each from the catalog's rows of its segments."""
+"""The work of compaction's workers: they compact partitions by the catalog's rows of their segments."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from kidxlib.storage.location import location
 
 @dataclass(frozen=True, slots=True)
 class PartitionsToCompact:
-    """Some partitions, and what is known of their segments.
+    """Some partitions, with the rows of their segments.
 
     Attributes:
-        rows: keys and the columns of `SegmentToCompact`, each partition's in one piece and segments in order.
-        log_bytes: of the logs that are there.
+        rows: keys and the columns of `SegmentToCompact`; those of a partition follow one another, segments in order.
+        log_bytes: size of the logs that exist.
     """
 
     rows: SharedRows
@@ -44,10 +44,10 @@ def compact_partitions(
     options: CompactionOptions,
     mode: Mode,
 ) -> Iterator[ItemRows]:
-    """Rows of `COMPACTED`. Done again, `Mode.APPLY` gives the same files and rows, but for their `outcome`.
+    """Rows of `COMPACTED`. If it is repeated, `Mode.APPLY` gives the same files and rows, except for `outcome`.
 
     Args:
-        sources: their paths by name.
+        sources: the paths of sources by name.
     """
     for share in shares:
         tasks = (task for task in _tasks(share.rows.batches(), sources) if task is not None)
@@ -68,10 +68,10 @@ def _tasks(batches: Iterator[pa.RecordBatch], sources: Mapping[str, str]) -> Ite
 def _compaction_task(
     key: PartitionKey, segments: Sequence[SegmentToCompact], sources: Mapping[str, str]
 ) -> CompactionTask | None:
-    """A partition; None where its rows do not say where its index files are."""
+    """The task for a partition; None if its rows do not say where its index files are."""
     source, topic, number = key
     partition = TopicPartition(topic, number)
-    # Rows of segments that are gone tell of where things were.
+    # Rows of segments that are gone still say where the files were.
     present = [segment for segment in segments if segment.status not in ABSENT] or segments
     directory = index_directory(partition, [segment.index_directory for segment in present])
     if directory is None:
