@@ -565,7 +565,7 @@ def _directory_id(log_dir: Location) -> str | None:
 
 
 def _lost_metadata(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> list[str]:
-    """The nodes none of whose log dirs has the cluster's metadata, in words: what they do at a start is not known. Where
+    """The nodes none of whose log dirs has the cluster's metadata, in words: what a start does is not known. Where
     an option says where the metadata is, or that the log dir is judged alone, they are warned of instead.
 
     Args:

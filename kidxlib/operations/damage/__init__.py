@@ -1,1 +1,1 @@
-"""Damage that a catalog knows of, what audits have last found, and what somebody has accepted."""
+"""The damage that a catalog knows: found by builds and by the last audits, less what somebody has accepted."""

@@ -1,8 +1,8 @@
 """When an acceptance of damage still holds: one rule, for tables of Arrow and as the condition of a join in SQL.
 
-An acceptance is one of a finding: of this file, as it is, with this reason at this byte. Where any of these is another,
-nobody has looked at it, and it counts as damage again. A gap has no file: it is the same as long as it has the same
-offsets, which its detail names.
+An acceptance is for one finding: this file in its present state, with this reason at this byte. If any of these
+changes, nobody has seen the new finding, and it counts as damage again. A gap has no file: it is the same gap while it
+has the same offsets, which its detail names.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from kidxlib.catalog.matching import Flags, Positions, Values, differing, flags_
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
 
-#: Verdicts of an audit that may be accepted: those that are nothing to worry about need not be.
+#: The verdicts that may be accepted. The others are harmless and need no acceptance.
 ACCEPTABLE: Final = tuple(verdict.value for verdict in DAMAGE)
-#: The state of a file, as `findings` and `accepted` call it.
+#: The columns of `findings` and `accepted` with a file's state.
 VERSION_NAMES: Final = ("file_bytes", "file_mtime_ns", "file_inode")
-#: What a finding and its acceptance agree in, besides the key of `accepted`.
+#: The columns in which a finding and its acceptance must agree, besides the key of `accepted`.
 _SAME: Final = ("position", "path", *VERSION_NAMES)
 _SCHEMA: Final = ACCEPTED.schema({*ACCEPTED.key, *_SAME, "found", "detail", "consequence"})
-#: What the rule looks at of a finding and of its acceptance, by the names of `accepted`.
+#: The columns of a finding and of its acceptance that the rule reads, by their names in `accepted`.
 COLUMNS: Final = tuple(_SCHEMA.names)
-#: The columns of `segments` that say the same, but for the key.
+#: The columns of `segments` with the same meaning, without the key.
 _OF_SEGMENTS: Final = {
     "reason": "reason",
     "position": "reason_position",
@@ -41,9 +41,10 @@ _OF_SEGMENTS: Final = {
     "found": "status",
     "detail": "reason_detail",
 }
-#: What `findings_of_segments` takes.
+#: The columns that `findings_of_segments` needs.
 SEGMENT_COLUMNS: Final = (*SEGMENTS.key, *_OF_SEGMENTS.values())
-#: One of the findings that a finding stands for, as `worse` of `kidxlib/audit/finding` writes it.
+#: Matches one of several findings in the detail of one that stands for all, as `worse` of `kidxlib/audit/finding`
+#: writes it.
 _ANOTHER: Final = re.compile(r"(?P<reason>[\w-]+)(?: at byte (?P<position>\d+))?: (?P<detail>.*)", re.DOTALL)
 
 
@@ -52,8 +53,9 @@ class Held:
     """Which findings are accepted.
 
     Attributes:
-        at: where the acceptance of each stands among those that there are; −1: it is not accepted.
-        knows_consequence: of which it was known, too, what they lead to; a gap is accepted whatever that is.
+        at: for each finding the position of its acceptance; −1: it is not accepted.
+        knows_consequence: whether the consequence was known, too, when the finding was accepted. It does not matter for
+            a gap.
     """
 
     at: Positions
@@ -65,22 +67,17 @@ class Held:
 
 
 def held(findings: pa.Table, accepted: pa.Table) -> Held:
-    """Which findings are accepted, and by what.
-
-    Args:
-        findings: `COLUMNS` of each.
-        accepted: at least these of the acceptances.
-    """
+    """Find the acceptance of each finding."""
     findings, accepted = _with_reasons(findings.select(COLUMNS)), accepted.select(COLUMNS)
     at = positions_in(findings, accepted, ACCEPTED.key)
     places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
     beside = accepted.take(places)
     is_gap = flags_of(pc.equal(findings["file"], pa.scalar(GAP)))
     is_same = is_gap | ~differing(findings, beside, _SAME)
-    # A build says of a segment how it stands, an audit of its log a verdict: a torn end may be broken by now.
+    # A build gives a segment a status, an audit gives its log a verdict; a torn end may have become broken since.
     both_by_audit = _is_verdict(findings) & _is_verdict(beside)
     is_same &= ~(both_by_audit & differing(findings, beside, ["found"]))
-    # Where a finding stands for several, each of them counts.
+    # If a finding stands for several, each of them needs an acceptance.
     has_detail = is_gap | flags_of(pc.match_substring(findings["detail"], ALSO))
     is_same &= ~(has_detail & differing(findings, beside, ["detail"]))
     at = np.where(is_same, at, -1)
@@ -88,12 +85,12 @@ def held(findings: pa.Table, accepted: pa.Table) -> Held:
 
 
 def findings_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """`COLUMNS` of some findings: what one does not have is null."""
+    """`COLUMNS` of some findings; null where a finding lacks a value."""
     return pa.Table.from_pylist([{name: row.get(name) for name in COLUMNS} for row in rows], _SCHEMA)
 
 
 def findings_of_segments(rows: pa.Table) -> pa.Table:
-    """`COLUMNS` of what builds have found in logs.
+    """`COLUMNS` of the findings of builds in logs.
 
     Args:
         rows: `SEGMENT_COLUMNS` of damaged segments.
@@ -109,7 +106,7 @@ def findings_of_audits(rows: pa.Table) -> pa.Table:
 
 
 def others_of(accepted: pa.Table) -> pa.Table:
-    """An acceptance for each finding but the first, where one was made of several findings at once."""
+    """Split acceptances of several findings at once: one row for each finding except the first."""
     more = []
     for row in accepted.filter(pc.match_substring(accepted["detail"], ALSO)).to_pylist():
         for text in row["detail"].split(ALSO)[1:]:
@@ -123,7 +120,7 @@ def on_accepted(finding: Mapping[str, str]) -> str:
     """The rule as the condition of a join with `accepted AS a`.
 
     Args:
-        finding: the expression of each of `COLUMNS`, but of the consequence.
+        finding: the SQL expression of each of `COLUMNS`, without the consequence.
     """
     is_gap, verdicts = f"{finding['file']} = '{GAP}'", ", ".join(map(repr, ACCEPTABLE))
     keys = [f"{finding[name]} = a.{name}" for name in ACCEPTED.key if name != "reason"]
@@ -137,13 +134,13 @@ def on_accepted(finding: Mapping[str, str]) -> str:
 
 
 def of_segments_in_sql(table: str) -> dict[str, str]:
-    """What `on_accepted` takes, of rows of `segments`."""
+    """The argument of `on_accepted` for rows of `segments`."""
     others = {name: f"{table}.{column}" for name, column in _OF_SEGMENTS.items()}
     return {**_in_sql(table), **others, "file": f"'{LOG_SUFFIX}'"}
 
 
 def of_audits_in_sql(table: str) -> dict[str, str]:
-    """What `on_accepted` takes, of rows of `findings`."""
+    """The argument of `on_accepted` for rows of `findings`."""
     return {**_in_sql(table), "found": f"{table}.verdict"}
 
 
@@ -152,12 +149,12 @@ def _in_sql(table: str) -> dict[str, str]:
 
 
 def _renamed(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """`COLUMNS`, each by the name that it has in the rows."""
+    """`COLUMNS` of rows in which they have other names."""
     return rows.select([names.get(name, name) for name in COLUMNS]).rename_columns(list(COLUMNS)).cast(_SCHEMA)
 
 
 def _with_reasons(findings: pa.Table) -> pa.Table:
-    """The findings with the reasons that `accepted` has: never null, and of a gap always that."""
+    """The findings with reasons as `accepted` has them: never null, and always the same for a gap."""
     is_gap: Values = pc.equal(findings["file"], pa.scalar(GAP))
     reasons: Values = pc.if_else(is_gap, pa.scalar(GAP), pc.coalesce(findings["reason"], pa.scalar("")))
     return findings.set_column(findings.schema.get_field_index("reason"), "reason", reasons)

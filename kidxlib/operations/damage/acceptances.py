@@ -1,8 +1,4 @@
-"""What was accepted: the rows of the table `accepted`, and when they no longer hold.
-
-An acceptance is one of a finding: of this file, as it is now, with this reason at this byte. Where any of these is
-another, nobody has looked at it, and it counts as damage again.
-"""
+"""The rows of the table `accepted`: read, written and removed. `acceptance_rule` says when one still holds."""
 
 from __future__ import annotations
 
@@ -39,11 +35,11 @@ from kidxlib.terminal.console import warn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """What was asked for.
+    """The damage that a user asked for.
 
     Attributes:
-        segments: by name, as `orders-3/1048576`.
-        gaps: by name, as `orders-3/100-199`. Where neither is named, all are meant.
+        segments: names of segments, as `orders-3/1048576`.
+        gaps: names of gaps, as `orders-3/100-199`. If no segment and no gap is named, all are meant.
     """
 
     segments: Collection[str]
@@ -51,10 +47,10 @@ class Selected:
     topics: re.Pattern[str]
 
     def has(self, row: Mapping[str, Any]) -> bool:
-        """Whether a segment, or a finding on a file or a gap, was asked for.
+        """Whether a user asked for a segment, or for a finding on a file or a gap.
 
         Args:
-            row: the key of a segment; of a finding `file` and `detail`, too.
+            row: the key of a segment; a finding also has `file` and `detail`.
         """
         partition = f"{row['topic']}-{row['partition']}"
         if row.get("file") == GAP:
@@ -91,7 +87,7 @@ class Damage:
 
     @property
     def name(self) -> str:
-        """What a person calls it."""
+        """The name by which a user selects it, as `orders-3/1048576`."""
         if self.file == GAP:
             return f"{self.source}: {self.topic}-{self.partition}/{range_in(self.detail)}: {self.reason}"
         segment = f"{self.topic}-{self.partition}/{self.base_offset}"
@@ -127,7 +123,7 @@ class Acceptance:
 
 
 def accepted(tables: Tables, sources: Collection[str], selected: Selected | None = None) -> list[Acceptance]:
-    """What was accepted, whether it still holds or not; None selects all."""
+    """The acceptances, whether they still hold or not. `selected`: None for all."""
     rows = tables.read(ACCEPTED, None, [Among("source", tuple(sources))])
     names = [field.name for field in fields(Damage)]
     return [
@@ -143,34 +139,28 @@ def accepted(tables: Tables, sources: Collection[str], selected: Selected | None
 
 
 def accept(tables: Tables, damages: Sequence[Damage], by: str, at: datetime, reason: str) -> None:
-    """Record that these are accepted; of an earlier acceptance of the same reason this takes the place."""
+    """Record that some damage is accepted. This replaces an earlier acceptance with the same reason."""
     of_all = {"accepted_by": by, "accepted_at": at, "accepted_reason": reason}
     rows = pa.Table.from_pylist([{**asdict(damage), **of_all} for damage in damages], ACCEPTED.schema())
     tables.change(ACCEPTED, {"row": rows}, partial(updates.written, table=ACCEPTED), by=ACCEPTED.key)
 
 
 def withdraw(tables: Tables, acceptances: Sequence[Acceptance]) -> None:
-    """Remove these rows."""
+    """Remove some acceptances from the table."""
     keys = [dict(zip(ACCEPTED.key, acceptance.damage.key, strict=True)) for acceptance in acceptances]
     rows = pa.Table.from_pylist(keys, ACCEPTED.schema(ACCEPTED.key))
     tables.change(ACCEPTED, {"key": rows}, partial(updates.removed, table=ACCEPTED), by=ACCEPTED.key)
 
 
 def still_accepted(tables: Tables, sources: Collection[str]) -> list[Acceptance]:
-    """What was accepted of files that are still what they were, as this machine sees them."""
+    """The acceptances of files that have not changed since, as this machine sees them."""
     found = accepted(tables, sources)
     return [each for each in found if version_now(each.damage.path) == each.damage.version]
 
 
 @dataclass(frozen=True, slots=True)
 class NewDamage:
-    """Damage that nobody has accepted, or not what it leads to by now.
-
-    Attributes:
-        all: damage, accepted or not.
-        accepted: acceptances that still hold for some of it.
-        again: the keys of `new` that were accepted when something else was known of what they lead to.
-    """
+    """Damage that nobody has accepted, or only with another consequence."""
 
     all: list[Damage]
     accepted: list[Acceptance]
@@ -178,7 +168,7 @@ class NewDamage:
     again: frozenset[tuple[Any, ...]]
 
     def line(self, damage: Damage) -> str:
-        """What a person is told of a new one."""
+        """The line on screen about new damage."""
         at = "" if damage.position is None else f" at byte {damage.position:,}"
         again = (
             "; accepted before, when something else was known of what it leads to" if damage.key in self.again else ""
@@ -187,7 +177,7 @@ class NewDamage:
 
 
 def new_damage(tables: Tables, sources: Collection[str], selected: Selected) -> NewDamage:
-    """What there is to accept."""
+    """The damage that may be accepted."""
     recorded = accepted(tables, sources, selected)
     paths = {name: path for name, path in source_paths(tables).items() if name in sources}
     known_topics = read_known_topics(MetadataOptions(), as_sources(paths))
@@ -207,8 +197,8 @@ def new_damage(tables: Tables, sources: Collection[str], selected: Selected) -> 
 def damage_now(
     tables: Tables, sources: Collection[str], selected: Selected, gaps: Sequence[Gap], directories: Directories
 ) -> list[Damage]:
-    """What the catalog knows to be damaged: segments, and files that the last audit of their partition found so; and
-    gaps between logs, whether an audit has seen them or not.
+    """The damage that the catalog knows: segments by builds, files by the last audit of their partition, and gaps
+    between logs, whether an audit has seen them or not.
     """
     damaged = tables.read(SEGMENTS, SEGMENT_COLUMNS, [Among("source", tuple(sources)), DAMAGED])
     of_segments = [Damage(**row) for row in findings_of_segments(damaged).to_pylist() if selected.has(row)]
@@ -220,7 +210,7 @@ def damage_now(
         if version_now(damage.path) != damage.version:
             warn(f"{damage.path}: it has changed since it was audited: run verify_index again to accept what it is now")
             continue
-        # What an audit says of a log that the catalog says too is one finding; the audit's word has more.
+        # If a build and an audit both found damage in a log, the audit's finding is kept: it says more.
         of_build = known.get(damage.key, damage)
         if (of_build.position, of_build.version) == (damage.position, damage.version):
             known[damage.key] = damage
@@ -230,7 +220,7 @@ def damage_now(
 
 
 def _of_gap(gap: Gap, directories: Directories) -> Damage:
-    """A gap as a finding that may be accepted: whatever the evidence is that it has by now."""
+    """A gap as damage that may be accepted; further evidence for it does not make it another one."""
     row = finding_row(gap, directories.places[gap.partition_key]).values()
     values = {name: row[name] for name in _OF_FINDINGS if name in row}
     return Damage(**{**values, "reason": GAP, "found": row["verdict"]})

@@ -1,5 +1,4 @@
-"""Which segments of a catalog are damaged, by builds or by the audits that last looked at them, new to a run or not,
-and which of these somebody has accepted.
+"""Finds the damaged segments of a catalog, by builds or by the last audits, and which of them somebody has accepted.
 
 A segment that was read once is not read again while it stays as it is, so a run that goes by what it has read itself
 would call a source free of problems at the second look.
@@ -36,7 +35,7 @@ from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS, DamagedSegme
 from kidxlib.recovery.outcome import ABSENT, END_REASONS, Status
 from kidxlib.tables.protocol import Tables, scope_of
 
-#: Of rows of `segments`: they are damaged.
+#: The condition on rows of `segments` that the segment is damaged.
 DAMAGED: Final = Among("status", (Status.OK.value, *(status.value for status in ABSENT)), negated=True)
 _COLUMNS: Final = (*SEGMENTS.key, "status", "reason", "reason_position", "reason_detail", "log_path")
 _ACCEPTANCE: Final = ("accepted_by", "accepted_at", "accepted_reason")
@@ -47,12 +46,7 @@ _ABSENT: Final = Among("status", tuple(status.value for status in ABSENT))
 def known_damage(
     tables: Tables, sources: Collection[str], topics: re.Pattern[str], gone: pa.Table | None = None
 ) -> KnownDamage:
-    """How a catalog's segments stand.
-
-    Args:
-        sources, topics: what was asked for; topics by their full names.
-        gone: keys of segments that a listing did not find, if that is not recorded yet.
-    """
+    """The damage that a catalog knows."""
     counts = tables.counts(SEGMENTS, ["source", "status"]).to_pylist()
     segments = Counter({(row["source"], row["status"]): row["rows"] for row in counts})
     damaged = tables.read(SEGMENTS, SEGMENT_COLUMNS, [DAMAGED])
@@ -74,11 +68,7 @@ def known_damage(
 
 
 def _with_acceptances(tables: Tables, damaged: pa.Table) -> pa.Table:
-    """The columns of `DamagedSegment`, each segment with who accepted it as it is now.
-
-    Args:
-        damaged: `SEGMENT_COLUMNS` of them.
-    """
+    """The columns of `DamagedSegment`; who accepted a segment is set if the acceptance still holds."""
     accepted = tables.read(ACCEPTED, [*COLUMNS, *_ACCEPTANCE], [Among("file", (LOG_SUFFIX,))])
     found = held(findings_of_segments(damaged), accepted)
     places: Values = pa.array(np.maximum(found.at, 0), mask=~found.is_accepted)
@@ -89,11 +79,12 @@ def _with_acceptances(tables: Tables, damaged: pa.Table) -> pa.Table:
 
 
 def broken_by_audits(tables: Tables, sources: Collection[str], topics: re.Pattern[str]) -> list[DamagedSegment]:
-    """The logs that a build took for whole, and that the last audit of their partition found broken as they still are,
-    such as on a disk that has changed a byte since: no build reads them again. Without those that are accepted.
+    """The logs that a build found whole, that the last audit of their partition found broken, and that have not changed
+    since; accepted ones are left out. The disk may have changed a byte after the build. No build reads such a log
+    again.
 
-    What an audit found of a log beside others is none of these: a build looks for gaps and ends by itself, and an
-    overlap goes with the other log.
+    Findings on how a log follows other logs are left out: a build looks for gaps and ends itself, and an overlap
+    belongs to the other log.
     """
     is_broken = (Among("verdict", (Verdict.BROKEN.value,)), Among("file", (LOG_SUFFIX,)))
     names = [*SEGMENTS.key, "file", "reason", "position", "detail", "consequence", "verdict", "path", *VERSION_NAMES]
@@ -129,7 +120,7 @@ def broken_by_audits(tables: Tables, sources: Collection[str], topics: re.Patter
 
 
 def _is_of_its_bytes(findings: pa.Table) -> Values:
-    """Whether recovery would say of a log what was found in it, or the same besides."""
+    """Which findings on logs are about the log's own bytes."""
     also: Values = pc.match_substring_regex(findings["detail"], f"{ALSO}({'|'.join(END_REASONS)})")
     is_end: Values = pc.is_in(findings["reason"], value_set=pa.array(END_REASONS))
     either: Values = pc.or_(is_end, also.fill_null(pa.scalar(False)))
@@ -139,12 +130,8 @@ def _is_of_its_bytes(findings: pa.Table) -> Values:
 def last_findings(
     tables: Tables, sources: Collection[str], where: Sequence[Condition], names: Sequence[str] | None = None
 ) -> pa.Table:
-    """Rows of `findings` of which conditions are true, of the audit that last looked at their partition: an audit of
-    other topics says nothing of it. Without those of segments that are missing from their source.
-
-    Args:
-        where: all of these.
-        names: of columns; None for all.
+    """Rows of `findings` by the last audit of each partition; an audit of other topics does not count. Segments that
+    are missing from their source are left out.
     """
     key, of_sources = list(PARTITIONS.key), Among("source", tuple(sources))
     wanted = FINDINGS.schema(names).names
@@ -163,5 +150,5 @@ def last_findings(
 
 
 def audited_sources(tables: Tables) -> list[str]:
-    """The sources that were ever audited."""
+    """The names of the sources that were ever audited."""
     return [str(source) for source in pc.unique(tables.read(FINDINGS, ["source"])["source"]).to_pylist()]

@@ -1,4 +1,4 @@
-"""Gaps between the logs that a catalog knows, and which of these somebody has accepted."""
+"""The gaps between a catalog's logs, and which of them somebody has accepted."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from kidxlib.storage.location import location
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.gaps import gap_lines
 
-#: What is read of all segments; of topics with gaps, the others of `FACTS`, too.
+#: The columns that are read of all segments. For topics with gaps, the other columns of `FACTS` are read, too.
 _FIRST: Final = tuple(name for name in FACTS if name not in ("topic_id", "log_bytes"))
 
 
 @dataclass(frozen=True, slots=True)
 class AcceptedGap:
-    """A gap that somebody has accepted, and who and why, as the table `accepted` has it."""
+    """A gap that somebody has accepted, with the name and the reason from the table `accepted`."""
 
     gap: Gap
     accepted_by: str
@@ -46,8 +46,8 @@ class KnownGaps:
     """The gaps between the logs of a catalog.
 
     Attributes:
-        found: those that nobody has accepted, and those that are explained.
-        accepted: by source, topic, partition and offset.
+        found: gaps that nobody has accepted, and gaps that are explained.
+        accepted: accepted gaps, by source, topic, partition and offset.
     """
 
     found: FoundGaps = field(default_factory=FoundGaps)
@@ -55,7 +55,7 @@ class KnownGaps:
 
     @property
     def all_lost(self) -> list[Gap]:
-        """Gaps that nothing explains, accepted or not."""
+        """The gaps that nothing explains, accepted or not."""
         return [*self.found.lost, *(each.gap for each in self.accepted)]
 
     @property
@@ -72,7 +72,7 @@ class KnownGaps:
         }
 
     def lines(self, *, many_sources: bool) -> Iterator[str]:
-        """Gaps that are lost by topic, how many are explained, and the first that is accepted."""
+        """A line for each topic with lost offsets, one with the number of explained gaps, and one on accepted gaps."""
         yield from gap_lines(self.found, many_sources=many_sources)
         if self.accepted:
             more = f"; {len(self.accepted) - 1:,} more" if len(self.accepted) > 1 else ""
@@ -97,7 +97,7 @@ def known_logs(
     """`FACTS` of the segments that the catalog has of some sources and topics, without ids and bytes.
 
     Args:
-        gone: keys of segments that a listing did not find, if that is not recorded yet.
+        gone: keys of segments that a listing did not find, if the catalog does not have that yet.
     """
     rows = tables.read(SEGMENTS, _FIRST, [Among("source", tuple(sources))])
     names = [topic for topic in map(str, pc.unique(rows["topic"]).to_pylist()) if topics.fullmatch(topic)]
@@ -116,7 +116,7 @@ def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, dire
     """The gaps between logs.
 
     Args:
-        rows: as `known_logs` gives them.
+        rows: as `known_logs` returns them.
     """
     found = gaps_in(rows, policy_of, directories)
     if not found.lost:
@@ -128,11 +128,7 @@ def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, dire
 def asked_of_recorded(
     tables: TablesToRead, sources: Collection[str], known: KnownTopics
 ) -> tuple[PolicyOf, Directories]:
-    """What is asked of the gaps of recorded sources: their clusters' metadata, and directories.
-
-    Args:
-        known: what the clusters of the sources say.
-    """
+    """What explains gaps of recorded sources: their clusters' metadata, and the directories of their partitions."""
     rows = tables.read(PARTITIONS, [*PARTITIONS.key, "topic_id", "directory"], [Among("source", tuple(sources))])
     partitions = rows.to_pylist()
     places = {tuple(row[name] for name in PARTITIONS.key): location(row["directory"]) for row in partitions}

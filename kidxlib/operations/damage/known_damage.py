@@ -1,4 +1,4 @@
-"""What is known of damage, and how it is shown: segments by status, how many are accepted, and the first by name."""
+"""The damage that a catalog knows, and how it is shown: segments by status, the accepted ones, the first by name."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from kidxlib.operations.damage.gaps import KnownGaps
 from kidxlib.operations.damage.lost import Lost
 from kidxlib.recovery.outcome import ABSENT, Status
 
-#: Beside the statuses, what the figures call segments that are damaged and accepted as they are.
+#: The status under which damaged segments are counted that somebody has accepted.
 ACCEPTED_STATUS: Final = "accepted"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedSegment(SegmentProblem):
-    """A damaged segment of the catalog, as the tables `segments` and `accepted` have it; None: not accepted."""
+    """A damaged segment, with columns of `segments` and `accepted`; the latter are None if it is not accepted."""
 
     accepted_by: str | None
     accepted_at: datetime | None
@@ -38,19 +38,7 @@ class DamagedSegment(SegmentProblem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDamage:
-    """How the segments stand that a catalog has.
-
-    Attributes:
-        segments: of the whole catalog, by source and status; those that are accepted have `ACCEPTED_STATUS` in place of
-            theirs.
-        damaged: how many of the sources and topics that were asked for are damaged, and not accepted.
-        accepted: how many of these are accepted.
-        listed: of both, the damaged ones first; at most `PROBLEMS_KEPT`.
-        gaps: between the logs of these sources and topics.
-        lost: what their log dirs had, and is not there.
-        by_audits: logs, by key, that builds took for whole, and the last audit found broken as they are; without those
-            that are accepted. Their status is the audit's verdict.
-    """
+    """The damage that a catalog knows."""
 
     segments: Mapping[tuple[str, str], int] = field(default_factory=dict)
     damaged: int = 0
@@ -61,12 +49,12 @@ class KnownDamage:
     by_audits: Sequence[DamagedSegment] = ()
 
     def present(self, source: str) -> int:
-        """How many segments of a source are in it, as far as the catalog knows."""
+        """How many segments of a source are present by the catalog."""
         return sum(count for (name, status), count in self.segments.items() if name == source and status not in ABSENT)
 
     @property
     def figures(self) -> dict[tuple[str, str], int]:
-        """`segments`, zeros too: a figure that vanished would look like one that nobody took."""
+        """`segments` with zeros for metrics: a metric that disappears would look as if nobody had measured it."""
         statuses = (*(status.value for status in Status), ACCEPTED_STATUS)
         sources = sorted({source for source, _ in self.segments})
         return {(source, status): self.segments.get((source, status), 0) for source in sources for status in statuses}
@@ -89,11 +77,11 @@ class KnownDamage:
 
     @property
     def is_loss(self) -> bool:
-        """Whether there is damage, or something is not there, that nobody has accepted."""
+        """Whether something is damaged or missing that nobody has accepted."""
         return bool(self.damaged or self.by_audits or self.gaps.found.lost or self.lost.is_loss)
 
     def lines(self, *, many_sources: bool, named: Collection[str] = ()) -> Iterator[str]:
-        """How many there are, the first by name, and how to see the others; nothing where there is none.
+        """Lines with the numbers, the first damaged segments by name, and how to see the others; none without damage.
 
         Args:
             named: logs that the run has named already.
