@@ -151,7 +151,11 @@ class AuditedCatalog:
 
 
 def _accepted_findings(found: Found, acceptances: Sequence[Acceptance]) -> AcceptedFindings:
-    """The findings of an audit that are accepted."""
+    """The findings of an audit that are accepted.
+
+    Args:
+        acceptances: the acceptances of its sources.
+    """
     if not acceptances:
         return AcceptedFindings()
     files = found.rows(Kind.FILE, _COLUMNS, [Among("verdict", ACCEPTABLE)])

@@ -414,7 +414,10 @@ def _of_run(
     request: AuditRequest, plan: Plan, accepted: AcceptedFindings, catalog: str | None, aside: Sequence[Aside]
 ) -> dict[str, Any]:
     """The keys of the JSON object about the run.
-    aside: folders that Kafka moves, deletes or has set aside.
+
+    Args:
+        catalog: the catalog's directory or URL.
+        aside: folders that Kafka moves, deletes or has set aside.
     """
     of_run: dict[str, Any] = {}
     if request.audit_id is not None:

@@ -67,7 +67,12 @@ class Held:
 
 
 def held(findings: pa.Table, accepted: pa.Table) -> Held:
-    """Find the acceptance of each finding."""
+    """Find the acceptance of each finding.
+
+    Args:
+        findings: `COLUMNS` of findings.
+        accepted: acceptances, with at least these columns.
+    """
     findings, accepted = _with_reasons(findings.select(COLUMNS)), accepted.select(COLUMNS)
     at = positions_in(findings, accepted, ACCEPTED.key)
     places: Values = pa.array(np.maximum(at, 0), mask=at < 0)

@@ -160,7 +160,14 @@ def still_accepted(tables: Tables, sources: Collection[str]) -> list[Acceptance]
 
 @dataclass(frozen=True, slots=True)
 class NewDamage:
-    """Damage that nobody has accepted, or only with another consequence."""
+    """Damage that nobody has accepted, or only with another consequence.
+
+    Attributes:
+        all: all damage, accepted or not.
+        accepted: the acceptances that still hold.
+        new: damage without such an acceptance.
+        again: the keys of `new` damage that was accepted when its consequence was another.
+    """
 
     all: list[Damage]
     accepted: list[Acceptance]

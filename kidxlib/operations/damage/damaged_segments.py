@@ -1,7 +1,7 @@
 """Finds the damaged segments of a catalog, by builds or by the last audits, and which of them somebody has accepted.
 
-A segment that was read once is not read again while it stays as it is, so a run that goes by what it has read itself
-would call a source free of problems at the second look.
+A run does not read unchanged segments again. So a run that reports only what it has read itself would report a damaged
+source as free of problems the second time.
 """
 
 from __future__ import annotations
@@ -46,7 +46,12 @@ _ABSENT: Final = Among("status", tuple(status.value for status in ABSENT))
 def known_damage(
     tables: Tables, sources: Collection[str], topics: re.Pattern[str], gone: pa.Table | None = None
 ) -> KnownDamage:
-    """The damage that a catalog knows."""
+    """The damage that a catalog knows.
+
+    Args:
+        sources, topics: the sources and topics that were asked for; topics by their full names.
+        gone: keys of segments that a listing did not find, if the catalog does not have that yet.
+    """
     counts = tables.counts(SEGMENTS, ["source", "status"]).to_pylist()
     segments = Counter({(row["source"], row["status"]): row["rows"] for row in counts})
     damaged = tables.read(SEGMENTS, SEGMENT_COLUMNS, [DAMAGED])
@@ -68,7 +73,11 @@ def known_damage(
 
 
 def _with_acceptances(tables: Tables, damaged: pa.Table) -> pa.Table:
-    """The columns of `DamagedSegment`; who accepted a segment is set if the acceptance still holds."""
+    """The columns of `DamagedSegment`; who accepted a segment is set if the acceptance still holds.
+
+    Args:
+        damaged: `SEGMENT_COLUMNS` of damaged segments.
+    """
     accepted = tables.read(ACCEPTED, [*COLUMNS, *_ACCEPTANCE], [Among("file", (LOG_SUFFIX,))])
     found = held(findings_of_segments(damaged), accepted)
     places: Values = pa.array(np.maximum(found.at, 0), mask=~found.is_accepted)
@@ -132,6 +141,10 @@ def last_findings(
 ) -> pa.Table:
     """Rows of `findings` by the last audit of each partition; an audit of other topics does not count. Segments that
     are missing from their source are left out.
+
+    Args:
+        where: conditions on the rows; all must hold.
+        names: names of columns; None for all.
     """
     key, of_sources = list(PARTITIONS.key), Among("source", tuple(sources))
     wanted = FINDINGS.schema(names).names

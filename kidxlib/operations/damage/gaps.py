@@ -128,7 +128,11 @@ def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, dire
 def asked_of_recorded(
     tables: TablesToRead, sources: Collection[str], known: KnownTopics
 ) -> tuple[PolicyOf, Directories]:
-    """What explains gaps of recorded sources: their clusters' metadata, and the directories of their partitions."""
+    """What explains gaps of recorded sources: their clusters' metadata, and the directories of their partitions.
+
+    Args:
+        known: the metadata of the sources' clusters.
+    """
     rows = tables.read(PARTITIONS, [*PARTITIONS.key, "topic_id", "directory"], [Among("source", tuple(sources))])
     partitions = rows.to_pylist()
     places = {tuple(row[name] for name in PARTITIONS.key): location(row["directory"]) for row in partitions}

@@ -38,7 +38,19 @@ class DamagedSegment(SegmentProblem):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownDamage:
-    """The damage that a catalog knows."""
+    """The damage that a catalog knows.
+
+    Attributes:
+        segments: how many segments the whole catalog has, by source and status; accepted ones have `ACCEPTED_STATUS` in
+            place of theirs.
+        damaged: how many segments of the wanted sources and topics are damaged and not accepted.
+        accepted: how many of their segments are damaged and accepted.
+        listed: the first of both, those that are not accepted first; at most `PROBLEMS_KEPT`.
+        gaps: the gaps between the logs of these sources and topics.
+        lost: partitions, starts and ends of logs that their log dirs have lost.
+        by_audits: logs that builds found whole and that the last audit found broken, as they still are; in the order of
+            keys, without accepted ones. Their status is the audit's verdict.
+    """
 
     segments: Mapping[tuple[str, str], int] = field(default_factory=dict)
     damaged: int = 0
