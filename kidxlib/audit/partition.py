@@ -369,9 +369,7 @@ def _stop_of(task: PartitionAudit, logs: Sequence[AuditedLog], simulation: Start
 def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty: bool) -> StartupSimulation:
     if not task.is_brokers:
         return StartupSimulation()
-    found = _simulate_empty(task) if is_empty else _simulate_segments(task, recoveries)
-    found.failures[:0] = task.last_stop.failures
-    return found
+    return _simulate_empty(task) if is_empty else _simulate_segments(task, recoveries)
 
 
 def _simulate_empty(task: PartitionAudit) -> StartupSimulation:

@@ -252,7 +252,7 @@ class AuditSummary:
         actions: segments, by what a broker would do with them.
         lost: those of which something is lost.
         starts: partitions, by whether their broker stopped cleanly.
-        failures: what keeps a broker from starting, besides segments; a failure of a whole log dir is named once.
+        failures: what keeps a broker from starting, besides segments.
         removed: files that a broker would remove, by reason.
         not_ready: segments that are not ready for tiering; None where nobody asked.
     """
@@ -294,7 +294,7 @@ class AuditSummary:
         self.add_failures(StartFailure(partition.directory, failure) for failure in failures)
 
     def add_failures(self, failures: Iterable[StartFailure]) -> None:
-        """Add what keeps a broker from starting. One of a whole log dir is the same for each of its partitions."""
+        """Add what keeps a broker from starting."""
         self.failures.update(dict.fromkeys(failure.in_words for failure in failures))
 
     def name(self, row: SegmentKey) -> str:

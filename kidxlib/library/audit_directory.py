@@ -14,13 +14,14 @@ from kidxlib.audit.gaps import FACTS, Directories, gaps_in
 from kidxlib.audit.logs.partition_logs import is_missing
 from kidxlib.audit.partition import audit_partition
 from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_segment
+from kidxlib.audit.startup.last_stop import LastStop
 from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.simulation import StartupSimulation
 from kidxlib.audit.tasks import PartitionAudit, partition_audits
 from kidxlib.audit.tiering import NotReady
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.format.topic_partition import PartitionKey, TopicPartition, parse_partition_directory
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.plan import Plan
@@ -32,6 +33,7 @@ from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
+from kidxlib.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,10 +70,12 @@ class AuditedDirectory:
     Attributes:
         partitions: by topic and number.
         notes: what a person should know of the listing, and of files of the log dir as a whole.
+        failures: what keeps a broker from starting with the log dir, or from records, besides what `simulation` says.
     """
 
     partitions: tuple[PartitionFindings, ...]
     notes: tuple[str, ...] = ()
+    failures: tuple[str, ...] = ()
 
     @property
     def worst(self) -> Verdict:
@@ -116,8 +120,7 @@ def audit_directory(
     wanted = parse_topics(topics, "topics")
     plan = find_segments((source,), wanted, target, lambda _: OptionsOfTopic(like))
     ensure_listable(plan)
-    log_dir = source.path if parse_partition_directory(source.path.name) is None else source.path.parent
-    metadata = read_to_end(log_dir / METADATA_DIRECTORY)
+    metadata = read_to_end(source.log_dir / METADATA_DIRECTORY)
     audits, stops = partition_audits(
         plan,
         (source,),
@@ -138,7 +141,12 @@ def audit_directory(
     return AuditedDirectory(
         tuple(sorted(partitions, key=lambda partition: partition.topic_partition)),
         (*plan.warnings, *(note for stop in stops.values() for note in stop.notes), *known.warnings),
+        _failures(stops),
     )
+
+
+def _failures(stops: Mapping[Location, LastStop]) -> tuple[str, ...]:
+    return tuple(failure for stop in stops.values() for failure in stop.failures)
 
 
 def _with_gaps(

@@ -66,10 +66,8 @@ def test_with_metadata_the_wrong_folder_alone_is_accused(tmp_path: Path) -> None
     shutil.copytree(disk.a / "orders-1", copy)
     away = disk.a / "away-0"
     shutil.copytree(disk.spare / "away-0", away)
-    reported = json.loads(_verify(disk.a, "--json").stdout)["partitions"]
-    failing = {f"{each['topic']}-{each['partition']}" for each in reported if each["failure"]}
-    said = {line for each in reported if each["failure"] for line in each["failure"].split("\n")}
-    assert failing and {line.split(": ")[0] for line in said} == {f"{copy}/{PARTITION_METADATA}", str(away)}
+    said = json.loads(_verify(disk.a, "--json").stdout)["log_dir_failures"]
+    assert [line.split(": ")[0] for line in said] == [str(away), f"{copy}/{PARTITION_METADATA}"]
 
     assert _verify(away).return_value == ExitCode.PROBLEMS_FOUND
     assert "away-0 has its replicas on nodes 2, and this is node 1" in _verify(away).output

@@ -45,13 +45,13 @@ def audited(
     with _found(
         source, index_dir, options, clean_shutdown=clean_shutdown, tiering=tiering, deep=deep, meanwhile=meanwhile
     ) as found:
-        return found.all_rows()
+        return found[0].all_rows()
 
 
 def summarised(source: Path, index_dir: Path | None = None, *, tiering: bool = False) -> AuditSummary:
     """What that comes to."""
-    with _found(source, index_dir, tiering=tiering) as found:
-        return summarise(found, tiering=tiering)
+    with _found(source, index_dir, tiering=tiering) as (found, of_log_dirs):
+        return summarise(found, of_log_dirs, tiering=tiering)
 
 
 def show_summary(summary: AuditSummary, title: str = "") -> None:
@@ -71,14 +71,15 @@ def _found(
     tiering: bool = False,
     deep: bool = False,
     meanwhile: Callable[[], None] | None = None,
-) -> Iterator[Found]:
+) -> Iterator[tuple[Found, list[str]]]:
+    """It, and what keeps a broker from starting with log dirs."""
     like = options or RecoverOptions()
     sources = [source_at(str(source), "it")]
     target = Target(index_dir=index_dir, by_source=False)
     plan = find_segments(sources, parse_topics(".*"), target, lambda _: OptionsOfTopic(like))
     if meanwhile is not None:
         meanwhile()
-    audits, _ = partition_audits(
+    audits, stops = partition_audits(
         plan,
         sources,
         lambda _: OptionsOfTopic(like),
@@ -87,7 +88,8 @@ def _found(
         topics=parse_topics(".*"),
     )
     with open_local_once(1) as backend:
-        yield find(backend.engine, plan.scan_tasks(), audits, sources, deep=deep)
+        found = find(backend.engine, plan.scan_tasks(), audits, sources, deep=deep)
+        yield found, [failure for stop in stops.values() for failure in stop.failures]
 
 
 def problems_of(files: list[FileFinding]) -> dict[str, tuple[str, str | None]]:

@@ -43,7 +43,6 @@ class PartitionStop:
     """How the broker of a partition's log dir stopped.
 
     Attributes:
-        failures: of the log dir as a whole.
         begins_with_first_log: `log-start-offset-checkpoint` is there and does not name the partition. So no record was
             deleted within its first log, and none of its logs is in a bucket (`LogManager.checkpointLogStartOffsets`).
         lost_log_starts: that file is missing, though the broker stopped cleanly, which writes it in any case
@@ -59,7 +58,6 @@ class PartitionStop:
     recovery_point: int
     log_start_offset: int
     high_watermark: int
-    failures: tuple[str, ...] = ()
     begins_with_first_log: bool = False
     lost_log_starts: bool = False
     of_broker: bool = False
@@ -134,21 +132,22 @@ class LastStop:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """The obstacles in words, and what tells against the marker."""
+        """The obstacles in words, and what tells against the marker. There may be thousands: a row of a partition has
+        none of them.
+        """
         return tuple(map(str, filter(None, (self.marker_is_false, *self.obstacles))))
 
     def of(self, partition: TopicPartition) -> PartitionStop:
         """How it stopped for a partition."""
         if partition.topic == METADATA_TOPIC:
             # `KafkaRaftLog.createLog`: the whole log is recovered at each start, and no checkpoint names it.
-            return PartitionStop(False, 0, 0, 0, self.failures, of_broker=self.of_broker)
+            return PartitionStop(False, 0, 0, 0, of_broker=self.of_broker)
         not_in = tuple(self._not_in(partition)) if self.of_broker else ()
         return PartitionStop(
             self.clean_shutdown,
             self.recovery_points.get(partition, 0),
             self.log_start_offsets.get(partition, 0),
             self.high_watermarks.get(partition, 0),
-            self.failures,
             self.knows_log_starts and partition not in self.log_start_offsets,
             self.clean_shutdown and not self.knows_log_starts,
             self.of_broker,

@@ -529,7 +529,8 @@ def _by_metadata(
     folders = f"{counted(len(aside), 'folder')} of partitions here, of topics that it does not have"
     found_there = f"{lost.found}; {folders} (the first: {aside[0].where.parent.name})"
     yield replace(lost, found=found_there, is_loss=False)  # nobody accepts that all is set aside
-    yield from (each for each in found if each not in aside)
+    told = set(map(id, aside))
+    yield from (each for each in found if id(each) not in told)
 
 
 def _two_metadata_logs(log_dirs: Sequence[Location]) -> Iterator[Obstacle]:

@@ -203,17 +203,23 @@ def _files_of_last_audits(
 
 
 def summarise(
-    found: Found, *, tiering: bool, left_out: pa.Table | None = None, list_safe: bool = False
+    found: Found,
+    of_log_dirs: Sequence[str] = (),
+    *,
+    tiering: bool,
+    left_out: pa.Table | None = None,
+    list_safe: bool = False,
 ) -> AuditSummary:
     """Sum an audit up.
 
     Args:
+        of_log_dirs: what keeps a broker from starting with a log dir, besides partitions' logs.
         left_out: `source`, `topic`, `partition`, `base_offset` and `file` of findings that are counted but not
             reported; None for none.
         list_safe: report each safe file by itself, and not all of a kind together.
         tiering: also say which segments are not ready for tiered storage.
     """
-    summary = AuditSummary()
+    summary = AuditSummary(failures=dict.fromkeys(of_log_dirs))
     kinds = ["file", "verdict"]
     files = found.rows(Kind.FILE, kinds).group_by(kinds).aggregate([([], "count_all")])
     for row in files.to_pylist():

@@ -4,6 +4,7 @@ are compared with everything else that knows the offsets.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -83,6 +84,7 @@ class _Planned:
         audits: what to audit of each partition.
         gone: how many known partitions have no directory.
         aside: folders that Kafka moves, deletes or has set aside.
+        log_dir_failures: what keeps a broker from starting with a log dir, besides partitions' logs.
         cut_metadata: what the only voter of a quorum has lost of the cluster's metadata, in words.
         not_audited: partitions that the budget leaves out.
         unread: what to audit of these partitions without reading their logs.
@@ -94,6 +96,7 @@ class _Planned:
     audits: Mapping[PartitionKey, PartitionAudit]
     gone: int
     aside: Sequence[Aside]
+    log_dir_failures: Sequence[str] = ()
     cut_metadata: Sequence[str] = ()
     not_audited: NotAudited = field(default_factory=NotAudited)
     unread: Mapping[PartitionKey, PartitionAudit] = field(default_factory=dict)
@@ -373,7 +376,13 @@ def audit(request: AuditRequest, backend: Backend) -> Outcome:
         names = [source.name for source in request.sources]
         of_catalog = AuditedCatalog.of(catalog.tables, found, names, request.topics)
     accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
-    summary = summarise(found, tiering=request.how.tiering, left_out=accepted.keys, list_safe=request.how.list_safe)
+    summary = summarise(
+        found,
+        planned.log_dir_failures,
+        tiering=request.how.tiering,
+        left_out=accepted.keys,
+        list_safe=request.how.list_safe,
+    )
     summary.many_sources = len(request.sources) > 1
     of_nodes = [*_not_named(request, plan, at_hand), *_lost_metadata(request, plan, at_hand), *planned.cut_metadata]
     summary.failures |= dict.fromkeys([*of_nodes, *planned.lost_checkpoints])
@@ -399,11 +408,9 @@ def audit(request: AuditRequest, backend: Backend) -> Outcome:
             "without_metadata": list(map(as_text, without)),
             "node_failures": of_nodes,
             "beside_logs_not_looked_at": beside,
-            "not_compared": planned.not_compared,
-            "lost_checkpoints": planned.lost_checkpoints,
             **planned.coverage_as_json(failures, unread.earlier),
             **found.gaps.as_json(),
-            **_of_run(request, plan, accepted, place, planned.aside),
+            **_of_run(request, plan, accepted, place, planned),
             **values_of(found.all_rows, summary),
         }
     )
@@ -411,13 +418,12 @@ def audit(request: AuditRequest, backend: Backend) -> Outcome:
 
 
 def _of_run(
-    request: AuditRequest, plan: Plan, accepted: AcceptedFindings, catalog: str | None, aside: Sequence[Aside]
+    request: AuditRequest, plan: Plan, accepted: AcceptedFindings, catalog: str | None, planned: _Planned
 ) -> dict[str, Any]:
     """The keys of the JSON object about the run.
 
     Args:
         catalog: the catalog's directory or URL.
-        aside: folders that Kafka moves, deletes or has set aside.
     """
     of_run: dict[str, Any] = {}
     if request.audit_id is not None:
@@ -427,7 +433,10 @@ def _of_run(
         **unlistable_as_json(plan.unlistable.values()),
         "empty_sources": [{"source": name, "path": as_text(path)} for name, path in plan.empty.items()],
         "cluster_metadata": known_as_json(request.known_topics, plan),
-        "aside": [{"path": as_text(each.path), "kind": each.kind, "bytes": each.bytes} for each in aside],
+        "aside": [{"path": as_text(each.path), "kind": each.kind, "bytes": each.bytes} for each in planned.aside],
+        "log_dir_failures": list(planned.log_dir_failures),
+        "not_compared": planned.not_compared,
+        "lost_checkpoints": planned.lost_checkpoints,
     }
 
 
@@ -635,7 +644,9 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
     gone = without_directory(plan, request.sources, request.topics, request.target, in_catalog)
     warn_of_first(gone.values())
     aside = folders_aside(source.path for source in request.sources if source.name in plan.log_dirs)
-    planned = _Planned(plan, plan.scan_tasks() if tasks is None else tasks, with_remote, len(gone), aside, cut)
+    of_log_dirs = list(itertools.chain.from_iterable(stop.failures for stop in stops.values()))
+    tasks = plan.scan_tasks() if tasks is None else tasks
+    planned = _Planned(plan, tasks, with_remote, len(gone), aside, of_log_dirs, cut)
     return planned if catalog is None else _within_budget(planned, request, catalog.tables)
 
 

@@ -416,11 +416,10 @@ def _is_last(audit: PartitionAudit, base_offset: int, log_bytes: int) -> bool:
 
 
 def _failures(audits: Collection[PartitionAudit]) -> Iterator[StartFailure]:
-    """The start failures that a broker meets in log dirs and partitions' directories before it reads logs."""
+    """The start failures that a broker meets in partitions' directories before it reads logs."""
     for audit in audits:
         if audit.is_brokers:
             directory = as_text(audit.directory)
-            yield from (StartFailure(directory, failure) for failure in audit.last_stop.failures)
             yield from (StartFailure(directory, str(each)) for each in failures_in_directory(audit.directory))
 
 

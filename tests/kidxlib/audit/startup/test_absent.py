@@ -197,7 +197,8 @@ def test_metadata_with_a_damaged_snapshot_is_compared_and_none_is_said_to_be_mis
     write_copy(Path(str(node)), {}, {(4, 0): snapshot(values, 0)[:-9]})
     ended = run_here(kidx, "verify", tmp_path, "--json")
     failures = "\n".join(row["failure"] or "" for row in ended.json["partitions"])
-    assert ended.code == 3 and "-0000000000.checkpoint: no whole snapshot" in failures
+    of_log_dir = "\n".join(ended.json["log_dir_failures"])
+    assert ended.code == 3 and "-0000000000.checkpoint: no whole snapshot" in of_log_dir
     assert "there is no such directory, and the cluster's metadata as of offset 4" in failures
     assert ended.json["without_metadata"] == []
     shutil.rmtree(str(node))

@@ -8,6 +8,10 @@ import pytest
 
 from kidxlib.audit.startup.node import obstacles_of_raft
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, QUORUM_STATE
+from kidxlib.storage.log_dir import META_PROPERTIES
+from tests.docs.log_dirs import put
+from tests.support.audits import verified
+from tests.support.logs.batches import Batch
 
 
 @pytest.mark.parametrize(
@@ -28,3 +32,14 @@ def test_an_odd_file(tmp_path: Path, name: str, content: str, found: str) -> Non
     (directory / name).write_text(content)
     [obstacle] = obstacles_of_raft(tmp_path, metadata_is_read=False)
     assert (obstacle.where, obstacle.found) == (directory / name, found)
+
+
+def test_what_is_wrong_with_folders_is_said_once_and_not_of_each_partition(tmp_path: Path) -> None:
+    """Else rows and tasks grow with the square of such folders."""
+    (tmp_path / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    for number in range(3):
+        put(tmp_path / f"orders-{number}", 0, [Batch()])
+    found = verified(tmp_path, "--this-dir-alone", code=3)
+    said = [line.split("; ")[0] for line in found["log_dir_failures"]]
+    assert said == [f"{tmp_path}/orders-{number}: no partition.metadata" for number in range(3)]
+    assert [row["failure"] for row in found["partitions"]] == [None] * 3
