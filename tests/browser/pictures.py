@@ -25,7 +25,7 @@ def draw(directory: Path) -> None:
         source = f"sample={PROJECT / 'samples' / 'kafka-logs'}"
         run_kidx("build", "--source", source, *at, "--index-dir", f"{scratch}/index", "--now", _NOW)
         run_kidx("verify", "--source", source, *at, codes=(0, 3))
-        run_kidx("report", *at, "--output", f"{scratch}/report.html", "--now", _NOW)
+        run_kidx("report", *at, "--output", f"{scratch}/report.html", "--now", _NOW, codes=(0, 3))
         browser = chromium(playwright)
         for name, (page, height) in PICTURES.items():
             opened = open_page(browser, Path(scratch) / "report.html", height=height)
