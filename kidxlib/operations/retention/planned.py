@@ -265,7 +265,7 @@ class _Decided:
         return len(self.partition.segments)
 
     def cut(self) -> tuple[int, int | None] | None:
-        """As `first_unexpired_offset`; None, too, if the policy does not decide."""
+        """Where retention ends, as `first_unexpired_offset` has it; None, too, if the policy does not decide."""
         if self.rule.kept is not None:
             return None
         rule = self.rule
