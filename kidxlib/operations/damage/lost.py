@@ -1,7 +1,7 @@
-"""What log dirs had by their checkpoints and the cluster's metadata, and that is not there: partitions, ends of logs.
+"""Finds what log dirs had by their checkpoints and the cluster's metadata, and have lost: partitions, ends of logs.
 
-To use it: `OfLogDirs.of` right after a listing, whose plan has the checkpoints from before it; and once the logs were
-read, `OfLogDirs.lost`. Who has listed nothing, and has a catalog, begins with `OfLogDirs.recorded`.
+Call `OfLogDirs.of` right after a listing, whose plan has the checkpoints from before it, and `OfLogDirs.lost` once the
+logs were read. A run that lists nothing and has a catalog begins with `OfLogDirs.recorded`.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.gaps import lost_lines
 from kidxlib.text.words import counted
 
-#: The reason of a partition that is not there.
+#: The reason of a partition that is missing.
 PARTITION_MISSING: Final = "partition-missing"
 _BY_CATALOG: Final = "the catalog has some"
-#: What comes of it.
+#: Its consequence.
 EMPTY_LOG: Final = "a broker that starts makes an empty log; look for the directory on other disks and copies"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostPartition:
-    """A partition that a log dir had, and of which it has no segment.
+    """A partition that a log dir had, and that has no segment there now.
 
     Attributes:
-        known_end: the largest offset up to which checkpoints say that it went; 0 where they say nothing.
-        has_directory: its directory is there, without a segment.
-        detail: what is missing, and what says so.
+        known_end: the largest end of the log by checkpoints; 0 if they do not have the partition.
+        has_directory: whether its directory exists, without a segment.
+        detail: what is missing, and which file says so.
     """
 
     source: str
@@ -98,8 +98,8 @@ class PartitionTwice:
     """A partition that two log dirs of one broker have.
 
     Attributes:
-        source, directory: of the second one.
-        other: the directory of the first.
+        source, directory: the second one's source and directory.
+        other: the first one's directory.
     """
 
     source: str
@@ -133,11 +133,12 @@ class PartitionTwice:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Misnamed:
-    """A partition's directory that has another partition's name: what is in it is counted as what it is called.
+    """A partition's directory that has another partition's name. Its segments are counted under that name.
 
     Attributes:
-        reason: `other-topic-id`: by its `partition.metadata` and the cluster's metadata; `renamed`: by its name.
-        detail: what tells it.
+        reason: `other-topic-id`: its `partition.metadata` and the cluster's metadata differ; `renamed`: its name shows
+            it.
+        detail: what shows it.
     """
 
     source: str
@@ -164,10 +165,10 @@ class Misnamed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OlderLogDir:
-    """A log dir that stopped before another one of its broker: what was written since is missing in it.
+    """A log dir that is older than another one of its broker: it lacks what was written since.
 
     Attributes:
-        detail: what says so, what a broker that starts does with it, and what to do.
+        detail: what shows it, what a starting broker does with it, and what to do.
     """
 
     source: str
@@ -183,9 +184,9 @@ class LostEnd:
     """A log that ends below what its log dir's checkpoints say.
 
     Attributes:
-        base_offset, path: of the last log.
-        reason, detail, consequence: as an audit has them.
-        accepted_by, accepted_reason: None where nobody has accepted it.
+        base_offset, path: those of the last log.
+        reason, detail, consequence: as in an audit's finding.
+        accepted_by, accepted_reason: None if nobody has accepted it.
     """
 
     source: str
@@ -211,13 +212,14 @@ class LostEnd:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LostStart:
-    """First logs of a partition that its leader epochs know, and that are not there.
+    """The first logs of a partition are missing: its leader epochs begin before its first log.
 
     Attributes:
-        path: of the leader epochs.
-        first_offset, log_start: where those begin, and the first log that is there.
-        reason, detail, consequence: as an audit has them.
-        accepted_by, accepted_reason: None where nobody has accepted it.
+        path: the file of the leader epochs.
+        first_offset: where the leader epochs begin.
+        log_start: where the first log begins.
+        reason, detail, consequence: as in an audit's finding.
+        accepted_by, accepted_reason: None if nobody has accepted it.
     """
 
     source: str
@@ -245,17 +247,17 @@ _OfFile = TypeVar("_OfFile", LostStart, LostEnd)
 
 @dataclass(frozen=True, slots=True)
 class Lost:
-    """What is not there, or is there twice.
+    """What log dirs have lost, or have twice.
 
     Attributes:
-        partitions: by source, topic and partition.
-        starts: the same, accepted or not.
-        ends: those that nobody has accepted.
-        accepted: the others.
-        twice: by topic and partition.
+        partitions: lost partitions, in the order of source, topic and partition.
+        starts: lost starts in the same order, accepted or not.
+        ends: lost ends that nobody has accepted.
+        accepted: lost ends that somebody has accepted.
+        twice: partitions that are there twice, in the order of topic and partition.
         older: log dirs that are older than others of their broker.
-        maybe_older: what else tells that log dirs are not of one time, a line each; it may be no loss.
-        misnamed: by source, topic and partition.
+        maybe_older: further signs that log dirs are not of one time, a line each; they may mean no loss.
+        misnamed: directories with another partition's name, in the order of source, topic and partition.
     """
 
     partitions: tuple[LostPartition, ...] = ()
@@ -274,7 +276,7 @@ class Lost:
 
     @property
     def is_loss(self) -> bool:
-        """Whether there is something that nobody has accepted."""
+        """Whether something is lost that nobody has accepted."""
         found = (self.partitions, self.ends, self.lost_starts, self.twice, self.older, self.misnamed)
         return any(found)
 
@@ -303,7 +305,7 @@ class Lost:
         }
 
     def lines(self, *, many_sources: bool) -> Iterator[str]:
-        """What nobody has accepted, a line for each topic and reason, and the first that is accepted."""
+        """A line for each topic and reason of losses that nobody has accepted, and one on accepted losses."""
         yield from (f"{Verdict.BROKEN}: {each.detail}" for each in self.older)
         yield from (f"warning: {line}" for line in self.maybe_older)
         lost: list[Misnamed | PartitionTwice | LostPartition | LostStart | LostEnd]
@@ -324,11 +326,11 @@ class Lost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotBuilt:
-    """A log dir that has partitions of which no build knows: builds left them out, or they are newer than the last one.
+    """A log dir with partitions that no build has read: builds left them out, or they are newer than the last build.
 
     Attributes:
-        partitions: how many.
-        of: the partitions in it.
+        partitions: how many partitions no build has read.
+        of: how many partitions are in the log dir.
     """
 
     source: str
@@ -345,18 +347,19 @@ class NotBuilt:
 
 @dataclass(frozen=True, slots=True)
 class OfLogDirs:
-    """What the log dirs of a listing should have.
+    """What log dirs should have, to compare with what they have.
 
     Attributes:
         log_dirs: where each listed partition is.
-        stops: what checkpoints said before the listing, by log dir.
-        partitions: those that no log dir has.
-        twice: those that two log dirs of one broker have.
+        stops: how each log dir's broker stopped, by checkpoints that were read before the listing.
+        partitions: partitions that no log dir has.
+        twice: partitions that two log dirs of one broker have.
         older, maybe_older, misnamed: as in `Lost`.
-        not_reached: of recorded ones, the sources that cannot be listed here, and those in which nothing is, though the
-            catalog has partitions there.
-        not_built: of recorded ones, the log dirs that have partitions of which no build knows.
-        is_recorded: nothing was listed. A log that is not as the catalog has it says nothing then: it may have grown.
+        not_reached: recorded sources that cannot be listed here, or that are empty though the catalog has partitions
+            there.
+        not_built: recorded log dirs with partitions that no build has read.
+        is_recorded: whether the catalog's rows stand for a listing. A log that has changed since is not judged then: it
+            may have grown.
     """
 
     log_dirs: Mapping[PartitionKey, Location] = field(default_factory=dict)
@@ -378,10 +381,10 @@ class OfLogDirs:
         topics: re.Pattern[str],
         metadata: Mapping[str, ClusterMetadata],
     ) -> OfLogDirs:
-        """What the log dirs of a plan should have, by the checkpoints that it has from before the listing.
+        """What the log dirs of a plan should have, by its checkpoints, which were read before the listing.
 
         Args:
-            metadata: of the sources' clusters, by the sources' names.
+            metadata: the metadata of the sources' clusters, by the sources' names.
         """
         stops = _stops(plan.checkpoints)
         log_dirs = {
@@ -402,12 +405,12 @@ class OfLogDirs:
     def recorded(
         cls, tables: TablesToRead, sources: Sequence[Source], topics: re.Pattern[str], known: KnownTopics, seen: Seen
     ) -> OfLogDirs:
-        """What the log dirs of a catalog should have by now, as far as they can be listed here.
+        """What the log dirs of a catalog should have now, as far as they can be listed here.
 
         Args:
-            sources: of the catalog.
-            topics: that are looked at.
-            known: what the clusters of the sources say.
+            sources: names of the catalog's sources.
+            topics: the topics to look at.
+            known: the metadata of the sources' clusters.
             seen: these sources, as they were listed before.
         """
         away = {each.source.name for each in seen.not_reached if not each.is_empty}
@@ -444,7 +447,7 @@ class OfLogDirs:
 
     @property
     def listed(self) -> Lost:
-        """What is not there, or is there twice, by the listing alone: no log was read yet."""
+        """What is lost, or there twice, by the listing alone, before logs are read."""
         return Lost(
             partitions=self.partitions,
             twice=self.twice,
@@ -454,12 +457,12 @@ class OfLogDirs:
         )
 
     def lost(self, tables: TablesToRead, logs: pa.Table, not_known: Collection[PartitionKey] = ()) -> Lost:
-        """What is not there, now that the logs were read.
+        """What is lost, once the logs were read.
 
         Args:
-            logs: the segments of the listed partitions as the catalog has them, of any columns of `segments` with the
-                key, `status` and `next_offset`.
-            not_known: partitions of which the catalog does not have what is there now.
+            logs: the catalog's rows of the listed partitions' segments: any columns of `segments`, with the key,
+                `status` and `next_offset`.
+            not_known: partitions whose rows in the catalog are out of date.
         """
         absent = pa.array([status.value for status in ABSENT], logs.schema.field("status").type)
         logs = logs.filter(pc.invert(pc.is_in(logs["status"], value_set=absent)))
@@ -469,7 +472,7 @@ class OfLogDirs:
         end_of = {key: row["next_offset_max"] for key, row in zip(keys, ends, strict=True)}
         begin_of = {key: row["base_offset_min"] for key, row in zip(keys, ends, strict=True)}
         lost = self._below(end_of, not_known, self.stops)
-        if lost:  # a topic that was made anew meanwhile has other checkpoints by now
+        if lost:  # a topic that was made anew in between has other checkpoints now
             stops = {place: _stop(usable_checkpoints(place)) for place in {self.log_dirs[key] for key in lost}}
             lost &= self._below(end_of, not_known, {**self.stops, **stops})
         if self.is_recorded:
@@ -493,12 +496,12 @@ class OfLogDirs:
         not_known: Collection[PartitionKey],
         aside: LogsAside,
     ) -> tuple[list[LostPartition], list[tuple[LostStart, dict[str, Any]]]]:
-        """The partitions that were emptied since they were recorded, and first logs that are lost, each with what
-        `held` looks at. A directory of what was recorded is listed once.
+        """The partitions that were emptied since they were recorded, and lost starts, each with the columns that `held`
+        reads. The directory of a recorded partition is listed once.
 
         Args:
-            begins: where the first log begins that the catalog has.
-            lost: partitions that are lost anyhow.
+            begins: the base offset of each partition's first log in the catalog.
+            lost: partitions that are known to be lost.
         """
         emptied, starts = list[LostPartition](), list[tuple[LostStart, dict[str, Any]]]()
         for key, begin in sorted(begins.items()):
@@ -512,12 +515,12 @@ class OfLogDirs:
     def _start(
         self, key: PartitionKey, begin: int, names: Collection[str] | None, aside: LogsAside
     ) -> Iterator[tuple[LostStart, dict[str, Any]]]:
-        """The first logs of a partition that are lost, as an audit finds them. Only of logs that begin above 0 leader
-        epochs are read.
+        """The lost start of a partition, as an audit finds it. Leader epochs are read only if the first log begins
+        above 0.
 
         Args:
-            begin: above 0.
-            names: of the files that are there now; None where nobody has listed them.
+            begin: where the first log begins, above 0.
+            names: names of the files that are there now; None if the directory was not listed.
         """
         if not self._stop_of(key).begins_with_first_log:
             return
@@ -525,7 +528,7 @@ class OfLogDirs:
         try:
             lost = before_first_log(directory, None if self.is_recorded else begin, names)  # a build has just listed it
         except (CheckpointError, OSError):
-            return  # a finding of its own
+            return  # another finding says that they cannot be read
         if lost is None or (found := of_lost_logs(*lost)) is None:
             return
         found = with_logs_aside(found, aside, directory, lost[0].start_offset, lost[1])
@@ -547,8 +550,8 @@ class OfLogDirs:
         yield start, _as_finding(start, lost[1], LEADER_EPOCH_CHECKPOINT, None, version)
 
     def _names_now(self, key: PartitionKey) -> Collection[str] | None:
-        """The files in a recorded partition's directory; None where nobody looks: of what was just listed, and in an
-        object store, where that is a request for each partition.
+        """The files in a recorded partition's directory. None if it is not listed: it just was, or it is in an object
+        store, where each listing is a request.
         """
         log_dir = self.log_dirs.get(key)
         if not self.is_recorded or not isinstance(log_dir, Path):
@@ -567,7 +570,7 @@ class OfLogDirs:
         not_known: Collection[PartitionKey],
         stops: Mapping[Location, LastStop],
     ) -> set[PartitionKey]:
-        """The partitions whose logs end below what checkpoints say; of one without a log that is any offset."""
+        """The partitions whose logs end below their checkpoints; a partition without a log ends below any offset."""
         found = set()
         for key, log_dir in self.log_dirs.items():
             end = ends.get(key, 0)
@@ -576,8 +579,8 @@ class OfLogDirs:
         return found
 
     def _as_recorded(self, tables: TablesToRead, logs: pa.Table, lost: Collection[PartitionKey]) -> set[PartitionKey]:
-        """The partitions whose last log is as the catalog has it, and still the last. Checkpoints were read before, so
-        it ended there when a broker wrote them.
+        """The partitions whose last log is still the last, and unchanged since the catalog recorded it. Checkpoints
+        were read before this, so the log ended there when a broker wrote them.
         """
         last = _last_logs(logs, lost)
         files = _files(tables, {(*key, row["base_offset"]) for key, row in last.items()})
@@ -586,7 +589,7 @@ class OfLogDirs:
             base_offset = last[key]["base_offset"] if key in last else None
             try:
                 names = files_in(self.log_dirs[key] / TopicPartition(key[1], key[2]).directory)
-            except OSError:  # it is gone, which is said of it, or cannot be listed
+            except OSError:  # gone, which another finding says, or not listable
                 continue
             there = [offset for name in names if (offset := parse_segment_log(name)) is not None]
             if max(there, default=None) != base_offset:
@@ -622,7 +625,7 @@ def _lost_partitions(
 
     Args:
         whole: the names of the sources that are log dirs.
-        metadata: of the sources' clusters, by the sources' names.
+        metadata: the metadata of the sources' clusters, by the sources' names.
     """
     known = {log_dir: metadata.get(name) for log_dir, name in whole.items()}
     absent = _absent({log_dir: stops[log_dir] for log_dir in whole}, known)
@@ -633,8 +636,8 @@ def _lost_partitions(
 def _twice(
     log_dirs: Mapping[PartitionKey, Location], metadata: Mapping[str, ClusterMetadata]
 ) -> tuple[PartitionTwice, ...]:
-    """The partitions that two log dirs of one broker have. It has each once, but for the metadata's log, which is none
-    of its partitions.
+    """The partitions that two log dirs of one broker have. A broker has each once. The metadata's log does not count:
+    it is no partition of the broker.
 
     Args:
         log_dirs: where each partition is.
@@ -657,8 +660,8 @@ def _twice(
 def _of_times(
     sources: Sequence[Source], metadata: Mapping[str, ClusterMetadata]
 ) -> tuple[tuple[OlderLogDir, ...], tuple[str, ...]]:
-    """The log dirs of sources on this machine that are older than others of their broker, and what else tells that some
-    are not of one time, as whoever reads them is told.
+    """The log dirs on this machine that are older than others of their broker, and further signs of this as lines on
+    screen.
 
     Args:
         metadata: as of `_lost_partitions`.
@@ -676,14 +679,14 @@ def _of_times(
 def _misnamed(
     listed: Mapping[PartitionKey, tuple[Location, str | None]], metadata: Mapping[str, ClusterMetadata]
 ) -> tuple[Misnamed, ...]:
-    """The directories with another partition's name. A broker that runs may delete a topic and make it anew while log
-    dirs are listed: what is found by ids is looked at again, by what the files say then.
+    """The directories with another partition's name. A running broker may delete a topic and make it anew while log
+    dirs are listed. So if ids differ, the files are read again.
 
     Args:
         listed: the directory of each partition, and the topic id in its `partition.metadata`.
         metadata: as of `_lost_partitions`.
     """
-    # In a bucket of tiered storage directories have other names.
+    # Directories in a bucket of tiered storage have other names.
     listed = {key: each for key, each in listed.items() if each[0].name == TopicPartition(key[1], key[2]).directory}
     found = _misnamed_by_id(listed, metadata)
     if found:
@@ -714,7 +717,7 @@ def _misnamed(
 def _misnamed_by_id(
     listed: Mapping[PartitionKey, tuple[Location, str | None]], metadata: Mapping[str, ClusterMetadata]
 ) -> dict[PartitionKey, tuple[str, str]]:
-    """What tells of directories that their topic ids are not those of their topics, by partition, after the reason."""
+    """The directories whose topic id is not that of their topic, by partition: the reason, and what shows it."""
     names = {id(each): each.to_end.topic_names for each in metadata.values()}
     found: dict[PartitionKey, tuple[str, str]] = {}
     for key, (directory, topic_id) in listed.items():
@@ -737,8 +740,8 @@ def _topic_id(directory: Location) -> str | None:
 def _absent(
     stops: Mapping[Location, LastStop], metadata: Mapping[Location, ClusterMetadata | None]
 ) -> Sequence[AbsentPartition]:
-    """The partitions that log dirs lack. A broker that runs may delete or move one while its log dir is listed: what is
-    lacking is looked at again, by what checkpoints and metadata say then.
+    """The partitions that log dirs lack. A running broker may delete or move one while its log dir is listed. So if one
+    is missing, checkpoints and metadata are read again.
     """
     found = list(absent_in(stops, metadata))
     if not found:
@@ -772,11 +775,11 @@ def _lost(source: str, absent: AbsentPartition, stop: LastStop) -> LostPartition
 def not_built(
     sources: Iterable[Source], seen: Seen, keys: Collection[PartitionKey], topics: re.Pattern[str]
 ) -> Iterator[NotBuilt]:
-    """The log dirs that have partitions of which no build knows.
+    """The log dirs that have partitions which no build has read.
 
     Args:
-        keys: of the partitions that builds have seen.
-        topics: that are looked at.
+        keys: the keys of the partitions that builds have read.
+        topics: the topics to look at.
     """
     for source in sources:
         there = [each for each in seen.partitions.get(source.name, ()) if topics.fullmatch(each.topic)]
@@ -790,7 +793,7 @@ def _stops(checkpoints: Mapping[Location, Checkpoints]) -> dict[Location, LastSt
 
 
 def _stop(checkpoints: Checkpoints) -> LastStop:
-    """What checkpoints say of each partition; of what else a broker meets nothing."""
+    """How a broker stopped, by the checkpoints alone: other files of the log dir are not read."""
     return LastStop(
         checkpoints.clean_shutdown,
         checkpoints.recovery_points or {},
@@ -812,11 +815,11 @@ def _known_end(stop: PartitionStop) -> int:
 def _ends(
     tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, PartitionStop], aside: LogsAside
 ) -> Iterator[LostEnd]:
-    """The ends of some partitions, by the last log of each. What of a damaged one was there nobody knows.
+    """The lost ends of some partitions, by the last log of each. The former end of a damaged log is not known.
 
     Args:
-        logs: those that are there.
-        stops: what checkpoints say of these partitions.
+        logs: the rows of logs that exist.
+        stops: how these partitions stopped by checkpoints.
     """
     if not stops:
         return
@@ -851,13 +854,13 @@ def _ends(
 def _as_finding(
     lost: LostStart | LostEnd, base_offset: int, file: str, position: int | None, version: tuple[Any, ...]
 ) -> dict[str, Any]:
-    """What `held` looks at."""
+    """The columns of a finding that `held` reads."""
     of_file = {"base_offset": base_offset, "file": file, "position": position, "found": Verdict.BROKEN.value}
     return {**asdict(lost), **of_file, **dict(zip(VERSION_NAMES, version, strict=True))}
 
 
 def _last_logs(logs: pa.Table, partitions: Collection[PartitionKey]) -> dict[PartitionKey, dict[str, Any]]:
-    """The row of the last log of each of some partitions that has one."""
+    """The row of each partition's last log, for partitions that have one."""
     of_topics = pc.is_in(logs["topic"], value_set=pa.array(sorted({key[1] for key in partitions}), pa.string()))
     last: dict[PartitionKey, dict[str, Any]] = {}
     for row in logs.filter(of_topics).sort_by("base_offset").to_pylist():
@@ -868,7 +871,7 @@ def _last_logs(logs: pa.Table, partitions: Collection[PartitionKey]) -> dict[Par
 def _files(
     tables: TablesToRead, wanted: Collection[tuple[Any, ...]]
 ) -> dict[tuple[Any, ...], tuple[str, int | None, tuple[Any, ...]]]:
-    """The paths of some logs, where each ends, and which state of it that is, by the key of the segment."""
+    """The path, the end and the recorded state of some logs, by the key of the segment."""
     names = (*SEGMENTS.key, "log_path", "valid_bytes", *LogVersion.names())
     topics = tuple(sorted({key[1] for key in wanted}))
     rows = tables.read(SEGMENTS, names, [Among("topic", topics), Among("base_offset", {key[3] for key in wanted})])
@@ -880,11 +883,11 @@ def _files(
 
 
 def _with_accepted(tables: TablesToRead, ends: Sequence[tuple[_OfFile, dict[str, Any]]], file: str) -> list[_OfFile]:
-    """Ends or starts, each with who has accepted it: by itself, or with what else an audit has found in the file.
+    """Lost ends or starts, with who has accepted each: by itself, or together with an audit's finding on the same file.
 
     Args:
-        ends: each with what `held` looks at.
-        file: in which they are found.
+        ends: each with the columns that `held` reads.
+        file: the suffix of the file in which they are found.
     """
     if not ends:
         return []

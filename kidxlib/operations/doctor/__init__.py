@@ -1,1 +1,1 @@
-"""`kidx doctor`: what is installed, what this machine has, and what of kidx works here."""
+"""`kidx doctor`: what is installed, what this machine has, and which parts of kidx work here."""

@@ -1,4 +1,4 @@
-"""Compiles all loops of this library ahead, so that no command has to."""
+"""Compiles all loops of this library ahead, so that commands need not."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _COMPILES: Final = f"from {PACKAGE.name}.jit.compiler import njit"
 
 
 def compile_all() -> dict[str, str]:
-    """Compile what is not kept yet for this processor: loops are compiled when their module is imported.
+    """Compile the loops that are not in the cache yet for this processor, by importing their modules.
 
     Returns:
-        The modules of which nothing was compiled, and the package that each one lacks: of an extra, mostly.
+        The modules that could not be imported, and the package that each one lacks: mostly one of an extra.
     """
     lacking = {}
     for module in pkgutil.walk_packages([str(PACKAGE)], f"{PACKAGE.name}."):

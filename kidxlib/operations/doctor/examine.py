@@ -28,12 +28,12 @@ from kidxlib.jit.processor import has_instructions
 
 #: Instructions that decide how fast checksums are, by LLVM's names.
 _INSTRUCTIONS: Final = ("sse4.2", "pclmul", "avx2", "vpclmulqdq", "avx512f", "avx512bw")
-#: Bytes of which each way to compute checksums is tried: they stay in the processor's cache.
+#: On how many bytes each way to compute checksums is timed: they fit into the processor's cache.
 _TRIED_BYTES: Final = 256 * 1024
 _TRIES: Final = 5
-#: With less, a build's processes may end where the page cache and the limits of a container meet.
+#: With less memory, a container may kill a build's processes once the page cache fills up.
 _MEMORY_BYTES_MIN: Final = 1 << 30
-#: Files that many tables and stores hold open at once.
+#: How many files tables and stores may hold open at once.
 _OPEN_FILES_MIN: Final = 1024
 
 _DISTRIBUTION: Final = "kidx"
@@ -48,12 +48,12 @@ _JAVA_SECONDS_MAX: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """What was found.
+    """A fact about this machine or installation.
 
     Attributes:
-        subject: what it is about: "kidx", "processor", ….
-        name: what of it, unlike all others of the subject.
-        found: what was found there, as a text.
+        subject: what the fact is about: "kidx", "processor", ….
+        name: the fact's name, unique within the subject.
+        found: the fact's value as a text.
         problem: what does not work because of it, and what to do; None: nothing is wrong.
     """
 
@@ -64,7 +64,7 @@ class Fact:
 
 
 def facts_of_processor(cpuinfo: str) -> Iterator[Fact]:
-    """The processor, by what Linux says of it.
+    """Facts about the processor, as Linux knows it.
 
     Args:
         cpuinfo: the text of /proc/cpuinfo; empty where there is none.
@@ -85,7 +85,7 @@ def facts_of_processor(cpuinfo: str) -> Iterator[Fact]:
 
 
 def facts_of_checksums() -> Iterator[Fact]:
-    """Which way to compute checksums is taken, and how fast each one is here."""
+    """Which way to compute checksums is used, and how fast each one is here."""
     data = np.zeros(BLOCK_BYTES + _TRIED_BYTES, np.uint8)
     address = data.ctypes.data + BLOCK_BYTES
     forced = f" ({FORCED_BY} asks for it)" if os.environ.get(FORCED_BY) else ""
@@ -145,7 +145,7 @@ def facts_of_memory(meminfo: str, limits: Path) -> Iterator[Fact]:
 
 
 def _facts_of_files() -> Iterator[Fact]:
-    """What files this process may open, and where temporary ones go."""
+    """How many files this process may open, and where temporary files go."""
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     problem = f"raise it to {_OPEN_FILES_MIN:,} or more: ulimit -n" if 0 <= open_files < _OPEN_FILES_MIN else None
     yield Fact("files", "open at once", f"{open_files:,}" if open_files >= 0 else "without limit", problem)
@@ -181,7 +181,7 @@ def facts_of_packages(requirements: Sequence[str]) -> Iterator[Fact]:
     """Packages that kidx itself needs, and those of its extras.
 
     Args:
-        requirements: as the metadata of kidx has them.
+        requirements: the requirements in the metadata of kidx.
     """
     extras: dict[str | None, dict[str, str | None]] = {}
     for requirement in requirements:

@@ -1,10 +1,11 @@
-"""What a build does for the tables once all is recorded: files that are too many become few, each table in one commit
-that gives way to others.
+"""Merges small files of tables after a build has recorded everything: each table in one commit, which gives way to
+commits of other runs.
 
-Each build adds files, whose rows are of all partitions that have grown. Small files become one, and so do runs: large
-files of which none begins before the one before it ends. Of each run a question about one partition reads a file or
-two, so both are kept few. A run is merged only with what together is at least half of its size: each row is written
-anew when what it lies in has grown by half, and not more often, however many builds there are.
+Each build adds files with rows of all partitions that have grown. Small files are merged into one. A run is a sequence
+of large files that do not overlap in the order of the table. A query for one partition reads one or two files of each
+run, so the number of runs is kept low, too: runs are merged. A run is merged only with files that together have at
+least half of its size. So a row is rewritten only when the data that it lies in has grown by half, however many builds
+there are.
 """
 
 from __future__ import annotations
@@ -24,18 +25,18 @@ from kidxlib.terminal.console import warn
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
-#: What is merged into others is at most so many times as large as these together.
+#: A piece is merged with smaller ones only if it is at most so many times as large as these together.
 _RATIO: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizedTable:
-    """A table of which files were worth to be merged.
+    """A table with files that were worth merging.
 
     Attributes:
-        merged_files: how many these are.
-        files_before, files_after: of the whole table.
-        gave_way: another run has changed it meanwhile, so it stays as that has left it.
+        merged_files: how many files were merged.
+        files_before, files_after: how many files the whole table had and has.
+        gave_way: whether another run changed the table in between; then nothing was merged.
     """
 
     table: str
@@ -50,8 +51,8 @@ class OptimizeLimits:
     """When files are merged, and how much at a time.
 
     Attributes:
-        small_files_max: so many small files, and runs of large ones, may be left as they are.
-        bytes_max: of the files that are merged after one build, of each table.
+        small_files_max: how many small files, and how many runs of large files, may stay unmerged.
+        bytes_max: how many bytes of files of each table to merge after one build, at most.
     """
 
     small_files_max: int
@@ -59,10 +60,10 @@ class OptimizeLimits:
 
 
 def files_to_merge(table: Table, files: pa.Table, limits: OptimizeLimits) -> list[str]:
-    """The paths of files that are to be written anew together; none where it does not pay.
+    """The paths of files to merge; none if it is not worth it.
 
     Args:
-        files: of the table, as `Maintenance.files` has them.
+        files: the table's files, as `Maintenance.files` returns them.
     """
     of_table = [_File.of(table, row) for row in files.to_pylist()]
     small = [[file] for file in of_table if file.size < SMALL_FILE_BYTES]
@@ -74,7 +75,7 @@ def files_to_merge(table: Table, files: pa.Table, limits: OptimizeLimits) -> lis
     return []
 
 
-#: A value of a column, or what comes before or after all of them.
+#: A value of a column, or a place before or after all values.
 _Place: TypeAlias = tuple[Any, ...]
 _FIRST: Final[_Place] = (0,)
 _LAST: Final[_Place] = (2,)
@@ -82,11 +83,11 @@ _LAST: Final[_Place] = (2,)
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file, and where it begins and ends in the table's order, as far as the bounds of its columns say that.
+    """A file, and where it begins and ends in the table's order by the bounds of its columns.
 
-    Of a file with several topics they say which topics are the first and the last, and not which of their partitions:
-    it is taken to begin at the end of the one, and to end where the other begins. So files of one run, which share a
-    topic, do not count as overlapping. Its size is what it counts for.
+    For a file with several topics, the bounds give the first and the last topic, but not their partitions. Such a file
+    is taken to begin at the end of its first topic, and to end at the begin of its last one. So files of one run that
+    share a topic do not count as overlapping.
     """
 
     path: str
@@ -100,7 +101,7 @@ class _File:
         end: list[_Place] = []
         for name in table.order:
             least, greatest = row[f"min.{name}"], row[f"max.{name}"]
-            if least is None or greatest is None:  # somebody has written it without
+            if least is None or greatest is None:  # a file without statistics
                 begin, end = [*begin, _FIRST], [*end, _LAST]
                 break
             begin, end = [*begin, (1, least)], [*end, (1, greatest)]
@@ -111,7 +112,7 @@ class _File:
 
 
 def _runs(files: Sequence[_File]) -> list[list[_File]]:
-    """Files in as few runs as there can be. Each goes to the run that ends the nearest before it."""
+    """Divide files into as few runs as possible: each file goes to the run that ends nearest before it."""
     runs: list[list[_File]] = []
     for file in sorted(files, key=lambda file: (file.begin, file.end)):
         before = [run for run in runs if run[-1].end <= file.begin]
@@ -123,10 +124,10 @@ def _runs(files: Sequence[_File]) -> list[list[_File]]:
 
 
 def _merged(pieces: Sequence[list[_File]], bytes_max: int) -> Iterator[list[_File]]:
-    """The first pieces that are merged together.
+    """The first pieces, which are merged into one.
 
     Args:
-        pieces: the smallest first.
+        pieces: files or runs, the smallest first.
     """
     size = 0
     for piece in pieces:
@@ -142,7 +143,7 @@ def _size(piece: Sequence[_File]) -> int:
 
 
 def optimize_tables(maintenance: Maintenance, tables: Iterable[Table], limits: OptimizeLimits) -> list[OptimizedTable]:
-    """Merge files of tables where it pays. What goes wrong with it is a warning: all that was asked for is done."""
+    """Merge files of tables where it is worth it. An error is only a warning: the build itself has succeeded."""
     optimized: list[OptimizedTable] = []
     with interrupts.telling(lambda: "the build is done and recorded; tables that were not put in order are as before"):
         for table in tables:
@@ -172,12 +173,12 @@ def _optimized(maintenance: Maintenance, table: Table, limits: OptimizeLimits) -
 
 
 def optimized_as_json(optimized: Sequence[OptimizedTable]) -> list[dict[str, Any]]:
-    """A value of the JSON object's key `optimized`."""
+    """The value of the JSON object's key `optimized`."""
     return [asdict(table) for table in optimized]
 
 
 def optimized_as_line(optimized: Sequence[OptimizedTable]) -> str:
-    """What the summary says of it; empty where there was nothing to do."""
+    """The text for the summary; empty if nothing was merged."""
     return "; ".join(map(_said, optimized))
 
 

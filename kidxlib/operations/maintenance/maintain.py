@@ -1,5 +1,5 @@
-"""The catalog's tables made smaller and faster: rows go that are old enough and that nothing needs, files are written
-anew where a query for one row costs too much, and files go that no version needs.
+"""Makes the catalog's tables smaller and faster: old rows that nothing needs are removed, files are rewritten if a
+query for one row costs too much, and files that no version needs are deleted.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ from kidxlib.tables.protocol import Maintenance, Tables, scope_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 
-#: So many rows stand for all that a point query may ask for.
+#: How many rows are sampled to measure point queries.
 _QUERIES: Final = 100
-#: Files need not be as full as they may be, so that a few new ones do not have all others written anew.
+#: How full files must be: less than full, so that a few new files do not cause a rewrite of all.
 _SLACK: Final = 1.5
-#: A MERGE of Spark's, or of delta-rs itself, puts all files that it touches into few, in no order.
+#: A MERGE by Spark or delta-rs rewrites all files that it touches into a few, in no order.
 _LARGE_BYTES: Final = FILE_BYTES * 3 // 2
 
-#: Whose rows go with those of segments.
+#: Tables whose rows go together with those of segments.
 _OF_SEGMENTS: Final = (SEGMENTS, ABORTED_TRANSACTIONS, PRODUCER_EVENTS, PARTITION_STATES)
 _ABSENT: Final = Among("status", tuple(status.value for status in ABSENT))
 
 
 class Upkeep(StrEnum):
-    """What is done with tables, in this order."""
+    """The steps of the upkeep, in their order."""
 
     EXPIRE = "expire"
     OPTIMIZE = "optimize"
@@ -57,15 +57,14 @@ ALL: Final = frozenset(Upkeep)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """What a table is made of.
+    """The size of a table, and what a query costs.
 
     Attributes:
-        files, bytes, rows: of its current version.
-        point_query_rows: rows in the files that a query for one row has to read, by the statistics that Delta keeps of
-            each file, on average; None where the table is not sorted for queries, or has no row.
-        point_query_files: how many files these are.
-        needs_rewrite: whether its files are too many, too large, or in no order. Of files that were just written anew
-            that is never so.
+        files, bytes, rows: those of its current version.
+        point_query_rows: how many rows the files have that a query for one row reads, on average, by Delta's statistics
+            of each file; None if the table is not sorted for queries, or has no row.
+        point_query_files: how many files such a query reads, on average.
+        needs_rewrite: whether its files are too many, too large, or in no order; never true right after a rewrite.
     """
 
     files: int
@@ -77,7 +76,7 @@ class TableState:
 
 
 def table_state(maintenance: Maintenance, table: Table) -> TableState:
-    """What the latest version of a table is made of."""
+    """The state of a table's latest version."""
     files = maintenance.files(table)
     sizes, counts = ([int(each or 0) for each in files[name].to_pylist()] for name in ("size_bytes", "num_records"))
     read_rows, read_files = (
@@ -85,8 +84,8 @@ def table_state(maintenance: Maintenance, table: Table) -> TableState:
     )
     counted = [counted_bytes(size, rows) for size, rows in zip(sizes, counts, strict=True)]
     enough = max(1, math.ceil(_SLACK * sum(counted) / FILE_BYTES))
-    # Of files in order a query reads the one with the row; and for each column of the order the two, at most, in which
-    # the rows begin and end that have the same value in it.
+    # If files are in order, a query reads the file with the row. For each column of the order it reads at most two
+    # more: those in which the rows with the same value begin and end.
     is_mixed = read_files is not None and read_files > 2 * len(table.order) - 1
     return TableState(
         files=files.num_rows,
@@ -99,7 +98,7 @@ def table_state(maintenance: Maintenance, table: Table) -> TableState:
 
 
 def _point_queries(maintenance: Maintenance, table: Table, files: pa.Table) -> tuple[int | None, float | None]:
-    """Rows and files that some queries read, on average."""
+    """How many rows and files a sample of queries reads, on average."""
     queries = maintenance.sample(table, _QUERIES).to_pylist()
     if not queries:
         return None, None
@@ -109,7 +108,7 @@ def _point_queries(maintenance: Maintenance, table: Table, files: pa.Table) -> t
 
 
 def _may_hold(files: pa.Table, key: Sequence[str], row: dict[str, Any]) -> Values:
-    """Which files may hold a row. Of long texts Delta may keep the beginning, which it then makes greater."""
+    """Which files may hold a row. For long texts, Delta's upper bound may be a prefix that it has made greater."""
     found: Values = pa.repeat(True, files.num_rows)
     for name in key:
         value = pa.scalar(row[name], files.schema.field(f"min.{name}").type)
@@ -124,9 +123,9 @@ class MaintainedTable:
     """A table before and after.
 
     Attributes:
-        after: None where nothing was done.
-        expired_rows: rows that go.
-        vacuumed_files: files that no version needs which is young enough; they go.
+        after: None if nothing was done.
+        expired_rows: how many rows are removed.
+        vacuumed_files: how many files are deleted, as only versions that are too old need them.
     """
 
     table: str
@@ -139,19 +138,20 @@ class MaintainedTable:
 def maintain_tables(
     tables: Tables, maintenance: Maintenance, expiry: Expiry, upkeep: Collection[Upkeep], *, apply: bool
 ) -> list[MaintainedTable]:
-    """Look at all tables, and where `apply` is given expire rows, write files anew where that is worth it, and vacuum.
+    """Look at all tables. With `apply`, expire rows, rewrite files where it is worth it, and vacuum.
 
-    Readers are not disturbed: each commit is a version of its own, and files of versions that readers may still have
-    open stay for `VACUUM_KEEPS`. Run again after a stop it goes on.
+    Readers are not disturbed: each commit is a version of its own, and the files of old versions stay for
+    `VACUUM_KEEPS`. After a stop, it can be run again and goes on.
     """
     begin_phase("maintaining tables" if apply else "looking at tables")
-    now = datetime.now(UTC)  # whatever --now says: VACUUM goes by the clock, too
+    now = datetime.now(UTC)  # the clock and not --now: VACUUM goes by the clock, too
     with interrupts.telling(lambda: "each table is as before, or done; run the same command again to go on"):
         before = {table.name: table_state(maintenance, table) for table in TABLES}
         rows = {table.name: _expired_rows(tables, table, expiry, upkeep, now) for table in TABLES}
         after = dict(before) if apply else {}
         if apply:
-            # Segments first: what is left elsewhere of their rows belongs to none then, and goes in the next run too.
+            # Segments first: if the run stops, rows left in other tables belong to no segment, and the next run removes
+            # them.
             for table in sorted(TABLES, key=lambda table: table is not SEGMENTS):
                 if rows[table.name]:
                     _expire(tables, maintenance, table, expiry, now)
@@ -177,11 +177,11 @@ def maintain_tables(
 
 @dataclass(frozen=True, slots=True)
 class Expired:
-    """Rows of a table that are to go.
+    """The rows of a table that expire.
 
     Attributes:
-        keys: some columns of the table's key: rows that agree with one of these go.
-        rows: how many rows that are.
+        keys: values of some columns of the table's key; rows with one of these values expire.
+        rows: how many rows expire.
     """
 
     keys: pa.Table
@@ -189,7 +189,7 @@ class Expired:
 
 
 def expired(tables: Tables, table: Table, expiry: Expiry, now: datetime) -> Expired | None:
-    """The rows that are to go of a table; None where no age is set for any."""
+    """The rows of a table that expire; None if no age is set for it."""
     if table in (RETENTION_PLANS, FINDINGS, REMOTE_SEGMENTS):
         recorded_at, age = (
             ("planned_at", expiry.retention_plans) if table is RETENTION_PLANS else ("audited_at", expiry.findings)
@@ -204,7 +204,7 @@ def expired(tables: Tables, table: Table, expiry: Expiry, now: datetime) -> Expi
 
 
 def _runs(tables: Tables, table: Table, recorded_at: str, before: datetime) -> Expired:
-    """Runs that nothing is derived from. All rows of one have its id, and were recorded at once."""
+    """The runs that expire, for tables from which nothing is derived. All rows of a run have its id and one time."""
     (run,) = table.sort_by
     rows = tables.read(table, [run, recorded_at])
     rows = rows.filter(_is_before(rows[recorded_at], before))
@@ -212,10 +212,10 @@ def _runs(tables: Tables, table: Table, recorded_at: str, before: datetime) -> E
 
 
 def _segments(tables: Tables, before: datetime) -> pa.Table:
-    """Keys of segments that are gone since then, and that no transaction of a later one is derived from.
+    """Keys of segments that were gone before a time, and from which no later segment's transactions are derived.
 
-    What retention took from the front of a partition still tells of transactions and producers after it
-    (`kidxlib.operations.build.finishing`): it stays for as long as there is a segment after it, of the same topic id.
+    The rows of segments that retention deleted are still used for transactions and producers of the segments after them
+    (`kidxlib.operations.build.finish`). So they stay while a later segment with the same topic id is there.
     """
     absent = tables.read(SEGMENTS, [*SEGMENTS.key, "topic_id", "deleted_at", "build_id"], [_ABSENT])
     builds = tables.read(BUILDS, ["build_id", "started_at"])
@@ -240,7 +240,7 @@ def _segments(tables: Tables, before: datetime) -> pa.Table:
 
 
 def _of_no_segment(tables: Tables, table: Table, gone: pa.Table) -> Expired:
-    """Rows of segments that are not in the catalog, or go from it now."""
+    """The rows of a table that belong to segments which are not in the catalog, or are removed from it now."""
     keys, rows = [gone.select(SEGMENTS.key).slice(0, 0)], 0
     read = partial(tables.read, table, SEGMENTS.key)
     for partitions, found in shares(read, tables.counts(table, PARTITIONS.key), ROWS_AT_ONCE, ROWS_AT_ONCE):
@@ -253,8 +253,8 @@ def _of_no_segment(tables: Tables, table: Table, gone: pa.Table) -> Expired:
 
 
 def _builds(tables: Tables, before: datetime) -> Expired:
-    """Builds of before then, but for those that something refers to: rows of segments and partitions, the path of each
-    source (`source_paths`), and the rate of the last that read anything (`TablesCatalog.last_rate`).
+    """The builds before a time to which nothing refers. Rows of segments and partitions refer to builds, and so do the
+    path of each source (`source_paths`) and the rate of the last build that read anything (`TablesCatalog.last_rate`).
     """
     builds = tables.read(BUILDS, ["build_id", "started_at", "sources", "log_bytes", "scan_seconds"])
     builds = builds.sort_by("started_at")
@@ -273,7 +273,7 @@ def _builds(tables: Tables, before: datetime) -> Expired:
 
 
 def _is_before(times: Values, before: datetime) -> Values:
-    """Whether each is; an unknown one is not."""
+    """Which times are before another; unknown times are not."""
     found: Values = pc.less(times, pa.scalar(before, pa.timestamp("us", "UTC")))
     return found.fill_null(False)
 
