@@ -1,4 +1,4 @@
-"""An audit of tiered storage, from the metadata to its outcome. Nothing is written to the bucket."""
+"""An audit of tiered storage, from reading the metadata to the outcome. It writes nothing to the bucket."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ from kidxlib.text.words import counted
 
 _RANK: Final = {verdict.value: number for number, verdict in enumerate(WORST_FIRST)}
 
-#: Topics and partitions that are shown; JSON has all.
+#: How many topics and partitions are shown on screen; JSON has all.
 _SHOWN: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class TieredFound:
-    """What an audit has found.
+    """The findings and the numbers of an audit.
 
     Attributes:
         findings: the worst first, then in the order of partitions and offsets.
-        requests: of object stores.
+        requests: how many requests object stores were sent.
     """
 
     findings: Sequence[RemoteFindingRow]
@@ -62,7 +62,7 @@ class TieredFound:
         as_of: AsOf,
         requests: Requests,
     ) -> TieredFound:
-        """Put findings in order."""
+        """Sort the findings, and put all together."""
         return cls(sorted(findings, key=_order), counts, numbers, metadata, as_of, requests)
 
     @property
@@ -79,7 +79,7 @@ class TieredFound:
 
 
 def _numbers_as_json(numbers: Numbers) -> dict[str, Any]:
-    """What each topic takes, each partition that is behind, and what other settings would free."""
+    """The size of each topic, the lag of each partition, and what other settings would free."""
     return {
         "as_of_ms": numbers.as_of_ms,
         "log_dirs": list(map(str, numbers.log_dirs)),
@@ -90,7 +90,7 @@ def _numbers_as_json(numbers: Numbers) -> dict[str, Any]:
 
 
 def _tell_numbers(outcome: Outcome, numbers: Numbers) -> None:
-    """Say the largest topics, and the partitions that are behind the longest."""
+    """Show the largest topics, and the partitions whose copying is behind for the longest."""
     largest = sorted(numbers.topics, key=lambda each: -(each.object_bytes + (each.local_bytes or 0)))
     if largest:
         outcome.table(
@@ -119,7 +119,7 @@ def _tell_numbers(outcome: Outcome, numbers: Numbers) -> None:
 
 
 def _tell_what_if(outcome: Outcome, numbers: Numbers, settings: dict[str, int]) -> None:
-    """Say what other settings would free, the most first."""
+    """Show what other settings would free, the most first."""
     if not settings:
         return
     said = ", ".join(f"{name}={value}" for name, value in settings.items())
@@ -197,7 +197,7 @@ def _deleted_as_json(each: Deleted) -> dict[str, Any]:
 
 
 def _values(request: TieredRequest, found: TieredFound) -> dict[str, Any]:
-    """What stands in the JSON object."""
+    """The keys of the JSON object."""
     metadata = found.metadata
     recording = request.recording
     return {
@@ -228,7 +228,7 @@ def _values(request: TieredRequest, found: TieredFound) -> dict[str, Any]:
 
 
 def _tell(outcome: Outcome, request: TieredRequest, found: TieredFound) -> None:
-    """Say what was found, the worst first, and what to do about it."""
+    """Show the findings, the worst first, and what to do about them."""
     outcome.table(
         f"{request.bucket}, level {request.level}",
         ("segments", "number", "bytes of logs"),
@@ -295,7 +295,7 @@ def _order(each: RemoteFindingRow) -> tuple[Any, ...]:
 
 
 def outcome_of(request: TieredRequest, found: TieredFound) -> Outcome:
-    """How an audit ended, and what it says."""
+    """The outcome of an audit: the exit code, the lines and the JSON object."""
     fails = any(Verdict(each.verdict).severity >= request.fail_on.severity for each in found.findings)
     segments = {state.name.lower(): found.number(state.name) for state in SegmentState}
     outcome = Outcome(
@@ -318,7 +318,7 @@ def outcome_of(request: TieredRequest, found: TieredFound) -> Outcome:
 
 
 def audit_tiered(request: TieredRequest, backend: Backend) -> Outcome:
-    """Audit a bucket, and record what is found where there is a catalog."""
+    """Audit a bucket, and record the findings if there is a catalog."""
     warn_of_first(request.known_topics.warnings)
     reader = MetadataReader(request.places, request.topics)
     metadata = read_metadata(reader, request)

@@ -1,4 +1,4 @@
-"""What workers do in an audit of tiered storage: partitions are listed and compared, then segments read."""
+"""The work of workers in an audit of tiered storage: they list partitions and compare them, then read segments."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from kidxlib.storage.store.requests import in_order
 
 @dataclass(frozen=True, slots=True)
 class SegmentsToRead:
-    """Segments of one partition that follow one another."""
+    """Consecutive segments of one partition whose bytes are read."""
 
     segments: Sequence[RemoteSegmentToRead]
     level: Level
 
     @property
     def bytes(self) -> int:
-        """Bytes of logs that are read."""
+        """How many bytes of logs are read."""
         return sum(each.log_bytes for each in self.segments) if self.level is Level.FULL else 0
 
 

@@ -1,7 +1,7 @@
 """Finds what is wrong in a bucket of tiered storage.
 
-A cluster goes on working meanwhile. The metadata is read first: what is newer in the bucket is not judged. Where
-something is found, the metadata is read again and the partition listed again, and what is not found again is not named.
+A cluster may be running. So the metadata is read first, and newer objects in the bucket are not judged. If there is a
+finding, the metadata is read again and the partition is listed again; only what is found again is reported.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ from kidxlib.terminal.progress import begin_phase
 
 
 def read_metadata(reader: MetadataReader, request: TieredRequest) -> RemoteMetadata:
-    """Read the metadata, and warn where it does not tell all."""
+    """Read the metadata, and warn if it is not complete."""
     begin_phase("reading the metadata")
     try:
         metadata = reader.read()
@@ -93,12 +93,12 @@ def plan_audit(request: TieredRequest, metadata: RemoteMetadata) -> TieredPlan:
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """What there is.
+    """How much there is in a bucket.
 
     Attributes:
-        of: segments by their state and what else is counted, each with how many there are and their bytes.
-        object_bytes: of all objects of a topic, by its name and id.
-        read: bytes of objects that the audit has read, about.
+        of: the number of segments and their bytes, by state and other counters.
+        object_bytes: the size of all objects of each topic, by its name and id.
+        read: about how many bytes of objects the audit has read.
     """
 
     of: Mapping[str, tuple[int, int]]
@@ -111,7 +111,7 @@ class TieredAudit:
     """Finds what is wrong in a bucket.
 
     Attributes:
-        listed: rows of `ListedSegmentRow`, of what was found; none before that.
+        listed: rows of `ListedSegmentRow`, of all listed segments; empty before `find`.
     """
 
     engine: Engine
@@ -120,7 +120,7 @@ class TieredAudit:
     listed: pa.Table = field(default_factory=lambda: pa.table({}))
 
     def find(self, metadata: RemoteMetadata) -> tuple[list[RemoteFindingRow], Counts]:
-        """The findings, and what there is. Where the plan says so, what was listed is kept as `listed`."""
+        """The findings and the counts. If the plan records segments, the listing is kept in `listed`."""
         begin_phase("comparing")
         first = self._list(metadata, None)
         found = RemoteFindingRow.of_arrow(first.rows("finding"))
@@ -145,7 +145,7 @@ class TieredAudit:
         return sum(each["bytes"] for each in segment.objects if reads_logs or each["suffix"] != LOG_SUFFIX)
 
     def segments(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition]) -> list[CopiedSegmentRow]:
-        """The segments of some partitions that brokers read, with their objects as they are listed now."""
+        """The segments of some partitions that brokers would read, with their objects as they are listed now."""
         partitions = [replace(each, level=Level.INDEXES) for each in self.plan.partitions(metadata, only)]
         return CopiedSegmentRow.of_arrow(self._listed(partitions).rows("segment"))
 
@@ -164,10 +164,10 @@ class TieredAudit:
         return RemoteFindingRow.of_arrow(staged.rows("finding"))
 
     def run(self, do: Any, items: Sequence[Any], schema: pa.Schema, *, is_small: bool, maps: bool = False) -> Staged:
-        """Let workers do something with items, a unit of some for each.
+        """Let workers process items, some items in each unit of work.
 
         Args:
-            do, schema, is_small, maps: as `Work` has them.
+            do, schema, is_small, maps: as in `Work`.
         """
         name, units = f"tiered-{uuid.uuid4().hex[:16]}", units_of(items, self.engine.cores)
         work = Work(name, units, do, schema, [self.plan.bucket], is_small, maps)
@@ -180,8 +180,8 @@ class TieredAudit:
 
 
 def of_log_dirs(request: TieredRequest, reader: MetadataReader) -> list[RemoteFindingRow]:
-    """What the partitions in the log dirs of the metadata would do to their remote segments. A log dir that cannot be
-    looked at is warned of.
+    """The findings on what leaders with the partitions in the metadata's log dirs would do to remote segments. Warns of
+    log dirs that cannot be listed.
     """
     found: list[RemoteFindingRow] = []
     for source in request.log_dirs:
@@ -202,15 +202,15 @@ def of_log_dirs(request: TieredRequest, reader: MetadataReader) -> list[RemoteFi
 
 
 def _listed_again(first: pa.Table, again: pa.Table, partitions: Collection[TopicIdPartition]) -> pa.Table:
-    """What was listed, with the second look at some partitions in the place of the first."""
+    """The first listing, with some partitions replaced by their second listing."""
     looked_at = {(each.topic_id, each.partition) for each in partitions}
     keys = zip(first["topic_id"].to_pylist(), first["partition"].to_pylist(), strict=True)
     return pa.concat_tables([first.filter(pa.array([key not in looked_at for key in keys], pa.bool_())), again])
 
 
-def _each_once(found: Sequence[RemoteFindingRow]) -> list[RemoteFindingRow]:
-    """Findings without those that were made before, of the same object and for the same reason."""
-    by_key = {each.key: each for each in reversed(found)}
+def _each_once(findings: Sequence[RemoteFindingRow]) -> list[RemoteFindingRow]:
+    """Findings without repetitions of the same object and reason."""
+    by_key = {each.key: each for each in reversed(findings)}
     return list(reversed(by_key.values()))
 
 

@@ -1,4 +1,4 @@
-"""Which partitions of log dirs have remote segments, and what a leader that starts with them does to these."""
+"""Finds the partitions of log dirs that have remote segments, and what a leader that starts with them does to these."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class LocalPartition:
     """A partition in a log dir.
 
     Attributes:
-        topic_id: None where its directory does not say it.
-        is_tiered: its topic's segments are copied, as the cluster's metadata says.
+        topic_id: None if its directory does not have it.
+        is_tiered: whether its topic's segments are copied, by the cluster's metadata.
     """
 
     log_dir: Location
@@ -58,11 +58,11 @@ class LocalPartition:
 
 @dataclass(frozen=True, slots=True)
 class TieredPartitions:
-    """What is known of partitions in a bucket.
+    """The partitions of log dirs that have remote segments.
 
     Attributes:
-        found: those that have remote segments.
-        warnings: what could not be compared, and why.
+        found: the remote segments of each such partition.
+        warnings: lines on what could not be compared, and why.
     """
 
     found: Mapping[LocalPartition, TieredPartition]
@@ -72,14 +72,15 @@ class TieredPartitions:
 def tiered_partitions(
     log_dirs: Iterable[Location], partitions: Iterable[LocalPartition], topics: re.Pattern[str]
 ) -> TieredPartitions:
-    """Find the partitions with remote segments. The metadata in one log dir of a cluster counts for its others.
+    """Find the partitions with remote segments. The metadata in one log dir of a cluster is used for its other log
+    dirs.
 
     Args:
-        partitions: in these log dirs.
-        topics: those that are wanted.
+        partitions: the partitions to look for.
+        topics: matches the names of wanted topics.
     """
     of_clusters: defaultdict[str, list[LocalPartition]] = defaultdict(list)
-    # A partition's directory that is named in place of its log dir lies in the directory above.
+    # If a partition's directory was named, its log dir is the directory above.
     partitions = list(partitions)
     places = _by_cluster(dict.fromkeys([*log_dirs, *(each.log_dir for each in partitions)]))
     clusters = {log_dir: cluster for cluster, of_cluster in places.items() for log_dir in of_cluster}
@@ -110,8 +111,8 @@ def partitions_in(source: Source, topics: re.Pattern[str]) -> list[LocalPartitio
 def findings_on_local(
     tiered: Mapping[LocalPartition, TieredPartition],
 ) -> Iterator[tuple[LocalPartition, tuple[RemoteSegmentKey, Finding] | OSError]]:
-    """What leaders that start with these partitions do to remote segments, where that does them harm, and offsets that
-    neither side has; each with the first such segment. Of a directory that cannot be looked at, why.
+    """The harm that leaders which start with these partitions do to remote segments, and offsets that neither side has;
+    each with the first such segment. A directory that cannot be read is a finding, too.
     """
     stops = {log_dir: last_stop_of_folders(log_dir, (), None, None) for log_dir in {each.log_dir for each in tiered}}
     for each, partition in tiered.items():
@@ -126,8 +127,8 @@ def findings_on_local(
 
 
 def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location] = ()) -> Iterator[str]:
-    """Why no broker is to start with these log dirs: leaders would delete remote segments, or not find them. A line for
-    each `leader-epoch-checkpoint`, and for each directory that cannot be looked at. Warns of what is not compared.
+    """Why no broker should start with these log dirs: leaders would delete remote segments, or not find them. A line
+    for each `leader-epoch-checkpoint`, and for each directory that cannot be read. Warns of what is not compared.
 
     Args:
         absent: directories of partitions that a broker would make anew in these log dirs.
@@ -152,11 +153,11 @@ def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location] 
 
 
 def local_log(directory: Location, partition: TieredPartition, stop: PartitionStop) -> LocalLog:
-    """What a broker finds of a partition, by the names and sizes of its files."""
+    """A partition's log as a starting broker finds it, by the names and sizes of its files."""
     try:
         files = files_in(directory)
     except FileNotFoundError:
-        files = {}  # a broker that starts makes it
+        files = {}  # a starting broker makes the directory
     named = ((parse_segment_log(name), path) for name, path in files.items())
     logs = {offset: path for offset, path in named if offset is not None}
     last = max(logs, default=None)
@@ -169,7 +170,7 @@ def local_log(directory: Location, partition: TieredPartition, stop: PartitionSt
 
 
 def _by_cluster(log_dirs: Iterable[Location]) -> dict[str, list[Location]]:
-    """Log dirs by their cluster; one that does not say it is by itself."""
+    """Log dirs by cluster; a log dir without a cluster id is a group of its own."""
     found: defaultdict[str, list[Location]] = defaultdict(list)
     for log_dir in log_dirs:
         try:
@@ -183,8 +184,8 @@ def _by_cluster(log_dirs: Iterable[Location]) -> dict[str, list[Location]]:
 def with_remote_segments(
     reader: MetadataReader, partitions: Sequence[LocalPartition]
 ) -> tuple[RemoteMetadata, dict[LocalPartition, TieredPartition]]:
-    """The partitions of one cluster that have remote segments. Its brokers may go on working: the metadata is read once
-    more after their leader epochs, so that a segment that is deleted meanwhile is not missed in these.
+    """The partitions of one cluster that have remote segments. Its brokers may be running: the metadata is read again
+    after the leader epochs, so that segments which were deleted in between do not seem to lack epochs.
     """
     metadata = reader.read()
     tiered = [each for each, rows in _segments_of(metadata, partitions).items() if read_segments(rows)]
@@ -198,7 +199,7 @@ def with_remote_segments(
 
 
 def _segments_of(metadata: RemoteMetadata, partitions: Iterable[LocalPartition]) -> dict[LocalPartition, pa.Table]:
-    """The rows of `REMOTE_METADATA` of partitions that have some."""
+    """The rows of `REMOTE_METADATA` of each partition that has some."""
     rows = by_partition(metadata.segments, "start_offset")
     by_name: defaultdict[tuple[str, int], list[TopicIdPartition]] = defaultdict(list)
     for of, segments in rows.items():
@@ -209,7 +210,7 @@ def _segments_of(metadata: RemoteMetadata, partitions: Iterable[LocalPartition])
         topic, partition = each.topic_partition.topic, each.topic_partition.partition
         if each.topic_id is not None:
             key: TopicIdPartition | None = TopicIdPartition(each.topic_id, topic, partition)
-        else:  # its partition.metadata is lost: a topic that is deleted has no segment that brokers read
+        else:  # its partition.metadata is lost; brokers read no segment of a deleted topic, so the only id is its own
             [key] = named if len(named := by_name[topic, partition]) == 1 else [None]
         if key in rows:
             found[each] = rows[key]
@@ -226,18 +227,18 @@ def _topic_id(directory: Location) -> str | None:
 def _entries(directory: Location) -> Sequence[EpochEntry] | None:
     try:
         found = read_leader_epochs(directory)
-    except (CheckpointError, OSError):  # there is a finding on it by itself
+    except (CheckpointError, OSError):  # another finding says so
         return None
     return None if found is None else found.entries
 
 
 def _moved_start(partition: LocalPartition, entries: Sequence[EpochEntry] | None) -> int:
-    """Where the log of a running broker may begin by now. Retention and `DeleteRecords` cut the epochs at the new log
+    """Where the log of a running broker may begin now. Retention and `DeleteRecords` cut the epochs at the new log
     start at once (`UnifiedLog.maybeIncrementLogStartOffset`); the checkpoint of log starts follows within a minute
     (`log.flush.start.offset.checkpoint.interval.ms`).
     """
     log_dir, folder = partition.log_dir, partition.topic_partition.directory
-    if not entries or not isinstance(log_dir, Path):  # nobody holds a lock in an object store
+    if not entries or not isinstance(log_dir, Path):  # object stores have no locks
         return 0
     try:
         if not is_locked(log_dir):
@@ -250,7 +251,7 @@ def _moved_start(partition: LocalPartition, entries: Sequence[EpochEntry] | None
 
 
 def _not_known(metadata: RemoteMetadata, partitions: Sequence[LocalPartition]) -> list[str]:
-    """A warning of tiered partitions whose metadata is not there."""
+    """A warning if the metadata of tiered partitions is missing."""
     unknown = [
         each
         for each in partitions

@@ -1,10 +1,11 @@
-"""The numbers of an audit of tiered storage, from what it has read and listed, and from log dirs: what topics take on
-both sides, what is still to be copied, partitions whose copying stands still, and what other retention settings would
-free, by the rules of `kidxlib.retention.decide`.
+"""The numbers of an audit of tiered storage: the size of topics in the bucket and in log dirs, segments that are still
+to be copied, partitions whose copying has stopped, and what other retention settings would free, by the rules of
+`kidxlib.retention.decide`.
 
-In the bucket, a leader deletes the first segments that are too old, or too many together with what is not copied yet
-(`RLMExpirationTask.cleanupExpiredRemoteLogSegments`). In log dirs, `local.retention` deletes the first segments that
-are copied, and what lies before the start of the bucket goes, too (`UnifiedLog.deleteOldSegments`).
+In the bucket, a leader deletes the first segments if they are too old, or if the partition is too large, counting
+segments that are not copied yet (`RLMExpirationTask.cleanupExpiredRemoteLogSegments`). In log dirs, `local.retention`
+deletes the first segments that are copied; segments before the start of the bucket go, too
+(`UnifiedLog.deleteOldSegments`).
 """
 
 from __future__ import annotations
@@ -52,13 +53,13 @@ from kidxlib.terminal.console import warn
 from kidxlib.text.times import NS_PER_MS, show_time
 from kidxlib.text.words import counted
 
-#: A local limit that is the other one.
+#: The value of a local limit that stands for the limit without `local.`.
 _AS_THE_OTHER: Final = -2
 _NO_END: Final = 2**63 - 1
 
-#: Name and id of a topic.
+#: The name and the id of a topic.
 TopicId = tuple[str, str]
-#: The highest offset of a partition of which nothing is copied.
+#: The highest copied offset of a partition without a copied segment.
 _NOTHING_COPIED: Final = -1
 
 _NO_TIME: Final = -1
@@ -66,10 +67,10 @@ _NO_TIME: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class LocalLog:
-    """A partition's log in one log dir; there is at least one segment.
+    """A partition's log in one log dir. It has at least one segment.
 
     Attributes:
-        segments: by base offset; without their largest timestamps.
+        segments: the segments in the order of base offsets; their largest timestamps are not set.
     """
 
     partition: TopicIdPartition
@@ -78,7 +79,7 @@ class LocalLog:
 
     @property
     def end(self) -> tuple[int, int]:
-        """How far it goes: of two copies the one with more is the leader's, or as good."""
+        """Where the log ends, for comparing copies: the one that goes further is the leader's, or as good."""
         return int(self.segments.base_offsets[-1]), int(self.segments.sizes[-1])
 
     @property
@@ -86,8 +87,8 @@ class LocalLog:
         return int(self.segments.sizes.sum())
 
     def largest_timestamps(self, numbers: Iterable[int]) -> Longs:
-        """What the time indexes of some segments end with, ms since the epoch; −1 where none says it, as of the last
-        segment and in an object store, which would have to be asked for each.
+        """The last timestamps in the time indexes of some segments, ms since the epoch. −1 if it is not known, as for
+        the last segment, and in an object store, where each would take a request.
         """
         return np.array([self._largest_timestamp(number) for number in numbers], np.int64)
 
@@ -100,7 +101,7 @@ class LocalLog:
         if end is None or len(end) != layouts.TIME_INDEX_ENTRY.itemsize:
             return _NO_TIME
         timestamp = int(np.frombuffer(end, layouts.TIME_INDEX_ENTRY)["timestamp"][0])
-        return timestamp if timestamp > 0 else _NO_TIME  # zeros: it was not cut to its size
+        return timestamp if timestamp > 0 else _NO_TIME  # zeros: the index is still preallocated
 
 
 def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]) -> list[LocalLog]:
@@ -160,15 +161,15 @@ def _numbers(column: Values) -> Longs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyLag:
-    """Segments of a partition that are full and not in the bucket yet.
+    """The segments of a partition that are full and not in the bucket yet.
 
     Attributes:
-        bytes: of their logs (`RemoteCopyLagBytes`).
-        first_offset: of the oldest.
-        since_ms: the time of its last record, or, where that is later or not known, when its log was last written; ms
-            since the epoch.
-        copied_ms: when the partition's last segment was copied; None where none was.
-        written_ms: when the log of the oldest was last written.
+        bytes: the size of their logs (`RemoteCopyLagBytes`).
+        first_offset: the first offset of the oldest of them.
+        since_ms: the time of the oldest one's last record; if that is not known, or its log was written earlier, the
+            time of that write. In ms since the epoch.
+        copied_ms: when the partition's last segment was copied; None if none was.
+        written_ms: when the log of the oldest one was last written.
     """
 
     partition: TopicIdPartition
@@ -180,21 +181,22 @@ class CopyLag:
     copied_ms: int | None
 
     def waiting_ms(self, as_of_ms: int) -> int:
-        """For how long nothing of it has been copied, at least: as long as it is full, and since the last copy."""
+        """For how many ms at least nothing was copied: since the oldest segment was full, and since the last copy."""
         return as_of_ms - max(self.since_ms, self.written_ms, self.copied_ms or 0)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSizes:
-    """What a topic takes.
+    """How much room a topic takes.
 
     Attributes:
-        segments, log_bytes: that are copied, and the bytes of their logs, by the metadata.
-        object_bytes: of all objects in the directories of its partitions.
-        partitions: that are known at all, and of how many of these a log dir has the log.
-        local_bytes: of these logs, in all log dirs that were given; None where there is none, so that nobody knows
-            what is still to be copied.
-        lags: of its partitions that have some.
+        segments, log_bytes: the number of copied segments and the size of their logs, by the metadata.
+        object_bytes: the size of all objects in the directories of its partitions.
+        partitions: how many partitions are known.
+        partitions_with_log: how many of these have a log in a log dir.
+        local_bytes: the size of these logs in all given log dirs; None if there is no log, so that the lag is not
+            known.
+        lags: the lag of each partition that has one.
     """
 
     topic: str
@@ -209,18 +211,18 @@ class TopicSizes:
 
     @property
     def lag_bytes(self) -> int | None:
-        """Bytes that are still to be copied; None where nobody knows."""
+        """How many bytes are still to be copied; None if it is not known."""
         return None if self.local_bytes is None else sum(lag.bytes for lag in self.lags)
 
 
 @dataclass(frozen=True, slots=True)
 class Sides:
-    """Partitions on both sides.
+    """Partitions in the bucket and in log dirs.
 
     Attributes:
-        remote: rows of `REMOTE_METADATA` that are copied and that brokers read, by start offset.
-        logs: those that log dirs have.
-        as_of_ms: the time of the latest of all of it, ms since the epoch; or another one that was asked for.
+        remote: the rows of `REMOTE_METADATA` of copied segments that brokers read, in the order of start offsets.
+        logs: the logs in log dirs.
+        as_of_ms: the time of the newest record or file, or a time that was asked for; ms since the epoch.
     """
 
     remote: Mapping[TopicIdPartition, pa.Table]
@@ -233,7 +235,7 @@ class Sides:
         Args:
             segments: rows of `REMOTE_METADATA`.
             as_of_ms: the time of the metadata.
-            is_given: that time was asked for.
+            is_given: whether that time was asked for.
         """
         is_read = segments["is_read"].to_numpy() & (
             segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_FINISHED.name
@@ -249,7 +251,7 @@ class Sides:
         return self.remote.get(partition, REMOTE_METADATA.empty_table())
 
     def furthest(self, partition: TopicIdPartition) -> LocalLog | None:
-        """The log of a partition that goes furthest."""
+        """The log of a partition that goes furthest; None if no log dir has one."""
         return max(self.logs.get(partition, ()), key=lambda log: log.end, default=None)
 
     @property
@@ -259,16 +261,16 @@ class Sides:
 
 
 def _highest_copied(remote: pa.Table) -> int:
-    """The last offset that is in the bucket."""
+    """The last offset in the bucket."""
     return int(remote["end_offset"].to_numpy().max()) if remote.num_rows else _NOTHING_COPIED
 
 
 def _sizes_of(sides: Sides, object_bytes: Mapping[TopicId, int], copied: Iterable[TopicId]) -> list[TopicSizes]:
-    """What each topic takes, in the order of names.
+    """The sizes of each topic, in the order of names.
 
     Args:
-        object_bytes: as the bucket lists them.
-        copied: topics of which nobody says that they are copied no longer.
+        object_bytes: the size of each topic's objects by the listing.
+        copied: topics that brokers copy, as far as is known.
     """
     are_copied = set(copied)
     partitions: defaultdict[TopicId, list[TopicIdPartition]] = defaultdict(list)
@@ -301,7 +303,7 @@ def _bytes_of_logs(sides: Sides, partitions: Iterable[TopicIdPartition]) -> int 
 
 
 def _lag(sides: Sides, partition: TopicIdPartition) -> CopyLag | None:
-    """None where all is copied but the last segment, to which the leader still writes."""
+    """The lag of a partition; None if all segments but the last, to which the leader writes, are copied."""
     log = sides.furthest(partition)
     if log is None:
         return None
@@ -329,7 +331,7 @@ def _sum_of(column: Any) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Amount:
-    """Segments, and the bytes of their logs."""
+    """A number of segments, and the size of their logs."""
 
     segments: int = 0
     bytes: int = 0
@@ -343,7 +345,7 @@ class Amount:
 
 @dataclass(frozen=True, slots=True)
 class Deleted:
-    """What goes on each side."""
+    """What retention deletes in the bucket and in log dirs."""
 
     remote: Amount = Amount()
     local: Amount = Amount()
@@ -354,9 +356,9 @@ class WhatIf:
     """What other settings would free of a topic.
 
     Attributes:
-        due: what goes by its own settings.
-        then: what goes by the others.
-        unknown: settings that nobody has said; no limit stands in for each.
+        due: what its own settings delete.
+        then: what the other settings delete.
+        unknown: settings that are not known; they count as no limit.
     """
 
     topic: str
@@ -367,7 +369,7 @@ class WhatIf:
 
     @property
     def freed(self) -> Deleted:
-        """What would go besides; below 0 what would stay."""
+        """How much more the other settings delete; negative if they delete less."""
         return Deleted(self.then.remote - self.due.remote, self.then.local - self.due.local)
 
 
@@ -375,8 +377,8 @@ def what_if(sides: Sides, own: Mapping[TopicId, Mapping[str, int]], others: Mapp
     """What other settings would free of each topic, in the order of names.
 
     Args:
-        own: the settings that each topic has, by Kafka's names; those that are known.
-        others: that it would have.
+        own: each topic's known settings, by Kafka's names.
+        others: the settings that it would have instead.
     """
     found: dict[TopicId, WhatIf] = {}
     for partition in sides.partitions:
@@ -402,7 +404,7 @@ def _deleted(sides: Sides, partition: TopicIdPartition, settings: Mapping[str, i
     if len(remote):
         whole, end = _with_what_is_not_copied(remote, sides.furthest(partition), copied_to)
         policy = TopicPolicy(retention_ms=ms, retention_bytes=bytes_)
-        # A leader takes what is as old as the limit, and not only what is older.
+        # A leader also deletes a segment that is exactly as old as the limit.
         decisions = decide(whole, Bounds(0, end, _NO_END if len(whole) > len(remote) else end), policy, _after(sides))
         gone = min(decisions.deleted, len(remote))
     start = copied_to if gone == len(remote) else int(remote.base_offsets[gone])
@@ -433,7 +435,7 @@ def _remote(rows: pa.Table) -> Segments:
 
 
 def _with_what_is_not_copied(remote: Segments, log: LocalLog | None, copied_to: int) -> tuple[Segments, int]:
-    """The whole partition, and the offset up to which it is copied."""
+    """The remote segments followed by the local ones that are not copied, and the offset up to which all is copied."""
     is_local = np.zeros(0, np.bool_) if log is None else log.segments.base_offsets >= copied_to
     if log is None or not is_local.any():
         return remote, copied_to
@@ -448,13 +450,13 @@ def _first(segments: Segments, count: int) -> Amount:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """What there is of topics on both sides.
+    """The numbers of topics in the bucket and in log dirs.
 
     Attributes:
-        as_of_ms: the time as of which ages are told, ms since the epoch.
-        log_dirs: those that were looked at.
-        topics: in the order of names.
-        what_if: what other settings would free; empty where nobody has asked.
+        as_of_ms: the time from which ages are counted, ms since the epoch.
+        log_dirs: the log dirs that were listed.
+        topics: the sizes of topics, in the order of names.
+        what_if: what other settings would free; empty if no settings were given.
     """
 
     as_of_ms: int
@@ -464,13 +466,13 @@ class Numbers:
 
     @property
     def lags(self) -> list[CopyLag]:
-        """The lags of all partitions that have some, the longest first."""
+        """The lags of all partitions that have one, the longest first."""
         found = [lag for topic in self.topics for lag in topic.lags]
         return sorted(found, key=lambda lag: (lag.since_ms, lag.partition.topic, lag.partition.partition))
 
 
 def numbers_of(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadata, counts: Counts) -> Numbers:
-    """Look at the log dirs of the metadata, and put together what is known of topics."""
+    """List the log dirs of the metadata, and compute the numbers of topics."""
     in_metadata = metadata.segments.select(["topic", "topic_id"]).group_by(["topic", "topic_id"]).aggregate([])
     topics: set[TopicId] = {(row["topic"], row["topic_id"]) for row in in_metadata.to_pylist()} | {
         *plan.topics.copied()
@@ -492,10 +494,10 @@ def numbers_of(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadat
 
 
 def stalled(numbers: Numbers, topics: TopicsOfTiered, stuck_ms: int) -> Iterator[RemoteFindingRow]:
-    """A finding on each partition of which nothing was copied for longer than its topic and the user allow.
+    """A finding on each partition whose copying has stopped for longer than its topic and the user allow.
 
     Args:
-        stuck_ms: how long full segments may wait beyond what the topic allows.
+        stuck_ms: for how many ms full segments may wait, besides the time that the topic allows.
     """
     for lag in numbers.lags:
         copying = topics.copying(lag.partition.topic, lag.partition.topic_id)

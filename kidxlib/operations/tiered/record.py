@@ -1,4 +1,4 @@
-"""What an audit or a repair of tiered storage has found, recorded in the catalog."""
+"""Records the findings of an audit or a repair of tiered storage in the catalog."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def record_segments(
     as_of: AsOf,
     repairs: Mapping[Key, Sequence[Mapping[str, Any]]] | None = None,
 ) -> int:
-    """Make these segments all that there is of a run, in one commit: one that is run again replaces its own rows.
+    """Record the segments of a run in one commit. They replace all rows of the same run, so that it can be run again.
 
     Args:
         listed: rows of `ListedSegmentRow`.
-        findings: what is said of a topic goes to its first segment; of a topic that has none, nowhere.
+        findings: a finding on a topic is recorded with the topic's first segment, or not at all if it has none.
         repairs: rows of `RemoteRepair`, by their segments.
 
     Returns:
-        How many rows there are.
+        The number of rows.
     """
     listed = listed.sort_by([(name, "ascending") for name in ("topic", "topic_id", *_KEY[1:])])
     keys = keys_of(listed)
@@ -68,7 +68,7 @@ def record_segments(
 
 
 def keys_of(listed: pa.Table) -> list[Key]:
-    """Which segments some rows of `ListedSegmentRow` are."""
+    """The keys of the segments in some rows of `ListedSegmentRow`."""
     return list(zip(*(listed[name].to_pylist() for name in _KEY), strict=True))
 
 
@@ -80,7 +80,7 @@ def _by_segment(findings: Iterable[RemoteFindingRow], keys: Sequence[Key]) -> Ma
     """Findings by their segments.
 
     Args:
-        keys: of all segments, in order.
+        keys: the keys of all segments, in order.
     """
     first: dict[str, Key] = {}
     for key in keys:

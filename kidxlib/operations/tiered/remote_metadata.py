@@ -1,4 +1,4 @@
-"""Reads what log dirs have of `__remote_log_metadata`, once more where it has grown."""
+"""Reads the partitions of `__remote_log_metadata` in log dirs; those that have grown are read again."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from kidxlib.storage.location import Location
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteMetadata:
-    """What was read.
+    """The contents of `__remote_log_metadata`.
 
     Attributes:
         segments: rows of `REMOTE_METADATA`.
         breaks: rows of `LINEAGE_BREAKS`.
-        flag_since: by broker, since when it is known to say of segments that they have no transaction index.
-        known: partitions of topics that have records.
+        flag_since: since when each broker is known to record that a segment has no transaction index.
+        known: the partitions of topics that have records here.
         read: the metadata partitions that were read.
-        possible_counts: how many metadata partitions there may be; none where records stand in no order.
+        possible_counts: how many metadata partitions there may be; empty if no number fits all records.
         begins_late: metadata partitions whose first records are gone, or below the log start.
-        forgotten: rows of `REMOTE_METADATA` of which records are still there, below the log start of the metadata
-            partition: a broker that starts does not know them.
-        records: how many there are.
-        last_ms: the time of the latest, ms since the epoch; None where there is none.
+        forgotten: rows of `REMOTE_METADATA` whose records are below the log start of the metadata partition: they are
+            still there, but a starting broker does not read them.
+        records: the number of records.
+        last_ms: the time of the latest record, ms since the epoch; None without a record.
     """
 
     segments: pa.Table
@@ -53,15 +53,15 @@ class RemoteMetadata:
 
     @property
     def partitions(self) -> int | None:
-        """How many metadata partitions there are; None where that is not certain."""
+        """The number of metadata partitions; None if it is not certain."""
         return self.possible_counts[0] if len(self.possible_counts) == 1 else None
 
     def begins_late_for(self, partition: TopicIdPartition) -> bool:
-        """Whether the first records are gone of the metadata partition that has those of a partition."""
+        """Whether the metadata partition of a topic's partition has lost its first records."""
         return any(metadata_partition(partition, count) in self.begins_late for count in self.possible_counts)
 
     def knows(self, partition: TopicIdPartition) -> bool:
-        """Whether all there is of a partition's metadata was read, for certain."""
+        """Whether all metadata of a partition was certainly read."""
         if partition in self.known or not self.possible_counts:
             return partition in self.known
         return all(metadata_partition(partition, count) in self.read for count in self.possible_counts)
@@ -69,7 +69,9 @@ class RemoteMetadata:
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """A metadata partition that was read: all its records, and what of that those from its log start on do not say."""
+    """A metadata partition that was read: the result of all its records, and the rows that are only below its log
+    start.
+    """
 
     partition: MetadataPartition | ExportedPartition
     log_start_offset: int
@@ -88,14 +90,14 @@ def _folded(partition: MetadataPartition | ExportedPartition) -> _Folded:
 
 @dataclass(slots=True)
 class MetadataReader:
-    """Reads the metadata in some places. What has not grown is not read again."""
+    """Reads the metadata in some places. A partition that has not grown is not read again."""
 
     places: Sequence[Location]
     topics: re.Pattern[str]
     _read: dict[int, _Folded] = field(default_factory=dict)
 
     def read(self) -> RemoteMetadata:
-        """All that is there now."""
+        """The metadata as it is now."""
         found = metadata_partitions(self.places)
         for number, partition in found.items():
             known = self._read.get(number)

@@ -1,11 +1,11 @@
-"""A repair of tiered storage: an audit finds what is missing or broken, logs are read, what they give is put, and the
-catalog records how the bucket stands after it.
+"""A repair of tiered storage: an audit finds missing and broken objects, logs are read, objects are made from them and
+put into the bucket, and the catalog records the result.
 
-Nothing is removed, and nothing but indexes, snapshots and leader epochs is written. A log of a log dir is read in the
-place of the bucket's only where objects prove that they are the same.
+Nothing is removed, and only indexes, snapshots and leader epochs are written. A log in a log dir is read in place of
+the bucket's only if objects prove that both are the same.
 
-A cluster goes on working meanwhile: right before an object is put, the metadata is read again. Once all is done it is
-read once more: a segment that was deleted in between does not take what was put with it.
+The cluster may be running. So the metadata is read again right before an object is put, and once more at the end: if a
+segment was deleted in between, its deletion does not remove the object that was put.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
-#: No object mends what these say: brokers ask for none.
+#: Findings that no object can mend: brokers ask for no object there.
 _OF_METADATA: Final = ("never-asked-for", "not-in-metadata")
 #: Topic id, partition and segment id.
 _Key = tuple[str, int, str | None]
@@ -76,13 +76,13 @@ _FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED.name
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RepairRequest:
-    """What to mend.
+    """The request for a repair.
 
     Attributes:
-        audit: finds it.
-        mirror: where what is made goes, in directories and files that are named as in the bucket.
-        apply: whether it goes to the bucket, too.
-        logs: log dirs whose logs are read in the place of the bucket's, where they prove to be the same.
+        audit: the audit that finds broken objects.
+        mirror: where new objects are written, in directories and files that are named as in the bucket.
+        apply: whether to put them into the bucket, too.
+        logs: log dirs whose logs are read in place of the bucket's if they are proven to be the same.
     """
 
     audit: TieredRequest
@@ -94,15 +94,15 @@ class RepairRequest:
 class ObjectOutcome(enum.StrEnum):
     """What became of an object that is missing or broken."""
 
-    TO_PUT = "to-put"  # it is in the mirror, and --apply would put it
+    TO_PUT = "to-put"  # the object is in the mirror, and --apply would put it
     PUT = "put"
-    SAME = "same-bytes"  # somebody else has put what was made
-    CONFLICT = "conflict"  # somebody else has put something else, or removed it
-    NOT_PUT = "not-put"  # its segment is not to be touched any more, or the run was interrupted
-    LEFT_OVER = "left-over"  # its segment was deleted while it was put
-    FAILED = "failed"  # it could not be put
-    NOT_MADE = "not-made"  # what it should be is not certain
-    RIGHT = "right"  # by its log nothing is wrong with it
+    SAME = "same-bytes"  # somebody else has put the same bytes
+    CONFLICT = "conflict"  # somebody else has put other bytes, or removed the object
+    NOT_PUT = "not-put"  # its segment must not be touched any more, or the run was interrupted
+    LEFT_OVER = "left-over"  # its segment was deleted while the object was put
+    FAILED = "failed"  # putting it failed
+    NOT_MADE = "not-made"  # its right content is not certain
+    RIGHT = "right"  # its log shows that it is right
 
     @property
     def is_mended(self) -> bool:
@@ -111,7 +111,7 @@ class ObjectOutcome(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Mended:
-    """An object, what became of it, and why."""
+    """An object of a repair, its outcome, and the reason."""
 
     row: RemadeRow
     outcome: ObjectOutcome
@@ -119,7 +119,7 @@ class Mended:
 
 
 def _as_planned(row: RemadeRow) -> Mended:
-    """What becomes of an object before anything is put."""
+    """The outcome of an object before anything is put."""
     if row.reason is None:
         return Mended(row, ObjectOutcome.RIGHT)
     if row.why_not is not None:
@@ -132,7 +132,7 @@ class _Putting:
     """Puts objects from a mirror into a bucket.
 
     Attributes:
-        interrupted: no further object is begun once this is set.
+        interrupted: once this is set, no further object is put.
     """
 
     plan: TieredPlan
@@ -178,7 +178,7 @@ class _Putting:
         return Mended(row, ObjectOutcome.PUT if published is Published.WRITTEN else ObjectOutcome.SAME)
 
     def _why_not(self, states: _States, row: RemadeRow) -> str | None:
-        """Why a segment is not to be touched; None where it may be."""
+        """Why a segment must not be touched; None if it may be."""
         state = states.get((row.topic_id, row.partition, row.segment_id))
         if state != _FINISHED:
             return f"its segment is {state} by now" if state else "the metadata has no such segment any more"
@@ -189,13 +189,13 @@ class _Putting:
         return None if size == row.log_bytes else f"its .log has {size:,} bytes by now, not {row.log_bytes:,}"
 
     def _after(self, states: _States, mended: Mended) -> Mended:
-        """What became of an object that was put, in the end."""
+        """The outcome of an object after the metadata was read for the last time."""
         if mended.outcome is not ObjectOutcome.PUT:
             return mended
         try:
             why = self._why_not(states, mended.row)
         except OSError:
-            return mended  # it was put; what became of the segment then, the next audit says
+            return mended  # it was put; the next audit says what became of the segment
         if why is None:
             return mended
         return replace(mended, outcome=ObjectOutcome.LEFT_OVER, why=f"{why}; nobody will delete what was put")
@@ -220,12 +220,12 @@ def _record_repair(
     objects: Sequence[Mended],
     as_of: AsOf,
 ) -> None:
-    """Record the segments of a bucket, and what became of their objects.
+    """Record the segments of a bucket, and the outcome of their objects.
 
     Args:
-        listed: rows of `ListedSegmentRow`, of before.
-        findings: that no repair has mended.
-        objects: that are missing or broken, or were taken for that.
+        listed: rows of `ListedSegmentRow`, from before the repair.
+        findings: findings that are not mended.
+        objects: objects that are or seemed missing or broken.
     """
     repairs: defaultdict[Key, list[Mapping[str, Any]]] = defaultdict(list)
     put: defaultdict[Key, list[dict[str, Any]]] = defaultdict(list)
@@ -240,7 +240,7 @@ def _record_repair(
 
 
 def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Mended]) -> Iterator[RemoteFindingRow]:
-    """What only the log has shown to be wrong, and is not mended."""
+    """Findings on objects that only reading the log has shown to be wrong, and that are not mended."""
     known = {(each.topic_id, each.partition, each.start_offset, each.segment_id, each.file) for each in findings}
     for each in objects:
         row = each.row
@@ -263,7 +263,7 @@ def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Me
 
 
 def _with_objects(listed: pa.Table, put: Mapping[Key, Sequence[Mapping[str, Any]]]) -> pa.Table:
-    """What was listed, with objects that were put since: when, and their ETags, nobody has asked."""
+    """The listing with the objects that were put since. Their times and ETags are null: no request asked for them."""
     if not put:
         return listed
     column = listed["objects"]
@@ -281,16 +281,16 @@ def _key(each: Mended) -> Key:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repaired:
-    """What a repair has found and done.
+    """The result of a repair.
 
     Attributes:
-        objects: what became of those that are missing or broken, in the order of partitions and offsets.
-        left: findings that no build mends.
-        safe: how many findings there are that give no wrong answer.
-        segments, log_bytes: whose logs were read.
-        local_segments, local_bytes: of these, those of log dirs.
-        made, made_bytes: objects in the mirror.
-        requests: of object stores.
+        objects: missing and broken objects with their outcomes, in the order of partitions and offsets.
+        left: findings that a repair cannot mend.
+        safe: how many findings lead to no wrong answer.
+        segments, log_bytes: how many segments' logs were read, and their bytes.
+        local_segments, local_bytes: how many of these logs, and bytes, were read in log dirs.
+        made, made_bytes: how many objects were written into the mirror, and their bytes.
+        requests: how many requests object stores were sent.
     """
 
     objects: Sequence[Mended]
@@ -316,7 +316,7 @@ class Repaired:
         metadata: RemoteMetadata,
         requests: Requests,
     ) -> Repaired:
-        """Count, and put objects in order."""
+        """Count, and sort objects."""
         logs = {(row.topic_id, row.partition, row.segment_id): row.log_bytes for row in made}
         local = {(row.topic_id, row.partition, row.segment_id): row.log_bytes for row in made if row.is_local}
         in_mirror = [row.made_bytes for row in made if row.made_bytes is not None]
@@ -336,12 +336,12 @@ class Repaired:
 
     @property
     def outcomes(self) -> Counter[ObjectOutcome]:
-        """How many objects there are of each outcome."""
+        """The number of objects by outcome."""
         return Counter(each.outcome for each in self.objects)
 
 
 def _values(request: RepairRequest, repaired: Repaired) -> dict[str, Any]:
-    """What stands in the JSON object."""
+    """The keys of the JSON object."""
     recording = request.audit.recording
     return {
         **({} if recording is None else recording.as_json()),
@@ -366,7 +366,7 @@ def _values(request: RepairRequest, repaired: Repaired) -> dict[str, Any]:
 
 
 def _tell(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
-    """Say what became of each object that was wrong, and what is left."""
+    """Show the outcome of each wrong object, and the findings that are left."""
     kinds = Counter((each.row.file, each.row.reason or "", each.outcome.value) for each in repaired.objects)
     if kinds:
         outcome.table(
@@ -417,7 +417,7 @@ def _as_json(each: Mended) -> dict[str, Any]:
 
 
 def outcome_of(request: RepairRequest, repaired: Repaired) -> Outcome:
-    """How a repair ended, and what it says."""
+    """The outcome of a repair: the exit code, the lines and the JSON object."""
     is_mended = not repaired.left and all(each.outcome.is_mended for each in repaired.objects)
     outcome = Outcome(
         code=ExitCode.OK if is_mended else ExitCode.PROBLEMS_FOUND,
@@ -437,7 +437,7 @@ def outcome_of(request: RepairRequest, repaired: Repaired) -> Outcome:
 
 
 def repair(request: RepairRequest, backend: Backend) -> Outcome:
-    """Make anew what is missing or broken in a bucket, and put it there if that is asked for."""
+    """Make missing and broken objects of a bucket anew, and put them there if the request says so."""
     warn_of_first(request.audit.known_topics.warnings)
     reader = MetadataReader(request.audit.places, request.audit.topics)
     metadata = read_metadata(reader, request.audit)
@@ -472,17 +472,17 @@ def repair(request: RepairRequest, backend: Backend) -> Outcome:
 
 @dataclass(frozen=True, slots=True)
 class _LocalCopies:
-    """Logs by topic id, partition, base offset and size."""
+    """Logs in log dirs that may be copies of remote logs, by topic id, partition, base offset and size."""
 
     paths: Mapping[tuple[str, int, int, int], Location]
 
     @classmethod
     def of(cls, sources: Sequence[Source], topics: Collection[tuple[str, str]]) -> Self:
-        """List the logs of some topics. Warns where that cannot be done.
+        """List the logs of some topics. Warns of directories that cannot be listed.
 
         Args:
-            sources: log dirs, or directories of single partitions; of several with the same log the first counts.
-            topics: names and ids.
+            sources: log dirs, or directories of single partitions. If several have the same log, the first one is used.
+            topics: names and ids of topics.
         """
         paths: dict[tuple[str, int, int, int], Location] = {}
         for log in local_logs(sources, topics) if sources else ():
@@ -492,16 +492,18 @@ class _LocalCopies:
                 paths.setdefault(key, log.directory / segment_file(base_offset, LOG_SUFFIX))
         return cls(paths)
 
-    def beside(self, segment: RemoteSegmentToRead) -> RemoteSegmentToRead:
-        """A segment, and those before it, with the logs that may be theirs."""
+    def with_local_logs(self, segment: RemoteSegmentToRead) -> RemoteSegmentToRead:
+        """A segment, and those before it, each with the local log that has its base offset and size, if there is
+        one.
+        """
         partition = segment.partition
         key = partition.topic_id, partition.partition, segment.start_offset, segment.log_bytes
-        before = None if segment.before is None else self.beside(segment.before)
+        before = None if segment.before is None else self.with_local_logs(segment.before)
         return replace(segment, local_log=self.paths.get(key), before=before)
 
 
 def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteFindingRow]) -> list[RemadeRow]:
-    """What is made of the logs of segments that have a damage that one can mend."""
+    """The objects that are made from the logs of segments with damage that can be mended."""
     damaged = {_key_of(each) for each in broken if each.file in SIDE_OBJECTS and each.reason not in _OF_METADATA}
     if not damaged:
         return []
@@ -527,7 +529,7 @@ def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteF
 
 
 def _epochs(metadata: RemoteMetadata, partitions: Iterable[TopicIdPartition]) -> dict[str, Any]:
-    """The leader epochs up to the end of each segment of some partitions, by its id."""
+    """The leader epochs up to the end of each segment of some partitions, by the segment's id."""
     is_read: Any = pc.and_(
         metadata.segments["is_read"],
         pc.equal(metadata.segments["state"], pa.scalar(SegmentState.COPY_SEGMENT_FINISHED.name)),
@@ -541,7 +543,7 @@ def _epochs(metadata: RemoteMetadata, partitions: Iterable[TopicIdPartition]) ->
 
 
 def _of_interest(made: Iterable[RemadeRow], broken: Iterable[RemoteFindingRow]) -> Iterator[RemadeRow]:
-    """The objects that are wrong by their log, or that the audit took for wrong; where no log tells, that says why."""
+    """The objects that are wrong by their log or by the audit. If the log cannot tell, the row says why."""
     named = {(*_key_of(each), each.file): each for each in broken}
     for row in made:
         finding = named.get((*_key_of(row), row.file))
@@ -557,13 +559,13 @@ def _put(planned: Sequence[Mended], putting: _Putting) -> list[Mended]:
 
 
 def _left(broken: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
-    """The findings that are about none of some objects, or that no object mends."""
+    """The findings that are about none of some objects, or that no object can mend."""
     named = {(*_key_of(each.row), each.row.file) for each in objects}
     return [each for each in broken if each.reason in _OF_METADATA or (*_key_of(each), each.file) not in named]
 
 
 def _not_mended(findings: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
-    """The findings that are so after all was done."""
+    """The findings that still hold after the repair."""
     return _left(findings, (each for each in objects if each.outcome.is_mended))
 
 

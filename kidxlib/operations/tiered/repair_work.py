@@ -1,5 +1,5 @@
-"""What workers do in a repair of tiered storage: segments are read, their side objects are written into a mirror, and
-rows say which were made anew.
+"""The work of workers in a repair of tiered storage: they read segments, write new side objects into a mirror, and give
+a row for each object.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kidxlib.storage.publisher import Publisher
 
 @dataclass(frozen=True, slots=True)
 class SegmentsToMend:
-    """Segments, and where what is made of them goes."""
+    """Segments to read, and the mirror for the objects that are made."""
 
     asked: SegmentsToRemake
     mirror: Location
@@ -82,7 +82,7 @@ class RemadeRow(Row):
         )
 
     def is_as_seen(self, content: bytes | None) -> bool:
-        """Whether some content is what was found."""
+        """Whether some content is the one that was found."""
         if content is None or self.found_bytes is None:
             return content is None and self.found_bytes is None
         return len(content) == self.found_bytes and crc32c(content) == self.found_crc32c
@@ -93,7 +93,7 @@ REMADE: Final = kinds_of(remade=RemadeRow.columns())
 
 def remake_objects(shares: Iterable[SegmentsToMend], use_mmap: bool) -> Iterator[ItemRows]:
     """Rows of `REMADE`, one for each object that a segment could have besides its log."""
-    from kidxlib.audit.tiered.remade import remake  # compiled loops, which nobody waits for where all is well
+    from kidxlib.audit.tiered.remade import remake  # it loads compiled loops, which are not needed where all is well
 
     for share in shares:
         rows = []

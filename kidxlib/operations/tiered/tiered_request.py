@@ -1,6 +1,4 @@
-"""What is asked of an audit of tiered storage: options, put together and checked, and the settings of topics that say
-what is kept, and for how long.
-"""
+"""The request for an audit of tiered storage, made of checked options, and the settings of topics about retention."""
 
 from __future__ import annotations
 
@@ -37,18 +35,19 @@ RETENTION_BYTES: Final = "retention.bytes"
 LOCAL_RETENTION_MS: Final = "local.retention.ms"
 LOCAL_RETENTION_BYTES: Final = "local.retention.bytes"
 STUCK_AFTER: Final = "1h"
-#: Settings that may be asked about, each with the least value that Kafka takes.
+#: The settings that `--what-if` takes, each with the least value that Kafka allows.
 SETTINGS: Final = {RETENTION_MS: -1, RETENTION_BYTES: -1, LOCAL_RETENTION_MS: -2, LOCAL_RETENTION_BYTES: -2}
 
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A run that the catalog keeps.
+    """Where and under which id a run is recorded.
 
     Attributes:
-        audit_id: of the run. One question at one time has one id, so that a run which was stopped can be run again.
-        source: what the catalog calls the bucket.
-        level: as `Level`.
+        audit_id: the run's id. The same request at the same time has the same id, so that a stopped run can be
+            repeated.
+        source: the bucket's name in the catalog.
+        level: a value of `Level`.
     """
 
     context: RunContext
@@ -58,35 +57,35 @@ class Recording:
 
     @property
     def catalog(self) -> str:
-        """Where the catalog is."""
+        """The catalog's directory or URL."""
         return self.context.catalog or f"database {self.context.database}"
 
     @property
     def line(self) -> str:
-        """What a report says of it."""
+        """The report's line."""
         return f"catalog: {self.catalog}, table {REMOTE_SEGMENTS.name}, audit {self.audit_id}"
 
     def as_json(self) -> dict[str, str]:
-        """What a report in JSON says of it."""
+        """The report's keys in JSON."""
         return {"audit_id": self.audit_id, "catalog": self.catalog, "source": self.source}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TieredRequest:
-    """What to audit.
+    """The request for an audit.
 
     Attributes:
         layout: how objects are named.
         bucket: the directory, or the prefix, of the partitions' directories.
-        places: where partitions of `__remote_log_metadata` are: directories, and files with what was exported.
-        metadata: these directories, and those of the files, perhaps with metadata of the cluster beside them.
-        stuck_ms: how long a state may last.
-        as_of_ms: the time as of which states are judged, ms since the epoch; None for that of the metadata.
-        interval_bytes: of indexes; None for what is known of topics.
-        known_topics: what the clusters of the metadata's log dirs say of topics.
-        what_if: settings of topics, by Kafka's names, of which is asked what they would free.
-        recording: None where nothing is recorded.
-        asked_before: of object stores, by this process, for something else.
+        places: where partitions of `__remote_log_metadata` are: directories, or files with exported records.
+        metadata: these directories and those of the files; the cluster's metadata may be beside them.
+        stuck_ms: for how many ms a state may last.
+        as_of_ms: the time at which states are judged, ms since the epoch; None: the time of the metadata.
+        interval_bytes: the index interval; None: each topic's configuration.
+        known_topics: the topics' configurations in the metadata of the log dirs' clusters.
+        what_if: other settings of topics by Kafka's names, to compute what they would free.
+        recording: None if nothing is recorded.
+        asked_before: the requests to object stores that this process had sent before.
     """
 
     layout: Layout
@@ -106,7 +105,7 @@ class TieredRequest:
 
     @property
     def log_dirs(self) -> list[Source]:
-        """The log dirs of the metadata, each once. A file that it was exported to lies anywhere."""
+        """The log dirs of the metadata, each once. Files with exported records are left out: they may lie anywhere."""
         places = set(map(str, self.places))
         return list({str(each.path): each for each in self.metadata if str(each.path) in places}.values())
 
@@ -142,11 +141,11 @@ def tiered_request(
     now: str | None = None,
     is_repair: bool = False,
 ) -> TieredRequest:
-    """Put options together.
+    """Make the request of options.
 
     Args:
-        tiered: the bucket, perhaps with the name that a source of the catalog has.
-        context: has a catalog where the run is recorded.
+        tiered: the bucket, perhaps with the name of its source in the catalog.
+        context: has a catalog if the run is recorded.
     """
     if not tiered_metadata:
         raise UsageError(
@@ -189,7 +188,7 @@ def tiered_request(
 
 
 def _directory(place: Location) -> Location:
-    """The directory of what was exported, or of a log dir."""
+    """The directory of a file with exported records, or the log dir."""
     return place.parent if place.name.endswith(EXPORT_SUFFIX) else place
 
 
@@ -201,12 +200,12 @@ def _recording(
     metadata: Sequence[Source],
     asked: Mapping[str, object],
 ) -> Recording:
-    """What is recorded of a run.
+    """Where and under which id a run is recorded.
 
     Args:
-        source: what the catalog calls the bucket.
+        source: the bucket's name in the catalog.
         metadata: the places of the metadata.
-        asked: what makes it the same question.
+        asked: the values of which the run's id is made.
     """
     ensure_no_overlap(None, context.catalog, [*metadata, Source(source, _absolute(bucket))])
     if isinstance(bucket, ObjectPath):
@@ -239,7 +238,7 @@ def _bucket(text: str, layout: Layout) -> Location:
     try:
         found = find_bucket(place) if layout is LOCAL else place
         if not isinstance(found, Path):
-            next(iter(found.iterdir()), None)  # raises where nothing has that prefix
+            next(iter(found.iterdir()), None)  # raises if nothing has that prefix
         elif not found.is_dir():
             raise UsageError(f"{text}: no such directory; expected that of the storage plugin")
     except OSError as error:

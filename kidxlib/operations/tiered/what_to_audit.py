@@ -1,5 +1,5 @@
-"""What there is to audit of tiered storage: its partitions, what the clusters of the metadata say of their topics, and
-the segments whose bytes are read, in shares.
+"""Plans an audit of tiered storage: its partitions, the configurations of their topics, and the segments whose bytes
+are read, in shares.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.storage.location import Location
 
-#: Of a share, at most: a second or so of work.
+#: The largest share: about a second of work.
 _SHARE_SEGMENTS: Final = 64
 _SHARE_BYTES: Final = 1024**3
 _T = TypeVar("_T")
@@ -45,35 +45,35 @@ _RETENTION_MS = "retention.ms"
 _ENABLE = "remote.storage.enable"
 _COPY_DISABLE = "remote.log.copy.disable"
 _COPY_LAG_MS, _COPY_LAG_BYTES = "remote.copy.lag.ms", "remote.copy.lag.bytes"
-#: A lag that is what `local.retention` keeps.
+#: The value of a lag that stands for `local.retention`.
 _AS_LOCAL = -2
 
 
 @dataclass(frozen=True, slots=True)
 class TopicsOfTiered:
-    """What is known of topics, by their ids: one of the same name may be another one."""
+    """The configurations of topics. They are looked up by id as well: another topic may have had the same name."""
 
     request: TieredRequest
 
     def retention_ms(self, partition: TopicIdPartition) -> int | None:
-        """How long the topic of a partition keeps records, ms; below 0 for ever. None where nobody knows it."""
+        """For how many ms the topic of a partition keeps records; negative: for ever; None: not known."""
         source = self._source_of(partition)
         return None if source is None else self._retention_ms(source, partition.topic)
 
     def setting(self, topic: str, topic_id: str, name: str) -> int | None:
-        """A topic's setting that is a number; None where nobody knows it."""
+        """A topic's setting that is a number; None: not known."""
         source = self._source_of(TopicIdPartition(topic_id, topic, 0))
         config = None if source is None else self.request.known_topics.config(source.name, topic, name)
         return None if config is None else parse_integer(config.value, 64)
 
     def is_copied(self, topic: str, topic_id: str) -> bool | None:
-        """Whether brokers copy a topic's segments (`remote.storage.enable`); None where nobody knows it."""
+        """Whether brokers copy a topic's segments (`remote.storage.enable`); None: not known."""
         source = self._source_of(TopicIdPartition(topic_id, topic, 0))
         config = None if source is None else self.request.known_topics.config(source.name, topic, _ENABLE)
         return None if config is None else config.value == "true"
 
     def copying(self, topic: str, topic_id: str) -> Copying:
-        """Whether and when brokers copy a topic's segments, by what was set for it."""
+        """Whether and when brokers copy a topic's segments, by its settings."""
         source = self._source_of(TopicIdPartition(topic_id, topic, 0))
         if source is None:
             return Copying()
@@ -87,7 +87,7 @@ class TopicsOfTiered:
         return Copying(is_on, ms, bytes_)
 
     def copied(self) -> Iterator[tuple[str, str]]:
-        """Names and ids of the topics of which a cluster says that brokers copy them."""
+        """The names and ids of topics that brokers copy by a cluster's metadata."""
         known = self.request.known_topics
         for of_source in known.of_sources.values():
             for topic, topic_id in of_source.metadata.topics.items():
@@ -95,7 +95,7 @@ class TopicsOfTiered:
                     yield topic, topic_id
 
     def options(self, partition: TopicIdPartition, directory: Location) -> RecoverOptions:
-        """What the indexes of a partition depend on."""
+        """The options with which a partition's indexes are made."""
         source = self._source_of(partition) or self.request.metadata[0]
         place = PartitionDirectory(source, TopicPartition(partition.topic, partition.partition), directory)
         interval_bytes, known = self.request.interval_bytes, self.request.known_topics
@@ -103,7 +103,7 @@ class TopicsOfTiered:
         return options.of_id(partition.topic_id)
 
     def outliving_metadata(self, partitions: frozenset[TopicIdPartition]) -> Iterator[RemoteFindingRow]:
-        """A finding on each topic whose records are kept for longer than the metadata of its segments."""
+        """A finding on each topic that keeps records for longer than the metadata of its segments is kept."""
         topics = {(each.topic, each.topic_id): each for each in partitions if self.request.topics.fullmatch(each.topic)}
         for _, partition in sorted(topics.items()):
             source = self._source_of(partition)
@@ -140,10 +140,10 @@ class TieredPlan:
     """How partitions are audited.
 
     Attributes:
-        layout: of the bucket.
+        layout: the bucket's layout.
         bucket: the directory of the partitions' directories.
-        directories: those that are there.
-        is_recorded: what is listed is recorded.
+        directories: the partitions' directories that exist.
+        is_recorded: whether listed segments are recorded.
     """
 
     layout: Layout
@@ -160,7 +160,7 @@ class TieredPlan:
         """The partitions that the metadata has, or that have a directory, in order.
 
         Args:
-            only: these alone; None for all.
+            only: the partitions to return; None for all.
         """
         of_segments = by_partition(metadata.segments, "start_offset")
         of_forgotten = by_partition(metadata.forgotten, "start_offset")
@@ -193,12 +193,12 @@ class TieredPlan:
         flag_since: Mapping[int, int],
         only: Callable[[CopiedSegmentRow], bool] = lambda row: True,
     ) -> Iterator[Sequence[RemoteSegmentToRead]]:
-        """Segments whose bytes are read, in shares of some of one partition that follow one another.
+        """The segments whose bytes are read, in shares of consecutive segments of one partition.
 
         Args:
-            segments: all of the partitions.
+            segments: all segments of the partitions.
             flag_since: as for `of_transaction_index`.
-            only: which of them are read.
+            only: the segments to read.
         """
         ordered = sorted(segments, key=lambda each: (each.topic, each.topic_id, each.partition, each.start_offset))
         for _, of_partition in groupby(ordered, key=lambda each: (each.topic_id, each.partition)):
@@ -211,7 +211,7 @@ class TieredPlan:
     def _to_read(
         self, rows: Sequence[CopiedSegmentRow], flag_since: Mapping[int, int]
     ) -> dict[str, RemoteSegmentToRead]:
-        """Segments of a partition by their ids."""
+        """The segments of a partition by their ids, as workers read them."""
         first = rows[0]
         partition = TopicIdPartition(first.topic_id, first.topic, first.partition)
         directory = self.directory(partition)
@@ -239,12 +239,14 @@ class TieredPlan:
         return {each.segment_id: _after(_after(each, before), before) for each in found}
 
     def directory(self, partition: TopicIdPartition) -> Location:
-        """Where the objects of a partition are."""
+        """The directory of a partition's objects."""
         return self.directories.get(partition, self.bucket / self.layout.partition_path(partition))
 
 
 def by_partition(rows: pa.Table, order: str) -> dict[TopicIdPartition, pa.Table]:
-    """Rows of each partition, in the order of a column; each a copy, as a slice goes to a worker with all rows."""
+    """The rows of each partition in the order of a column. They are copies: a slice would be sent to a worker with all
+    rows.
+    """
     if not rows.num_rows:
         return {}
     rows = rows.sort_by([(name, "ascending") for name in ("topic_id", "partition", order)])
@@ -260,7 +262,7 @@ def by_partition(rows: pa.Table, order: str) -> dict[TopicIdPartition, pa.Table]
 
 
 def units_of(items: Sequence[_T], cores: int) -> list[Sequence[_T]]:
-    """Items in some units for each core."""
+    """Divide items into a few units for each core."""
     count = max(1, min(len(items), cores * BINS_PER_CORE))
     return [part for number in range(count) if (part := items[number::count])]
 
@@ -272,7 +274,7 @@ def _in_shares(segments: Sequence[RemoteSegmentToRead]) -> Iterator[Sequence[Rem
 
 
 def _after(segment: RemoteSegmentToRead, before: Mapping[int, RemoteSegmentToRead]) -> RemoteSegmentToRead:
-    """A segment with the one before it; where it has that already, with the one before that, too."""
+    """A segment with the one before it. If it has that already, the one before that is set, too."""
     known = segment.before or before.get(segment.start_offset)
     if known is None:
         return segment
@@ -282,7 +284,7 @@ def _after(segment: RemoteSegmentToRead, before: Mapping[int, RemoteSegmentToRea
 
 
 def _has_aborted(row: CopiedSegmentRow, flag_since: Mapping[int, int]) -> bool | None:
-    """Whether the metadata says that transactions were aborted in a segment; None where it does not say it."""
+    """Whether transactions were aborted in a segment by the metadata; None: the metadata does not say."""
     if row.transaction_index_empty:
         return False
     since = flag_since.get(row.broker_id)
