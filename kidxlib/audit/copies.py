@@ -1,5 +1,5 @@
-"""Whether a copy of a segment's log in an object store is as it was uploaded: what a HEAD says of the object, compared
-with what the catalog says of the log. No byte of either is read.
+"""Judges whether a copy of a segment's log in an object store is as it was uploaded: the answer to a HEAD request is
+compared with the catalog's row of the log. No byte of either is read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ _64_BITS: Final = 2**64
 
 
 class CopyVerdict(StrEnum):
-    """What is said of a copy."""
+    """The verdicts on a copy."""
 
     AS_UPLOADED = "as-uploaded"
     DIFFERS = "differs"
@@ -26,14 +26,14 @@ class CopyVerdict(StrEnum):
     NO_FACT = "no-fact"
 
 
-#: Problems; and what is no problem, and says nothing for the copy either.
+#: Verdicts that are problems, and verdicts that say neither that the copy is right nor that it is wrong.
 PROBLEMS: Final = (CopyVerdict.DIFFERS, CopyVerdict.OTHER_SIZE, CopyVerdict.MISSING, CopyVerdict.REFUSED)
 NOT_COMPARABLE: Final = (CopyVerdict.COMPOSITE, CopyVerdict.NO_CHECKSUM, CopyVerdict.NO_FACT)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownLog:
-    """What the catalog says of a log, in its columns of these names; None where it does not know."""
+    """The catalog's values for a log, named as its columns; None if not known."""
 
     log_bytes: int | None
     log_crc32c: int | None
@@ -41,10 +41,10 @@ class KnownLog:
 
 
 def judge_copy(known: KnownLog, asked: Asked) -> tuple[CopyVerdict, str]:
-    """What is to be said of a copy, and why.
+    """The verdict on a copy, and the reason.
 
-    An object is as uploaded if it has the log's size, and a checksum of its whole is the log's. Any that is another
-    one's is enough for it to differ.
+    An object is as uploaded if it has the log's size and a checksum of the whole object equals the log's. It differs if
+    any checksum does not.
     """
     if asked.refused is not None:
         return CopyVerdict.REFUSED, asked.refused

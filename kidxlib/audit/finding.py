@@ -1,4 +1,4 @@
-"""A finding: what an audit says of one file. It has a verdict, a reason and a consequence."""
+"""A finding of an audit on one file: a verdict, a reason and a consequence."""
 
 from __future__ import annotations
 
@@ -6,27 +6,27 @@ import enum
 from dataclasses import dataclass, replace
 from typing import Final
 
-#: Reason for a broken offset index of the last segment whose last entry is not of its log's last batches.
+#: The reason if the last segment's offset index is broken because its last entry is not near the end of the log.
 PROMISES_OTHER_END: Final = "wrong-log-end-offset"
 
 
 class Verdict(enum.StrEnum):
     """How good a file is; the mildest verdict first."""
 
-    IDENTICAL = "identical"  # an index or auxiliary file: to what recovery writes
-    WHOLE = "whole"  # a log: to its last byte
-    SAFE = "safe"  # different, and every lookup is right
+    IDENTICAL = "identical"  # an index or auxiliary file that is what recovery writes
+    WHOLE = "whole"  # a log that is right to its last byte
+    SAFE = "safe"  # different, but every lookup is right
     TORN = "torn"  # a log that ends with an append that was not finished
     BROKEN = "broken"
 
     @property
     def severity(self) -> int:
-        """The rank of a verdict: the worse of two has the larger number."""
+        """The rank of a verdict: a worse verdict has a larger number."""
         return _SEVERITY[self]
 
     @property
     def is_problem_free(self) -> bool:
-        """Whether nothing is to be said of the file: it is `identical` or `whole`."""
+        """Whether the file is `identical` or `whole`, so that nothing is reported."""
         return self.severity == 0
 
 
@@ -35,14 +35,14 @@ _SEVERITY: Final = {Verdict.IDENTICAL: 0, Verdict.WHOLE: 0, Verdict.SAFE: 1, Ver
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Fate:
-    """What becomes of a log at the broker's next start.
+    """What the broker's next start does to a log.
 
     Attributes:
-        action: what a broker does with the segment at its next start, as `StartupAction` of
-            `kidxlib.audit.startup.simulation`; None if it does not reach it.
-        kept_bytes: the bytes of the log that are left then.
-        lost_bytes, lost_batches, lost_records: what that drops; where it drops nothing, what recovery would. None where
-            it is not known for certain.
+        action: what the broker does with the segment, a `StartupAction` of `kidxlib.audit.startup.simulation`; None if
+            the start fails before it.
+        kept_bytes: how many bytes of the log are left after it.
+        lost_bytes, lost_batches, lost_records: what the start drops of the log; if it drops nothing, what recovery
+            would drop. None if it is not known for certain.
     """
 
     action: str | None = None
@@ -54,16 +54,16 @@ class Fate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """What an audit says of one file of a segment: an index or auxiliary file, or the log itself.
+    """The finding of an audit on one file of a segment: an index or auxiliary file, or the log itself.
 
     Attributes:
-        file: its suffix.
-        verdict: how good it is.
-        reason: a short word, the same for all files of this kind; None of an identical or whole one.
-        position: the first byte of it that is wrong, or different; None where it is missing or nothing is.
+        file: the file's suffix.
+        verdict: how good the file is.
+        reason: a short word, the same for all findings of this kind; None for an identical or whole file.
+        position: the first byte of the file that is wrong or different; None if there is none, or the file is missing.
         detail: what was found there, and what recovery would have written.
-        consequence: what that does, or why it does nothing; None of an identical one.
-        fate: of a log, once its partition was looked at as a whole.
+        consequence: what this leads to, or why it is harmless; None for an identical file.
+        fate: what the next start does to a log; set after its partition was audited as a whole.
     """
 
     file: str
@@ -75,12 +75,14 @@ class Finding:
     fate: Fate | None = None
 
 
-#: In the detail of a finding that stands for several.
+#: Stands between the details of a finding that is made of several.
 ALSO: Final = "; also "
 
 
 def worse(finding: Finding, other: Finding) -> Finding:
-    """The worse of two findings on a log, or the first if they are equal. Its detail also tells the other finding."""
+    """The worse of two findings on a log, or the first if they are equally bad. Its detail includes the other
+    finding.
+    """
     if other.verdict.severity > finding.verdict.severity:
         finding, other = other, finding
     if other.reason is None or other.reason == finding.reason:
@@ -91,12 +93,12 @@ def worse(finding: Finding, other: Finding) -> Finding:
 
 @dataclass(frozen=True, slots=True)
 class SegmentFinding:
-    """A finding, and the segment whose file it is about.
+    """A finding, and the segment of its file.
 
     Attributes:
-        base_offset: the segment's; for a file of the partition as a whole its first base offset.
-        finding: what is said of the file.
-        beside_logs: it is a broker's own file, beside the logs, where index files are looked for elsewhere.
+        base_offset: the segment's base offset; for a file of the whole partition, that of the first segment.
+        finding: the finding on the file.
+        beside_logs: whether it is the broker's own file beside the logs, while index files are looked for elsewhere.
     """
 
     base_offset: int
@@ -104,11 +106,11 @@ class SegmentFinding:
     beside_logs: bool = False
 
 
-#: The reason of a log to which a broker writes.
+#: The reason if a broker is writing to the log.
 IN_USE: Final = "in-use"
 
 #: Verdicts that are reported.
 WORST_FIRST: Final = (Verdict.BROKEN, Verdict.TORN, Verdict.SAFE)
 
-#: Those that are nothing to pass over.
+#: Verdicts that are more than a remark.
 DAMAGE: Final = (Verdict.BROKEN, Verdict.TORN)

@@ -42,16 +42,16 @@ from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import may_be_deleting, read_leader_epochs
 
-#: How often a partition is looked at whose files a broker changes meanwhile.
+#: How many times a partition is audited at most if a broker changes its files in the meantime.
 _ATTEMPTS: Final = 3
 
 
 @dataclass(slots=True)
 class AuditedPartition:
-    """What an audit says of a partition, besides the findings on its segments.
+    """The results of a partition's audit, besides the findings on its segments.
 
     Attributes:
-        not_ready: None where nobody asked.
+        not_ready: the segments that are not ready for tiering; None if it was not asked for.
     """
 
     simulation: StartupSimulation
@@ -61,7 +61,7 @@ class AuditedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ReadSegment:
-    """What is kept of a readable segment until the partition's last segment was read."""
+    """The data of a readable segment that are kept until all segments of the partition were read."""
 
     base_offset: int
     folded: FoldedSegment
@@ -153,7 +153,7 @@ def audit_leader_epochs(
 ) -> Iterator[SegmentFinding]:
     """
     Args:
-        remote: what a leader that starts with it does to remote segments, if it does them harm.
+        remote: the harm that a leader which starts with this file does to remote segments; None if it does none.
     """
     first = read[0].base_offset if read else 0
     if isinstance(found, CheckpointError):
@@ -168,7 +168,7 @@ def audit_leader_epochs(
     elif remote is not None:
         finding = remote
     else:
-        # Where a broker has one for sure; in an index directory only if it was asked for.
+        # A broker certainly has one. An index directory has one only if it was asked for.
         if found is None and not (in_place and logs.recovered.entries):
             return
         finding = audit_epochs(found, logs)
@@ -240,7 +240,7 @@ def _with_logs_aside(
     epochs: LeaderEpochs | CheckpointError | None,
     findings: Sequence[SegmentFinding],
 ) -> list[SegmentFinding]:
-    """The findings, those on logs that are missing with logs under other names that begin among their offsets."""
+    """The findings. Those on missing logs also name logs under other names that begin among the missing offsets."""
     if not logs:
         return list(findings)
     first = None if epochs is None or isinstance(epochs, CheckpointError) else epochs.first
@@ -267,11 +267,11 @@ def _beside_logs(
     of_epochs: LogEpochs,
     remote: Finding | None,
 ) -> Iterator[SegmentFinding]:
-    """The findings on a broker's leader epochs and producer snapshots, where index files are looked for elsewhere: a
-    broker that starts believes those beside the logs, whatever was built elsewhere.
+    """The findings on the broker's own leader epochs and producer snapshots, if index files are looked for in another
+    directory. A starting broker believes the files beside the logs, whatever was built elsewhere.
     """
     if task.is_brokers:
-        # A broker has epochs for sure; an archive of logs may have none.
+        # A broker certainly has leader epochs; an archive of logs may have none.
         epochs, is_certain = read_epochs(task.directory), (task.directory.parent / META_PROPERTIES).exists()
         yield from audit_snapshots(read, fold, task.directory, cleaned)
         yield from audit_leader_epochs(read, epochs, of_epochs, in_place=is_certain, remote=remote)
@@ -280,15 +280,15 @@ def _beside_logs(
 def _with_brokers_own(
     findings: Sequence[SegmentFinding], beside_logs: Iterable[SegmentFinding]
 ) -> list[SegmentFinding]:
-    """The findings, with those on files beside the logs. Of a file that is in both places it is the one elsewhere,
-    unless the broker's own is broken.
+    """The findings, together with those on files beside the logs. If a file is in both places, the finding on the
+    broker's own file counts only if that is broken.
     """
     elsewhere = {(each.base_offset, each.finding.file): each.finding.verdict for each in findings}
     own: dict[tuple[int, str], SegmentFinding] = {}
     for each in beside_logs:
         key = each.base_offset, each.finding.file
         is_damaged = each.finding.verdict in DAMAGE
-        # What is safe there is left out: `--fail-on safe` is a gate of the files elsewhere.
+        # Safe findings beside the logs are left out: `--fail-on safe` is about the files in the other directory.
         if each.finding.verdict is not Verdict.SAFE and (
             key not in elsewhere or is_damaged > (elsewhere[key] in DAMAGE)
         ):
@@ -297,7 +297,7 @@ def _with_brokers_own(
 
 
 def _broken(findings: Iterable[SegmentFinding]) -> dict[tuple[int, str], str | None]:
-    """Broken files by their segment and suffix, and why they are."""
+    """The broken files by segment and suffix, each with the reason."""
     return {
         (each.base_offset, each.finding.file): each.finding.reason
         for each in findings
@@ -312,8 +312,8 @@ def _log_epochs(
     simulation: StartupSimulation,
     changes: Mapping[int, NDArray[np.void]],
 ) -> LogEpochs:
-    """What the logs and the broker say of leader epochs."""
-    # Where retention has deleted the first logs meanwhile, epochs begin with what it has left.
+    """The leader epochs by the logs and by the broker."""
+    # If retention has deleted the first logs in the meantime, epochs begin with the logs that are left.
     left = min((segment.base_offset for segment in simulation.segments), default=0)
     in_order = tuple(
         EpochEntry(epoch, start_offset)
@@ -337,7 +337,7 @@ def _log_epochs(
 
 
 def _first_offset(task: PartitionAudit, logs: Sequence[AuditedLog]) -> int | None:
-    """Where the logs begin, if none before the first was copied to a bucket, or may be being deleted."""
+    """Where the logs begin; None if logs before the first one are in a bucket, or may just be being deleted."""
     is_sure = task.last_stop.begins_with_first_log and task.tiered is None
     if not logs or not is_sure or may_be_deleting(task.directory, files_in(task.directory)):
         return None
@@ -347,10 +347,10 @@ def _first_offset(task: PartitionAudit, logs: Sequence[AuditedLog]) -> int | Non
 def _epochs_are_of_broker(
     task: PartitionAudit, of_epochs: LogEpochs, found: LeaderEpochs | CheckpointError | None
 ) -> bool:
-    """Whether epochs go back in the logs, and the broker's own file shows that it has appended them so.
+    """Whether epochs go back in the logs, and the broker's own file shows that the broker appended them so.
 
     Args:
-        found: what the file in the index directory says.
+        found: the content of the file in the index directory.
     """
     if not of_epochs.go_back():
         return False
@@ -359,8 +359,8 @@ def _epochs_are_of_broker(
 
 
 def _stop_of(task: PartitionAudit, logs: Sequence[AuditedLog], simulation: StartupSimulation) -> PartitionStop:
-    """How the broker stopped, as far as the logs that were listed can be compared with that: not with offsets of a
-    segment that it has begun since.
+    """How the broker stopped, without offsets of a segment that it has begun since the listing: the listed logs cannot
+    be compared with these.
     """
     is_rolled = bool(logs and simulation.segments) and simulation.segments[-1].base_offset > logs[-1].base_offset
     return replace(task.last_stop, recovery_point=0, high_watermark=0) if is_rolled else task.last_stop
@@ -398,7 +398,7 @@ def _simulate_segments(task: PartitionAudit, recoveries: dict[int, Recovery]) ->
         except (LogChangedError, OSError) as error:
             failure = describe_error(error)
             if not isinstance(error, LogChangedError | FileNotFoundError):
-                break  # else a running broker has deleted or rolled it: other files are there now
+                break  # otherwise a running broker has deleted or rolled it, and the files have changed
     return StartupSimulation(failures=[failure])
 
 
@@ -412,10 +412,10 @@ def _of_remote(
     simulation: StartupSimulation,
     changes: Mapping[int, NDArray[np.void]],
 ) -> Finding | None:
-    """What a leader that starts with the partition's leader epochs does to its remote segments.
+    """The finding on what a leader that starts with the partition's leader epochs does to its remote segments.
 
     Args:
-        changes: by base offset where the epoch changes in a segment's log, its first one included.
+        changes: by base offset, where the epoch changes in a segment's log, including the log's first epoch.
     """
     if task.tiered is None:
         return None
@@ -440,11 +440,11 @@ def _snapshot_offsets(task: PartitionAudit) -> Iterator[int]:
 
 
 def _indexed(task: PartitionAudit, base_offsets: Sequence[int]) -> set[int]:
-    """The base offsets of the offset indexes in an index directory, but for those of logs begun since the directory of
-    the logs was listed, and that a build has indexed by now.
+    """The base offsets of the offset indexes in an index directory. Those of logs that were begun since the listing,
+    and that a build has indexed already, are left out.
 
     Args:
-        base_offsets: of the logs that were listed.
+        base_offsets: the base offsets of the listed logs.
     """
     last = max(base_offsets, default=-1)
 

@@ -1,4 +1,4 @@
-"""What an audit found, as rows for tables and JSON, and in numbers."""
+"""The results of an audit as rows for tables and JSON, and as numbers."""
 
 from __future__ import annotations
 
@@ -24,30 +24,30 @@ from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.storage.location import Location, as_text, location, version_at
 
-#: What becomes of segments without anything being lost.
+#: Actions of a broker that lose nothing of a segment.
 NOTHING_LOST: Final = (StartupAction.LOAD, StartupAction.REBUILD)
-#: What becomes of those of which no more may be lost than a torn end; the verdict on the log says whether it is.
+#: Actions that may lose no more than a torn end. The verdict on the log says whether they do.
 _JUDGED_BY_LOG: Final = (*NOTHING_LOST, StartupAction.TRUNCATE)
 
-#: What fails an audit whatever the verdict on the log says.
+#: Actions that fail an audit whatever the verdict on the log is.
 LOSING: Final = tuple(action.value for action in StartupAction if action not in _JUDGED_BY_LOG)
 
-#: The numbers in a `StartupRow`.
+#: The fields of a `StartupRow` that are numbers.
 COUNTED: Final = ("log_bytes", "read_bytes", "lost_bytes", "lost_records")
 
 
 class Kind(enum.StrEnum):
-    """The rows that an audit leaves, and where they stand in its JSON object."""
+    """The kinds of rows of an audit. A kind's value is its key in the JSON object."""
 
-    FILE = "files"  # each file, the logs too: what is to be said of it
-    SEGMENT = "startup"  # each segment: what a broker would do with it
-    PARTITION = "partitions"  # each partition: what a broker would do with it
+    FILE = "files"  # the finding on each file, logs included
+    SEGMENT = "startup"  # what a broker would do with each segment
+    PARTITION = "partitions"  # what a broker would do with each partition
     NOT_READY = "not_ready"  # segments that are not ready for tiered storage
 
 
 @dataclass(slots=True)
 class AuditRows:
-    """What an audit found: rows of each kind."""
+    """The rows of an audit, by kind."""
 
     files: list[FileFinding] = field(default_factory=list)
     startup: list[StartupRow] = field(default_factory=list)
@@ -64,7 +64,7 @@ class AuditRows:
 
 
 def rows_of_segment(task: ScanTask, audited: AuditedSegment) -> list[FileFinding]:
-    """The rows of a segment's index files, once it was read."""
+    """The rows of a segment's index files, after the segment was read."""
     segment, directory = task.segment, location(str(task.index_directory))
     return [
         _file(segment.source, segment.topic_partition, audited.base_offset, finding, directory)
@@ -73,7 +73,7 @@ def rows_of_segment(task: ScanTask, audited: AuditedSegment) -> list[FileFinding
 
 
 def rows_of_partition(source: str, task: PartitionAudit, audited: AuditedPartition) -> AuditRows:
-    """The rows of a partition, once all of its segments were read."""
+    """The rows of a partition, after all of its segments were read."""
     of = task.topic_partition
     not_ready = [
         NotReadyRow(
@@ -94,7 +94,7 @@ def rows_of_partition(source: str, task: PartitionAudit, audited: AuditedPartiti
 
 
 def row_of_partition(source: str, task: PartitionAudit, found: SegmentFinding) -> FileFinding:
-    """The row of a finding on a file of a partition, once it was looked at as a whole."""
+    """The row of a finding on a file of a partition, after the partition was audited as a whole."""
     is_beside = found.beside_logs or found.finding.file == LOG_SUFFIX
     directory = task.directory if is_beside else task.index_directory
     return _file(source, task.topic_partition, found.base_offset, found.finding, directory)
@@ -105,7 +105,7 @@ def _file(
 ) -> FileFinding:
     name = finding.file if finding.file == LEADER_EPOCH_CHECKPOINT else segment_file(base_offset, finding.file)
     path = directory / name
-    # Which state of the file this was found in: whoever accepts it accepts no other.
+    # The state of the file with this finding: an acceptance holds for this state alone.
     version = version_at(path) if finding.verdict in DAMAGE or finding.reason == IN_USE else None
     return FileFinding(
         source=source,
@@ -158,8 +158,8 @@ def _partition(source: str, task: PartitionAudit, simulation: StartupSimulation)
 
 
 def broken_files(files: Iterable[FileFinding | JudgedFile]) -> dict[PartitionKey, frozenset[str]]:
-    """Names of the index and auxiliary files that were found broken, by partition. Logs and gaps between them are left
-    out: they cannot be rebuilt.
+    """The names of broken index and auxiliary files, by partition. Logs and gaps between them are left out: they cannot
+    be rebuilt.
     """
     broken: dict[PartitionKey, set[str]] = defaultdict(set)
     for row in files:
@@ -170,10 +170,10 @@ def broken_files(files: Iterable[FileFinding | JudgedFile]) -> dict[PartitionKey
 
 @dataclass(slots=True)
 class ActionCounts:
-    """The segments that a broker would treat in one way.
+    """The number and sizes of segments that a broker would treat in the same way.
 
     Attributes:
-        lost_records: of the segments for which the number is known.
+        lost_records: the sum over segments for which the number is known.
     """
 
     segments: int = 0
@@ -185,10 +185,10 @@ class ActionCounts:
 
 @dataclass(frozen=True, slots=True)
 class MissingIndexes:
-    """Segments without an `.index`, too many to report each: an archive may have none at all.
+    """Segments without an `.index`, which are reported together if they are many: an archive may have no index at all.
 
     Attributes:
-        files: those that are missing: each `.index`, and each `.timeindex` that is rebuilt together with it.
+        files: how many files are missing: each `.index`, and each `.timeindex` that is rebuilt together with it.
         first: the finding on the first `.index`.
     """
 
@@ -199,11 +199,12 @@ class MissingIndexes:
 
 @dataclass(frozen=True, slots=True)
 class FileKind:
-    """Files with one verdict for one reason, too many to report each: a killed broker leaves thousands.
+    """Files with the same verdict and reason, which are reported together if they are many: a killed broker leaves
+    thousands.
 
     Attributes:
-        files: how many, by suffix.
-        first: the finding on the first.
+        files: how many files, by suffix.
+        first: the finding on the first file.
     """
 
     reason: str
@@ -217,11 +218,11 @@ class FileKind:
 
 @dataclass(frozen=True, slots=True)
 class StartFailure:
-    """What keeps a broker from starting, or what it would lose.
+    """Something that keeps a broker from starting, or that it would lose at a start.
 
     Attributes:
         place: the partition's directory, or a file in it.
-        why: it may begin with a place of its own in the log dir.
+        why: the reason; it may begin with another path in the log dir.
     """
 
     place: str
@@ -235,26 +236,26 @@ class StartFailure:
 
 @dataclass(slots=True)
 class AuditSummary:
-    """What an audit found. Of what is reported one by one it has the first.
+    """The summary of an audit, with the first rows of those that are reported one by one.
 
     Attributes:
-        many_sources: rows are reported with the names of their sources.
-        coverage: what was read, and what was left out, in words; none where there is no catalog.
-        not_simulated: partitions that were left out.
-        not_looked_at: which index files were left out, in words; nothing where none were.
-        gaps: between logs; those that are lost are among `files`, and are reported by topic.
-        in_use: logs to which a broker wrote, and their bytes that were not judged.
-        files: how many index and auxiliary files and logs, by suffix and verdict.
+        many_sources: whether rows are reported with the names of their sources.
+        coverage: which logs were read and which were left out, in words; empty without a catalog.
+        not_simulated: how many partitions were left out.
+        not_looked_at: which index files were left out, in words; empty if none were.
+        gaps: the gaps between logs; lost ones are counted in `files`, too, and are reported by topic.
+        in_use: how many logs a broker was writing to, and how many of their bytes were not judged.
+        files: the number of index files, auxiliary files and logs, by suffix and verdict.
         reported: the files that are reported, the worst first, and logs before index and auxiliary files.
         rebuilt: paths of reported index files that a broker's next start makes anew from the log.
-        missing: those that are reported together; None where each is reported.
-        together: kinds of files that are reported together.
-        actions: segments, by what a broker would do with them.
-        lost: those of which something is lost.
-        starts: partitions, by whether their broker stopped cleanly.
+        missing: the missing indexes that are reported together; None if each is reported.
+        together: other kinds of files that are reported together.
+        actions: the number and sizes of segments, by a broker's action.
+        lost: the first segments that lose something.
+        starts: the number of partitions, by whether their broker stopped cleanly.
         failures: what keeps a broker from starting, besides segments.
-        removed: files that a broker would remove, by reason.
-        not_ready: segments that are not ready for tiering; None where nobody asked.
+        removed: the number of files that a broker would remove, by reason.
+        not_ready: the first segments that are not ready for tiering; None if it was not asked for.
     """
 
     many_sources: bool = False
@@ -287,7 +288,7 @@ class AuditSummary:
         counts.lost_records += lost_records
 
     def add_start(self, partition: StartupPartitionRow) -> None:
-        """Add what a broker would make of a partition."""
+        """Count a partition, and the files that a broker would remove there."""
         self.starts[partition.clean_shutdown] += 1
         self.removed.update(each["why"] for each in partition.removed)
         failures = partition.failure.split("\n") if partition.failure else ()
@@ -298,7 +299,7 @@ class AuditSummary:
         self.failures.update(dict.fromkeys(failure.in_words for failure in failures))
 
     def name(self, row: SegmentKey) -> str:
-        """How a message names the segment of a row."""
+        """The name of a row's segment in messages."""
         source = f"{row.source}: " if self.many_sources else ""
         return f"{source}{row.topic}-{row.partition} {row.base_offset}"
 
@@ -323,11 +324,11 @@ class AuditSummary:
         return sum(counts.segments for action, counts in self.actions.items() if action not in NOTHING_LOST)
 
     def logs(self, verdict: Verdict) -> int:
-        """How many logs have a verdict."""
+        """The number of logs with a verdict."""
         return self.files[LOG_SUFFIX, verdict.value]
 
     def fails(self, fail_on: Verdict) -> bool:
-        """Whether a file has this verdict or a worse one, or the next start loses something other than a torn end."""
+        """Whether a file has this verdict or a worse one, or the next start loses more than a torn end."""
         fails = any(
             count and Verdict(verdict).severity >= fail_on.severity for (_, verdict), count in self.files.items()
         )

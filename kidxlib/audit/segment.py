@@ -1,4 +1,4 @@
-"""Reads a segment's log, and checks its offset and time index against what recovery makes of it. Nothing is written.
+"""Reads a segment's log, and checks its offset and time index against what recovery would write. Nothing is written.
 
 Segments may be read in any order and on any executor, as in a build.
 """
@@ -32,17 +32,17 @@ from kidxlib.storage.location import location
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
 
-#: How often a log is read that a broker replaces meanwhile.
+#: How many times a log is read at most if a broker replaces it in the meantime.
 _ATTEMPTS: Final = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditedSegment:
-    """What reading a segment has shown.
+    """The results of reading a segment.
 
     Attributes:
-        findings: on its offset and time index.
-        log: what its log shows by itself.
+        findings: the findings on its offset and time index.
+        log: the judgement on its log by itself.
         end: where the scan ended and why, or why the log could not be read.
     """
 
@@ -58,11 +58,11 @@ class AuditedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentForPartition:
-    """What the audit of a partition needs of one of its segments.
+    """The results of a segment that the audit of its partition needs.
 
     Attributes:
-        log: what its log shows by itself.
-        broken: why its offset and time index are broken, by suffix; of those that are.
+        log: the judgement on its log by itself.
+        broken: why its offset index or time index is broken, by suffix; only broken ones are in it.
     """
 
     scanned: ScannedSegment
@@ -71,7 +71,7 @@ class SegmentForPartition:
 
     @classmethod
     def of(cls, audited: AuditedSegment) -> Self:
-        """What is kept of a segment that was read."""
+        """Keep only what the partition's audit needs."""
         broken = {each.file: each.reason for each in audited.findings if each.verdict is Verdict.BROKEN}
         return cls(scanned=audited.scanned, log=audited.log, broken=broken)
 
@@ -80,10 +80,10 @@ def audit_segment(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown:
     """Read a segment's log, and check its offset and time index against it.
 
     Args:
-        task: nothing is written in its index directory.
+        task: the segment; nothing is written to its index directory.
         use_mmap: see `kidxlib.indexing.segments.build`.
         deep: look at the records, too.
-        clean_shutdown: the broker of its log dir stopped cleanly.
+        clean_shutdown: whether the broker of its log dir stopped cleanly.
     """
     task = _checked(task)
     for attempt in range(_ATTEMPTS):
@@ -91,10 +91,10 @@ def audit_segment(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown:
             return _audited(task, use_mmap and not task.segment.active, deep=deep, clean_shutdown=clean_shutdown)
         except (LogChangedError, OSError) as error:
             if isinstance(error, LogChangedError) and attempt + 1 < _ATTEMPTS:
-                continue  # compacted or truncated meanwhile: what stands there now is read
+                continue  # it was compacted or truncated in the meantime: read the new log
             end = why_not_read(task.segment.path, error)
             break
-    # A log that was deleted since it was listed took its index and auxiliary files along, as retention does.
+    # The log was deleted since the listing, together with its index and auxiliary files, as retention does.
     unread = None if end.status is Status.GONE else _of_unreadable(end)
     base_offset = task.segment.base_offset
     return AuditedSegment(
@@ -115,7 +115,7 @@ def _audited(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool
         offset_index, time_index = _index_files(task, use_mmap)
         in_use = _is_written_to(opened, segment.path, recovered.end)
         if in_use and (past.unfinished or recovered.end.reason is None):
-            # An append that was seen in part is none that was broken off.
+            # The append was still going on when it was read, so its end is not torn.
             log = opened.log(recovered.end.position, use_mmap=use_mmap)
             recovered = replace(recovered, end=ScanEnd(Status.OK, None, recovered.end.position, None))
         if in_use:
@@ -143,7 +143,7 @@ def _is_written_to(opened: OpenedLog, path: str, end: ScanEnd) -> bool:
         appended = False
     except LogChangedError:
         now, before = opened.status, opened.version.size
-        # One that was preallocated is written to, and gets no longer.
+        # A preallocated log does not grow when it is written to.
         if now is None or now.st_size < before or (now.st_size == before and end.position == before):
             raise
         appended = True
@@ -167,7 +167,7 @@ def _of_log_in_use(size: int, judged: int) -> Finding:
 def _up_to(
     content: NDArray[np.uint8] | OSError | None, layout: np.dtype[np.void], field: str, end: int
 ) -> NDArray[np.uint8] | OSError | None:
-    """An index of a log that is written to, without the entries of what was appended since it was opened."""
+    """An index of a log in use, without the entries of batches that were appended since the log was opened."""
     if content is None or isinstance(content, OSError):
         return content
     filled = filled_bytes(content, layout.itemsize) // layout.itemsize * layout.itemsize
@@ -180,14 +180,14 @@ def _up_to(
 
 
 def _checked(task: ScanTask) -> ScanTask:
-    """Checksums are checked, whatever a build does."""
+    """The task with checksums checked, even if builds do not check them."""
     return replace(task, options=replace(task.options, verify_crc=True))
 
 
 def _index_files(
     task: ScanTask, use_mmap: bool
 ) -> tuple[NDArray[np.uint8] | OSError | None, NDArray[np.uint8] | OSError | None]:
-    """The contents of the offset index and of the time index; None of one that is not there."""
+    """The contents of the offset index and of the time index; None for a missing one."""
     directory = location(str(task.index_directory))
     offset_index, time_index = (
         read_index(directory / segment_files.segment_file(task.segment.base_offset, suffix), use_mmap)
@@ -204,7 +204,7 @@ def _of_indexes(
     time_index: NDArray[np.uint8] | OSError | None,
     clean_shutdown: bool,
 ) -> tuple[list[Finding], OffsetPosition | None]:
-    """The findings on both indexes, and the last entry of the offset index as it was found."""
+    """The findings on both indexes, and the last entry that is in the offset index."""
     if recovered.end.status is Status.QUARANTINED:
         suffixes = segment_files.OFFSET_INDEX_SUFFIX, segment_files.TIME_INDEX_SUFFIX
         return [_of_quarantined(suffix, recovered.end) for suffix in suffixes], None
@@ -238,14 +238,14 @@ def _of_indexes(
 
 
 def _last_entry(content: NDArray[np.uint8], base_offset: int) -> OffsetPosition | None:
-    """That before the room which a killed broker leaves after the entries; None where there is no entry."""
+    """The last entry, before the preallocated room that a killed broker leaves; None without an entry."""
     entries = OffsetIndex.from_bytes(content[: filled_bytes(content, OffsetIndex.entry_bytes)], base_offset)
     return entries.last_entry if len(entries) else None
 
 
 def _of_unreadable(end: ScanEnd) -> Finding:
-    """The finding on a log that cannot be read, in a build's words: who accepts what one of the two found has accepted
-    what the other found.
+    """The finding on a log that cannot be read. It has the words of a build, so that an acceptance holds for both
+    findings.
     """
     return Finding(
         file=segment_files.LOG_SUFFIX,

@@ -1,4 +1,4 @@
-"""What to audit in a plan's partitions."""
+"""The partitions of a plan to audit, and how their brokers stopped."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ class PartitionAudit:
     """One partition to audit.
 
     Attributes:
-        directory: where its logs are, and the broker's snapshots.
-        index_directory: where its index and auxiliary files are; may be the same.
-        options: those with which a starting broker would make indexes.
+        directory: where its logs and the broker's snapshots are.
+        index_directory: where its index and auxiliary files are; may be the same directory.
+        options: the options with which a starting broker would make indexes.
         last_stop: how the broker of its log dir stopped.
-        tiering: say which segments are not ready for tiered storage.
-        known_to: what names the partition, where its directory is not there; else None.
-        remedy: what to do then.
-        is_brokers: a broker starts with it. With what lies in a bucket of tiered storage none does.
-        tiered: its remote segments; None where none are known.
-        log_dirs: all at hand, that may have logs of it.
+        tiering: whether to say which segments are not ready for tiered storage.
+        known_to: what names the partition if its directory is missing; None if the directory exists.
+        remedy: what to do if the directory is missing.
+        is_brokers: whether a broker starts with it. False for partitions in a bucket of tiered storage.
+        tiered: its remote segments; None if none are known.
+        log_dirs: all log dirs at hand, any of which may have logs of it.
     """
 
     topic_partition: topic_partition.TopicPartition
@@ -63,7 +63,7 @@ def partition_audits(
     metadata: Mapping[str, ClusterMetadata] = MappingProxyType({}),
 ) -> tuple[dict[PartitionKey, PartitionAudit], Mapping[Location, LastStop]]:
     """What to audit in a plan's partitions after their segments were read, and how the brokers of log dirs stopped, by
-    log dir in their order: their notes are warnings for a person.
+    log dir in order; the notes in it are warnings to show.
 
     Args:
         sources: of the plan. A log dir without any segment counts, too: another one may know what it should have.
@@ -78,7 +78,7 @@ def partition_audits(
     log_dirs = {*whole, *(partition.directory.log_dir for partition in plan.partitions)}
     stops = _last_stops(plan, log_dirs - remote, whole, clean_shutdown, metadata)
     at_hand = tuple(sorted(log_dirs - remote, key=str))
-    # What is copied ends with a whole batch.
+    # A copied log ends with a whole batch.
     stops |= {log_dir: last_stop_of_folders(log_dir, (), True, None) for log_dir in remote}
     audits = {
         partition.key: PartitionAudit(
@@ -121,10 +121,10 @@ def _last_stops(
     clean_shutdown: bool | None,
     metadata: Mapping[str, ClusterMetadata],
 ) -> dict[Location, LastStop]:
-    """How the brokers of log dirs stopped. Those of one node are looked at together.
+    """How the brokers of log dirs stopped. The log dirs of one node are judged together.
 
     Args:
-        whole: the log dirs of which all was listed.
+        whole: the log dirs that were listed completely.
     """
     folders = defaultdict[Location, list[Location]](list)
     said = {log_dir: source.name for log_dir, source in whole.items()}

@@ -1,11 +1,12 @@
-"""What keeps segments from tiered storage. Kafka's `RemoteLogManager` copies a segment with all the files that belong
-to it.
+"""Finds out what keeps segments from being copied to tiered storage. Kafka's `RemoteLogManager` copies a segment
+together with its index files, snapshot and leader epochs.
 
 `copyLogSegment` needs the producer snapshot at the next segment's base offset (without one it fails with a
 NullPointerException and the partition's uploads stand still, KAFKA-16209) and an epoch for the segment's offsets
-(`RemoteLogSegmentMetadata` refuses none). It checks the content of none, and whether indexes are there: one that a
-running broker has not opened yet it makes anew, full of zeros, and copies that. Whoever fetches from the tier finds
-what is wrong. It copies nothing that reaches beyond the last stable offset (`RLMCopyTask.candidateLogSegments`).
+(`RemoteLogSegmentMetadata` refuses none). It checks neither the content of files nor whether indexes are there. If an
+index is missing that a running broker has not opened yet, it makes one full of zeros and copies that. The error shows
+only when somebody fetches from the tier. It copies no segment that reaches beyond the last stable offset
+(`RLMCopyTask.candidateLogSegments`).
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class NotReady:
 
     Attributes:
         base_offset: the offset in its file names.
-        missing: the files that are missing or broken, and what it waits for.
+        missing: the missing or broken files, and what the copy waits for, in words.
     """
 
     base_offset: int
@@ -43,13 +44,13 @@ def not_ready_for_tiering(
     """The inactive segments of a partition that are not ready.
 
     Args:
-        base_offsets: of its segments, ascending, with those of which the log is missing; the last one is active.
-        logs: what is said of their logs.
+        base_offsets: the base offsets of its segments, ascending, including those with a missing log; the last is
+            active.
+        logs: the findings on their logs.
         broken: why other files are broken, by the offset in their name and their suffix.
-        snapshots: offsets of the producer snapshots that are there.
-        epochs: what the leader epoch checkpoint says; None where there is none that can be read.
-        first_unstable_offset: where the first transaction begins that is open at the end of the log; None where none
-            is.
+        snapshots: the offsets of existing producer snapshots.
+        epochs: the content of the leader epoch checkpoint; None if there is none, or it cannot be read.
+        first_unstable_offset: where the first transaction begins that is open at the end of the log; None without one.
     """
     for base_offset, next_base_offset in itertools.pairwise(base_offsets):
         missing = []

@@ -50,7 +50,7 @@ class SequenceGaps:
     """Batches that do not go on where their producer's batch before them in the segment ended, in the same epoch.
 
     Attributes:
-        numbers: of their rows, of shape (n,), increasing.
+        numbers: the rows of these batches, of shape (n,), increasing.
         expected: the sequence number that each should begin with, of shape (n,).
     """
 
@@ -59,7 +59,7 @@ class SequenceGaps:
 
 
 class SequenceCheck:
-    """The epoch and the last sequence number of each producer, as they were seen so far."""
+    """Finds gaps in sequence numbers. It keeps the epoch and the last sequence number of each producer so far."""
 
     def __init__(self) -> None:
         self._last = np.empty(0, _LAST)  # by producer id
@@ -89,7 +89,7 @@ class SequenceCheck:
         return SequenceGaps(numbers[gaps], expected[gaps])
 
     def _keep(self, ends: _Rows) -> None:
-        """Let these take the place of what was known of their producers."""
+        """Keep these as the last batches of their producers."""
         others = self._last[~np.isin(self._last["producer_id"], ends["producer_id"])]
         last = np.concatenate([others, ends])
         self._last = last[np.argsort(last["producer_id"])]
@@ -103,14 +103,14 @@ def _ends_of(rows: _Rows) -> _Rows:
 
 
 def _first_of_each(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which values are not the one before them."""
+    """Which values differ from the value before."""
     is_first = np.ones(len(values), np.bool_)
     is_first[1:] = values[1:] != values[:-1]
     return is_first
 
 
 def contents_of(placer: RecordPlacer, table: BatchTable) -> NDArray[np.void]:
-    """What the records of some batches say: of dtype `CONTENTS`, a row a batch."""
+    """Count and measure the records of some batches: an array of dtype `CONTENTS`, a row for each batch."""
     contents = np.zeros(len(table.rows), CONTENTS)
     contents["is_well_formed"] = 1
     positions = table.rows["position"]
@@ -130,7 +130,7 @@ def contents_of(placer: RecordPlacer, table: BatchTable) -> NDArray[np.void]:
 
 @dataclass(frozen=True, slots=True)
 class _Oddity:
-    """What is odd about a batch; the fields as in `Finding`."""
+    """Something odd about a batch; the fields are those of `Finding`."""
 
     verdict: Verdict
     reason: str
@@ -140,10 +140,10 @@ class _Oddity:
 
 
 def audit_records(log: LogBytes) -> Finding:
-    """The finding on the records of a log: the first of the worst ones. Its detail says how many more there are.
+    """The finding on the records of a log: the first of the worst oddities. Its detail says how many more there are.
 
     Args:
-        log: a segment's, up to the end of its last valid batch.
+        log: the segment's log up to the end of its last valid batch.
     """
     worst: _Oddity | None = None
     more = 0
@@ -165,8 +165,8 @@ def audit_records(log: LogBytes) -> Finding:
 
 
 def _oddities(log: LogBytes) -> Iterator[_Oddity]:
-    """What is odd, in the order of the log. Compiled loops find the batches that may be; each of these is then read by
-    itself.
+    """The oddities in the order of the log. Compiled loops find the batches that may be odd; each of these is then read
+    by itself.
     """
     sequences, placer = SequenceCheck(), RecordPlacer()
     walk, last_offset = BatchWalk(log, 0, Wanted()), -1
@@ -185,18 +185,18 @@ def _oddities(log: LogBytes) -> Iterator[_Oddity]:
 
 
 def _tables(walk: BatchWalk) -> Iterator[BatchTable]:
-    """The batches up to one that nobody can read on from: one with a negative magic, as the headers' audit tells."""
+    """The batches up to one with a negative magic, which the audit of headers reports: nothing can be read after it."""
     with suppress(MalformedRecordsError):
         yield from walk.tables()
 
 
 def _may_be_odd(batches: _Rows, contents: _Rows, before: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which batches `_of_records` may find something of; of the others it finds nothing.
+    """Which batches may be odd; `_of_records` finds nothing in the others.
 
     Args:
         batches: of dtype `BATCH`.
         contents: of dtype `CONTENTS`.
-        before: the largest of all last offsets before each.
+        before: the largest last offset of all batches before each.
     """
     first, last = contents["first_offset"], contents["last_offset"]
     is_odd = (
@@ -211,10 +211,10 @@ def _may_be_odd(batches: _Rows, contents: _Rows, before: NDArray[np.int64]) -> N
 
 
 def _of_records(log: LogBytes, batch: Batch, last_offset: int) -> Iterator[_Oddity]:
-    """What is odd about the records of a batch.
+    """The oddities in the records of a batch.
 
     Args:
-        last_offset: the largest of all batches before it.
+        last_offset: the largest last offset of all batches before it.
     """
     found = records_in(log, batch)
     if found is None or not found.complete:
@@ -225,7 +225,7 @@ def _of_records(log: LogBytes, batch: Batch, last_offset: int) -> Iterator[_Oddi
 
 
 def _malformed(log: LogBytes, batch: Batch) -> Iterator[_Oddity]:
-    """Why the records of a batch cannot be read; nothing where they can, one after the other."""
+    """Why the records of a batch cannot be read one after the other; nothing if they can."""
     try:
         for _ in reader.records(log, batch):
             pass
@@ -304,9 +304,9 @@ def audit_log(
     """Judge a log by itself. The fate of the finding is not set yet.
 
     Args:
-        log: the segment's, up to the end of its last valid batch.
-        past: what is in the file after that.
-        active: the last segment of its partition, whose end alone may be torn.
+        log: the segment's log up to the end of its last valid batch.
+        past: the content of the file after that.
+        active: whether it is the partition's last segment; only its end may be torn.
         deep: look at the records, too.
     """
     found = [*_of_end(recovered, past, active), *_of_odd_batch(log, recovered, base_offset)]
@@ -323,10 +323,9 @@ class AuditedLog:
     """A log that was judged by itself.
 
     Attributes:
-        finding: None of one that was deleted since it was listed.
-        recovery: None where it could not be read.
-        index_end: the last entry of its `.index` as it was found, before the room that a broker keeps; None where there
-            is none.
+        finding: None if the log was deleted since the listing.
+        recovery: None if the log could not be read.
+        index_end: the last entry of its `.index` on disk, before preallocated room; None without an entry.
     """
 
     base_offset: int
@@ -351,7 +350,7 @@ def _of_end(recovered: RecoveredSegment, past: PastEnd, active: bool) -> Iterato
 
 
 def _of_odd_batch(log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> Iterator[Finding]:
-    """The first batch that no broker writes where it stands, and that recovery takes all the same."""
+    """The finding on the first batch that a broker would not write at its place, but that recovery accepts."""
     position = recovered.odd_position
     if position is None:
         return

@@ -1,5 +1,5 @@
-"""The logs of a partition together: how they follow one another, which are missing though something tells of them,
-which end too early, and what becomes of each, and is lost, when the broker starts.
+"""Judges the logs of a partition together: whether they follow one another, which known logs are missing, which end too
+early, and what the broker's next start does to each and loses.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kidxlib.index.offset import OffsetPosition
 from kidxlib.recovery.outcome import USABLE, Status
 from kidxlib.text.words import counted
 
-#: The reason of a log that is missing though its `.index` is there.
+#: The reason if a log is missing while its `.index` is there.
 MISSING: Final = "missing"
 
 
@@ -30,9 +30,9 @@ class EpochsOfLogs:
     """The leader epochs in the logs of a partition.
 
     Attributes:
-        changes: where the epoch changes from batch to batch, of dtype `scan_state.LEADER_EPOCH`, by base offset; of
-            logs that have epochs.
-        by_broker: the broker's file of epochs shows that it has appended them as they stand there.
+        changes: where the epoch changes from batch to batch, of dtype `scan_state.LEADER_EPOCH`, by base offset; only
+            logs with epochs are in it.
+        by_broker: whether the broker's file of epochs shows that the broker appended the batches in this order.
     """
 
     changes: Mapping[int, NDArray[np.void]]
@@ -42,7 +42,7 @@ class EpochsOfLogs:
         return int(self.changes[base_offset]["epoch"].max()) if base_offset in self.changes else NO_LEADER_EPOCH
 
     def go_back(self, base_offset: int, before: int) -> Finding | None:
-        """The finding on a log in which epochs go back.
+        """The finding on a log in which epochs go back; None if they do not.
 
         Args:
             before: the largest epoch in the logs before it.
@@ -55,7 +55,7 @@ class EpochsOfLogs:
         if not len(back):
             return None
         at = changes[back[0]]
-        # Within one file a broker alone can have put them.
+        # Within one file, only a broker can have written them in this order.
         is_brokers = self.by_broker or back[0] > 0
         return Finding(
             file=segment_files.LOG_SUFFIX,
@@ -115,7 +115,7 @@ def _consequence(
     fate: Fate,
     stop: PartitionStop,
 ) -> str | None:
-    """What a broker that starts does with the log; None where that is nothing to speak of."""
+    """What a starting broker does to the log, in words; None if it does nothing worth reporting."""
     is_damaged, recovery = finding.verdict in DAMAGE, log.recovery
     if recovery is None:
         return None
@@ -152,13 +152,14 @@ _CONSEQUENCES: Final = {
 
 
 def _deletes(segments: int) -> str:
-    """What recovery does with the segments after one that it truncates (`LogLoader.recoverLog`)."""
+    """The words for the segments that recovery deletes after one that it truncates (`LogLoader.recoverLog`)."""
     return f" and deletes {counted(segments, 'segment')} after it" if segments else ""
 
 
 def _lost(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None, stop: PartitionStop) -> str:
-    """What is behind the valid end of a log. A batch that is not whole now may have been: a broker makes an entry of
-    its index after it has appended the batch, and the index may reach the disk before the log (`LogSegment.append`).
+    """The words for what follows the valid end of a log. A batch that is incomplete now may have been whole: a broker
+    writes the index entry after it has appended the batch, and the index may reach the disk before the log
+    (`LogSegment.append`).
     """
     if recovery.past.unfinished:
         bytes_ = f"{fate.lost_bytes:,} bytes that are no whole batch"
@@ -171,7 +172,7 @@ def _lost(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None, stop
 
 
 def _lost_after(deleted: Sequence[SimulatedSegment]) -> str:
-    """What the segments deleted after a truncated one come to."""
+    """The words for the number and size of segments that are deleted after a truncated one."""
     if not deleted:
         return ""
     counts = [each.lost_records for each in deleted]
@@ -189,13 +190,13 @@ def _many(count: int | None, one: str, more: str) -> str:
 
 
 def is_missing(finding: Finding) -> bool:
-    """Whether a finding is on such a log, and it is a loss."""
+    """Whether a finding is on a missing log, and means a loss."""
     return (finding.file, finding.reason, finding.verdict) == (segment_files.LOG_SUFFIX, MISSING, Verdict.BROKEN)
 
 
 def missing_logs(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
-    """Logs that are missing though their indexes are there, and that nothing has renamed. A broker and a build remove
-    the log last.
+    """The findings on logs that are missing while their indexes are there, and that were not renamed. A broker and a
+    build remove the log last, so neither has deleted these.
     """
     judged = {log.base_offset for log in logs}
     ends = {log.base_offset: log.recovery.next_offset for log in logs if log.recovery is not None}
@@ -226,8 +227,8 @@ def missing_logs(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> I
 def missing_by_index_directory(
     logs: Sequence[AuditedLog], simulation: StartupSimulation, indexed: Collection[int], compacted: bool
 ) -> Iterator[tuple[int, Finding]]:
-    """Logs that are missing though their indexes are there, by their place among the existing logs. If a partition has
-    no log at all, the simulation says so.
+    """The findings on logs that are missing while their indexes are there, by their place among the existing logs. If a
+    partition has no log at all, the simulation reports that.
     """
     if not logs:
         return
@@ -245,12 +246,13 @@ def missing_by_index_directory(
 
 
 def missing_at_end(last: int, end: int | None, indexed: Collection[int]) -> Iterator[tuple[int, Finding]]:
-    """Logs after the last one that are missing though their indexes are there, where no log was read.
+    """The findings on logs after the last one that are missing while their indexes are there, for a partition whose
+    logs were not read.
 
     Args:
-        last: base offset of the last log.
-        end: the offset at which that ends; None where it is not known.
-        indexed: base offsets of the offset indexes of logs that are not there.
+        last: the base offset of the last log.
+        end: the offset at which the last log ends; None if it is not known.
+        indexed: the base offsets of offset indexes without a log.
     """
     for offset in sorted(indexed):
         if offset > last:
@@ -259,7 +261,7 @@ def missing_at_end(last: int, end: int | None, indexed: Collection[int]) -> Iter
 
 
 def _in_no_log(offset: int, logs: Sequence[AuditedLog]) -> str:
-    """Which offsets are missing where a log is that began at an offset."""
+    """The words for the missing offsets of a missing log."""
     ends = [log.recovery.next_offset for log in logs if log.base_offset < offset and log.recovery is not None]
     first = max(ends, default=offset)
     following = min((log.base_offset for log in logs if log.base_offset > offset), default=None)
@@ -274,18 +276,21 @@ _MISSING_BETWEEN: Final = Finding(
     consequence="its records are missing: retention deletes at the beginning, and compaction has not merged it",
     fate=Fate(),
 )
-#: The cleaner merges segments into the one before, and may leave no record of theirs.
+#: The harmless explanation of a missing log in the middle: the cleaner merges segments into the one before, and may
+#: leave no record of them.
 _MERGED: Final = replace(
     _MISSING_BETWEEN, verdict=Verdict.SAFE, consequence="compaction may have merged it into the log before"
 )
-#: Retention keeps the last segment, or begins another after it; and the cleaner does not touch it.
+#: Why a missing last log is a loss: retention keeps the last segment or begins another after it, and the cleaner does
+#: not touch it.
 _MISSING_AT_END: Final = replace(
     _MISSING_BETWEEN,
     detail="its .index is there, its log is not, and the logs before it are",
     consequence="its records are missing, if no broker has truncated the log: neither retention nor compaction removes "
     "the last segment",
 )
-#: As retention leaves them until somebody removes indexes that nothing needs.
+#: The harmless explanation of a missing first log: retention has deleted it, and its indexes are still in the index
+#: directory.
 _GONE_FROM_BEGINNING: Final = replace(
     _MISSING_BETWEEN,
     verdict=Verdict.SAFE,
@@ -297,7 +302,7 @@ _GONE_FROM_BEGINNING: Final = replace(
 
 
 def may_be_compacted(logs: Sequence[AuditedLog]) -> bool:
-    """Whether some log has fewer records than offsets, or wrappers that hide how many it has."""
+    """Whether a log has fewer records than offsets, or compressed old messages that hide how many records it has."""
     recoveries = [(log.base_offset, log.recovery) for log in logs if log.recovery is not None]
     return any(
         found.records is None or found.records < found.next_offset - base_offset for base_offset, found in recoveries
@@ -305,7 +310,7 @@ def may_be_compacted(logs: Sequence[AuditedLog]) -> bool:
 
 
 def swapped_in(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
-    """Logs that get their names when a broker starts. No scan has seen them."""
+    """The findings on logs that a starting broker will rename from `.swap`. The scan has not read them."""
     judged = {log.base_offset for log in logs}
     for segment in simulation.segments:
         swapped = (
@@ -335,11 +340,11 @@ def audit_logs(
     """The findings on all logs of a partition, with the base offset of each.
 
     Args:
-        logs: by base offset.
-        epochs: the leader epochs in each.
-        simulation: what a broker does when it starts.
-        indexed: base offsets of the offset indexes that a build wrote into an index directory, without those of logs
-            that a broker has begun since; None if index files stand beside the logs.
+        logs: the logs in the order of base offsets.
+        epochs: the leader epochs in these logs.
+        simulation: what a starting broker does.
+        indexed: the base offsets of offset indexes that a build wrote into an index directory, without logs that a
+            broker has begun since; None if index files are beside the logs.
     """
     compacted = may_be_compacted(logs)
     segments = {segment.base_offset: segment for segment in simulation.segments}
@@ -370,8 +375,9 @@ def audit_logs(
 
 
 def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None, segment: SimulatedSegment | None) -> Finding:
-    """A broker that stops cleanly leaves no such tail, and one that starts after that looks for none; but a segment
-    without an `.index` it recovers all the same, and cuts the tail off (`LogLoader.loadSegmentFiles`).
+    """Make a torn log broken if the broker stopped cleanly: a clean stop leaves no torn end, and the next start does
+    not look for one. But it recovers a segment without an `.index`, and then cuts the torn end off
+    (`LogLoader.loadSegmentFiles`).
     """
     size = "its end" if recovery is None else f"byte {recovery.log_bytes:,}"
     is_cut = segment is not None and bool(segment.lost_bytes)
@@ -387,8 +393,8 @@ def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None, segment:
 
 
 def _torn_of_only_replica(finding: Finding, log: AuditedLog, stop: PartitionStop) -> Finding:
-    """A torn log of a partition's only replica is broken if records had been appended there as a whole: nobody else has
-    them.
+    """Make a torn log of a partition's only replica broken if its index shows that whole records were lost: no other
+    replica has them.
     """
     lost = range(0) if log.recovery is None else known_by_index(log.index_end, log.recovery)
     if not (lost and stop.is_only_replica):
@@ -397,13 +403,13 @@ def _torn_of_only_replica(finding: Finding, log: AuditedLog, stop: PartitionStop
 
 
 def known_by_index(index_end: OffsetPosition | None, recovery: Recovery) -> range:
-    """The offsets behind the end of a log of which its index has an entry; none where whole batches follow the end.
+    """The offsets behind the end of a log that its index knows; empty if whole batches follow the end.
 
-    A broker makes the entry once it has appended the batch (`LogSegment.append`). So the log had them; a killed process
-    leaves both, and a power cut may leave the index alone.
+    A broker writes an index entry after it has appended the batch (`LogSegment.append`). So the log had these offsets.
+    A killed process leaves both; a power cut may leave only the index.
 
     Args:
-        index_end: its last entry.
+        index_end: the last entry of the index.
     """
     if index_end is None or index_end.position < recovery.end.position or recovery.past.batches != 0:
         return range(0)
@@ -411,12 +417,12 @@ def known_by_index(index_end: OffsetPosition | None, recovery: Recovery) -> rang
 
 
 def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
-    """The finding on where the last log of a partition ends."""
+    """The finding on a last log that does not end where the checkpoints of its broker say."""
     found = below_checkpoints(recovery.next_offset, recovery.end.position, stop)
     if found is not None:
         yield found
         return
-    # `LogManager.shutdown` flushes all, and then writes the checkpoint and the file of a clean stop.
+    # `LogManager.shutdown` flushes all logs, and then writes the checkpoint and the marker of a clean stop.
     if stop.clean_shutdown and 0 < stop.recovery_point < recovery.next_offset:
         yield Finding(
             file=segment_files.LOG_SUFFIX,
@@ -431,9 +437,9 @@ def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
 
 
 def of_index_end(log: AuditedLog, recovery: Recovery, following: int | None, stop: PartitionStop) -> Iterator[Finding]:
-    """The finding on a log that was longer when its index was written. After an unclean stop the last log may be so,
-    because the index may have been flushed before the log: torn, between two batches. Of the only replica it is broken.
-    If nothing is missing up to the next segment, the index is wrong.
+    """The finding on a log that was longer when its index was written. After an unclean stop, the index of the last log
+    may have been flushed before the log, which is then torn between two batches; if it is the only replica, it is
+    broken. If no offset is missing up to the next segment, the index is wrong, and there is no finding here.
     """
     entry = log.index_end
     if entry is None or entry.position < recovery.log_bytes or entry.offset < recovery.next_offset:
@@ -447,8 +453,8 @@ def shorter_than_its_index(recovery: Recovery, entry: OffsetPosition, stop: Part
     """The finding on a log whose index leads behind its end.
 
     Args:
-        entry: the last one of the index.
-        is_last: no segment follows.
+        entry: the last entry of the index.
+        is_last: whether no segment follows.
     """
     is_unclean = is_last and not stop.clean_shutdown
     is_torn = is_unclean and not stop.is_only_replica

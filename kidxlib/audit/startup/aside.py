@@ -15,7 +15,7 @@ from kidxlib.format import topic_partition
 from kidxlib.storage.location import Location
 from kidxlib.text.words import counted
 
-#: What a broker that starts does with them, by the end of their names (`LogManager.loadLog`).
+#: What a starting broker does with such a folder, by the end of its name (`LogManager.loadLog`).
 BECOMES: Final = {
     "-delete": "a broker deletes it a minute after its start (file.delete.delay.ms), also where it is the only copy of "
     "the partition: rename it then",
@@ -28,11 +28,11 @@ BECOMES: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Aside:
-    """One such folder.
+    """A folder that Kafka moves, deletes or has set aside.
 
     Attributes:
-        kind: one of `BECOMES`.
-        bytes: of its logs. Its indexes may be preallocated, and take no room.
+        kind: the end of its name, a key of `BECOMES`.
+        bytes: the size of its logs. Indexes are not counted: they may be preallocated, and take no room then.
     """
 
     path: Location
@@ -41,7 +41,9 @@ class Aside:
 
 
 def folders_aside(log_dirs: Iterable[Location]) -> list[Aside]:
-    """List such folders of some log dirs. One that cannot be read has 0 bytes: its failure is reported elsewhere."""
+    """List such folders in some log dirs. A folder that cannot be read has 0 bytes; its failure is reported
+    elsewhere.
+    """
     return [
         Aside(directory, f"-{directory.name.rpartition('-')[2]}", log_bytes(directory))
         for log_dir in log_dirs
@@ -51,15 +53,15 @@ def folders_aside(log_dirs: Iterable[Location]) -> list[Aside]:
 
 
 def by_kind(folders: Iterable[Aside]) -> dict[str, list[Aside]]:
-    """Folders of each kind, the largest first."""
-    found = defaultdict(list)
+    """The folders by kind, the largest first."""
+    of_kinds = defaultdict(list)
     for folder in sorted(folders, key=lambda each: (-each.bytes, str(each.path))):
-        found[folder.kind].append(folder)
-    return found
+        of_kinds[folder.kind].append(folder)
+    return of_kinds
 
 
 def lines_of(folders: Iterable[Aside]) -> Iterator[str]:
-    """How many there are of each kind, how much they hold, and what becomes of them."""
-    for kind, found in by_kind(folders).items():
-        size = decimal(sum(each.bytes for each in found))
-        yield f"{kind}: {counted(len(found), 'folder')}, {size} of logs, the largest {found[0].path}: {BECOMES[kind]}"
+    """A line for each kind: how many folders there are, the size of their logs, and what a broker does with them."""
+    for kind, group in by_kind(folders).items():
+        size = decimal(sum(folder.bytes for folder in group))
+        yield f"{kind}: {counted(len(group), 'folder')}, {size} of logs, the largest {group[0].path}: {BECOMES[kind]}"

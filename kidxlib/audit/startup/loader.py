@@ -136,7 +136,7 @@ class LoadState:
         return LogSegment(log, base_offset, index, TimeIndex.from_bytes(b"", base_offset))
 
     def remove(self, name: str, why: Removal) -> None:
-        """Remove a file."""
+        """Take a file out of the simulated directory, as the broker would, and record why."""
         del self.files[name]
         self.found.removed[name] = why
 
