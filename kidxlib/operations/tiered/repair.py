@@ -517,7 +517,9 @@ def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteF
     copies = _LocalCopies.of(request.logs, {(each.topic, each.topic_id) for each in partitions})
     shares = [
         SegmentsToMend(
-            SegmentsToRemake(tuple(map(copies.beside, share)), tuple(epochs.get(each.segment_id) for each in share)),
+            SegmentsToRemake(
+                tuple(map(copies.with_local_logs, share)), tuple(epochs.get(each.segment_id) for each in share)
+            ),
             request.mirror,
         )
         for share in audit.plan.shares(segments, metadata.flag_since, lambda row: _key_of(row) in damaged)
