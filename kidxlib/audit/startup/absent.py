@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kidxlib.audit.startup.against_metadata import ANYWHERE, log_bytes, read_topic_id
-from kidxlib.audit.startup.last_stop import LastStop
+from kidxlib.audit.startup.last_stop import LastStop, last_stops
 from kidxlib.audit.startup.obstacles import KafkaThrows
 from kidxlib.errors import CheckpointError
 from kidxlib.format import checkpoint_files
@@ -184,6 +184,25 @@ def by_node(log_dirs: Sequence[Location], metadata: Iterable[ClusterMetadata] = 
         are_distinct = len(set(of_one.values())) == len(of_one)
         groups += [list(of_one)] if are_distinct else [[log_dir] for log_dir in of_one]
     return groups
+
+
+def has_no_partition(log_dir: Location, metadata: ClusterMetadata) -> bool:
+    """Whether a node has a log dir and no partition in it, by the cluster's metadata: as a fresh broker's second one. A
+    log dir that the metadata does not know, and partitions of which it does not say where they are, leave that open.
+    """
+    said, now = LogDirAtHand.of(log_dir, last_stops([log_dir])[log_dir]), metadata.to_end
+    node, directory = said.meta.node_id, said.meta.directory_id
+    if (
+        node is None
+        or directory is None
+        or directory not in now.log_dirs.get(node, ())
+        or any(map(loaded_as, said.names))
+    ):
+        return False
+    of_node = [each for each in now.assignments.values() if node in each.replicas]
+    places = [place for each in of_node for at, place in each.places if at == node]
+    named_by_checkpoints = (said.stop.recovery_points, said.stop.high_watermarks, said.stop.log_start_offsets)
+    return len(places) == len(of_node) and not {directory, *ANYWHERE} & {*places} and not any(named_by_checkpoints)
 
 
 def _serves(log_dir: LogDirAtHand, name: str, metadata: Sequence[ClusterMetadata]) -> bool:

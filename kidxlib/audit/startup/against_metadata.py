@@ -21,11 +21,13 @@ from kidxlib import java
 from kidxlib.audit.startup.obstacles import INT_BITS, Effect, KafkaThrows, Obstacle, Thrown, read_lines, split
 from kidxlib.errors import CheckpointError, CorruptIndexError, IndexSizeError, LogChangedError, MalformedRecordsError
 from kidxlib.format import checkpoint_files, topic_partition
-from kidxlib.format.segment_files import parse_segment_log
+from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from kidxlib.storage.logs_aside import LogsAside
+from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import read_offset_checkpoint, small_file
 from kidxlib.text.words import quoted
 
@@ -398,6 +400,7 @@ def _beside(folder: _Folder, source: _Folder, *, is_promoted: bool) -> Obstacle:
 def _promoted(folder: _Folder, source: _Folder | None) -> Iterator[Obstacle]:
     """A copy that takes the partition's place, as the metadata has the partition there. It may not have all of it."""
     if source is None:
+        yield from _promoted_short(folder)
         return
     copied, whole = log_bytes(folder.path), log_bytes(source.path)
     if copied < whole:
@@ -409,6 +412,46 @@ def _promoted(folder: _Folder, source: _Folder | None) -> Iterator[Obstacle]:
             "other one a minute later (-delete)",
             f"copy {source.path} away before the start; no other replica may have its end",
         )
+
+
+def _promoted_short(folder: _Folder) -> Iterator[Obstacle]:
+    """A copy that a broker takes for the partition, which no other folder has, and that ends below what the log dir's
+    checkpoints say. They hold for it: a broker writes the recovery points and high watermarks of copies, too, into
+    those of the log dir that the copies are in, and loads them by these (`LogManager.loadLog`,
+    `LogManager.recoverAbandonedFutureLogs`; KIP-858).
+    """
+    known = folder.log_dir.known_ends.get(folder.named, 0)
+    end = _log_end(folder.path) if known else None
+    if not known or (end is not None and end >= known):
+        return
+    end = _end_by_headers(folder.path)
+    if end >= known:
+        return
+    remedy = LogsAside().remedy(folder.path, end, known)
+    yield Obstacle(
+        folder.path,
+        f"a copy of {folder.named.directory} on its way to this log dir; it ends at offset {end}, and checkpoints of "
+        f"the log dir say that offsets up to {known - 1} were there",
+        Effect.HIDES,
+        "a broker that starts takes it for the partition, as the metadata has that here, and goes on without those",
+        remedy or "look for its last logs on other disks and copies, and on other replicas, before the start",
+        is_loss=remedy is None,
+    )
+
+
+def _end_by_headers(directory: Location) -> int:
+    """The offset after the last whole batch of a partition's last log, whatever its index says; 0 where no log is."""
+    from kidxlib.records.batch_headers import batches  # imports numba, as above
+
+    end = max((base for name in files_in(directory) if (base := parse_segment_log(name)) is not None), default=0)
+    path = directory / segment_file(end, LOG_SUFFIX)
+    with (
+        contextlib.suppress(MalformedRecordsError, LogChangedError, OSError),
+        contextlib.closing(LogFile(str(path))) as log,
+    ):
+        for batch in batches(log):
+            end = batch.last_offset + 1
+    return end
 
 
 def log_bytes(directory: Location) -> int:

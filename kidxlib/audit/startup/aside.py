@@ -22,7 +22,8 @@ BECOMES: Final = {
     "-stray": "a broker loads it at each start, and serves nothing of it; nobody but you deletes it. To read "
     "its records, copy it to a directory called <topic>-<partition>",
     "-future": "a broker goes on copying the partition to it, and takes it in the partition's place once it has all; "
-    "where that partition is missing a line of its own says what becomes of it",
+    "where that partition is missing, a start takes it for the partition if the cluster's metadata has that in this "
+    "log dir; of a partition or records that are lost a line of its own tells",
 }
 
 

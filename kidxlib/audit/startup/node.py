@@ -57,6 +57,11 @@ STARTS_WITHOUT_METADATA: Final = (
     "other node fetches it anew"
 )
 
+#: The same, where the copy at hand says that the node is the only voter.
+ONLY_VOTER_WITHOUT_METADATA: Final = (
+    "it is the quorum's only voter, and without it has an empty cluster, and sets all partitions aside (-stray)"
+)
+
 #: What ZooKeeper's brokers write, and what counts where nothing is said; and what KRaft writes.
 _VERSIONS: Final = {"0": "broker.id", "1": "node.id"}
 _ID_BYTES: Final = 16

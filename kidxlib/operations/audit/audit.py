@@ -20,10 +20,10 @@ from kidxlib.audit.finding import IN_USE, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, finding_row, gaps_in
 from kidxlib.audit.logs.partition_logs import MISSING
 from kidxlib.audit.rows import AuditSummary, Kind, StartFailure
-from kidxlib.audit.startup.absent import by_node
+from kidxlib.audit.startup.absent import by_node, has_no_partition
 from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
-from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA
+from kidxlib.audit.startup.node import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
 from kidxlib.audit.tasks import PartitionAudit, partition_audits
 from kidxlib.catalog import updates
 from kidxlib.catalog.conditions import Among
@@ -464,6 +464,10 @@ def _listed(request: AuditRequest) -> Plan:
     warn_of_first(request.known_topics.warnings)
     begin_phase("listing")
     plan = find_segments(request.sources, request.topics, request.target, request.options_for)
+    known, paths = request.known_topics.by_source, {source.name: source.path for source in request.sources}
+    for name in [name for name in plan.empty if name in known and has_no_partition(paths[name], known[name])]:
+        plan.empty.pop(name)
+        plan.warnings[:] = [each for each in plan.warnings if not each.startswith(f"{paths[name]}: no segment found")]
     warn_of_first(plan.warnings)
     if not request.is_once:
         note(
@@ -578,7 +582,8 @@ def _directory_id(log_dir: Location) -> str | None:
 
 def _lost_metadata(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> list[str]:
     """The nodes none of whose log dirs has the cluster's metadata, in words: what a start does is not known. Where
-    an option says where the metadata is, or that the log dir is judged alone, they are warned of instead.
+    an option says where the metadata is, or that the log dir is judged alone, they are warned of instead; but not of
+    the only voter of a quorum, which by that metadata loses all.
 
     Args:
         at_hand: all sources, with those of the catalog.
@@ -587,10 +592,11 @@ def _lost_metadata(request: AuditRequest, plan: Plan, at_hand: Sequence[Source])
     for node_id, log_dirs in without_metadata_log(_log_dirs(request, plan), at_hand, request.known_topics):
         where = f"{', '.join(map(str, log_dirs))}: node {node_id} has {METADATA_DIRECTORY} in none of these log dirs"
         if request.cluster_metadata is not None:
-            warn(
-                f"{where}: {request.cluster_metadata} has to be in metadata.log.dir, or in the first of log.dirs, when "
-                f"the node starts; {STARTS_WITHOUT_METADATA}"
-            )
+            where += f": {request.cluster_metadata} has to be in metadata.log.dir, or in the first of log.dirs, when "
+            if any(each.only_voter == node_id for each in request.known_topics.read()):
+                nodes.append(f"{where}the node starts: {ONLY_VOTER_WITHOUT_METADATA}")
+            else:
+                warn(f"{where}the node starts; {STARTS_WITHOUT_METADATA}")
         elif request.how.alone:
             warn(f"{where}: {STARTS_WITHOUT_METADATA}")
         else:

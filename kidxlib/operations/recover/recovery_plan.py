@@ -22,7 +22,7 @@ from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains
 from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
 from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
-from kidxlib.audit.startup.node import STARTS_WITHOUT_METADATA, directory_ids_of
+from kidxlib.audit.startup.node import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA, directory_ids_of
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
@@ -48,11 +48,6 @@ from kidxlib.terminal.progress import begin_phase
 
 #: All topics: a broker starts with all that are there.
 _ANY: Final = parse_topics(".*")
-#: What a node does without its copy that is the quorum's only voter, by the copy that is at hand.
-_IS_ONLY_VOTER: Final = (
-    "it is the quorum's only voter, and without it has an empty cluster, and sets all partitions aside (-stray)"
-)
-
 #: A forecast as Python writes it, for this very run.
 _FORECASTS: Final = pa.schema(
     [pa.field("forecast", pa.struct([pa.field("number", pa.int64()), pa.field("pickled", pa.binary())]))]
@@ -552,9 +547,10 @@ def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics, *, is_on
             if meta.node_id == broker.node_id and meta.directory_id not in ids:
                 return []
     sources = list(map(source_of, broker.log_dirs))
+    does = ONLY_VOTER_WITHOUT_METADATA if is_only_voter else STARTS_WITHOUT_METADATA
     return [
         f"node {node_id} has {METADATA_DIRECTORY} in none of these log dirs; it has to be in metadata.log.dir, or in "
-        f"the first of log.dirs, when the node starts: {_IS_ONLY_VOTER if is_only_voter else STARTS_WITHOUT_METADATA}"
+        f"the first of log.dirs, when the node starts: {does}"
         for node_id, _ in without_metadata_log(sources, sources, known)
     ]
 

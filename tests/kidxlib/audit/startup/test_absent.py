@@ -234,7 +234,54 @@ def test_verify_of_a_node_without_its_metadata_is_not_well(tmp_path: Path, versi
         return ended.code, f"fail: {lacks}" in ended.out, f"warning: {lacks}" in ended.err
 
     assert told() == ((3, True, False) if version else (0, False, False))
-    assert told("--this-dir-alone") == told("--cluster-metadata", node) == (0, False, version == 1)
+    assert told("--this-dir-alone") == (0, False, version == 1)
+    assert told("--cluster-metadata", node) == ((3, True, False) if version else (0, False, False))  # as recover has it
+    values = leader_change(0, [1, 2, 3]) + data(1, [of_node, topic("orders", OTHER_ID), *assigned])
+    shutil.rmtree(node / METADATA_DIRECTORY)
+    write_copy(node / METADATA_DIRECTORY, {0: values})
+    assert told("--cluster-metadata", node) == (0, False, version == 1)
     assert len(run_here(kidx, "verify", a, b, "--json").json["node_failures"]) == version
     shutil.copytree(node / METADATA_DIRECTORY, b / METADATA_DIRECTORY)
     assert told()[1:] == (False, False)
+
+
+@pytest.mark.parametrize("end", [0, 1, 2, 3])
+def test_a_copy_that_a_start_takes_for_the_partition_ends_where_checkpoints_say(tmp_path: Path, end: int) -> None:
+    """The metadata has the partition in the log dir of the copy, and no other folder of it is there."""
+    folder = tmp_path / f"orders-0.{0:032x}-future"
+    put(folder, 0, [Batch()] * 2)  # two records, and no index
+    (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
+    (tmp_path / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={_HERE}\n")
+    node = _put_metadata(tmp_path, [topic("orders", OTHER_ID), partition(OTHER_ID, 0, [1], [_HERE])])
+    write_checkpoints(tmp_path, {TopicPartition("orders", 0): end})
+    obstacles = last_stops([tmp_path], metadata=read_cluster_metadata(node))[tmp_path].obstacles
+    assert [(each.where, each.is_loss) for each in obstacles] == [(folder, True)] * (end > 2)
+    assert all(
+        "it ends at offset 2, and checkpoints of the log dir say that offsets up to 2" in each.found
+        for each in obstacles
+    )
+
+
+@pytest.mark.parametrize(
+    ("place", "registered", "code"),
+    [(_HERE, _THERE, 0), (_THERE, _THERE, 3), (min(ANYWHERE), _THERE, 3), (_HERE, "", 3)],
+)
+def test_a_log_dir_of_a_fresh_broker_may_have_no_partition(
+    tmp_path: Path, place: str, registered: str, code: int
+) -> None:
+    """The metadata says that none is there; else nobody knows what was."""
+    a, b = tmp_path / "a", tmp_path / "b"
+    b.mkdir()
+    put(a / "orders-0", 0, [Batch()])
+    (a / "orders-0" / "partition.metadata").write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
+    for log_dir, directory_id in ((a, _HERE), (b, _THERE)):
+        (log_dir / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n")
+        write_checkpoints(log_dir)
+    ids = [_HERE, *filter(None, [registered])]
+    _put_metadata(
+        a, [of_broker("RegisterBrokerRecord", 1, ids), topic("orders", OTHER_ID), partition(OTHER_ID, 0, [1], [place])]
+    )
+    for directory in (a / "orders-0", a / METADATA_DIRECTORY):
+        assert run_here(kidx, "build", directory, "--in-place").code == 0
+    ended = run_here(kidx, "verify", a, b)
+    assert (ended.code, "no segment found" in ended.err) == (code, code != 0), ended.out + ended.err
