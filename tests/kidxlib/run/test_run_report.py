@@ -69,6 +69,7 @@ def test_a_build_logs_a_line_and_writes_metrics(tmp_path: Path) -> None:
         "ends_below_accepted": 0,
         "log_dirs_older": 0,
         "partitions_misnamed": 0,
+        "broken_by_audits": 0,
         "sources_emptied": 0,
     }
     size = (tmp_path / "log-dir" / "topic-0" / segment_file(0, LOG_SUFFIX)).stat().st_size
