@@ -460,7 +460,10 @@ def test_an_only_voter_whose_metadata_is_at_hand_elsewhere(two: list[Path], tmp_
     shutil.copytree(elsewhere / METADATA_DIRECTORY, copied / METADATA_DIRECTORY)
     for place in (elsewhere, copied / METADATA_DIRECTORY):
         verified = run_kidx("verify", *two, "--cluster-metadata", place)
-        assert verified.return_value == 0 and "node 1 has __cluster_metadata-0 in none" in verified.output, place
+        assert (
+            verified.return_value == ExitCode.PROBLEMS_FOUND
+            and "node 1 has __cluster_metadata-0 in none" in verified.output
+        ), place
     (elsewhere / META_PROPERTIES).write_text(
         f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={cluster_metadata.topic_id('z')}\n"
     )
