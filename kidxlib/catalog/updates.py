@@ -172,10 +172,10 @@ def audited_remote(known: pa.Table, found: Found) -> TableChange:
 
 
 def removed(known: pa.Table, found: Found, *, table: Table) -> TableChange:
-    """Rows to remove.
+    """Remove rows from a table.
 
     Args:
-        found: the rows' keys as rows of `key`.
+        found: the keys of these rows, as rows of `key`.
     """
     keys = known.select(table.key)
     keys = keys.filter(pa.array(positions_in(keys, found["key"], table.key) >= 0))

@@ -1,4 +1,4 @@
-"""Which batches belong to transactions that were aborted."""
+"""Finds the batches that belong to aborted transactions."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ class AbortedRanges:
     """Transactions that were aborted.
 
     Attributes:
-        packed: their producers, first offsets and the offsets of their markers, as int64s of this machine, sorted.
+        packed: the producer, the first offset and the marker's offset of each transaction, as int64s of this machine,
+            sorted.
     """
 
     packed: bytes = b""
@@ -25,7 +26,7 @@ class AbortedRanges:
     def of(cls, transactions: NDArray[np.int64]) -> Self:
         """
         Args:
-            transactions: of shape (n, 3): producers, first offsets and offsets of markers.
+            transactions: an array of shape (n, 3): producer, first offset and the marker's offset of each transaction.
         """
         return cls(transactions[np.lexsort(transactions.T[::-1])].tobytes())
 
@@ -33,21 +34,21 @@ class AbortedRanges:
         return len(self._rows)
 
     def between(self, start_offset: int, end_offset: int) -> AbortedRanges:
-        """Transactions that have offsets from one to below another."""
+        """The transactions with offsets from `start_offset` to below `end_offset`."""
         rows = self._rows
         return AbortedRanges(rows[(rows[:, 2] >= start_offset) & (rows[:, 1] < end_offset)].tobytes())
 
     def holds(self, batches: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Which batches belong to one of them, as a consumer finds out (`CompletedFetch.isBatchAborted`).
+        """Which batches belong to an aborted transaction, as a consumer decides it (`CompletedFetch.isBatchAborted`).
 
         Args:
             batches: of dtype `BATCH`.
         """
-        found = np.zeros(len(batches), np.bool_)
+        is_aborted = np.zeros(len(batches), np.bool_)
         if len(self):
             producers, first_offsets, last_offsets = (np.ascontiguousarray(column) for column in self._rows.T)
-            mark_aborted(batches, producers, first_offsets, last_offsets, found)
-        return found
+            mark_aborted(batches, producers, first_offsets, last_offsets, is_aborted)
+        return is_aborted
 
     @property
     def _rows(self) -> NDArray[np.int64]:

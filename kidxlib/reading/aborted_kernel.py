@@ -1,4 +1,4 @@
-"""The compiled loop that looks for the transactions of batches among those that were aborted."""
+"""The compiled loop that marks the batches of aborted transactions."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ _LONGS: Final = types.Array(types.int64, 1, "C", readonly=True)
     ),
     **OPTIONS,
 )
-def mark_aborted(batches, producers, first_offsets, last_offsets, found):
+def mark_aborted(batches, producers, first_offsets, last_offsets, is_aborted):
     """Mark the batches that belong to aborted transactions.
 
     Args:
-        producers, first_offsets, last_offsets: of these, sorted by producer, then by offset; the last ones are those of
-            their markers. Those of one producer do not overlap.
-        found: false.
+        producers, first_offsets, last_offsets: the producer, the first offset and the marker's offset of each aborted
+            transaction, sorted by producer, then by offset. Transactions of one producer do not overlap.
+        is_aborted: the result, a flag for each batch; all false at first.
     """
     for number in range(len(batches)):
         batch = batches[number]
         if batch.magic < MAGIC_V2 or (batch.attributes & ATTRIBUTE_TRANSACTIONAL) == 0:
             continue
         low, high = 0, len(producers)
-        while low < high:  # after the last one of this producer that begins at the batch's last offset or before
+        while low < high:  # find the place behind the producer's last transaction that begins by the batch's end
             middle = (low + high) >> 1
             producer = producers[middle]
             if producer < batch.producer_id or (
@@ -47,6 +47,6 @@ def mark_aborted(batches, producers, first_offsets, last_offsets, found):
                 low = middle + 1
             else:
                 high = middle
-        found[number] = (
+        is_aborted[number] = (
             low > 0 and producers[low - 1] == np.int64(batch.producer_id) and last_offsets[low - 1] > batch.last_offset
         )

@@ -1,4 +1,4 @@
-"""What headers of batches tell: the batches themselves, a row for each, and how many records there are."""
+"""Reads headers of batches: gives a row for each batch, and counts records."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ def batch_rows_of(
     goes_on: bool,
     on_end: TakeLog | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The batches of segments that hold something wanted, as far as headers tell, markers too.
+    """Rows of the batches that may hold something wanted by their headers. Markers are included.
 
     Args:
         schema: columns of `LISTED_BATCHES`. Whole batches are read only for `crc_is_right`.
-        on_damage: is given what stands in the place of batches.
-        goes_on: look for what follows damage.
+        on_damage: is called with each stretch that cannot be read.
+        goes_on: go on with the batches after damage.
         on_end: see `WalkOptions`.
     """
     checks = "crc_is_right" in schema.names
@@ -57,14 +57,14 @@ def count_of(
     threads: int,
     on_end: TakeLog | None = None,
 ) -> int:
-    """How many records `rows_of` would give: of reads that say it themselves what they say; of others from headers
-    alone, checksums are not looked at. Only batches at the ends of what is wanted are read, and those whose headers do
-    not tell: compressed ones of magic 0 and 1.
+    """Count the records that `rows_of` would give. A read may know its number from a catalog. Otherwise headers tell
+    it, and checksums are not checked. Only batches at the ends of the wanted offsets are read as a whole, and
+    compressed batches of magic 0 and 1, whose headers do not have the number.
 
     Args:
-        on_damage, goes_on: as of `batch_rows_of`.
-        threads: that read segments.
-        on_end: is told, by any of them, of each log that is counted to its end.
+        on_damage, goes_on: as in `batch_rows_of`.
+        threads: how many threads read segments.
+        on_end: is called, in any of these threads, with each log that is counted to its end.
     """
     count = 0
     with ThreadPoolExecutor(threads, thread_name_prefix="kidx-count") as pool:
@@ -76,7 +76,7 @@ def count_of(
 
 
 def _count(read: SegmentRead, *, goes_on: bool, on_end: TakeLog | None) -> tuple[int, list[Damage]]:
-    """How many records of a segment are wanted, and damage in it."""
+    """The number of wanted records of a segment, and the damage in it."""
     if read.records is not None:
         if on_end is not None and (known := known_end_of(read)) is not None:
             on_end(known)
@@ -97,23 +97,23 @@ def _count(read: SegmentRead, *, goes_on: bool, on_end: TakeLog | None) -> tuple
 
 
 def _is_told(read: SegmentRead, rows: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which batches lie within what is wanted as a whole, and say how many records they hold."""
+    """Which batches are wanted as a whole and have the number of their records in the header."""
     begins = np.where(rows["magic"] >= layouts.MAGIC_V2, rows["offset_field"], rows["last_offset"])
     is_inside = (begins >= read.wanted.first_offset) & (rows["last_offset"] <= read.wanted.last_offset)
     return is_inside & (rows["records_count"] > UNKNOWN_COUNT)
 
 
 def _count_inside(read: SegmentRead, rows: NDArray[np.void], decoder: Decoder, on_damage: TakeDamage) -> int:
-    """How many records of some batches are wanted; the batches are read."""
+    """Count the wanted records of some batches by reading them."""
     count = 0
     with opened_log(read.log_path) as opened:
         log = opened.log(read.version.size, use_mmap=False)
         for number in range(len(rows)):
             position, size = int(rows["position"][number]), int(rows["size"][number])
             table = BatchTable(position, np.frombuffer(log.read(position, size), np.uint8), rows[number : number + 1])
-            for found in decoder.rows(read, table):
-                if isinstance(found, Damage):
-                    on_damage(found)
+            for item in decoder.rows(read, table):
+                if isinstance(item, Damage):
+                    on_damage(item)
                 else:
-                    count += found.num_rows
+                    count += item.num_rows
     return count

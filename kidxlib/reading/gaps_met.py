@@ -1,12 +1,11 @@
-"""Gaps between logs that reading meets: offsets that are neither in a log nor in the one after it.
+"""Finds gaps between the logs that are read: offsets that are neither in a log nor in the next one.
 
-The cleaner leaves such gaps, and a segment that was lost does. Logs of a topic that lack records within tell that the
-cleaner was there. Of a few offsets that were read they may not: so where there is a gap, the topic's policy by the
-cluster's metadata is asked, and the cleaner's checkpoint (`kidxlib.audit.gaps` has more evidence, and asks who knows
-the offsets).
+The cleaner leaves such gaps, and so does a lost segment. If logs of a topic lack records inside, the cleaner has been
+there. The few offsets that were read may not show this. So for each gap, the topic's policy is looked up in the
+cluster's metadata, and the cleaner's checkpoint is read (`kidxlib.audit.gaps` has more evidence).
 
-Where times are asked for, a gap counts unless the batches on both sides of it are older, or both are newer: nothing
-else tells which times were in it.
+If times are wanted, a gap counts unless the batches on both sides of it are older, or both are newer: nothing else
+shows which times were in it.
 """
 
 from __future__ import annotations
@@ -37,7 +36,7 @@ from kidxlib.storage.small_files import read_offset_checkpoint
 
 _POLICY: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
-#: A header is looked at.
+#: How many bytes are read to see a header.
 _WINDOW_BYTES: Final = 4 * 1024
 
 
@@ -65,12 +64,12 @@ class LogRead:
     last_ms: int = Wanted().last_ms
 
 
-#: Takes each log, or part of one, that was read to its end.
+#: Is called with each log, or part of one, that was read to its end.
 TakeLog: TypeAlias = Callable[[LogRead], object]
 
 
 def lacks_records(rows: NDArray[np.void], last_offset: int) -> bool:
-    """Whether offsets are missing between batches that follow one another, or batches have fewer records than offsets.
+    """Whether offsets are missing between consecutive batches, or batches have fewer records than offsets.
 
     Args:
         rows: some batches, in the order of the log.
@@ -86,7 +85,7 @@ def lacks_records(rows: NDArray[np.void], last_offset: int) -> bool:
 
 
 def known_end_of(read: SegmentRead) -> LogRead | None:
-    """A log of which a catalog tells the records, as one that was read; None where no catalog tells where it ends."""
+    """A log whose records are known from a catalog, as if it were read; None if no catalog knows where it ends."""
     if read.records is None or read.next_offset is None:
         return None
     end_offset = read.next_offset if read.end_offset is None else max(read.end_offset, read.next_offset)
@@ -104,7 +103,7 @@ def known_end_of(read: SegmentRead) -> LogRead | None:
 
 
 def gaps_of(logs: Iterable[LogRead]) -> list[LeftOut]:
-    """The gaps that no compaction explains, as far as the logs that were read tell, and their log dirs."""
+    """The gaps that compaction does not explain, by the logs that were read and by their log dirs."""
     found = list(logs)
     compacted = COMPACTED_BY_BROKERS | {log.topic for log in found if log.lacks_records}
     gaps = [log for log in found if log.next_offset < log.end_offset and log.topic not in compacted]
@@ -129,7 +128,7 @@ def gaps_of(logs: Iterable[LogRead]) -> list[LeftOut]:
 
 
 def _may_have_wanted_times(log: LogRead) -> bool:
-    """Whether times that are wanted may be missing behind a log."""
+    """Whether records with wanted times may be missing after a log."""
     if not Wanted(first_ms=log.first_ms, last_ms=log.last_ms).has_times:
         return True
     times = log.ends_ms, begins_ms(location(log.log_path).parent / segment_file(log.end_offset, LOG_SUFFIX))
@@ -137,7 +136,7 @@ def _may_have_wanted_times(log: LogRead) -> bool:
 
 
 def begins_ms(log: Location) -> int:
-    """The largest timestamp of a log's first batch, in ms since the epoch; −1 where nobody knows it."""
+    """The largest timestamp of a log's first batch, in ms since the epoch; −1 if it is not known."""
     with contextlib.suppress(OSError, KidxError), opened_log(str(log)) as opened:
         content = opened.log(opened.version.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
         return next((batch.max_timestamp for batch in batches(content)), NO_TIMESTAMP)
@@ -145,18 +144,18 @@ def begins_ms(log: Location) -> int:
 
 
 def _compacted(topics: Collection[str], log_dirs: Collection[Location]) -> set[str]:
-    """The topics of which a log dir says that they are compacted."""
+    """The topics that are compacted according to a log dir."""
     brokers = BrokersMetadata(log_dirs)
     return {topic for topic in topics if any(is_compacted(topic, log_dir, brokers) for log_dir in log_dirs)}
 
 
 def is_compacted(topic: str, log_dir: Location, brokers: BrokersMetadata) -> bool | None:
-    """Whether a topic has the policy; where that is not known, whether the cleaner has cleaned it: its checkpoint has
-    no other (`LogCleanerManager.updateCheckpoints`). None where the log dir has no such checkpoint, either.
+    """Whether a topic is compacted by its policy. If that is not known, whether the cleaner's checkpoint has the topic:
+    it has only cleaned ones (`LogCleanerManager.updateCheckpoints`). None if there is no such checkpoint either.
     """
     if topic in COMPACTED_BY_BROKERS:
         return True
-    with contextlib.suppress(OSError, KidxError):  # a log dir of which nothing is known says nothing
+    with contextlib.suppress(OSError, KidxError):  # a log dir that cannot be read says nothing
         owner = brokers.owner(log_dir)
         metadata = None if owner.cluster_id is None else brokers.of_cluster(owner.cluster_id)
         if metadata is not None and topic in metadata.to_end.topics:

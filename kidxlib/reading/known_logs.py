@@ -1,5 +1,5 @@
-"""What a catalog knows of logs that are still as they were scanned, and of what producers did in them. Nothing else of
-a catalog is believed.
+"""The facts and producer events that a catalog has of logs which have not changed since they were scanned. Nothing else
+from a catalog is used.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from kidxlib.storage.location import FileVersion, Location
 from kidxlib.storage.small_files import small_file
 from kidxlib.tables.protocol import TablesToRead
 
-#: So many topics are asked for by their names; where there are more, rows of all topics are read.
+#: Up to so many topics are selected by name; for more, the rows of all topics are read.
 _TOPICS_MAX: Final = 1_000
 _PARTITION: Final = ("topic", "partition")
 
 
 class KnownLogs:
-    """Rows of a catalog's segments, of whatever sources."""
+    """The rows of a catalog's segments, of all sources."""
 
     def __init__(self, rows: pa.Table) -> None:
         """
         Args:
-            rows: with the columns of `SegmentToRead`.
+            rows: rows with the columns of `SegmentToRead`.
         """
         self._rows = rows.sort_by([(name, "ascending") for name in _PARTITION])
         columns = [self._rows[name].combine_chunks() for name in _PARTITION]
@@ -57,7 +57,7 @@ class KnownLogs:
         return cls(tables.read(SEGMENTS, SegmentToRead.names(), [PRESENT, *of_topics]))
 
     def of(self, partition: TopicPartition) -> KnownPartition:
-        """What is known of a partition."""
+        """The rows of a partition."""
         start, end = self._bounds.get(partition, (0, 0))
         return KnownPartition(SegmentToRead.of_arrow(self._rows.slice(start, end - start)))
 
@@ -69,10 +69,10 @@ class KnownPartition:
         self._rows = {_key(row.base_offset, row.version, row.log_path): row for row in rows if _is_sound(row)}
 
     def log(self, path: Location, base_offset: int, version: FileVersion) -> KnownLog | None:
-        """What is known of a log; None where the catalog has not just this state of it, as a whole and sound.
+        """The facts of a log; None if the catalog does not have this state of it, or the log is not whole and sound.
 
-        A file is known by its size, time and inode, whatever its path. An object has no inode, so it has to be the one
-        that was scanned.
+        A file is recognised by size, modification time and inode, whatever its path is. An object has no inode, so its
+        path must be the same.
         """
         row = self._rows.get(_key(base_offset, version, str(path)))
         return None if row is None else KnownLog(row)
@@ -83,16 +83,16 @@ def _key(base_offset: int, version: FileVersion | None, path: str) -> tuple[int,
 
 
 def _is_sound(row: SegmentToRead) -> bool:
-    """Whether a log was scanned to its end, with its checksums, and no header in it can mislead."""
+    """Whether a log was scanned to its end with checksums, and its headers can be trusted."""
     return row.status is Status.OK and row.crc_checked and bool(row.offsets_increase)
 
 
 @dataclass(frozen=True, slots=True)
 class KnownLog:
-    """Facts of a log as it is.
+    """The facts of a log in its present state.
 
     Attributes:
-        row: what the catalog has of it.
+        row: the catalog's row.
     """
 
     row: SegmentToRead
@@ -102,17 +102,17 @@ class KnownLog:
         return self.row.index_directory
 
     def reaches(self, offset: int) -> bool:
-        """Whether it goes on to an offset."""
+        """Whether the log reaches up to an offset."""
         return self.row.next_offset is not None and self.row.next_offset >= offset
 
     def is_without(self, wanted: Wanted) -> bool:
-        """Whether no record of it has a time that is wanted."""
+        """Whether no record of the log has a wanted time."""
         smallest = self.row.smallest_timestamp_ms
         is_later = smallest is not None and smallest > wanted.last_ms
         return is_later or (self._has_largest and (self.row.max_timestamp_ms or 0) < wanted.first_ms)
 
     def records(self, wanted: Wanted) -> int | None:
-        """How many records consumers get of it; None where not all in it are wanted, or the catalog does not say it."""
+        """How many records of the log consumers get; None if not all are wanted, or the catalog does not say."""
         row = self.row
         first_ms, last_ms = row.smallest_timestamp_ms, row.max_timestamp_ms if self._has_largest else None
         is_whole = (
@@ -125,10 +125,10 @@ class KnownLog:
         return row.records if is_whole and row.control_batches == 0 else None
 
     def first_offset(self, wanted: Wanted, time_index: Location) -> int:
-        """No record before this offset has a time that is wanted; the base offset where nobody says more.
+        """An offset before which no record has a wanted time; the base offset if nothing better is known.
 
-        The `.timeindex` tells it, if it is the one that was made of the log: up to the offset of an entry no timestamp
-        is larger than the entry's (`LogSegment.recover`).
+        It is found in the `.timeindex`, if that was made of this log: up to the offset of an entry, no timestamp is
+        larger than the entry's (`LogSegment.recover`).
         """
         base_offset = self.row.base_offset
         if wanted.first_ms == Wanted().first_ms or not self._has_largest or self.row.time_index_crc32c is None:
@@ -144,8 +144,8 @@ class KnownLog:
         return base_offset + int(entries["relative_offset"][before - 1]) + 1 if before else base_offset
 
     def end_position(self, wanted: Wanted) -> int | None:
-        """A byte at which a batch starts, and from which on all timestamps are later than is wanted; None where there
-        is none, or nobody says it.
+        """The start of a batch from which on all timestamps are later than wanted; None if there is none, or it is not
+        known.
         """
         later = (
             each["position"] for each in self.row.smallest_timestamps or () if each["timestamp_ms"] > wanted.last_ms
@@ -154,13 +154,15 @@ class KnownLog:
 
     @property
     def _has_largest(self) -> bool:
-        """Whether headers tell the largest timestamps. Of wrappers of magic 1 nobody has checked them."""
+        """Whether the largest timestamps in headers can be trusted. In compressed messages of magic 1 they are not
+        checked.
+        """
         return self.row.max_timestamp_ms is not None and all(magic >= MAGIC_V2 for magic in self.row.magics or ())
 
 
 @view_of(ProducerEventRow)
 class _Event(Row):
-    """What transactions follow from."""
+    """The columns of `producer_events` that determine transactions."""
 
     source: str
     topic: str
@@ -173,20 +175,20 @@ class _Event(Row):
 
 
 class KnownEvents:
-    """The table `producer_events` as it is when this is made: after the rows of segments were read, and before logs are
-    listed.
+    """Reads one version of the table `producer_events`. It must be opened after the rows of segments were read, and
+    before logs are listed.
 
-    A build writes a segment's events before its row, and takes them away after it. So events of a log that is as its
-    row says are those of this state of it: they are no older, as the row was there, and no newer, as the log was not
-    another then.
+    A build writes a segment's events before its row, and removes them after the row. So if a log is as its row says,
+    the events belong to this state of it. They are not older, because the row was there already; they are not newer,
+    because the log had not changed.
     """
 
     def __init__(self, tables: TablesToRead) -> None:
         self._tables, self._version = tables, tables.version(PRODUCER_EVENTS)
 
     def of(self, logs: Sequence[KnownLog]) -> list[NDArray[np.void] | None]:
-        """The events of each log, of dtype `PRODUCER_EVENT`; of their fields only position, producer, kind and first
-        offset are set. None where the catalog does not have as many as the log's row says.
+        """The events of each log, of dtype `PRODUCER_EVENT`, with only position, producer, kind and first offset set.
+        None if the catalog does not have as many as the log's row says.
         """
         segments = [log.row for log in logs]
         with_transactions = [segment for segment in segments if segment.transactional_batches]
@@ -213,7 +215,7 @@ def _event_key(segment: SegmentToRead) -> tuple[str, str, int, int]:
 
 
 def _where(segments: Sequence[SegmentToRead]) -> list[Condition]:
-    """What is true of events of these segments, and of few others."""
+    """Conditions that hold for the events of some segments, and for few others."""
     sources, topics, partitions, base_offsets = zip(*map(_event_key, segments), strict=True)
     where: list[Condition] = [Among("source", sorted(set(sources))), Among("topic", sorted(set(topics)))]
     where.append(Between("partition", min(partitions), max(partitions)))
@@ -231,9 +233,9 @@ def _to_events(rows: pa.Table) -> NDArray[np.void]:
 
 
 def _are_all(events: NDArray[np.void], segment: SegmentToRead) -> bool:
-    """Whether there are as many as the segment's row says: one for each marker, unless compaction has emptied some, and
-    one for data if there is any in transactions. And whether a build has seen that producers did nothing that no broker
-    lets them do.
+    """Whether the events are complete by the segment's row: one for each marker, unless compaction has emptied some,
+    and one for data if there is any in transactions. Also whether a build found that producers did nothing which a
+    broker refuses.
     """
     if not segment.is_finished or segment.transactional_batches is None or segment.control_batches is None:
         return False

@@ -1,5 +1,5 @@
-"""What a reading leaves out, and what is asked for and is not there: which offsets of which partition, and why. Damage
-ends the reading, or what is lost is said and reading goes on.
+"""The offsets that a reading leaves out, or that are asked for and missing, each with the partition and the reason.
+Damage ends the reading, or is reported while reading goes on.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.text.words import counted
 
-#: How folders are read that have no partition's name.
+#: How to read folders that do not have a partition's name.
 COPY_IT: Final = "to read one, copy it to a directory called <topic>-<partition>, and name that"
-#: So many partitions are named in a line.
+#: How many partitions a line names.
 _NAMED: Final = 5
 
 _log: Final = logging.getLogger(__name__)
@@ -55,10 +55,10 @@ class LeftOut:
     """Offsets of a partition that are not read.
 
     Attributes:
-        first_offset: where they begin.
-        end_offset: before which they end; None for no end.
-        edge: the high watermark, the last stable offset, the log start or the log end that they lie beyond.
-        records: how many records they have; None where nobody has counted them.
+        first_offset: the first of the offsets.
+        end_offset: the offset after the last of them; None for no end.
+        edge: the high watermark, last stable offset, log start or log end beyond which they lie.
+        records: how many records they have; None if these were not counted.
         directory_id: of a partition without a directory, the `directory.id` of the log dir that has it by the metadata;
             None where that does not say it.
         aside: of a partition without a directory, a folder with its records that the broker moves, deletes or has set
@@ -67,8 +67,8 @@ class LeftOut:
             for none.
         unmounted: of a partition that none of the log dirs has that are read, those of them in which nothing is; None
             for none.
-        told_by: of a partition in an older log dir, or with another topic's id, what tells that.
-        is_problem: who asked gets less than there is, or not what was asked for. Else it is good to know.
+        told_by: for a partition in an older log dir, or with another topic's id, what shows this.
+        is_problem: whether the caller gets less than there is, or not what was asked for; otherwise it is a remark.
     """
 
     partition: TopicPartition
@@ -86,7 +86,7 @@ class LeftOut:
 
     @property
     def offsets(self) -> str:
-        """Which they are, in words."""
+        """The offsets in words."""
         if self.end_offset is None:
             return f"{self.partition.directory} from {self.first_offset} on"
         if self.end_offset == self.first_offset + 1:
@@ -95,7 +95,7 @@ class LeftOut:
 
 
 def lines_of(left_out: Iterable[LeftOut]) -> Iterator[str]:
-    """A line for each reason, and for each thing that tells of partitions that they are not as they should be."""
+    """A line for each reason, and for each sign that partitions are not as they should be."""
     by_reason: dict[Why, dict[str | None, list[LeftOut]]] = {}
     for each in left_out:
         by_reason.setdefault(each.why, {}).setdefault(each.told_by, []).append(each)
@@ -104,7 +104,7 @@ def lines_of(left_out: Iterable[LeftOut]) -> Iterator[str]:
             yield _line(why, found) if told_by is None else _line_told_by(why, told_by, found)
 
 
-#: What is said of offsets, by the reason: what there is, what they lie beyond, and what to do.
+#: The words about offsets, by reason: what they are, what they lie beyond, and what to do.
 _OF_OFFSETS: Final = {
     Why.BEYOND_HIGH_WATERMARK: (
         f"not read: {{}} beyond the high watermark that {HIGH_WATERMARK_CHECKPOINT} has",
@@ -155,7 +155,7 @@ _OF_OFFSETS: Final = {
         "; unless the topic is compacted, a segment is missing: kidx verify looks for who has it",
     ),
 }
-#: What is said of whole partitions, by the reason: what they are, and what to do.
+#: The words about whole partitions, by reason: what they are, and what to do.
 _OF_PARTITIONS: Final = {
     Why.NO_LOG: ("no .log in the directory of {}", "if there was one, look for a copy of it"),
     Why.NO_DIRECTORY: (
@@ -171,15 +171,15 @@ _OF_PARTITIONS: Final = {
 }
 
 
-#: What is said of partitions that are read, and of which something tells that they are not as they should be.
+#: The words about partitions that are read although something shows that they are not as they should be.
 _AS_TOLD: Final = {Why.OLDER_LOG_DIR: "in an older log dir", Why.OTHER_TOPIC_ID: "with another topic id"}
 
 
 def mount(unmounted: str) -> str:
-    """What to do about log dirs in which nothing is.
+    """The advice about empty log dirs.
 
     Args:
-        unmounted: which they are.
+        unmounted: the empty log dirs, in words.
     """
     return f"nothing is in {unmounted}: is the disk mounted? Mount it, and run this again"
 
@@ -209,7 +209,7 @@ def _remedies(found: list[LeftOut]) -> str:
 
 
 def _sizes(found: list[LeftOut]) -> str:
-    """How many offsets they are, and records where all are counted."""
+    """The number of offsets, and of records if all were counted."""
     sizes = [None if each.end_offset is None else each.end_offset - each.first_offset for each in found]
     offsets = "offsets" if None in sizes else counted(sum(size or 0 for size in sizes), "offset")
     counts = [each.records for each in found]
@@ -230,13 +230,13 @@ class Damage:
     Attributes:
         path: the segment's log.
         topic, partition: its partition.
-        position: the byte at which it begins.
-        end: the byte at which reading goes on; None where it does not.
-        first_offset: what is lost has this offset or a later one.
-        next_offset: the offset at which reading goes on; None where it does not in this segment.
+        position: the byte at which the stretch begins.
+        end: the byte at which reading goes on; None if it does not.
+        first_offset: the first offset that may be lost.
+        next_offset: the offset at which reading goes on; None if it does not in this segment.
         reason: what was found, and what was expected.
-        is_end: the log ends there, before it should: nothing stands after it.
-        is_whole_log: it is all of a log that may be another partition's, and that is not read.
+        is_end: whether the log ends there too early: nothing follows.
+        is_whole_log: whether the stretch is a whole log that is not read because it may be another partition's.
     """
 
     path: str
@@ -255,12 +255,12 @@ class Damage:
 
     @property
     def lost(self) -> str:
-        """What is not read, in words."""
+        """The lost offsets in words."""
         upto = "to the end of the segment" if self.next_offset is None else f"to {self.next_offset - 1}"
         return f"offsets {self.first_offset} {upto}{' of that log' if self.is_whole_log else ''}"
 
 
-#: Takes each stretch that is not read.
+#: Is called with each stretch that is not read.
 TakeDamage: TypeAlias = Callable[[Damage], object]
 OnDamage: TypeAlias = Literal["fail", "skip"] | TakeDamage
 
@@ -280,5 +280,5 @@ def fail_on(damage: Damage) -> NoReturn:
 
 
 def warn_of(damage: Damage) -> None:
-    """Say in one line what is not read."""
+    """Warn of a stretch that is not read, in one line."""
     _log.warning("%s; not read: %s", damage, damage.lost)

@@ -1,4 +1,4 @@
-"""What the other files of a log dir say of a partition's log: where it began, and whether its topic is compacted."""
+"""Reads from a log dir's other files where a partition's log began, and whether its topic is compacted."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ from kidxlib.storage.small_files import read_offset_checkpoint
 
 
 class OfLogDirs:
-    """What is said of the logs in some log dirs. Checkpoints and the cluster's metadata are read once for each log dir.
+    """Reads what some log dirs say of their logs. Checkpoints and the cluster's metadata are read once for each log
+    dir.
 
     Args:
         log_dirs: all that may have the cluster's metadata, besides the one in which a log is.
     """
 
     def __init__(self, log_dirs: Collection[Location] = ()) -> None:
-        #: What checkpoint files say, as `read_offset_checkpoint`.
+        #: The contents of checkpoint files, as `read_offset_checkpoint` returns them.
         self.offsets_in: ReadOffsets = cache(read_offset_checkpoint)
         self._log_dirs = log_dirs
         self._brokers: dict[Location, BrokersMetadata] = {}
@@ -32,7 +33,7 @@ class OfLogDirs:
     def of_log(
         self, directory: Location, partition: TopicPartition, first_base: int | None, high_watermark: int | None
     ) -> OfLogDir:
-        """What is said of a log. Files are read once somebody asks.
+        """What the log dirs say of a log. Files are read at the first question.
 
         Args:
             directory: of the partition, in its log dir.

@@ -1,5 +1,5 @@
-"""The rows of segments in the order of a plan, records as a consumer gets them, made by several threads from checked
-batches, in bounded memory.
+"""Makes the rows of segments in the order of a plan: records as a consumer gets them. Several threads make them from
+checked batches, in bounded memory.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from kidxlib.records.arrow.schema import Array, has_attribute, numbers, words
 from kidxlib.records.bulk.batch_table import BatchTable
 from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX, RecordPlacer
 
-#: A thread makes so many bytes of rows ahead of who takes them, about, and then waits for others before it goes on.
+#: A thread makes about so many bytes of rows before they are asked for; the rest of its table waits until then.
 _AHEAD_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -43,9 +43,9 @@ def rows_of(
 
     Args:
         schema: columns of `CONSUMED`.
-        on_damage: is given damage when all that stands before it was taken; what it raises ends the reading.
-        goes_on: look for what follows damage.
-        threads: that make rows; with 1 the caller's does all.
+        on_damage: is called with damage after all rows before it were taken; an error that it raises ends the reading.
+        goes_on: go on with the batches after damage.
+        threads: how many threads make rows; with 1, the caller's thread does all.
         on_end: see `WalkOptions`.
     """
     options = WalkOptions(goes_on=goes_on, on_end=on_end)
@@ -59,7 +59,7 @@ def rows_of(
 
 
 class Decoder:
-    """Makes rows of batches. It has memory of its own, for the batches of one table at a time."""
+    """Makes rows of batches. It has its own memory, so it works on the batches of one table at a time."""
 
     def __init__(self, schema: pa.Schema) -> None:
         """
@@ -70,8 +70,8 @@ class Decoder:
         self._placer = RecordPlacer()
 
     def rows(self, read: SegmentRead, table: BatchTable) -> Iterator[pa.RecordBatch | Damage]:
-        """The records of batches as a consumer gets them, some at a time, and damage in the place of batches that do
-        not hold what they say.
+        """The records of batches as a consumer gets them, some at a time. A batch whose records do not match its header
+        gives damage.
 
         Args:
             table: batches of that segment, each with the right checksum.
@@ -91,7 +91,7 @@ class Decoder:
 
 
 def is_seen(read: SegmentRead, rows: NDArray[np.void]) -> NDArray[np.bool_]:
-    """Which batches a consumer sees: no markers, and none that is to be left out because it was aborted."""
+    """Which batches a consumer sees: no markers, and no aborted batches if these are to be left out."""
     return ~(has_attribute(rows, layouts.ATTRIBUTE_CONTROL) | read.aborted.holds(rows))
 
 
@@ -130,7 +130,7 @@ def _in_turn(items: Iterable[tuple[SegmentRead, Item]], schema: pa.Schema) -> It
 
 @dataclass(frozen=True, slots=True)
 class _Begun:
-    """The rows of a table of batches: those that were made ahead, and those that are made when they are asked for."""
+    """The rows of a table of batches: those that were made ahead, and an iterator that makes the others on demand."""
 
     ahead: list[pa.RecordBatch | Damage]
     others: Iterator[pa.RecordBatch | Damage]
@@ -164,7 +164,7 @@ def _ahead(
     try:
         try:
             for read, item in items:
-                # The walk goes on in its window while threads work on what was in it.
+                # The walk reuses its window while threads still work on the batches that were in it.
                 pending.append(item if isinstance(item, Damage) else pool.submit(begin, read, item.copy()))
                 while len(pending) > threads:
                     yield from finish(pending.popleft())

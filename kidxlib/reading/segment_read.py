@@ -1,4 +1,4 @@
-"""What is read of one segment: all that whoever reads it has to know."""
+"""The part of a plan that is about one segment; it is all that is needed to read the segment."""
 
 from __future__ import annotations
 
@@ -11,24 +11,23 @@ from kidxlib.storage.location import FileVersion
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentRead:
-    """What is read of one segment, or of a part of a large one. It says all that the reading needs to know, and can be
-    pickled.
+    """What to read of one segment, or of a part of a large one. It has all that reading needs, and can be pickled.
 
     Attributes:
-        log_path: its log, here or in an object store.
-        version: of the log when the plan was made. It may have grown since, as an active one does.
-        position: the byte from which batches are read, where one starts.
+        log_path: the segment's log, here or in an object store.
+        version: the log's version when the plan was made; an active log may have grown since.
+        position: the byte from which batches are read; a batch starts there.
         end_position: the byte before which it ends: the end of the log, or a batch that holds nothing wanted or is read
             by another.
-        last_offset_before: of the batch before the position; below the base offset where there is none.
+        last_offset_before: the last offset of the batch before `position`; below the base offset if there is none.
         end_offset: the first offset of what follows, in this segment or the next, which no offset that is read reaches;
             None of what is last.
         wanted: the records that are asked for, none of which lies beyond the end of what consumers see.
-        must_reach: the log has to go on to this offset, as a checkpoint says; None where nobody says it.
+        must_reach: the offset up to which the log must reach by a checkpoint; None if no checkpoint says it.
         aborted: transactions whose records are left out.
         records, next_offset: how many there are to read, and the offset behind the log's last batch, where a catalog
             tells; None where nobody knows it.
-        refused: why nothing of it is read, which is damage; None where it is read.
+        refused: why nothing of the log is read, which counts as damage; None if it is read.
     """
 
     topic: str
@@ -49,5 +48,5 @@ class SegmentRead:
 
     @property
     def log_bytes(self) -> int:
-        """Bytes of the log that are read at most."""
+        """The largest number of bytes of the log that are read."""
         return self.end_position - self.position

@@ -1,12 +1,12 @@
-"""Which transactions of partitions were aborted, and up to where all are decided.
+"""Finds which transactions of partitions were aborted, and the last stable offset.
 
-No `.txnindex` is asked: nothing shows that one is of these logs as they are, and one that is missing does not mean that
-nothing was aborted. Logs are scanned, their checksums too, as a broker's recovery does it; or a catalog has what such a
-scan found in the log as it is. Where a log grows, what was scanned once is not scanned again. Transactions that began
-before the first record that is there are known from where they go on.
+`.txnindex` files are not used: nothing shows that one belongs to the present log, and a missing one does not mean that
+nothing was aborted. Instead, logs are scanned with their checksums, as a broker's recovery does; or a catalog has the
+result of such a scan of the same log. If a log grows, only the new part is scanned. A transaction that began before the
+first record of the log is known from its first record there.
 
-All logs up to the last offset that is asked for count: in each a transaction may begin that never ends, and nothing
-from there on is stable. Of those after it, as many count as it takes to see how the transactions end that were open.
+All logs up to the last wanted offset are scanned: in each of them a transaction may begin that never ends, and nothing
+from there on is stable. Later logs are scanned only until the transactions that are open at that offset have ended.
 """
 
 from __future__ import annotations
@@ -36,10 +36,11 @@ from kidxlib.recovery.segment import recover
 from kidxlib.storage.log_bytes import LogBytes, LogTail
 from kidxlib.storage.opened_log import opened_log
 
-#: With so large an interval there is no index point, and nothing that is wrong with an index.
+#: With so large an index interval, a scan makes no index entries, and so reports no problem with an index.
 _WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX)
 _MARKERS: Final = (EventKind.COMMIT, EventKind.ABORT)
-#: A catalog has fewer events than there are batches in transactions, and an event takes 200 bytes, about.
+#: How many batches in transactions are read from a catalog at a time: it has fewer events than batches, and an event
+#: takes about 200 bytes.
 _BATCHES_AT_ONCE: Final = 500_000
 
 
@@ -48,12 +49,12 @@ class LogToScan:
     """A segment's log. It can be pickled.
 
     Attributes:
-        size: so many bytes of it are scanned, but for those before `position`.
-        is_last: no other segment follows.
-        end_offset: what happens there and later does not count.
-        goes_on: after damage.
-        known: what a catalog knows of it; None where it has to be scanned.
-        position: where a batch starts; what stands before it was scanned.
+        size: the byte at which the scan ends.
+        is_last: whether no segment follows.
+        end_offset: events at this offset and later do not count.
+        goes_on: whether the scan goes on after damage.
+        known: the catalog's facts of the log; None if it must be scanned.
+        position: the start of the batch at which the scan begins; bytes before it were scanned already.
     """
 
     path: str
@@ -67,18 +68,18 @@ class LogToScan:
 
     @property
     def log_bytes(self) -> int:
-        """Bytes of it that a scan reads."""
+        """How many bytes a scan reads."""
         return self.size - self.position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionToScan:
-    """A partition whose transactions are asked for.
+    """A partition whose transactions are wanted.
 
     Attributes:
-        logs: in their order.
-        end_offset: what happens there and later does not count: the high watermark, or no limit.
-        last_offset: no record with a later offset is asked for.
+        logs: its logs in order.
+        end_offset: events at this offset and later do not count: the high watermark, or no limit.
+        last_offset: the last wanted offset.
     """
 
     logs: Sequence[LogToScan]
@@ -88,11 +89,11 @@ class PartitionToScan:
 
 @dataclass(frozen=True, slots=True)
 class Transactions:
-    """What is known of a partition's transactions, as far as it matters to the offsets that are asked for.
+    """A partition's transactions that matter to the wanted offsets.
 
     Attributes:
-        last_stable_offset: all that began below it are decided.
-        aborted: those that were aborted.
+        last_stable_offset: all transactions that began below it have ended.
+        aborted: the aborted transactions.
     """
 
     last_stable_offset: int
@@ -101,11 +102,11 @@ class Transactions:
 
 @dataclass(frozen=True, slots=True)
 class ScannedPiece:
-    """What producers did in a log, or in a part of one that is damaged.
+    """The producer events in a log, or in the part of a damaged log between two damages.
 
     Attributes:
-        events: of dtype `PRODUCER_EVENT`.
-        damage: where and why it ends before the log does; None where it does not.
+        events: an array of dtype `PRODUCER_EVENT`.
+        damage: where and why the piece ends before the log does; None if it reaches the log's end.
     """
 
     events: NDArray[np.void]
@@ -114,7 +115,7 @@ class ScannedPiece:
 
 #: The pieces of a log, in order.
 ScannedLog: TypeAlias = Sequence[ScannedPiece]
-#: Scans logs, in whatever processes, and gives what it finds in their order.
+#: Scans logs, perhaps in other processes, and gives the results in the order of the logs.
 ScanLogs: TypeAlias = Callable[[Sequence[LogToScan]], Generator[ScannedLog, None, None]]
 _Asked: TypeAlias = tuple["_Partition", LogToScan]
 
@@ -140,7 +141,7 @@ def transactions_of(
 
 
 def scan_in_threads(threads: int) -> ScanLogs:
-    """Scans logs by threads of this process."""
+    """A function that scans logs with threads of this process."""
 
     def scan(logs: Sequence[LogToScan]) -> Generator[ScannedLog, None, None]:
         pool = ThreadPoolExecutor(threads, thread_name_prefix="kidx-scan")
@@ -153,15 +154,15 @@ def scan_in_threads(threads: int) -> ScanLogs:
 
 
 def scan_log(log: LogToScan) -> ScannedLog:
-    """What producers did in a log. Where it goes on after damage, of a transaction that is open where batches are lost
-    nobody knows what became of it: it counts as aborted.
+    """The producer events in a log, by piece. If the scan goes on after damage, a transaction that is open where
+    batches are lost may have ended either way; it counts as aborted.
     """
     with opened_log(log.path) as opened:
         return list(_pieces(log, opened.log(log.size, use_mmap=False)))
 
 
 def _add(asked: Sequence[_Asked], scan: ScanLogs, known_events: KnownEvents | None) -> None:
-    """Add logs to folds, in their order: what a catalog has of them, or what a scan finds."""
+    """Add the events of logs to folds in the order of the logs; a catalog has them, or a scan finds them."""
     events: list[NDArray[np.void] | None] = [None] * len(asked)
     if known_events is not None:
         known = [(place, log.known) for place, (_, log) in enumerate(asked) if log.known is not None]
@@ -175,7 +176,7 @@ def _add(asked: Sequence[_Asked], scan: ScanLogs, known_events: KnownEvents | No
 
 
 def _at_once(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
-    """Logs whose events a catalog gives at a time, all of them in memory, with those between them."""
+    """Groups of consecutive logs whose events are read from a catalog at once, and together fit into memory."""
     piece: list[_Asked] = []
     batches = 0
     for fold, log in asked:
@@ -189,7 +190,7 @@ def _at_once(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
 
 
 class _Partition:
-    """The transactions of one partition, brought forward log by log."""
+    """The transactions of one partition, updated log by log."""
 
     def __init__(self, partition: PartitionToScan) -> None:
         self._end_offset, self._last_offset = partition.end_offset, partition.last_offset
@@ -197,18 +198,18 @@ class _Partition:
         self._fold = TransactionFold()
 
     def logs_asked_for(self) -> Iterator[LogToScan]:
-        """The logs up to the last offset that is asked for."""
+        """The logs up to the last wanted offset."""
         while self._left and self._left[0].base_offset <= self._last_offset:
             yield self._left.popleft()
 
     def logs_further(self, count: int) -> Iterator[LogToScan]:
-        """So many logs after these, if a transaction is open that is asked for."""
+        """The next `count` logs, if a wanted transaction is still open."""
         if self._is_open:
             for _ in range(min(count, len(self._left))):
                 yield self._left.popleft()
 
     def add(self, log: LogToScan, piece: ScannedPiece) -> None:
-        if log.base_offset <= self._last_offset or self._is_open:  # else it was asked for together with others
+        if log.base_offset <= self._last_offset or self._is_open:  # otherwise it was only scanned together with others
             events = piece.events[piece.events["first_offset"] < self._end_offset]
             self._fold.add(log, ScannedPiece(events, piece.damage))
 
@@ -217,12 +218,12 @@ class _Partition:
 
     @property
     def _is_open(self) -> bool:
-        """Whether a transaction is open that is asked for."""
+        """Whether a wanted transaction is still open."""
         return min(self._fold.undecided, default=OFFSET_MAX) <= self._last_offset
 
 
 class TransactionFold:
-    """The transactions of one partition, brought forward by what producers did in its logs, in their order."""
+    """The transactions of one partition, updated by the producer events of its logs in order."""
 
     def __init__(self) -> None:
         self._producers = Producers()
@@ -250,12 +251,12 @@ class TransactionFold:
             self._in_doubt |= {producer for producer, _ in self._producers.open_transactions}
 
     def forget_before(self, offset: int) -> None:
-        """Nothing before an offset will be asked for, so transactions that were aborted before it do not count."""
+        """Drop aborted transactions that ended before an offset: no earlier offset will be wanted."""
         aborted = np.concatenate([np.empty((0, 3), np.int64), *self._aborted])
         self._aborted = [aborted[aborted[:, 2] >= offset]]
 
     def transactions(self, end_offset: int) -> Transactions:
-        """The transactions, if no record from an offset on is asked for."""
+        """The transactions that matter to records below an offset."""
         ongoing = self._producers.open_transactions
         lost = [(producer, first, OFFSET_MAX) for producer, first in ongoing if producer in self._in_doubt]
         aborted = np.concatenate([*self._aborted, np.array(lost, np.int64).reshape(-1, 3)])
@@ -263,7 +264,7 @@ class TransactionFold:
 
     @property
     def undecided(self) -> list[int]:
-        """First offsets of the open transactions, but for those that count as aborted."""
+        """The first offsets of open transactions, without those that count as aborted."""
         return [first for producer, first in self._producers.open_transactions if producer not in self._in_doubt]
 
 
@@ -285,7 +286,7 @@ def _pieces(log: LogToScan, content: LogBytes) -> Iterator[ScannedPiece]:
 
 
 class FollowedTransactions:
-    """What `transactions_of` tells, of one partition that is asked about again and again."""
+    """The result of `transactions_of` for one partition that is asked about repeatedly, as a stream does."""
 
     def __init__(self, *, goes_on: bool) -> None:
         """
@@ -297,13 +298,13 @@ class FollowedTransactions:
         self._next_offset = -1
 
     def up_to(self, logs: PartitionLogs, end_offset: int, *, since: int) -> Transactions:
-        """The transactions as they are if the log ends there.
+        """The transactions, as if the log ended at `end_offset`.
 
         Args:
             end_offset: not beyond the last whole batch.
             since: nothing before this offset is asked for, now and later.
         """
-        if end_offset < self._next_offset:  # the log was truncated, or its high watermark is an older one
+        if end_offset < self._next_offset:  # the log was truncated, or the high watermark went back
             self._fold, self._next_offset = TransactionFold(), -1
         for part in logs.parts(self._next_offset, end_offset) if end_offset > self._next_offset else ():
             log = LogToScan(

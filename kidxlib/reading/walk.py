@@ -1,5 +1,5 @@
-"""The batches of a segment that are to be read, each checked, and the damage between them, in the order of the log; and
-the offset that a time leads to, as a broker finds it.
+"""Walks over the wanted batches of a segment, checks each, and gives batches and damage in the order of the log. Also
+finds the offset of a time, as a broker does.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from kidxlib.storage.ranged_log import RANGE_BYTES
 
 Item: TypeAlias = BatchTable | Damage
 
-#: Bytes that are read at a time where only a part of a segment is wanted.
+#: How many bytes are read at a time if only a part of a segment is wanted.
 _PART_CHUNK_BYTES: Final = 512 * 1024
 
 
@@ -37,12 +37,12 @@ class WalkOptions:
     """How a segment is walked over.
 
     Attributes:
-        goes_on: look for the next whole batch after damage; else the damage is the last item.
+        goes_on: look for the next whole batch after damage; otherwise the damage is the last item.
         judges: batches with wrong checksums are damage, as are those that no broker wrote there. Else batches are as
             their headers say, and damage is only where there is none.
-        checks: checksums are computed.
-        whole: batches lie in the windows as a whole; else their headers alone are read.
-        on_end: is told of a log, or a part of one, that is read to its end; None for nobody.
+        checks: compute checksums.
+        whole: read whole batches, and not only their headers.
+        on_end: is called with each log, or part of one, that is read to its end; may be None.
     """
 
     goes_on: bool
@@ -53,7 +53,7 @@ class WalkOptions:
 
 
 def items_of(read: SegmentRead, options: WalkOptions) -> Iterator[Item]:
-    """The wanted batches of a segment, as far as headers tell, and damage."""
+    """The batches of a segment that are wanted by their headers, and damage."""
     if read.refused is not None:
         yield Damage(
             path=read.log_path,
@@ -75,7 +75,7 @@ def items_of(read: SegmentRead, options: WalkOptions) -> Iterator[Item]:
 
 
 def _log_of(read: SegmentRead, opened: OpenedLog, options: WalkOptions) -> LogBytes:
-    """The log's bytes up to where reading ends, in the way that suits what is wanted of them."""
+    """Open the log's bytes up to where reading ends, mapped, whole or in windows, as suits the reading."""
     size = read.end_position
     if not options.whole:
         return opened.log(size, use_mmap=False)
@@ -109,7 +109,7 @@ class _SegmentWalk:
         self._most = read.base_offset + layouts.RELATIVE_OFFSET_MAX if end is None else end - 1
         self._wanted = read.wanted
         if self._wanted.last_offset >= self._most:
-            # All to the end: what begins beyond it is met, and is damage.
+            # Walk to the very end: a batch that begins beyond it is damage.
             self._wanted = Wanted(read.wanted.first_offset, OFFSET_MAX, read.wanted.first_ms, read.wanted.last_ms)
 
     def items(self) -> Iterator[Item]:
