@@ -25,6 +25,7 @@ lack records within, which is what shows that a topic is compacted, says `lackin
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import re
 from collections import defaultdict
@@ -45,12 +46,14 @@ from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import SnapshotError
 from kidxlib.format import segment_files
+from kidxlib.format.layouts import OFFSET_INDEX_ENTRY
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, PartitionKey
 from kidxlib.log.cluster_metadata.image import ConfigValue
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.location import Location, as_text, files_in
 from kidxlib.storage.logs_aside import LogAside, LogsAside, put_in_place, remedy_of
+from kidxlib.storage.small_files import filled_file
 from kidxlib.text.words import counted
 
 #: What findings on gaps have in place of a file's suffix, and what acceptances have for their reason.
@@ -291,6 +294,18 @@ class Directories:
             if fits and place not in (None, directory):
                 yield LogAside(place / log, gap.first_offset, directory / log, place.name)
 
+    def emptied_log(self, gap: Gap) -> Iterator[KnownBy]:
+        """The log of a gap that is there with 0 bytes, beside an `.index` that knows of more."""
+        if (place := self.places.get(gap.partition_key)) is None:
+            return
+        log = place / segment_files.segment_file(gap.first_offset, segment_files.LOG_SUFFIX)
+        index = place / segment_files.segment_file(gap.first_offset, segment_files.OFFSET_INDEX_SUFFIX)
+        with contextlib.suppress(OSError):
+            entries = len(filled_file(index, OFFSET_INDEX_ENTRY.itemsize)) // OFFSET_INDEX_ENTRY.itemsize
+            if entries and log.stat().st_size == 0:
+                says = f"is there with 0 bytes, beside an .index of {counted(entries, 'entry', 'entries')}"
+                yield KnownBy(who=log.name, says=says)
+
     def producers_at(self, key: PartitionKey, offset: int) -> NDArray[np.void] | None:
         """The entries of a producer snapshot; None where there is none that is whole."""
         path = self.places[key] / segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX)
@@ -339,7 +354,7 @@ def gaps_in(
         if of_gap is None:
             aside = tuple(asked.logs_aside(gap, looks, overlapping))
             by_logs = (KnownBy(who=as_text(each.path), says="begins among them") for each in aside)
-            known = (*by_logs, *_by_snapshots(gap, names, asked))
+            known = (*asked.emptied_log(gap), *by_logs, *_by_snapshots(gap, names, asked))
             lost.append(_known_by(replace(gap, aside=aside, remedy=remedy_of(aside)), known))
         else:
             explained.append(_explained_gap(gap, of_gap))

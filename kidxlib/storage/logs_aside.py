@@ -79,7 +79,7 @@ class LogsAside:
         Args:
             directory: of the partition, none of whose logs has these offsets.
         """
-        places = dict.fromkeys([directory, directory.parent, *self._log_dirs])
+        places = dict.fromkeys([directory, *_below(directory), directory.parent, *self._log_dirs])
         found = (each for place in places for each in self._in(place, directory, first_offset, end_offset))
         return tuple(found)
 
@@ -89,7 +89,8 @@ class LogsAside:
 
     def remedy_of_empty(self, directory: Location) -> str | None:
         """What to do about logs of a partition without any: a loose one may be of any partition."""
-        return remedy_of(tuple(self._in(directory, directory, 0, OFFSET_MAX)))
+        places = [directory, *_below(directory)]
+        return remedy_of(tuple(each for place in places for each in self._in(place, directory, 0, OFFSET_MAX)))
 
     def _in(self, place: Location, directory: Location, first_offset: int, end_offset: int) -> Iterator[LogAside]:
         for name, path in self._named_in(place):
@@ -111,6 +112,13 @@ class LogsAside:
             named = ((match[1], path) for name, path in files.items() if (match := _LOG.search(name)) is not None)
             self._named[place] = sorted(named, key=lambda each: (each[0], each[1].name))
         return self._named[place]
+
+
+def _below(directory: Location) -> list[Path]:
+    """The directories in a partition's one, of which a broker loads nothing (`LogLoader` takes files alone)."""
+    with contextlib.suppress(OSError):
+        return sorted(each for each in directory.iterdir() if each.is_dir()) if isinstance(directory, Path) else []
+    return []
 
 
 def put_in_place(names: Collection[str]) -> list[str]:

@@ -201,6 +201,7 @@ _ASIDES = (
     _Aside(f"t-0/{_name(12, '.log.deleted')}", "removes it", (12).to_bytes(8, "big")),
     _Aside(f"t-0/{_name(10, '.log.bak')}", "does not load it"),
     _Aside(f"t-0/old-{_name(10, '.log')}", "does not load it"),
+    _Aside(f"t-0/sub/{_name(10, '.log')}", "does not load it"),
     _Aside(_name(10, ".log"), "does not load it"),
     _Aside(_name(10, ".log.deleted"), "removes it"),
     _Aside(f"other/u-3/{_name(10, '.log')}", "loads it as a log of u-3"),
@@ -216,6 +217,7 @@ def test_a_log_of_a_gap_that_no_broker_loads_is_named(case: _Aside, tmp_path: Pa
     """With where it belongs, and what the broker does with it as it starts: perhaps it is the only copy."""
     for name in ("t-0", "other/u-3"):
         (tmp_path / name).mkdir(parents=True)
+    (tmp_path / case.path).parent.mkdir(exist_ok=True)
     (tmp_path / case.path).write_bytes(case.content)
     of_other = {"topic": "u", "partition": 3}
     intruder = [_log(10, 25, **of_other)] if "u-3" in case.path else []
@@ -224,7 +226,7 @@ def test_a_log_of_a_gap_that_no_broker_loads_is_named(case: _Aside, tmp_path: Pa
     [gap] = gaps_in(rows, directories=Directories(places)).lost
     if case.path.startswith("t-0"):  # unless a cleaner was at work: then a broker has what has replaced it
         _write_log(tmp_path / "t-0" / _name(70, ".log.swap"))
-        assert all(each.path.parent == tmp_path for each in LogsAside().logs(tmp_path / "t-0", 10, 25))
+        assert all(each.path.parent != tmp_path / "t-0" for each in LogsAside().logs(tmp_path / "t-0", 10, 25))
     if case.becomes is None:
         assert not gap.aside and gap.consequence.endswith("look for the log on other replicas and copies")
         return
@@ -253,3 +255,13 @@ def test_no_log_is_told_to_take_the_place_of_another_one(tmp_path: Path) -> None
     log.touch()
     told = LogsAside().remedy(partition, 10, 25)
     assert told is not None and f"move it to {log}, with the other files of that offset, in the place of the" in told
+
+
+def test_a_log_with_0_bytes_beside_an_index_with_entries_is_named(tmp_path: Path) -> None:
+    partition = tmp_path / "t-0"
+    partition.mkdir()
+    (partition / _name(10, ".log")).touch()
+    (partition / _name(10, ".index")).write_bytes(bytes([0, 0, 0, 5, 0, 0, 0, 9] * 3) + bytes(80))
+    rows = _rows(_log(0, 10), _log(10, 10, records=0), _log(25, 40))
+    [gap] = gaps_in(rows, directories=Directories({("a", "t", 0): partition})).lost
+    assert f"{_name(10, '.log')} is there with 0 bytes, beside an .index of 3 entries" in gap.consequence
