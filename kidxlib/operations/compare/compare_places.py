@@ -1,4 +1,4 @@
-"""Compares two places; or two sources of a catalog, by what builds have found of them: no log is read."""
+"""Compares two places by their files, or two sources of a catalog by their rows, without reading a log."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ _Key = tuple[str, int, str | None]
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """Where a replica begins and ends; None for where it has no log, and of an end that is not known."""
+    """Where a replica begins and ends; None without a log, or if the end is not known."""
 
     start: int | None
     end: int | None
@@ -139,7 +139,7 @@ def _damaged(tables: TablesToRead, sources: tuple[str, str]) -> Mapping[tuple[st
 
 
 def _before_start(ours: _Extent, theirs: _Extent, one: str, other: str, verdict: ReplicaVerdict) -> Iterator[Finding]:
-    """What A has before the log start of B, of which digests tell nothing."""
+    """The finding on offsets that A has below the log start of B; digests do not cover them."""
     if ours.start is None or (theirs.start is not None and theirs.start <= ours.start):
         return
     ends = [end for end in (ours.end, theirs.start) if end is not None]
@@ -159,7 +159,7 @@ def _before_start(ours: _Extent, theirs: _Extent, one: str, other: str, verdict:
 def _only_one(
     partitions: dict[str, set[tuple[str, int, str | None]]], one: str, other: str, topic: str, number: int
 ) -> Finding | None:
-    """What is said of a partition that only one source has, or has with another topic id."""
+    """The finding on a partition that only one source has, or has with another topic id."""
     ids = {
         name: [topic_id for of, of_number, topic_id in has if (of, of_number) == (topic, number)]
         for name, has in partitions.items()

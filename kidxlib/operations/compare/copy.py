@@ -1,5 +1,5 @@
-"""A copy compared with its original, file by file: partitions first, then segments, offsets and bytes; and what is said
-of each partition.
+"""Compares a copy with its original, file by file: partitions, then segments, offsets and bytes. Makes the findings on
+each partition.
 """
 
 from __future__ import annotations
@@ -56,11 +56,10 @@ from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
-#: A file of KRaft's in which a node writes whom it votes for.
-#: A node that starts makes the index files of all of its segments anew (`KafkaRaftLog.createLog`: the recovery point is
-#: 0, and no shutdown is clean).
+#: The file in which a KRaft node records its vote. A node that starts makes the index files of all of its segments anew
+#: (`KafkaRaftLog.createLog`: the recovery point is 0, and no shutdown is clean).
 _CLUSTER_METADATA: Final = f"{METADATA_TOPIC}-0"
-#: So many zeros are told from bytes that happen to be zero.
+#: From so many zeros on, they are taken for a hole, and not for bytes that happen to be zero.
 _ZEROS: Final = 512
 
 
@@ -81,7 +80,7 @@ class ComparedPartition:
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """How far a log goes that both sides have, in bytes: less what is zeros up to its end.
+    """How many bytes a log that both sides have is long on each side, without zeros at its end.
 
     Attributes:
         differs: the logs have other bytes, and not only ends of their own.
@@ -106,7 +105,7 @@ class _Extent:
 
 
 def _logs_end(logs: Sequence[LogPairRow], side: str) -> int | None:
-    """Where the log of one side ends; None where it has none, or its last one was not read.
+    """The offset at which one side's log ends; None if it has none, or its last segment was not read.
 
     Args:
         side: `one` or `other`.
@@ -119,7 +118,7 @@ def _logs_end(logs: Sequence[LogPairRow], side: str) -> int | None:
 
 
 def _same_to(logs: Sequence[LogPairRow]) -> int | None:
-    """The offset up to which both sides have the same; None where that is nothing."""
+    """The offset up to which both sides are the same; None if they share nothing."""
     found = None
     for row in logs:
         if row.one_bytes is None or row.other_bytes is None or row.problem is not None:
@@ -132,7 +131,7 @@ def _same_to(logs: Sequence[LogPairRow]) -> int | None:
 
 
 class _PartitionFindings:
-    """Puts the findings of one partition together."""
+    """Makes the findings on one partition."""
 
     def __init__(self, compared: ComparedPartition) -> None:
         self._compared = compared
@@ -149,11 +148,11 @@ class _PartitionFindings:
 
     @property
     def is_cut_elsewhere(self) -> bool:
-        """Whether B has offsets in another log than A, as where a cleaner has merged segments between two copies."""
+        """Whether B has offsets in other logs than A, as if a cleaner merged segments between two copies."""
         return self._elsewhere is not None
 
     def findings(self, by_offset: ReplicaFindings | None) -> list[Finding]:
-        """All of them; none where the partition is the same.
+        """All findings; none if both partitions are the same.
 
         Args:
             by_offset: how the batches compare, of a partition that is cut elsewhere; None of others.
@@ -162,7 +161,9 @@ class _PartitionFindings:
         return [*self._of_origin(), *of_logs, *self._of_files()]
 
     def _cut_elsewhere(self) -> Iterator[tuple[LogPairRow, LogPairRow]]:
-        """Logs of A with offsets that the log of that name in B has not, each with a log of B that has some of them."""
+        """The logs of A with offsets that B's log of the same name lacks, each with a log of B that has some of
+        them.
+        """
         for row in self._one:
             extent = _Extent.of(row)
             if row.other_bytes is not None and (extent.differs or extent.one <= extent.other):
@@ -174,7 +175,9 @@ class _PartitionFindings:
                     yield row, each
 
     def _of_batches(self, by_offset: ReplicaFindings) -> Iterator[Finding]:
-        """What is said of logs that are cut elsewhere: which batches are where, whatever the logs are called."""
+        """The findings on logs that are divided at other offsets: batches are compared regardless of the logs'
+        names.
+        """
         assert self._elsewhere is not None
         row, elsewhere = self._elsewhere
         found = by_offset.findings()
@@ -313,7 +316,7 @@ class _PartitionFindings:
         )
 
     def _aside(self, first: int, end: int) -> str:
-        """What B has of offsets under other names."""
+        """The offsets that B has in logs with other names, in words."""
         remedy = LogsAside().remedy(self._compared.other.path, first, end)
         return "" if remedy is None else f"; {remedy}"
 
@@ -382,7 +385,9 @@ class _PartitionFindings:
                 yield Finding(kind=kind, directory=self._name, file=row.name, detail=row.detail)
 
     def _missing_files(self) -> Mapping[str, list[str]]:
-        """Files beside the logs that A alone has, by suffix; those of logs that B lacks are said with these."""
+        """The findings on files beside the logs that only A has, by suffix. Files of logs that B lacks belong to these
+        logs' findings.
+        """
         has_log = {segment_file(row.base_offset, LOG_SUFFIX) for row in self._other}
         logs = {segment_file(row.base_offset, LOG_SUFFIX) for row in self._logs}
         found: dict[str, list[str]] = {}
@@ -412,7 +417,7 @@ class _PartitionFindings:
         return found
 
     def _kind_of(self, row: FilePairRow) -> Kind | None:
-        """What a file that is not the same means; None where the log says it already."""
+        """The meaning of a file that differs; None if the log's finding covers it."""
         parsed, verdict = parse_segment_file(row.name), FileVerdict(row.verdict)
         if verdict is FileVerdict.UNREADABLE:
             return Kind.NOT_COMPARABLE
@@ -430,7 +435,7 @@ class _PartitionFindings:
         return Kind.FILE_DIFFERS
 
     def _kind_of_index(self, row: FilePairRow, verdict: FileVerdict, base_offset: int, suffix: str) -> Kind | None:
-        """What an index file that is not the same means; None where the log says it already."""
+        """The meaning of an index file that differs; None if the log's finding covers it."""
         if self._name == _CLUSTER_METADATA:
             return Kind.REWRITTEN
         if verdict is FileVerdict.DIFFERS:
@@ -445,7 +450,7 @@ class _PartitionFindings:
         return Kind.REWRITTEN if base_offset == self._last_one and not any(longer) else Kind.FILE_DIFFERS
 
     def _is_snapshot_beyond(self, name: str) -> bool:
-        """Whether it is a snapshot that A got after B was copied."""
+        """Whether a file is a snapshot that A wrote after B was copied."""
         offset = _snapshot_offset(name)
         if offset is None or self._other_end is None:
             return False
@@ -485,7 +490,7 @@ class _PartitionFindings:
 
 
 def _beside_logs(directory: ListedDirectory) -> list[str]:
-    """The names of its files that a copy has to have, but for logs: not those that a broker is about to remove."""
+    """The names of files that a copy must have, besides logs. Files that a broker will remove are left out."""
     return [name for name in directory.files if not name.endswith((LOG_SUFFIX, ".deleted", ".cleaned"))]
 
 
@@ -520,7 +525,9 @@ def _offsets(first: int, end: int) -> str:
 
 
 def _which_is_damaged(row: LogPairRow) -> str:
-    """Which side a differing log shows to be damaged: by checksums, by what is no batch, by offsets that go back."""
+    """Which side of a differing log is damaged, by checksums, by bytes that are no batch, and by offsets that go
+    back.
+    """
     one = _damaged_at(row.one_damaged, row.one_repeated, row.one_valid_bytes, row.one_bytes, row.one_zeros)
     other = _damaged_at(row.other_damaged, row.other_repeated, row.other_valid_bytes, row.other_bytes, row.other_zeros)
     if one is not None and other is not None:
@@ -610,7 +617,7 @@ def _by_offset(
 def _of_partition(
     partition: ComparedPartition, batches: ReplicaFindings | None, lost: Sequence[Finding], one: Place, other: Place
 ) -> list[Finding]:
-    """What is said of a partition that both sides have."""
+    """The findings on a partition that both sides have."""
     found = _PartitionFindings(partition).findings(batches)
     found += [each for each in lost if each.directory == partition.one.name]
     found += log_start(partition.one.topic_partition, one, other)

@@ -1,5 +1,5 @@
-"""The files of a segment and of a partition on both sides, compared byte for byte: each is read once and in large
-pieces. Of a log it is known up to where both have the same, and what stands in each beyond that.
+"""Compares the files of a segment and of a partition on both sides byte for byte. Each file is read once, in large
+pieces. For a log, the result says up to where both sides are the same, and what each has after that.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ from kidxlib.storage.small_files import filled_file, is_room, parse_epoch_entrie
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.words import counted
 
-#: Bytes that are compared at once: as many as stay in a processor's cache while those that differ are counted.
+#: How many bytes are compared at once: they stay in the processor's cache while differing bytes are counted.
 _BLOCK_BYTES: Final = 256 * 1024
 _memcmp = ctypes.CDLL(None).memcmp
 _memcmp.argtypes = (ctypes.c_void_p, ctypes.c_void_p, ctypes.c_size_t)
 
-#: Index files that a broker keeps room in, and how many bytes an entry takes.
+#: Index files that a broker preallocates, and the bytes of an entry.
 _ENTRIES = {
     OFFSET_INDEX_SUFFIX: layouts.OFFSET_INDEX_ENTRY.itemsize,
     TIME_INDEX_SUFFIX: layouts.TIME_INDEX_ENTRY.itemsize,
@@ -49,7 +49,7 @@ _ENTRIES = {
 
 @dataclass(slots=True)
 class _Differences:
-    """Bytes that differ, of those that both files have.
+    """The differing bytes in the part that both files have.
 
     Attributes:
         count: how many.
@@ -75,7 +75,7 @@ class _Differences:
 
 
 class _PairedLog:
-    """A log that is compared with another one while it is read: `LogBytes`, for a walk over its batches.
+    """A log as `LogBytes` for a walk over its batches; while it is read, it is compared with another log.
 
     Attributes:
         differences: of what was compared so far, which is all below the end of the last window.
@@ -102,7 +102,7 @@ class _PairedLog:
         return self._one.read(position, size)
 
     def compare_rest(self) -> None:
-        """Compare what no window has held."""
+        """Compare the bytes that were in no window."""
         self._compare_to(self._common)
 
     def _compare_to(self, end: int) -> None:
@@ -121,7 +121,7 @@ class _PairedLog:
 
 
 def zeros_from(log: LogBytes, position: int) -> int:
-    """How many of a log's bytes from a position on are zeros, up to the first that is not."""
+    """How many zeros follow a position of a log, up to the first other byte."""
     at = position
     while at < log.size:
         start, window = log.window(at)
@@ -168,7 +168,7 @@ class FilePairs:
 
 
 def compared_files(pairs: FilePairs) -> list[FilePairRow]:
-    """Compare the files; what comes back is about those that are not the same or cannot be read."""
+    """Compare the files. Only files that differ or cannot be read give a result."""
     found = []
     for name in pairs.names:
         try:
@@ -196,7 +196,7 @@ def first_abort(transaction_index: Location, position: int = 0) -> int | None:
 
 
 def _compared(one: Location, other: Location) -> tuple[FileVerdict, str, int | None]:
-    """How the files compare, and up to which offset they say the same; None where that was not looked for."""
+    """How two files compare, and up to which offset their contents agree; None if this was not determined."""
     parsed = parse_segment_file(one.name)
     if one.name == LEADER_EPOCH_CHECKPOINT:
         return _of_epochs(one, other)
@@ -217,7 +217,9 @@ def _of_bytes(one: Location, other: Location) -> tuple[FileVerdict, str]:
 
 
 def _without_room(path: Location, entry_bytes: int) -> bytes:
-    """The entries of an index file; all of it where something else than room stands behind them."""
+    """The entries of an index file without preallocated room; the whole file if other bytes than zeros follow the
+    entries.
+    """
     entries = filled_file(path, entry_bytes)
     return entries if isinstance(path, ObjectPath) or is_room(path, len(entries)) else small_file(path)
 

@@ -1,5 +1,5 @@
-"""An export from its options, checked before anything is listed, to the files that it makes. Until it is whole, its
-parts lie in a directory beside the output, which a later run takes up.
+"""An export, from its options, which are checked before anything is listed, to its files. Until it is complete, its
+parts are in a directory beside the output, from which a later run goes on.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
-#: Segments of so many bytes make one part, about; a larger one makes several, or is one by itself where no index tells
-#: how to divide it.
+#: About how many bytes of segments make a part. A larger segment makes several parts, or one if no index tells how to
+#: divide it.
 _PART_BYTES: Final = 128 * 1024 * 1024
 
 _PLAN: Final = "plan.json"
@@ -57,7 +57,7 @@ _VERSION: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """What an export has written.
+    """The result of an export.
 
     Attributes:
         log_bytes: of the segments that were read, by this run and those that it took up.
@@ -75,13 +75,13 @@ class Exported:
 
     @property
     def is_whole(self) -> bool:
-        """Whether all was exported that a consumer would get of what was asked for."""
+        """Whether everything that was asked for, and that a consumer would get, was exported."""
         return not (self.damage or self.failed or self.left_out)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedExport:
-    """What an export writes.
+    """The plan of an export.
 
     Attributes:
         units: what each part is made of.
@@ -96,11 +96,11 @@ class PlannedExport:
 
 @dataclass(frozen=True, slots=True)
 class EndedPartition:
-    """A partition of which nothing more is exported, as something is wrong with a log.
+    """A partition whose export ends early, because a log is damaged.
 
     Attributes:
-        base_offset, position: of the segment, or the part of one, in which that is: what stands in it before that was
-            exported, and nothing that follows.
+        base_offset, position: those of the segment, or its part, with the damage. Records before the damage were
+            exported, and nothing after it.
     """
 
     topic: str
@@ -110,14 +110,14 @@ class EndedPartition:
     why: str
 
     def ends_before(self, read: SegmentRead) -> bool:
-        """Whether something stands after what was exported of the partition."""
+        """Whether something follows the exported part of the partition."""
         is_of_it = (read.topic, read.partition) == (self.topic, self.partition)
         return is_of_it and (read.base_offset, read.position) > (self.base_offset, self.position)
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedPart:
-    """What is in a part.
+    """The contents of a part.
 
     Attributes:
         reads: how many of the unit it has been made of: those that come after the end of a partition are left out.
@@ -134,7 +134,7 @@ class FinishedPart:
 
 
 class Staging:
-    """A directory with the plan of an export and its finished parts. A part has its final name once it is whole."""
+    """A directory with the plan of an export and its finished parts. A part gets its final name once it is complete."""
 
     def __init__(self, output: Path, suffix: str) -> None:
         """
@@ -146,7 +146,7 @@ class Staging:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """While the context lasts no other run works here."""
+        """Lock the directory, so that no other run works in it during the context."""
         self.directory.mkdir(exist_ok=True)
         with (self.directory / _LOCK).open("ab") as lock:
             try:
@@ -156,11 +156,11 @@ class Staging:
             try:
                 yield
             finally:
-                if not (self.directory / _PLAN).exists():  # nothing was begun, or all is done
+                if not (self.directory / _PLAN).exists():  # nothing was begun, or everything is done
                     shutil.rmtree(self.directory, ignore_errors=True)
 
     def plan(self, asked: dict[str, Any]) -> PlannedExport | None:
-        """What an earlier run has planned; None where none has."""
+        """The plan of an earlier run; None without one."""
         try:
             found = json.loads((self.directory / _PLAN).read_text())
         except FileNotFoundError:
@@ -179,7 +179,7 @@ class Staging:
         )
 
     def keep_plan(self, asked: dict[str, Any], plan: PlannedExport) -> None:
-        """Keep what is planned, for a later run."""
+        """Save the plan for a later run."""
         units = [[_as_json(read) for read in unit] for unit in plan.units]
         told = {"left_out": [asdict(each) for each in plan.left_out], "failed": plan.failed}
         self._write(_PLAN, json.dumps({"version": _VERSION, "asked": asked, "units": units, **told}))
@@ -189,7 +189,7 @@ class Staging:
         return self.directory / f"part-{number:05}{self._suffix}"
 
     def finished(self, number: int) -> FinishedPart | None:
-        """What is known of a part that is whole; None where it is not."""
+        """The contents of a complete part; None if it is not complete."""
         if not (self.part(number).exists() and self._facts(number).exists()):
             return None
         found = json.loads(self._facts(number).read_text())
@@ -198,19 +198,19 @@ class Staging:
         return FinishedPart(found["rows"], found["reads"], tuple(found["damage"]), ended, logs)
 
     def discard(self, number: int) -> None:
-        """Remove a part that is to be written again."""
+        """Remove a part so that it is written again."""
         self._facts(number).unlink()
         self.part(number).unlink()
 
     def finish(self, number: int, part: FinishedPart, written: Path) -> None:
-        """Give a written part its name."""
+        """Give a complete part its final name."""
         self._write(self._facts(number).name, json.dumps(asdict(part)))
         written.rename(self.part(number))
         _sync(self.directory)
 
     def become(self, output: Path) -> None:
-        """Give the directory the name of the output, with the parts alone in it. The plan goes last: of parts of which
-        nothing else is known a later run takes none for its own.
+        """Remove all but the parts, and rename the directory to the output. The plan is removed last: a later run does
+        not use parts without a plan.
         """
         plan = self.directory / _PLAN
         for path in list(self.directory.iterdir()):
@@ -221,13 +221,13 @@ class Staging:
         _sync(output.parent)
 
     def give(self, whole: Path, output: Path) -> None:
-        """Give a file the name of the output, and remove the directory."""
+        """Rename a file to the output, and remove the directory."""
         whole.rename(output)
         _sync(output.parent)
         shutil.rmtree(self.directory)
 
     def give_up(self) -> None:
-        """Have nothing left for a later run."""
+        """Remove everything that a later run would use."""
         (self.directory / _PLAN).unlink()
 
     def _facts(self, number: int) -> Path:
@@ -271,7 +271,7 @@ def _left_out_of_json(found: dict[str, Any]) -> LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """What is to be exported.
+    """The request for an export.
 
     Attributes:
         read: what is read.
@@ -308,7 +308,7 @@ def export_request(
     layout: str | None = None,
     tiered_metadata: tuple[str, ...] = (),
 ) -> ExportRequest:
-    """The options of the command, checked."""
+    """Check the options of the command, and make a request of them."""
     form = ExportFormat.of(output)
     if is_object(output):
         raise UsageError(f"--output {output}: expected a path of this machine")
@@ -348,7 +348,7 @@ def export_request(
 
 
 def _offsets(given: tuple[str, ...]) -> Offsets | None:
-    """The ranges that `--offsets` means: one for all partitions, or one for each that is named."""
+    """The ranges of `--offsets`: one for all partitions, or one for each named partition."""
     by_partition: dict[str, tuple[int | None, int | None]] = {}
     for text in given:
         name, equals, limits = text.rpartition("=")
@@ -365,7 +365,7 @@ def _offsets(given: tuple[str, ...]) -> Offsets | None:
 
 
 def _times(given: str | None) -> Times | None:
-    """The range that `--times` means."""
+    """The range of `--times`."""
     if given is None:
         return None
     start, slash, end = given.partition("/")
@@ -453,7 +453,7 @@ def _segments_in(units: Iterable[Sequence[SegmentRead]]) -> int:
 
 @dataclass(slots=True)
 class _Progress:
-    """What threads have read so far, and whether they are to stop.
+    """How much threads have read so far, and whether they should stop.
 
     Attributes:
         left: of each segment, how many reads are still to be done.
@@ -506,7 +506,7 @@ def _write_parts(
             ended = [each for part in parts for each in part.ended]
             for number, unit in enumerate(units if ended else ()):
                 kept = [read for read in unit if not any(each.ends_before(read) for each in ended)]
-                if len(kept) < parts[number].reads:  # it was written before it was known that its partition ends
+                if len(kept) < parts[number].reads:  # it was written before the damage in its partition was found
                     staging.discard(number)
                     parts[number] = _write_part(request, number, kept, staging, progress)
             return parts

@@ -1,4 +1,4 @@
-"""Questions that a worker answers, from what the catalog knows of the partitions that they ask."""
+"""The work of seek's workers: they answer questions by the catalog's rows of the partitions that are asked about."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ASKED: Final[dict[str, pa.DataType]] = {
     "source": pa.string(),
 }
 _TYPES: Final = _ASKED | {answer.name: answer.type for answer in ANSWER}
-#: Rows of a result: the question, the answer, and whether its note is about a file that is not as it should be.
+#: The rows of a result: the question, the answer, and whether the answer's note is about a damaged file.
 RESULT: Final = pa.schema([pa.field(name, _TYPES[name]) for name in (*RESULT_COLUMNS, "file_error")])
 #: The only kind of rows that workers give.
 KIND: Final = "answer"
@@ -40,10 +40,10 @@ ANSWERED: Final = pa.schema([pa.field(KIND, pa.struct(list(RESULT)))])
 
 _NO_PARTITION: Final = "no such partition in the catalog"
 _KINDS: Final = (OFFSET, TIMESTAMP)
-#: Who answers for a partition, by the names of the sources that hold it.
+#: The sources that can answer for each partition.
 _Seekers = Mapping[str, Seeker | str]
 
-#: What is said of a partition of a source, or of any, that the catalog does not have.
+#: The note if the catalog does not have a partition, of a source or at all.
 Unknown: TypeAlias = Mapping[tuple[str, int, str | None], str]
 
 HELD: Final = PARTITIONS.schema(PartitionToSearch.names())
@@ -51,13 +51,13 @@ _SEARCHED: Final = SEGMENTS.schema((*PARTITIONS.key, *SegmentToSearch.names()))
 
 _NAME: Final = ("topic", "partition")
 _OF_SOURCE: Final = (*_NAME, "source")
-#: Partitions that the catalog does not have, for which the most similar names are looked up.
+#: For how many unknown partitions similar names are looked up.
 _EXPLAINED: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionsToAnswer:
-    """A key range, and what is known of the partitions that it asks.
+    """A key range of questions, and the catalog's rows of the partitions that they ask about.
 
     Attributes:
         questions: rows of `QUESTIONS`, in order.
@@ -82,7 +82,7 @@ def answer_questions(ranges: Iterable[QuestionsToAnswer]) -> Iterator[ItemRows]:
 
 
 def _partitions(key_range: QuestionsToAnswer) -> dict[tuple[str, int], list[CatalogedPartition]]:
-    """The partitions that the catalog has, of all sources, by topic and number."""
+    """The partitions in the catalog, of all sources, by topic and number."""
     segments = pa.Table.from_batches(key_range.segments.batches(), _SEARCHED).combine_chunks()
     of_partition = {
         tuple(segments[name][start].as_py() for name in PARTITIONS.key): segments.slice(start, end - start)
@@ -98,7 +98,7 @@ def _partitions(key_range: QuestionsToAnswer) -> dict[tuple[str, int], list[Cata
 
 @dataclass(frozen=True, slots=True)
 class _Answerer:
-    """Answers questions to some partitions. Their segments are set up once for all questions."""
+    """Answers questions about some partitions. Their segments are opened once for all questions."""
 
     partitions: Mapping[tuple[str, int], list[CatalogedPartition]]
     unknown: Unknown
@@ -125,7 +125,7 @@ class _Answerer:
         )
 
     def _answer(self, topic: str, partition: int, query: str, questions: pa.RecordBatch) -> pa.RecordBatch:
-        """The answers of one partition to questions of one kind, which are sorted by their target."""
+        """Answer questions of one kind about one partition; the questions are sorted by their target."""
         targets: Longs = questions.column("target").to_numpy()
         sources: Values = questions.column("source")
         names = sources.dictionary.to_pylist()
@@ -174,7 +174,7 @@ def _staged(answers: pa.RecordBatch) -> pa.RecordBatch:
 
 
 def held_partitions(tables: Tables, wanted: pa.Table, source: str | None) -> pa.Table:
-    """Rows of `HELD` of some partitions, of each source or of one, in the order of their keys.
+    """Rows of `HELD` of some partitions, of all sources or of one, in the order of their keys.
 
     Args:
         wanted: their topics and numbers.
@@ -189,7 +189,7 @@ def of_partitions(held: pa.Table, wanted: pa.Table) -> pa.Table:
 
 
 def segments_of(tables: Tables, held: pa.Table) -> pa.Table:
-    """Rows of `_SEARCHED` of some partitions, each partition's in one piece; about 300 bytes a segment.
+    """Rows of `_SEARCHED` of some partitions; those of a partition follow one another. A segment takes about 300 bytes.
 
     Args:
         held: rows of `HELD`.
@@ -201,8 +201,7 @@ def segments_of(tables: Tables, held: pa.Table) -> pa.Table:
 
 
 def unknown_partitions(tables: Tables, asked: pa.Table, held: pa.Table, source: str | None) -> Unknown:
-    """What to say of partitions that are asked and that the catalog, or one source of it, does not have: of the first
-    hundred.
+    """The notes for the first hundred partitions that are asked about, but are not in the catalog or in the source.
 
     Args:
         asked: rows of `ASKED`.

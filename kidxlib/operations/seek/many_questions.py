@@ -1,7 +1,7 @@
-"""Seeks from the questions to the last answer, and what they came to.
+"""Answers many questions: sorts them, shares them with workers, writes the answers and sums them up.
 
-Questions go in the order of their answers, cut into ranges of equal length. Where consumers are to go on is written as
-`kafka-consumer-groups` takes it from a file.
+Questions are sorted in the order of their answers, and cut into ranges of equal length. Offsets at which consumers
+should go on can be written as a file for `kafka-consumer-groups`.
 """
 
 from __future__ import annotations
@@ -55,16 +55,16 @@ from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 
-#: Questions that are answered sooner than workers start: each reads some 12 kB of logs.
+#: So few questions are answered faster than workers start: each reads about 12 kB of logs.
 _FEW_QUESTIONS: Final = 5000
 _INTERRUPTED: Final = "no answers were written; run the same command again"
 
-#: What a run counts, besides bytes.
+#: The counts of a run, besides bytes.
 _COUNTED = ("answers", "found", "not_answered", "file_error")
 
 _Longs = NDArray[np.int64]
 
-#: What is asked: a partition, or one source of it, and how many questions do.
+#: Partitions that are asked about, perhaps in one source alone, with the number of questions.
 ASKED: Final = pa.schema(
     [
         *PARTITIONS.schema(("topic", "partition")),
@@ -73,13 +73,13 @@ ASKED: Final = pa.schema(
     ]
 )
 
-#: Questions that are worth a unit of work of their own.
+#: How many questions are worth a unit of work.
 _QUERIES_PER_RANGE: Final = 50_000
-#: A worker holds the questions of a range for some seconds, not minutes.
+#: How many questions a range has at most, so that a worker needs seconds for it, and not minutes.
 _QUERIES_PER_RANGE_MAX: Final = 1_000_000
 
 _NAME: Final = ("topic", "partition")
-#: Partitions without an offset to reset to that are named on screen.
+#: How many partitions without an offset to reset to are named on screen.
 NAMED_ON_SCREEN: Final = 5
 
 
@@ -125,8 +125,8 @@ def asked_partitions(questions: pa.Table) -> pa.Table:
 
 
 def key_ranges(questions: pa.Table, cores: int) -> Iterator[KeyRange]:
-    """The questions in ranges of one length, so that it does not matter how many of them ask one segment, or one and
-    the same thing.
+    """The questions in ranges of equal length, so that many questions about one segment, or equal ones, are shared,
+    too.
 
     Args:
         questions: in order.
@@ -137,7 +137,7 @@ def key_ranges(questions: pa.Table, cores: int) -> Iterator[KeyRange]:
     ranges = max(ranges, -(-count // _QUERIES_PER_RANGE_MAX))
     for number in range(ranges):
         start, end = count * number // ranges, count * (number + 1) // ranges
-        part = questions.take(np.arange(start, end))  # a slice would take the whole table along, where rows are pickled
+        part = questions.take(np.arange(start, end))  # a slice would be pickled with the whole table
         first = part.take(_starts(_keys(part))).select(["topic", "partition"])
         yield KeyRange(part, first.cast(PARTITIONS.schema(("topic", "partition"))))
 
@@ -153,7 +153,7 @@ def _keys(questions: pa.Table) -> _Longs:
 
 
 def _starts(keys: _Longs) -> _Longs:
-    """Where in sorted keys each begins."""
+    """The positions in sorted keys where each distinct key begins."""
     return np.concatenate([[0], np.flatnonzero(keys[1:] != keys[:-1]) + 1])
 
 
@@ -182,7 +182,7 @@ def seek_in_catalog(request: SeekRequest, backend: Backend, elsewhere: Elsewhere
 
 
 def _read_here(request: SeekRequest, elsewhere: Elsewhere | None) -> pa.Table | None:
-    """The questions of a file; None where only somebody else can read it."""
+    """The questions of a file; None if only the engine can read it."""
     assert request.queries is not None
     try:
         return read_questions(request.queries)
@@ -199,7 +199,7 @@ def _read_elsewhere(request: SeekRequest, backend: Backend, elsewhere: Elsewhere
 
 
 def ensure_unambiguous(asked: pa.Table, held: pa.Table) -> None:
-    """Consumers of a partition can go on at one offset alone.
+    """Refuse several questions about one partition: consumers can go on at one offset only.
 
     Args:
         asked: rows of `ASKED`.
@@ -216,10 +216,10 @@ def ensure_unambiguous(asked: pa.Table, held: pa.Table) -> None:
 
 
 def consumer_offsets(answers: pa.Table, held: pa.Table) -> Values:
-    """Where consumers are to go on: the offset that `kafka-consumer-groups` would set; null where that is not known.
+    """The offsets at which consumers should go on, as `kafka-consumer-groups` would set them; null if not known.
 
-    A consumer starts at the offset that was asked for, or at the record that was found. As in Kafka's tool, one that is
-    asked to go where the log does not reach goes to its nearer end, and to the end if no record is so young.
+    A consumer goes on at the offset of the question, or at the record that was found. As in Kafka's tool, an offset
+    outside of the log becomes the nearer end of the log, and a time after the last record becomes the log end offset.
 
     Args:
         answers: rows of `RESULT`, one for each partition.
@@ -228,7 +228,7 @@ def consumer_offsets(answers: pa.Table, held: pa.Table) -> Values:
     at = positions_in(answers, held, _NAME)
     of_held: Values = pa.array(at, mask=at < 0)
     ends = held.take(of_held)
-    # A checkpoint has the log start only where it is above the first segment's base offset.
+    # A checkpoint has the log start only if that is above the first segment's base offset.
     start: Values = pc.max_element_wise(ends["log_start_offset"], ends["first_base_offset"], pa.scalar(0, pa.int64()))
     end = ends["log_end_offset"]
     by_offset = pc.equal(answers["query"], pa.scalar(OFFSET))
@@ -242,8 +242,8 @@ def consumer_offsets(answers: pa.Table, held: pa.Table) -> Values:
 def write_consumer_offsets(
     path: Path, answers: pa.Table, held: pa.Table, not_asked: Sequence[TopicPartition] = ()
 ) -> int:
-    """Write the offsets that are known, a line for each partition, and warn of the others; how many these are. A
-    consumer group would be reset in part.
+    """Write the known offsets, a line for each partition. Warns of partitions without one, as the consumer group would
+    only be reset in part, and returns their number.
 
     Args:
         not_asked: partitions of the same topics that nobody could ask.
@@ -315,7 +315,7 @@ def count_answers(staged: Staged) -> dict[str, int]:
 def tell_counts(
     outcome: Outcome, request: SeekRequest, counts: Mapping[str, int], unknown: Unknown, seconds: float
 ) -> None:
-    """Say how many were answered, and where the answers are."""
+    """Show how many questions were answered, and where the answers are."""
     written = {
         "output": request.output,
         "consumer_group_csv": None if request.consumer_group_csv is None else str(request.consumer_group_csv),
@@ -383,7 +383,7 @@ def _answered(questions: pa.Table, held: pa.Table, unknown: Unknown, backend: Ba
     if not is_small:
         engine.start()
     units = [[each] for each in _units(questions, held, unknown, backend)]
-    # An interruption does not wait for answers: without all of them none is written.
+    # An interruption need not wait for answers: they are written only if all are there.
     return engine.run(Work("seek", units, answer_questions, ANSWERED, is_small=is_small))
 
 
@@ -401,7 +401,7 @@ def _units(questions: pa.Table, held: pa.Table, unknown: Unknown, backend: Backe
 def _write(
     request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None, answers: Iterator[pa.RecordBatch]
 ) -> None:
-    """Write rows of `RESULT` where they were asked for; where they were not, nowhere."""
+    """Write rows of `RESULT` to the output, if one was asked for."""
     if request.output is None:
         return
     if is_elsewhere(request.output):

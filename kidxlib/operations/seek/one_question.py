@@ -1,5 +1,5 @@
-"""One question, answered by the command itself, as no worker is worth starting for it; and partitions that a question
-means and that nobody asked, as they are in none of the places that were named.
+"""Answers one question in the command's own process, as starting a worker is not worth it. Also finds partitions that a
+question is about and that are in none of the named places.
 """
 
 from __future__ import annotations
@@ -74,11 +74,11 @@ class Question:
 
     @property
     def is_wide(self) -> bool:
-        """Whether it may be of many partitions."""
+        """Whether the question may be about many partitions."""
         return self.partition is None
 
     def means(self, topic: str, partition: int) -> bool:
-        """Whether it is of a partition."""
+        """Whether the question is about a partition."""
         if self.topic is None:
             return topic not in INTERNAL_TOPICS
         return topic == self.topic and self.partition in (None, partition)
@@ -86,7 +86,7 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeekRequest:
-    """What to answer.
+    """A question together with the places to ask.
 
     Attributes:
         question: None where `queries` names a file.
@@ -104,7 +104,7 @@ class SeekRequest:
 
 
 def answers_of_catalog(tables: Tables, question: Question, source: str | None) -> list[Answer]:
-    """The answers of each source that holds the partition, or the partitions, or of one source."""
+    """Answer a question from each source that has the partitions, or from one source."""
     conditions: list[Condition] = [] if source is None else [Among("source", (source,))]
     if question.topic is not None:
         conditions.append(Among("topic", (question.topic,)))
@@ -128,7 +128,7 @@ def answers_of_catalog(tables: Tables, question: Question, source: str | None) -
 
 @dataclass(frozen=True, slots=True)
 class NotAsked:
-    """What a question means besides what the partitions that were asked have answered.
+    """Partitions that a question is about, but that did not answer, and signs that answers may be out of date.
 
     Attributes:
         left_out: partitions that the cluster's metadata gives to the brokers of the log dirs; and those that were asked
@@ -147,14 +147,14 @@ class NotAsked:
 
     @property
     def is_problem(self) -> bool:
-        """Whether a log dir that was asked ought to have one, or another one has it of a topic that was named; or an
-        answer rests on an older log dir, or on a partition with another topic's id.
+        """Whether an asked log dir should have such a partition, or another log dir has one of a named topic; or an
+        answer comes from an older log dir, or from a partition with another topic's id.
         """
         is_unknown = bool(self.without_metadata) and self.unmounted is not None
         return is_unknown or any(each.is_problem for each in self.left_out)
 
     def tell(self, outcome: Outcome) -> None:
-        """Say it, a line for each kind."""
+        """Add notes and warnings, a line for each kind."""
         outcome.note(*lines_of(each for each in self.left_out if not each.is_problem))
         elsewhere = (may_be_elsewhere(each, self.unmounted) for each in self.without_metadata)
         (outcome.note if self.unmounted is None else outcome.warn)(*elsewhere)
@@ -180,7 +180,7 @@ class NotAsked:
         return replace(self, left_out=[*self.left_out, *left_out], of_another_time=of_another_time)
 
     def why_not_in(self, partition: TopicPartition) -> str | None:
-        """Where a partition is that was asked for; None where nobody says it."""
+        """Where a wanted partition is; None if it is not known."""
         for each in self.left_out:
             if each.partition == partition and each.why is Why.OTHER_LOG_DIR:
                 name = "" if each.directory_id is None else f" (directory.id {each.directory_id})"
@@ -196,7 +196,7 @@ class NotAsked:
 def find_not_asked(
     question: Question, log_dirs: Collection[Location], brokers: BrokersMetadata, there: Collection[TopicPartition]
 ) -> NotAsked:
-    """Look for partitions that a question means in what log dirs know of their brokers.
+    """Find partitions that a question is about by what log dirs know of their brokers.
 
     Args:
         log_dirs: those that were asked as a whole.
@@ -221,14 +221,16 @@ def find_not_asked(
 
 
 def _of_topics(known: Iterable[ClusterMetadata], there: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
-    """Partitions that there are by the metadata, and by the numbers of others: a topic's begin at 0 and lack none."""
+    """The partitions that exist by the metadata, and by the numbers of others: a topic's numbers begin at 0 without
+    gaps.
+    """
     for metadata in known:
         yield from metadata.assignments
     yield from numbered_below(there)
 
 
 def not_asked_of(tables: Tables, question: Question, source: str | None, answers: Sequence[Answer]) -> NotAsked:
-    """What answers leave out, as far as sources that are on this machine know."""
+    """The partitions that answers leave out, by the sources on this machine."""
     here = _sources_here(tables)
     log_dirs = [each.path for name, each in here.items() if source in (None, name)]
     brokers = BrokersMetadata([*log_dirs, *(each.log_dir for each in here.values())])
@@ -240,8 +242,8 @@ def not_asked_of(tables: Tables, question: Question, source: str | None, answers
 
 
 def times_of(tables: Tables, held: pa.Table) -> NotAsked:
-    """What tells that log dirs of partitions that were asked are not of one time, or that partitions have another
-    topic's id, as far as they are on this machine.
+    """Signs that the log dirs of asked partitions are not of one time, or that partitions have another topic's id, by
+    the log dirs on this machine.
 
     Args:
         held: the partitions, with their sources.
@@ -273,7 +275,7 @@ def _why_none(tables: Tables, question: Question, source: str | None) -> str:
 
 
 def answer_of(seeker: Seeker | str, question: Question, source: str, high_watermark: int | None) -> Answer:
-    """The answer of one source, or the reason why there is none.
+    """The answer of one source, or the reason why it has none.
 
     Args:
         question: of one partition.
@@ -289,7 +291,7 @@ def answer_of(seeker: Seeker | str, question: Question, source: str, high_waterm
 
 
 def outcome_of(answers: Sequence[Answer], question: Question, others: NotAsked, *, lacks: int | None = None) -> Outcome:
-    """What a run says that gave these answers, and how it ended.
+    """The outcome of a run with these answers.
 
     Args:
         others: partitions that the question means and that nobody asked.
@@ -320,14 +322,14 @@ def outcome_of(answers: Sequence[Answer], question: Question, others: NotAsked, 
     return outcome
 
 
-#: What is said of an answer, by whether something was found, and whether that is certain.
+#: The words for an answer, by whether something was found, and whether this is certain.
 _OUTCOMES: Final = {
     (True, True): "found",
     (False, True): "not found",
     (True, False): "not certain",
     (False, False): "not answered",
 }
-#: What stands for a special target of a time.
+#: The words for special times.
 _TARGETS: Final = {
     LATEST: "the log end",
     EARLIEST: "the log start",
@@ -339,7 +341,7 @@ _TARGETS: Final = {
 
 
 def _line(answer: Answer, *, with_source: bool) -> str:
-    """Partition, offset and timestamp, as far as there are some, and the note."""
+    """The partition, the offset and the timestamp of an answer, as far as it has them, and its note."""
     offset = _OUTCOMES[answer["found"], answer["answered"]] if answer["offset"] is None else answer["offset"]
     time = show_time(answer["timestamp"]) if answer["timestamp"] is not None and answer["timestamp"] >= 0 else ""
     source = f"{answer['source']}  " if with_source else ""
@@ -348,7 +350,7 @@ def _line(answer: Answer, *, with_source: bool) -> str:
 
 
 def _lines(answer: Answer, asked: str | None) -> Iterator[str]:
-    """An answer with all that it says, a line each."""
+    """All values of an answer, a line each."""
     outcome = _OUTCOMES[answer["found"], answer["answered"]]
     target = _target(answer["target"], asked) if answer["query"] == TIMESTAMP else answer["target"]
     yield f"{answer['topic']}-{answer['partition']}, {answer['query']} {target}: {outcome}"

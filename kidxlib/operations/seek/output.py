@@ -1,4 +1,4 @@
-"""Answers, written where and as what their name says; lines of text are made a column at a time."""
+"""Writes answers; the name of the output says where and in which format. Lines of text are made by columns."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ WRITTEN: Final = pa.schema([RESULT.field(name) for name in RESULT_COLUMNS])
 _ROWS_PER_FILE: Final = 1_000_000
 
 CSV_HEAD: Final = ",".join(RESULT_COLUMNS).encode() + b"\n"
-#: What a field of CSV is put into quotes for.
+#: Characters for which a field of CSV is quoted.
 _SPECIAL: Final = ('"', ",", "\n", "\r")
 
 
 def ensure_new(path: str) -> None:
-    """Answers never replace what is there."""
+    """Refuse an output that exists: answers never replace a file."""
     place = location(path)
     try:
         is_there = place.exists() if isinstance(place, ObjectPath) else os.path.lexists(place)
@@ -57,13 +57,13 @@ def there_already(path: str) -> UsageError:
 
 
 def csv_lines(answers: pa.RecordBatch) -> bytes:
-    """A line for each answer, with the columns of a result; nothing where a value is null."""
+    """A line of CSV for each answer, with the columns of a result; null is an empty field."""
     columns = [_text(answers.column(name), _csv_field) for name in RESULT_COLUMNS]
     return _joined(columns, ",", "", "\n")
 
 
 def json_lines(answers: pa.RecordBatch) -> bytes:
-    """A JSON object a line, with the columns of a result."""
+    """A JSON object for each answer, a line each, with the columns of a result."""
     columns: list[Values] = []
     for number, name in enumerate(RESULT_COLUMNS):
         text: Values = _text(answers.column(name), _json_text).fill_null("null")
@@ -72,7 +72,7 @@ def json_lines(answers: pa.RecordBatch) -> bytes:
 
 
 def _text(column: Values, form: Callable[[str], str]) -> Values:
-    """A column as text. Of texts each is formed once, however many rows share it."""
+    """A column as text. A text that many rows share is formatted once."""
     if not pa.types.is_string(column.type):
         return column.cast(pa.string())
     words = column.dictionary_encode()
@@ -97,7 +97,7 @@ def _joined(columns: list[Values], between: str, null: str, end: str) -> bytes:
 
 
 class Format(enum.Enum):
-    """What a name says: one file of text, a directory of Parquet files, or a Delta table."""
+    """The formats: one file of text, a directory of Parquet files, or a Delta table."""
 
     CSV = ".csv"
     JSON = ".json"
@@ -106,7 +106,7 @@ class Format(enum.Enum):
 
     @classmethod
     def of(cls, path: str) -> Format:
-        """The format that the end of a name says."""
+        """The format by the end of a name."""
         try:
             return cls(PurePosixPath(path).suffix)
         except ValueError as error:
@@ -165,7 +165,7 @@ def _write_parquet(place: Location, answers: Iterable[pa.RecordBatch]) -> None:
 
 @contextlib.contextmanager
 def _appearing(place: Location) -> Iterator[Location]:
-    """Where to write what then gets its name. In an object store a file appears as a whole by itself."""
+    """A temporary path, renamed at the end. An object needs none: it appears only once it is complete."""
     if isinstance(place, ObjectPath):
         yield place
         return
@@ -185,7 +185,7 @@ def _appearing(place: Location) -> Iterator[Location]:
 
 @contextlib.contextmanager
 def _sink(place: Location) -> Iterator[Any]:
-    """A new file. One in an object store that is not written to its end never appears."""
+    """Open a new file. An object that is not written to its end never appears."""
     if isinstance(place, ObjectPath):
         with object_written(place) as sink:
             yield sink
