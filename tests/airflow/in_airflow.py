@@ -2,9 +2,10 @@
 
     python -m tests.airflow.in_airflow RESULT [CATALOGS ...] < RUNS
 
-RUNS is a list of objects with what `run` takes; RESULT is written, with `dags` and `runs`. What Airflow logs goes to
-standard output, after a line `RUN n` for each run. Where files of catalogs are named, the DAGs are loaded with each of
-them, too, and `import_errors_of` has what Airflow says to that.
+RUNS is a list of objects with what `run` takes, and the file of `catalogs` where that is not the environment's.
+RESULT is written, with `dags` and `runs`. What Airflow logs goes to standard output, after a line `RUN n` for each
+run. Where files of catalogs are named, the DAGs are loaded with each of them, too, and `import_errors_of` has what
+Airflow says to that.
 """
 
 from __future__ import annotations
@@ -124,6 +125,8 @@ def main() -> None:
         initdb()
     for number, asked in enumerate(to_run):
         print(f"RUN {number}", flush=True)  # noqa: T201
+        if (file := asked.pop("catalogs", None)) is not None:
+            os.environ["KIDX_CATALOGS"] = file
         bag, _ = load()  # `DAG.test` leaves a run's params in the DAG
         runs.append(run(bag.dags[asked.pop("dag_id")], **asked))
     _, result, *catalogs = sys.argv

@@ -74,7 +74,7 @@ class Scenarios:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._catalogs: list[str] = []
+        self._catalogs: dict[str, str] = {}
         self._runs: list[dict[str, Any]] = []
         self._names: list[str] = []
 
@@ -95,19 +95,26 @@ class Scenarios:
         for job, command in jobs.items():
             job, _, number = job.partition("__")
             (self.home(name) / f"{job}.py{number and '.'}{number}").write_text(command)
-        self._catalogs.append(
+        self._catalogs[name] = (
             f'[{name}]\ncatalog = "catalog"\nindex_dir = "/indexes"\nsources = ["a=/logs/a", "b=s3a://logs/b"]\n'
             f'home = "{self.home(name)}"\nretry_minutes = 0\nconf = {{ "spark.executor.memory" = "4g" }}\n{more_keys}\n'
         )
 
     def run(self, name: str, dag_id: str, **how: Any) -> None:
         self._names.append(name)
-        self._runs.append({"dag_id": dag_id, **how})
+        self._runs.append({"dag_id": dag_id, "catalogs": str(self._file_of(dag_id.split("_")[1])), **how})
+
+    def _file_of(self, catalog: str) -> Path:
+        """A file of that catalog and of one other: each run of Airflow writes all DAGs of all catalogs down anew."""
+        names = [*self._catalogs]
+        path = self.home(catalog) / "catalogs.toml"
+        path.write_text(self._catalogs[catalog] + self._catalogs[names[names.index(catalog) - 1]])
+        return path
 
     def ended(self) -> dict[str, Run]:
         """Run all that was asked for, in that order."""
         catalogs, result = self.root / "catalogs.toml", self.root / "result.json"
-        catalogs.write_text("\n".join(self._catalogs))
+        catalogs.write_text("\n".join(self._catalogs.values()))
         output = in_airflow(self.root, result, self._runs, KIDX_CATALOGS=str(catalogs))
         logs = re.split(r"^RUN \d+\n", output, flags=re.MULTILINE)[1:]
         found = json.loads(result.read_text())["runs"]
