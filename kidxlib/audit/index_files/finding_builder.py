@@ -1,4 +1,4 @@
-"""Findings on one index file, compared with what recovery writes."""
+"""Makes the findings on one index file, by comparison with what recovery writes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 
 class FindingBuilder:
-    """Findings on one file."""
+    """Makes the findings on one index file."""
 
     def __init__(
         self, suffix: str, kind: type[AbstractIndex[Any]], base_offset: int, content: Bytes | None, expected: bytes
@@ -86,7 +86,7 @@ class FindingBuilder:
 
 
 def entries_differ(number: int, found: tuple[int, object], expected: tuple[int, object]) -> str:
-    """How an index differs from what recovery writes, from one of its entries on.
+    """The words for how an index differs from what recovery writes, from one of its entries on.
 
     Args:
         number: of that entry, counted from 0.

@@ -15,7 +15,7 @@ from kidxlib.format.checkpoint_files import (
     LeaderEpochs,
 )
 
-#: The reason of a file that begins before the first log does.
+#: The reason if the file begins before the first log.
 FIRST_LOGS_MISSING: Final = "first-logs-missing"
 
 _NO_END: Final = 2**63 - 1
@@ -24,19 +24,19 @@ _TRUNCATES: Final = "replicas that compare epochs truncate their logs at a wrong
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogEpochs:
-    """What a partition's logs and its broker say of leader epochs.
+    """The leader epochs of a partition by its logs and by its broker.
 
     Attributes:
         recovered: what recovery makes of the batches.
         changes: where the epoch changes from batch to batch, in the order of the log.
-        all_are_known: the logs reach back to the start.
+        all_are_known: whether the logs reach back to the start.
         log_starts: where the log may start within its logs: below, a broker has forgotten the epochs
             (`LeaderEpochFileCache.truncateFromStart`).
         log_end_offset: where the logs end: epochs that begin there are forgotten when the log is loaded
             (`truncateFromEnd`).
-        remote: those of remote segments.
-        lost_log_starts: the broker stopped cleanly, and its checkpoint of log starts is not there.
-        first_offset: where the logs begin; None where logs before the first one may be in a bucket, or nobody knows.
+        remote: the epochs of remote segments.
+        lost_log_starts: whether the broker stopped cleanly, and its checkpoint of log starts is missing.
+        first_offset: where the logs begin; None if logs before the first one may be in a bucket, or it is not known.
     """
 
     recovered: LeaderEpochs
@@ -49,8 +49,8 @@ class LogEpochs:
     first_offset: int | None = None
 
     def go_back(self) -> tuple[LeaderEpochs, ...]:
-        """What a broker makes of the batches if it is another thing than recovery makes of them without its file, as
-        epochs go back: when it appends them (`LeaderEpochFileCache.assign`), and when it recovers them upon that.
+        """The epochs that a broker keeps if epochs go back in the batches, where they differ from recovery without its
+        file: after appending the batches (`LeaderEpochFileCache.assign`), and after a recovery on top of that.
         """
         appended, recovered = LeaderEpochs(self.changes), LeaderEpochs(self.changes)
         if appended.entries == self.recovered.entries:
@@ -61,7 +61,7 @@ class LogEpochs:
         return appended, recovered
 
     def from_starts(self, epochs: LeaderEpochs) -> Iterator[LeaderEpochs]:
-        """Epochs of the logs as they may stand in the file: all of them, or those from a log start on."""
+        """The logs' epochs as the file may have them: all of them, or those from a log start on."""
         yield epochs
         for start in self.log_starts:
             if start >= self.log_end_offset:
@@ -73,7 +73,7 @@ def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
     """The finding on a `leader-epoch-checkpoint`.
 
     Args:
-        found: what it says; None where there is none.
+        found: the content of the file; None if there is none.
     """
     if (finding := of_lost_logs(None if found is None else found.first, logs.first_offset)) is not None:
         return finding
@@ -93,7 +93,7 @@ def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
             consequence="leader epochs go back in the log, and a broker that appends such batches forgets the epochs "
             "before: it left the file so, and keeps it at a clean start",
         )
-    return findings[-1]  # of the latest log start that is known
+    return findings[-1]  # the finding for the latest known log start
 
 
 def of_lost_logs(first: EpochEntry | None, first_offset: int | None) -> Finding | None:
@@ -120,7 +120,7 @@ def of_lost_logs(first: EpochEntry | None, first_offset: int | None) -> Finding 
 
 
 def are_of_broker(found: LeaderEpochs | None, logs: LogEpochs) -> bool:
-    """Whether epochs go back in the logs, and the file is what the broker that wrote them made of that."""
+    """Whether epochs go back in the logs, and the file is what the broker that appended them wrote."""
     if found is None:
         return False
     at = {entry.epoch: entry.start_offset for entry in found.entries}

@@ -1,4 +1,4 @@
-"""Reads index files as they are, if they can be read."""
+"""Reads index files as they are on disk."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kidxlib.storage.store.s3 import is_object
 
 
 def read_index(path: Location, use_mmap: bool) -> NDArray[np.uint8] | OSError | None:
-    """The content of an index; None where there is none."""
+    """The content of an index; None if there is no file; the error if it cannot be read."""
     try:
         if use_mmap:
             return map_file(str(path))
@@ -29,8 +29,8 @@ def read_index(path: Location, use_mmap: bool) -> NDArray[np.uint8] | OSError | 
 
 
 def _without_holes(path: str) -> NDArray[np.uint8]:
-    """A file's content; of the room that a broker keeps after the entries, which is a hole of the file, nothing is read
-    or copied.
+    """A file's content. The room that a broker preallocates after the entries is a hole in the file, and is neither
+    read nor copied.
     """
     with open(path, "rb", buffering=0) as file:
         descriptor, size = file.fileno(), os.fstat(file.fileno()).st_size
@@ -39,14 +39,14 @@ def _without_holes(path: str) -> NDArray[np.uint8]:
             try:
                 position = os.lseek(descriptor, position, os.SEEK_DATA)
             except OSError as error:
-                if error.errno != errno.ENXIO:  # nothing but a hole follows
+                if error.errno != errno.ENXIO:  # only a hole follows
                     raise
                 break
             end = min(os.lseek(descriptor, position, os.SEEK_HOLE), size)
             while position < end:
                 got = os.preadv(descriptor, [content[position:end].data], position)
                 if not got:
-                    return content[:position]  # it was shortened meanwhile
+                    return content[:position]  # the file was shortened in the meantime
                 position += got
     content.flags.writeable = False
     return content

@@ -1,5 +1,5 @@
-"""Checks a producer snapshot, which a broker believes without looking at the log; and which offsets no batch holds
-because the cleaner took the batches out.
+"""Checks a producer snapshot, which a broker believes without reading the log. Also finds offsets whose batches the
+cleaner has removed.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from kidxlib.storage.opened_log import opened_log
 from kidxlib.text.words import counted
 
 _NO_OFFSET: Final = -1
-#: A producer of which nothing is known.
+#: The state of an unknown producer.
 _NONE: Final = {
     "last_offset": _NO_OFFSET,
     "producer_epoch": -1,
@@ -41,11 +41,11 @@ _HEADER_BYTES: Final = layouts.SNAPSHOT_HEADER.itemsize
 
 @dataclass(frozen=True, slots=True)
 class CleanedLogs:
-    """The logs of a partition, to be asked for single offsets. They are opened when they are asked, and no sooner.
+    """Looks up single offsets in the logs of a partition. Logs are opened at the first question.
 
     Attributes:
-        logs: by base offset.
-        broken: the base offsets and suffixes of index files that lead nowhere.
+        logs: the logs in the order of base offsets.
+        broken: the base offsets and suffixes of index files that cannot be used.
     """
 
     directory: Location
@@ -54,7 +54,7 @@ class CleanedLogs:
     broken: Container[tuple[int, str]]
 
     def are_cleaned(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Whether no batch holds these offsets, though the logs go on behind them."""
+        """Which offsets are in no batch, although the logs go on after them."""
         found = np.zeros(len(offsets), np.bool_)
         for number, log in enumerate(self.logs):
             if log.recovery is None or log.recovery.end.status not in USABLE:
@@ -67,7 +67,7 @@ class CleanedLogs:
         return found
 
     def any_between(self, first: int, end: int) -> bool:
-        """Whether a log that has offsets from `first` to below `end` lacks some of its offsets."""
+        """Whether a log with offsets from `first` to below `end` lacks some of its offsets."""
         recoveries = [(log.base_offset, log.recovery) for log in self.logs if log.recovery is not None]
         return any(
             base_offset < end and recovery.next_offset > first and _lacks_some(recovery, base_offset)
@@ -111,10 +111,10 @@ def audit_snapshot(
     """The finding on a `.snapshot`.
 
     Args:
-        expected: a snapshot of the producers at that offset, as the logs show them.
-        state_is_known: the logs show all producers; if not, the file may have more.
-        offset: of the snapshot.
-        cleaned: asked where the file has other producers than the logs; None where nobody cleans them.
+        expected: a snapshot of the producers at that offset by the logs.
+        state_is_known: whether the logs show all producers; if not, the file may have more.
+        offset: the snapshot's offset.
+        cleaned: is asked if the file has other producers than the logs; None if the logs are never cleaned.
     """
     if content == expected:
         return Finding(file=SNAPSHOT_SUFFIX, verdict=Verdict.IDENTICAL)
@@ -168,12 +168,12 @@ def audit_snapshot(
 
 
 def _kind(cleaned: int, forgotten: int, *, is_longer: bool) -> tuple[str, str]:
-    """How a snapshot came about that is right though it is other than the log's, and why that does no harm.
+    """The reason why a snapshot is right although it differs from the logs, and why this is harmless.
 
     Args:
         cleaned: producers whose last batches the cleaner has removed.
         forgotten: producers that a broker had forgotten.
-        is_longer: there are producers of which the log does not know.
+        is_longer: whether there are producers that the log does not have.
     """
     if cleaned:
         return (
@@ -192,7 +192,7 @@ def _kind(cleaned: int, forgotten: int, *, is_longer: bool) -> tuple[str, str]:
 
 
 def _came_back(entry: Mapping[str, int], in_log: Mapping[str, int] | None) -> bool:
-    """Whether a broker had forgotten a producer, with the coordinator's epoch in its markers, and it wrote again."""
+    """Whether a broker had forgotten a producer, and the epoch of its coordinator, before the producer wrote again."""
     return in_log is not None and entry != in_log and entry == {**in_log, "coordinator_epoch": -1}
 
 
@@ -216,7 +216,7 @@ def _not_cleaned(
     are_cleaned = cleaned.are_cleaned(last_offsets)
 
     def goes_on(producer_id: int) -> int:
-        """From where on what the log does not show any more may have stood."""
+        """The offset from which on the removed batches of a producer may have been."""
         entry = known.get(producer_id, _NONE)
         return max(entry["last_offset"], entry["current_transaction_first_offset"]) + 1
 
@@ -237,7 +237,7 @@ def _not_cleaned(
 
 
 def _ended(entry: Mapping[str, int], before: Mapping[str, int]) -> bool:
-    """Whether a marker may have made the one of the other."""
+    """Whether a marker may have turned the state before into this entry."""
     return entry["current_transaction_first_offset"] < 0 and entry["coordinator_epoch"] >= before["coordinator_epoch"]
 
 

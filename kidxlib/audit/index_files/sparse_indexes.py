@@ -31,10 +31,10 @@ from kidxlib.storage.log_bytes import LogBytes
 
 Longs: TypeAlias = NDArray[np.int64]
 
-#: Consequence of a missing time index whose segment has no offset index either.
+#: The consequence of a missing time index if the segment has no offset index either.
 REBUILT_WITH_OFFSET_INDEX: Final = "a broker that starts rebuilds it together with the .index, which is missing too"
 
-#: The reason of a time index with room after its entries.
+#: The reason if preallocated room follows the entries of a time index.
 PREALLOCATED: Final = "preallocated"
 _OF_1970: Final = (
     "a broker takes zeros for the last entry: its retention by time takes the segment for one of 1970, and deletes it "
@@ -43,13 +43,13 @@ _OF_1970: Final = (
 
 
 def rebuilt_from(log_bytes: int) -> str:
-    """What comes of an `.index` that is missing beside a log of so many bytes."""
+    """The consequence of a missing `.index` beside a log of so many bytes."""
     return f"a broker that starts rebuilds the segment's indexes, from all {log_bytes:,} bytes of its log"
 
 
 @dataclass(frozen=True, slots=True)
 class Miss:
-    """Targets from one to another whose lookup starts at a wrong place."""
+    """A range of targets whose lookup starts at a wrong place."""
 
     target: int
     until: int
@@ -78,7 +78,7 @@ def first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str, most: 
     if not len(missed):
         return None
     at = last = int(missed[0])
-    # Classes above it may begin there, too: an entry's key and the key above it are of two.
+    # The class above may begin at a wrong place, too: an entry's key and the key above it are in two classes.
     while last + 1 < len(targets) and last + 1 in missed and starts[last + 1] == starts[at]:
         last += 1
     until = int(targets[last + 1]) - 1 if last + 1 < len(targets) else most
@@ -92,11 +92,11 @@ def first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str, most: 
 
 @dataclass(frozen=True, slots=True)
 class Entries:
-    """The entries of an index file as they are stored, and whether room follows them.
+    """The entries of an index file as they are stored, and whether preallocated room follows them.
 
     Attributes:
         columns: the fields of the entries before the room, one column each.
-        has_room: zeros follow, which Kafka takes for entries, all alike.
+        has_room: whether zeros follow, which Kafka takes for equal entries.
     """
 
     columns: dict[str, Longs]
@@ -104,17 +104,17 @@ class Entries:
 
     @classmethod
     def of(cls, content: NDArray[np.uint8], layout: np.dtype[Any]) -> Self:
-        """The entries of a file, without columns of its unused room: that may be a million entries."""
+        """The entries of a file. The unused room gets no columns: it may be a million entries."""
         size = len(content) // layout.itemsize * layout.itemsize
         filled = filled_bytes(content[:size], layout.itemsize)
         entries = np.frombuffer(content.data, layout, filled // layout.itemsize)
         return cls({name: entries[name].astype(np.int64) for name in layout.names or ()}, filled < size)
 
     def keys(self, name: str, base: int = 0) -> Longs:
-        """What a column's entries are looked up by, with that of the room.
+        """The keys by which a column's entries are looked up, with the key of the unused room.
 
         Args:
-            base: what the column counts from.
+            base: the value that is added to the column.
         """
         keys = self.columns[name] + base
         return np.append(keys, base) if self.has_room else keys
@@ -126,10 +126,10 @@ def audit_offset_index(
     """The finding on an `.index`.
 
     Args:
-        log: the segment's, up to the end of its last valid batch.
-        recovered: what recovery makes of it.
-        content: the file; None where there is none.
-        active: the last segment of its partition, by whose index a broker finds the log end offset.
+        log: the segment's log up to the end of its last valid batch.
+        recovered: what recovery makes of the log.
+        content: the content of the file; None if there is none.
+        active: whether it is the last segment of its partition: a broker finds the log end offset with its index.
     """
     say = FindingBuilder(segment_files.OFFSET_INDEX_SUFFIX, OffsetIndex, base_offset, content, recovered.offset_index)
     if content is None or say.is_identical:
@@ -196,7 +196,7 @@ def _next_offset(segment: LogSegment) -> int | None:
 
 
 def _kind_of_offset_index(log: LogBytes, offsets: Longs, entries: Entries, active: bool) -> str:
-    """How an index came about that is right, as far as its entries show."""
+    """The kind of a right index that differs from recovery's: how it was made, as its entries show."""
     positions = entries.keys("position")
     if len(offsets) > 0 and positions[-1] == 0 and offsets[-1] <= offsets.min():
         return "preallocated" if active else "zero-padded"
@@ -227,9 +227,9 @@ def audit_time_index(
     """The finding on a `.timeindex`. Arguments and errors that are not named here are those of `audit_offset_index`.
 
     Args:
-        clean_shutdown: the broker of its log dir stopped cleanly.
+        clean_shutdown: whether the broker of its log dir stopped cleanly.
         offset_index: the segment's right offset index, which lookups use next.
-        rebuilt: there is no `.index`, so a broker rebuilds all indexes of the segment.
+        rebuilt: whether the `.index` is missing, so that a broker rebuilds all indexes of the segment.
     """
     base_offset = offset_index.base_offset
     say = FindingBuilder(segment_files.TIME_INDEX_SUFFIX, TimeIndex, base_offset, content, recovered.time_index)
@@ -241,7 +241,7 @@ def audit_time_index(
             "searches by time take the age of the file"
         )
     index = TimeIndex.from_bytes(content, base_offset)
-    # Of the active segment the check says no to the room after the entries, in every broker that runs.
+    # For an active segment, the check fails on the room after the entries, in every running broker.
     is_preallocated = active and _zeros_at_end(content, TimeIndex.entry_bytes)
     if not is_preallocated and (refused := say.refused(index)) is not None:
         return replace(refused, consequence=_OF_1970) if _zeros_at_end(content, TimeIndex.entry_bytes) else refused

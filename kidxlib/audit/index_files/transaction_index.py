@@ -27,7 +27,7 @@ _NO_BOUND: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TransactionsOfSegment:
-    """What the logs say of a segment's transactions.
+    """A segment's transactions by the logs.
 
     Attributes:
         aborted: what recovery writes, of dtype `layouts.ABORTED_TRANSACTION`.
@@ -54,7 +54,7 @@ def audit_transaction_index(content: NDArray[np.uint8] | None, logs: Transaction
     """The finding on a `.txnindex`.
 
     Args:
-        content: the file; None where there is none, which says that nothing was aborted.
+        content: the content of the file; None if there is none, which means that nothing was aborted.
     """
     expected = logs.aborted.tobytes()
     if content is None and expected:
@@ -87,7 +87,7 @@ def audit_transaction_index(content: NDArray[np.uint8] | None, logs: Transaction
 def _wrong_set(
     found: tuple[AbortedTransaction, ...], recovered: tuple[AbortedTransaction, ...], logs: TransactionsOfSegment
 ) -> Finding | None:
-    """The first transaction that should not be there, or that is not."""
+    """The finding on the first transaction that is wrongly there, or is missing."""
     known = {(each.producer_id, each.last_offset): each for each in recovered}
     state_is_known = logs.state_source is not StateSource.UNKNOWN
     for number, each in enumerate(found):
@@ -119,7 +119,7 @@ def _wrong_set(
 
 
 def _wrong_stable_offset(found: tuple[AbortedTransaction, ...], logs: TransactionsOfSegment) -> Finding | None:
-    """The last entry at which a search stops too early."""
+    """The finding on the last entry at which a search stops too early."""
     earliest_later = _NO_BOUND if logs.later_first_offset is None else logs.later_first_offset
     first_entry = {(each.producer_id, each.last_offset): number for number, each in reversed(list(enumerate(found)))}
     for number in reversed(range(len(found))):
@@ -132,7 +132,9 @@ def _wrong_stable_offset(found: tuple[AbortedTransaction, ...], logs: Transactio
                 f"a fetch that ends after {earliest_later} and not after {each.last_stable_offset} does not learn of "
                 "what was aborted later",
             )
-        if first_entry[each.producer_id, each.last_offset] == number:  # else it was reported before
+        if (
+            first_entry[each.producer_id, each.last_offset] == number
+        ):  # otherwise an earlier entry has the same transaction
             earliest_later = min(earliest_later, each.first_offset)
     return None
 

@@ -88,7 +88,7 @@ class PartitionStop:
 
     @property
     def why_empty(self) -> str:
-        """What becomes of a partition's directory in which there is no segment."""
+        """What a starting broker does with a partition's directory without a segment, in words."""
         had = f", though the broker's checkpoints say that it had offsets up to {self.known_end - 1}"
         return f"no segment is there{had if self.known_end else ''}; a broker that starts makes an empty log"
 

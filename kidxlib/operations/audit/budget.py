@@ -379,8 +379,8 @@ def _without_index(known: _Known, audits: Mapping[PartitionKey, PartitionAudit])
 
 
 def _ends(facts: pa.Table, audits: Mapping[PartitionKey, PartitionAudit]) -> Iterator[FileFinding]:
-    """The findings on last logs that end below what the broker's checkpoints say, and on logs that are missing after
-    them though their indexes are there.
+    """The findings on last logs that end below the broker's checkpoints, and on missing logs after them whose indexes
+    are there.
     """
     last = facts.group_by(list(PARTITION_KEY), use_threads=False).aggregate(
         [
@@ -392,16 +392,16 @@ def _ends(facts: pa.Table, audits: Mapping[PartitionKey, PartitionAudit]) -> Ite
     for row in last.to_pylist():
         key = row["source"], row["topic"], row["partition"]
         audit, base_offset, end = audits[key], row["base_offset_last"], row["next_offset_last"]
-        found = list(missing_at_end(base_offset, end, offset_indexes(audit.index_directory)))
+        findings = list(missing_at_end(base_offset, end, offset_indexes(audit.index_directory)))
         if end is not None and audit.is_brokers:
             below = below_checkpoints(end, None, audit.last_stop)
             if below is not None:
                 aside = LogsAside(audit.log_dirs)
                 below = with_logs_aside(below, aside, audit.directory, end, segment_files.OFFSET_MAX)
-                found.append((base_offset, below))
+                findings.append((base_offset, below))
         # Checkpoints and indexes were read after the listing: a running broker may have written in between.
-        if found and _is_last(audit, base_offset, row["log_bytes_last"]):
-            yield from (row_of_partition(key[0], audit, SegmentFinding(*each)) for each in found)
+        if findings and _is_last(audit, base_offset, row["log_bytes_last"]):
+            yield from (row_of_partition(key[0], audit, SegmentFinding(*each)) for each in findings)
 
 
 def _is_last(audit: PartitionAudit, base_offset: int, log_bytes: int) -> bool:

@@ -447,7 +447,7 @@ def _logs(directory: ListedDirectory) -> Iterator[ReplicaLog]:
 
 
 def _ranges(pair: DirectoryPair, cleaned_to: int) -> Iterator[ReplicaRange]:
-    """The offsets of a partition in ranges, each from a segment of A to one of A."""
+    """Divide a partition's offsets into ranges to compare. A range begins where a segment of A begins."""
     one, other = list(_logs(pair.one)), list(_logs(pair.other))
     logs = one or other
     starts = [start for start, _ in cut([log.size for log in logs], _RANGE_BYTES)]

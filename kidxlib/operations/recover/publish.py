@@ -227,7 +227,7 @@ class _StartTask:
 
     @property
     def log_bytes(self) -> int:
-        """Nothing: what was read of its logs is known."""
+        """0: the start is simulated by what was read of the logs before, so no log is read."""
         return 0
 
     def with_threads(self, threads: int) -> Self:

@@ -252,17 +252,17 @@ def measure_savings(
     bytes_max: int = _BYTES_MAX,
     has_just_started: bool = False,
 ) -> list[TopicSavings]:
-    """Read some batches of each topic, and lay their records down as producers with other settings would.
+    """Read some batches of each topic, and write their records again as producers with other settings would.
 
-    Logs are read where the catalog has them; what is not there, or has changed, is said in `not_read`. Topics that
-    brokers write themselves are left out.
+    Logs are read at their paths in the catalog; missing and changed logs are named in `not_read`. Kafka's internal
+    topics are left out.
 
     Args:
         tables: of a catalog.
-        sample: how many batches of each topic are read at most, markers of transactions not counted.
-        seed: which ones are; the same of the same catalog each time.
-        topics, sources: these alone; None for all.
-        batch_sizes: of `batch.size`, in bytes.
+        sample: how many batches of each topic to read at most, without markers of transactions.
+        seed: decides which batches are read: the same ones each time for the same catalog.
+        topics, sources: the only topics and sources to read; None for all.
+        batch_sizes: values of `batch.size`, in bytes.
         codecs: names of `compression.type`.
         bytes_max: how many bytes the records of a topic may take, decompressed; fewer batches are read then.
         has_just_started: producers have just started, and take a ratio of 1 for that of their first batches; else they
