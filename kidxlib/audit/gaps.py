@@ -44,16 +44,17 @@ from kidxlib.catalog.findings import FileFinding
 from kidxlib.catalog.matching import Flags, Values, differing
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.errors import SnapshotError
+from kidxlib.errors import CheckpointError, SnapshotError
 from kidxlib.format import segment_files
+from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.layouts import OFFSET_INDEX_ENTRY
 from kidxlib.format.producer_snapshot import read_snapshot
-from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, PartitionKey
+from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, PartitionKey, TopicPartition
 from kidxlib.log.cluster_metadata.image import ConfigValue
 from kidxlib.recovery.outcome import ABSENT, Status
 from kidxlib.storage.location import Location, as_text, files_in
 from kidxlib.storage.logs_aside import LogAside, LogsAside, put_in_place, remedy_of
-from kidxlib.storage.small_files import filled_file
+from kidxlib.storage.small_files import filled_file, read_offset_checkpoint
 from kidxlib.text.words import counted
 
 #: What findings on gaps have in place of a file's suffix, and what acceptances have for their reason.
@@ -216,12 +217,17 @@ class FoundGaps:
         explained: the others, by source and topic.
         borders: how many places between two logs were looked at.
         unknown_borders: how many were not, as the end of the log before them is not known.
+        above_cleaner: the directories of compacted partitions with a gap above the offset that their log dir's
+            `cleaner-offset-checkpoint` has, and that offset. A broker writes it once a cleaning is done
+            (`LogCleaner.cleanLog`), and a follower copies gaps from a leader that has cleaned: so nobody can tell
+            these gaps from logs that are lost.
     """
 
     lost: tuple[Gap, ...] = ()
     explained: tuple[ExplainedGaps, ...] = ()
     borders: int = 0
     unknown_borders: int = 0
+    above_cleaner: tuple[tuple[str, int], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
         """Keys of the JSON object of whoever looks for gaps."""
@@ -345,6 +351,7 @@ def gaps_in(
     is_explained = [said[topic].explains for topic in _topics_of_rows(between)]
     of_topics = between.filter(pa.array(is_explained, pa.bool_()))
     explained = list(_explained_topics(of_topics, said))
+    found = replace(found, above_cleaner=tuple(_above_cleaner(of_topics, directories or Directories())))
     asked, lost, overlapping = directories or Directories(), list[Gap](), _overlapping(borders)
     looks = LogsAside(sorted({place.parent for place in asked.places.values()}, key=str))
     for row in between.filter(pa.array([not each for each in is_explained], pa.bool_())).to_pylist():
@@ -569,6 +576,27 @@ def _explained_topics(between: pa.Table, said: Mapping[tuple[str, str], _Said]) 
             partitions=row["partition_count_distinct"],
             offsets=row["offsets_sum"],
         )
+
+
+def _above_cleaner(between: pa.Table, directories: Directories) -> Iterator[tuple[str, int]]:
+    """The field `above_cleaner` of `FoundGaps`. A partition without a line there says nothing.
+
+    Args:
+        between: rows of `BETWEEN` of compacted topics.
+    """
+    cleaned: dict[Location, Mapping[TopicPartition, int]] = {}
+    for row in between.group_by(list(PARTITION_KEY), use_threads=False).aggregate([("last_offset", "max")]).to_pylist():
+        partition = TopicPartition(row["topic"], row["partition"])
+        place = directories.places.get((row["source"], row["topic"], row["partition"]))
+        if place is None:
+            continue
+        if place.parent not in cleaned:
+            cleaned[place.parent] = {}
+            with contextlib.suppress(CheckpointError, OSError):
+                cleaned[place.parent] = read_offset_checkpoint(place.parent / CLEANER_CHECKPOINT) or {}
+        offset = cleaned[place.parent].get(partition)
+        if offset is not None and row["last_offset_max"] >= offset:
+            yield as_text(place), offset
 
 
 def _added_up(gaps: Sequence[ExplainedGaps]) -> Iterator[ExplainedGaps]:

@@ -10,7 +10,7 @@ from typing import Final, Protocol
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.gaps import Evidence, FoundGaps
-from kidxlib.terminal.console import more
+from kidxlib.terminal.console import first_of_each_kind, more
 from kidxlib.text.words import counted
 
 #: Topics that are named on screen, and so many more of what is lost of each.
@@ -72,3 +72,10 @@ def gap_lines(gaps: FoundGaps, *, many_sources: bool) -> Iterator[str]:
     if unknown := damaged + gaps.unknown_borders:
         logs = counted(unknown, "log that is damaged or was not read", "logs that are damaged or were not read")
         yield f"not known: whether logs are missing behind {logs}"
+    lines = (
+        f"not known: {place}: whether a gap between its logs is a log that is lost: it is above offset {offset}, up to "
+        "which the cleaner of this broker has come; a replica copies such gaps from a leader that has cleaned, and a "
+        "broker that was killed as it cleaned leaves them: kidx compare --as replica with another replica tells"
+        for place, offset in gaps.above_cleaner
+    )
+    yield from first_of_each_kind(lines, SHOWN)

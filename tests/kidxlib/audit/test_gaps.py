@@ -15,6 +15,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format import segment_files
 from kidxlib.log.cluster_metadata.image import ConfigOrigin, ConfigValue
 from kidxlib.storage.logs_aside import LogsAside
+from kidxlib.terminal.gaps import gap_lines
 
 
 def _log(base: int, end: int | None, **other: Any) -> dict[str, Any]:
@@ -265,3 +266,18 @@ def test_a_log_with_0_bytes_beside_an_index_with_entries_is_named(tmp_path: Path
     rows = _rows(_log(0, 10), _log(10, 10, records=0), _log(25, 40))
     [gap] = gaps_in(rows, directories=Directories({("a", "t", 0): partition})).lost
     assert f"{_name(10, '.log')} is there with 0 bytes, beside an .index of 3 entries" in gap.consequence
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "told"), [("t 0 10", True), ("t 0 24", True), ("t 0 25", False), ("u 0 10", False)]
+)
+def test_a_gap_that_the_cleaner_has_not_come_to_is_left_open(tmp_path: Path, checkpoint: str, told: bool) -> None:
+    """A replica copies such a gap, and a broker killed as it cleans leaves it: so it is no loss for sure."""
+    (tmp_path / "cleaner-offset-checkpoint").write_text(f"0\n1\n{checkpoint}\n")
+    compact = ConfigValue("compact", ConfigOrigin.TOPIC)
+    places = Directories({("a", "t", 0): tmp_path / "t-0"})
+    found = gaps_in(_rows(_log(0, 10), _log(25, 40)), lambda source, topic: compact, places)
+    assert not found.lost and found.above_cleaner == ((str(tmp_path / "t-0"), int(checkpoint[4:])),) * told
+    assert [line.split(": whether")[0] for line in gap_lines(found, many_sources=False)] == [
+        f"not known: {tmp_path / 't-0'}"
+    ] * told
