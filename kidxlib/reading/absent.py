@@ -52,18 +52,18 @@ class BrokersMetadata:
         self._owners: dict[Location, MetaProperties] = {}
         self._metadata: dict[str, ClusterMetadata | None] = {}
         for log_dir, metadata in (known or {}).items():
-            with contextlib.suppress(OSError, KidxError):  # whose it is nobody knows
+            with contextlib.suppress(OSError, KidxError):  # its owner is not known
                 if (cluster_id := self.owner(log_dir).cluster_id) is not None:
                     self._metadata[cluster_id] = metadata
 
     def owner(self, log_dir: Location) -> MetaProperties:
-        """Whose a log dir is."""
+        """The owner of a log dir: its cluster and node, by `meta.properties`."""
         if log_dir not in self._owners:
             self._owners[log_dir] = read_meta_properties(log_dir)
         return self._owners[log_dir]
 
     def of_cluster(self, cluster_id: str) -> ClusterMetadata | None:
-        """What is known of a cluster; None where none of the log dirs has its metadata."""
+        """The metadata of a cluster; None if none of the log dirs has it."""
         if cluster_id not in self._metadata:
             self._metadata[cluster_id] = None
             for log_dir in self.log_dirs:
@@ -90,7 +90,7 @@ class BrokersMetadata:
         return older, maybe
 
     def _of_nodes(self) -> list[list[Location]]:
-        """The log dirs of which another one of the same broker is there, by broker."""
+        """The log dirs of each broker that has several here."""
         groups = by_node(self.log_dirs) if len(self.log_dirs) > 1 else []
         return [of_node for of_node in groups if len(of_node) > 1]
 
@@ -155,7 +155,7 @@ def of_other_topics(brokers: BrokersMetadata, there: Iterable[tuple[TopicPartiti
 
 
 def other_topic_id(topic_id: str, topic: str, metadata: ClusterMetadata, names: Mapping[str, str]) -> str | None:
-    """What tells that a topic id is not the topic's; None where it is, or nobody knows either of them.
+    """Why a topic id is not the topic's, in words; None if it is, or one of them is not known.
 
     Args:
         topic_id: in the `partition.metadata` of a directory with the topic's name.
@@ -217,20 +217,20 @@ def absent_partitions(
 
 
 def _with_place(absent: LeftOut, empty: str | None) -> LeftOut:
-    """With the log dirs that may have it once they are mounted: whoever has named these has not asked for a part."""
+    """Add the empty log dirs that may have the partition once they are mounted; then its absence is a problem."""
     if empty is None or absent.why is Why.NO_DIRECTORY:
         return absent
     return replace(absent, unmounted=empty, is_problem=True)
 
 
 def unmounted_in(log_dirs: Collection[Location]) -> str | None:
-    """The log dirs in which nothing is, as where a disk is not mounted; None where something is in all of them."""
+    """The empty log dirs, as if a disk is not mounted, in words; None if none is empty."""
     found = sorted(str(log_dir) for log_dir in log_dirs if looks_unmounted(log_dir))
     return ", ".join(found) or None
 
 
 def not_anywhere(partitions: Iterable[TopicPartition]) -> Iterator[LeftOut]:
-    """Partitions that are asked for by their names, and that nobody knows."""
+    """The partitions that are asked for by name and are not known anywhere."""
     for partition in partitions:
         yield _absent_one(partition, Why.NOT_ANYWHERE, None, is_problem=True)
 
@@ -258,7 +258,7 @@ def folders_passed_over(
 
 
 def _other_folders(log_dirs: Iterable[Location]) -> list[Location]:
-    """The folders whose names are no partition's, or begin with a dot."""
+    """The folders whose names are not those of partitions, or begin with a dot."""
     found: list[Location] = []
     for log_dir in log_dirs:
         with contextlib.suppress(OSError):
@@ -302,7 +302,7 @@ def _has_metadata(log_dir: Location) -> bool:
 
 
 def may_be_elsewhere(log_dir: Location, unmounted: str | None) -> str:
-    """What is said of a log dir without metadata.
+    """The words for a log dir without metadata.
 
     Args:
         unmounted: `unmounted_in` the log dirs that are read.
@@ -317,7 +317,7 @@ def may_be_elsewhere(log_dir: Location, unmounted: str | None) -> str:
 
 
 def numbered_below(there: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
-    """The partitions that topics have by the largest numbers of those that are there."""
+    """The partitions with numbers below the largest number that is there, for each topic."""
     last: defaultdict[str, int] = defaultdict(int)
     for each in there:
         last[each.topic] = max(last[each.topic], each.partition)

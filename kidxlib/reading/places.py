@@ -31,11 +31,12 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import FileVersion, Location
 from kidxlib.storage.opened_log import opened_log
 
-#: Headers are read, those of a few batches at a time.
+#: How many bytes are read at a time: headers of a few batches.
 _WINDOW_BYTES: Final = 64 * 1024
 _WHOLE_INDEX: Final = Wanted(first_offset=Wanted().last_offset)
 
-#: A broker that runs takes some milliseconds; one that has ended amid that leaves it so.
+#: How long to wait: a running broker takes some milliseconds for it, and a broker that was killed in between never ends
+#: it.
 _TRIES: Final = 20
 _PAUSE_SECONDS: Final = 0.05
 
@@ -58,7 +59,7 @@ class LogEnd:
     """Where the last whole batch of a partition ends.
 
     Attributes:
-        base_offset, version: of the last segment, as it was listed.
+        base_offset, version: those of the last segment when it was listed.
         bound: in its log.
     """
 
@@ -75,7 +76,7 @@ class LogEnd:
 
 @dataclass(frozen=True, slots=True)
 class LogPart:
-    """A part of a segment's log: from a byte at which a batch begins to one at which another does."""
+    """A part of a segment's log, from the start of a batch to the start of another."""
 
     path: Location
     base_offset: int
@@ -102,8 +103,8 @@ class PartitionLogs:
         return self._base_offsets[0]
 
     def end(self, known: LogEnd | None, on_damage: TakeDamage, *, goes_on: bool) -> LogEnd:
-        """Where the last whole batch ends. What an append has left half done is not there yet: it ends before that,
-        and before a last batch whose checksum is wrong.
+        """Where the last whole batch ends. An unfinished append, or a last batch with a wrong checksum, does not count
+        yet.
 
         Args:
             known: where it ended before; only what stands after that is looked at, and nothing if nothing was written.
@@ -122,7 +123,7 @@ class PartitionLogs:
         return LogEnd(log.base_offset, version, found)
 
     def _end_from(self, start: Bound, on_damage: TakeDamage | None, *, goes_on: bool) -> Bound | None:
-        """Where the last whole batch ends, from a place on; None where there is damage, and nobody takes it."""
+        """Where the last whole batch ends, searched from a place on; None if there is damage and no `on_damage`."""
         last, end = start, start
         for item in items_of(self._last_read(start), WalkOptions(goes_on=goes_on, checks=False, whole=False)):
             if isinstance(item, Damage):
@@ -161,7 +162,7 @@ class PartitionLogs:
             return bool(table.rows[0]["crc_is_right"])
 
     def position_of(self, offset: int) -> int:
-        """Where the first batch begins that has an offset or a later one."""
+        """The byte at which the first batch begins that has this offset or a later one."""
         number = bisect_right(self._base_offsets, offset) - 1
         if number < 0 or offset == self._base_offsets[number]:
             return self._starts[max(number, 0)]
@@ -173,7 +174,7 @@ class PartitionLogs:
             return self._starts[number] + (walk.position if rows is None else int(rows["position"][0]))
 
     def parts(self, first_offset: int, end_offset: int) -> Iterator[LogPart]:
-        """The logs in which offsets from one to below another are."""
+        """The parts of logs with the offsets from `first_offset` to below `end_offset`."""
         first, last = self.position_of(first_offset), self.position_of(end_offset)
         for log, start in zip(self._logs, self._starts, strict=False):
             begin, end = max(first - start, 0), min(last - start, log.size)
@@ -181,11 +182,11 @@ class PartitionLogs:
                 yield LogPart(log.path, log.base_offset, begin, end)
 
     def place_after(self, place: Place) -> Place:
-        """The end of the batch that begins there; the place itself where none does."""
+        """The place after the batch that begins at a place; the place itself if no batch begins there."""
         return self._last_place(place, None)
 
     def last_place(self, place: Place, position: int) -> Place:
-        """The last place between two batches that is not beyond a number of bytes.
+        """The last place between two batches that is not beyond a byte position.
 
         Args:
             place: one that is not beyond it.
@@ -201,7 +202,7 @@ class PartitionLogs:
         return self._last_place(place, position)
 
     def _last_place(self, place: Place, position: int | None) -> Place:
-        """The last one from a place on that is not beyond a position, in the same log; for None the next one."""
+        """The last place in the same log that is not beyond a position; for None the next place."""
         number = bisect_right(self._starts, place.position, hi=len(self._logs)) - 1
         log, start = self._logs[number], self._starts[number]
         with opened_log(str(log.path)) as opened:
@@ -223,7 +224,7 @@ class PartitionLogs:
 
 
 def settled_segments(directory: PartitionDirectory) -> list[FoundSegment]:
-    """The segments in their order.
+    """List the segments of a partition in order.
 
     When the cleaner has compacted some, it renames these to `.deleted`, and then its own from `.log.swap` to `.log`
     (`LocalLog.replaceSegments`). Whoever lists them in between sees neither, so this waits a moment.
@@ -238,7 +239,7 @@ def settled_segments(directory: PartitionDirectory) -> list[FoundSegment]:
 
 
 def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> PartitionLogs | None:
-    """List a partition's logs; None where it has none, or none any more.
+    """List a partition's logs; None if it has none, or has lost them by now.
 
     Args:
         index_dir: the tree with the index files; None for beside the logs.
@@ -260,7 +261,7 @@ def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> Pa
 
 
 def _may_go_on(known: LogEnd, log: ListedLog, version: FileVersion) -> bool:
-    """Whether a log may be the one that was listed, with more at its end."""
+    """Whether a log may be the one that was listed before, grown at its end."""
     same_file = known.base_offset == log.base_offset and known.version.inode == version.inode
     return same_file and known.bound.position <= log.size
 

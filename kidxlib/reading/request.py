@@ -1,4 +1,4 @@
-"""What is to be read, checked before anything is listed."""
+"""The request for a reading, checked before anything is listed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location
 from kidxlib.text.times import parse_milliseconds
 
-#: From a start on to below an end; None for no limit.
+#: From a start to below an end; None for no limit.
 OffsetRange: TypeAlias = tuple[int | None, int | None]
-#: One for all partitions, or one for each by the name of its directory, and no others then.
+#: One range for all partitions; or one for each named directory, and then no other partition is read.
 Offsets: TypeAlias = OffsetRange | Mapping[str, OffsetRange]
-#: From a time on to before another, each in ms since the epoch or in ISO 8601 with a zone; None for no limit.
+#: From a time to before another, in ms since the epoch or in ISO 8601 with a zone; None for no limit.
 Times: TypeAlias = tuple[int | str | None, int | str | None]
 
 #: One place or several.
@@ -52,7 +52,7 @@ ALL_TOPICS: Final = ".*"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadRequest:
-    """What is to be read.
+    """The request for a reading.
 
     Attributes:
         sources: log dirs, partitions' directories, or the one that a segment's log is in.
@@ -86,7 +86,7 @@ class ReadRequest:
 
     @property
     def log_dirs(self) -> list[Location]:
-        """The log dirs that the sources are, or are in."""
+        """The log dirs of the sources."""
         return [source.log_dir for source in self.sources]
 
     def partitions(self, skipped: Skipped | None = None) -> list[PartitionDirectory]:
@@ -94,11 +94,11 @@ class ReadRequest:
         return list_distinct_partitions(self.sources, skipped)
 
     def offsets_of(self, directory: PartitionDirectory) -> OffsetRange:
-        """The offsets that are asked for of a partition that is read."""
+        """The offsets that are asked for of a partition."""
         return self.all_offsets if self.offsets is None else self.offsets[directory.topic_partition]
 
     def wanted(self, directory: PartitionDirectory) -> Wanted | None:
-        """What is asked for of a partition; None where nothing is."""
+        """The part of a partition that is asked for; None if nothing of it is."""
         if not self.names(directory) or self.leaves_out(directory):
             return None
         return Wanted.between(*self.offsets_of(directory), *self.times)
@@ -110,7 +110,7 @@ class ReadRequest:
         return is_asked and self.topics.fullmatch(partition.topic) is not None
 
     def means(self, partition: TopicPartition) -> bool:
-        """Whether a partition is asked for that has no directory."""
+        """Whether a partition without a directory is asked for."""
         if self.offsets is not None:
             return partition in self.offsets
         is_named = partition.topic in self.topics.pattern
@@ -154,7 +154,7 @@ def read_request(
     to_log_end: bool | None,
     remote: RemoteOptions = NOT_SAID,
 ) -> ReadRequest:
-    """What a caller asks for, checked.
+    """Check what a caller asks for, and make a request of it.
 
     Args:
         path: a log dir, a partition's directory, or a segment's log in one; or a bucket of tiered storage. Or several
@@ -180,7 +180,7 @@ def read_request(
 
 
 def _places(path: Paths) -> tuple[list[str], str | None]:
-    """The directories that paths mean, and the name of the only log that is read; None for all."""
+    """The directories of some paths, and the name of the only log to read; None for all logs."""
     texts = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(each) for each in path]
     if not texts:
         raise UsageError("no path: expected a log dir, a partition's directory or a log")
@@ -201,7 +201,7 @@ def ensure_isolation_means_something(mode: str, isolation: str) -> None:
 
 
 def read_schema(mode: str, columns: Iterable[str] | None, *, include_headers: bool) -> pa.Schema:
-    """The columns that are read.
+    """The schema of the columns that are read.
 
     Args:
         mode: `records` or `batches`.
