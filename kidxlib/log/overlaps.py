@@ -12,7 +12,8 @@ from typing import Final
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 
-_VERIFY: Final = "kidx verify tells more"
+#: How the words about an overlap end, which `kidx verify` leaves out.
+TELLS_MORE: Final = "; kidx verify tells more"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +107,7 @@ def _chains(group: Sequence[LogRange], before: int | None, after: int | None) ->
 def _why_between(log: LogRange) -> str:
     return (
         f"its offsets {log.base_offset} to {log.end_offset - 1} are in other logs, too, which follow one another "
-        f"without it: it may be another partition's; {_VERIFY}"
+        f"without it: it may be another partition's{TELLS_MORE}"
     )
 
 
@@ -115,5 +116,5 @@ def _why_unknown(group: Sequence[LogRange]) -> str:
     names = f"{group[0].name} to {group[-1].name}" if len(group) > 2 else f"{group[0].name} and {group[-1].name}"
     return (
         f"{names} overlap, with offsets {group[0].base_offset} to {last}, and nobody can tell here which of them may "
-        f"be another partition's; {_VERIFY}"
+        f"be another partition's{TELLS_MORE}"
     )

@@ -18,8 +18,11 @@ from kidxlib.audit.startup.simulation import Recovery, Removal, SimulatedSegment
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.layouts import NO_LEADER_EPOCH
 from kidxlib.index.offset import OffsetPosition
+from kidxlib.log.overlaps import TELLS_MORE, LogRange, Overlap, overlaps_of
 from kidxlib.recovery.outcome import USABLE, Status
 from kidxlib.text.words import counted
+
+_OVERLAPS: Final = "overlaps-segment-before"
 
 #: The reason if a log is missing while its `.index` is there.
 MISSING: Final = "missing"
@@ -346,7 +349,7 @@ def audit_logs(
         indexed: the base offsets of offset indexes that a build wrote into an index directory, without logs that a
             broker has begun since; None if index files are beside the logs.
     """
-    compacted = may_be_compacted(logs)
+    compacted, intruders = may_be_compacted(logs), _intruders(logs)
     segments = {segment.base_offset: segment for segment in simulation.segments}
     end_before: int | None = None
     epoch_before = NO_LEADER_EPOCH
@@ -360,7 +363,7 @@ def audit_logs(
                 finding = _torn_of_only_replica(finding, log, stop)
             trusts_index = indexed is None or (following is not None and not compacted)
             for more in _of_neighbours(log, end_before, following, stop, trusts_index):
-                finding = worse(finding, more)
+                finding = worse(finding, _with_intruder(more, log.base_offset, intruders))
             if (went_back := epochs.go_back(log.base_offset, epoch_before)) is not None:
                 finding = worse(finding, went_back)
             yield log.base_offset, with_fate(finding, log, segments.get(log.base_offset), simulation, stop)
@@ -472,6 +475,30 @@ def shorter_than_its_index(recovery: Recovery, entry: OffsetPosition, stop: Part
     )
 
 
+def _intruders(logs: Sequence[AuditedLog]) -> dict[int, Overlap]:
+    """The logs that overlap others which follow one another without them, by base offset."""
+    usable = (log.recovery for log in logs)
+    ranges = [
+        LogRange(log.base_offset, of_log.next_offset)
+        for log, of_log in zip(logs, usable, strict=True)
+        if of_log is not None and of_log.end.status in USABLE
+    ]
+    return {base: overlap for base, overlap in overlaps_of(ranges).items() if overlap.is_between}
+
+
+def _with_intruder(finding: Finding, base_offset: int, intruders: Mapping[int, Overlap]) -> Finding:
+    """A finding on an overlap, with the log that does not belong there, where that is another one."""
+    if finding.reason != _OVERLAPS:
+        return finding
+    of = base_offset if base_offset in intruders else None
+    between = (base for base, overlap in intruders.items() if base < base_offset < overlap.end_offset)
+    if (base := next(between, None) if of is None else of) is None:
+        return finding
+    name = segment_files.segment_file(base, segment_files.LOG_SUFFIX)
+    why = intruders[base].why.removesuffix(TELLS_MORE)
+    return replace(finding, consequence=f"{finding.consequence}; {name} is the one in between: {why}")
+
+
 def _where_to_look(stop: PartitionStop) -> str:
     if stop.is_only_replica:
         return "by the cluster's metadata no other node has a replica: look for a copy that has them"
@@ -488,7 +515,7 @@ def _of_neighbours(
         yield Finding(
             file=segment_files.LOG_SUFFIX,
             verdict=Verdict.BROKEN,
-            reason="overlaps-segment-before",
+            reason=_OVERLAPS,
             position=0,
             detail=f"it begins at offset {log.base_offset}, the log before it ends at {end_before}",
             consequence=f"offsets {log.base_offset} to {end_before - 1} are in two logs: which records consumers get "

@@ -38,8 +38,10 @@ from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, small_file
 from kidxlib.terminal.audit import exit_code
 from kidxlib.terminal.exit_codes import ExitCode
-from tests.support.audits import audited, show_summary, summarised
+from tests.docs.log_dirs import put
+from tests.support.audits import audited, show_summary, summarised, verified
 from tests.support.logs import encoded, golden
+from tests.support.logs.batches import Batch
 
 _DIRECTORY = "txn-mixed-0"
 _FIRST, _LARGE, _SMALL, _ACTIVE, _END = 0, 84, 5797, 5891, 10333
@@ -815,3 +817,13 @@ def test_a_torn_batch_that_was_whole_is_called_so(
     line = next(each for each in capsys.readouterr().out.splitlines() if "truncates the log" in each)
     was_whole = "; its .index says that offsets 19,840 to 19,999 were appended there: look for them on another replica"
     assert line.endswith("11,741 bytes that are no whole batch" + (was_whole if entries == 37 else ""))
+
+
+def test_a_log_of_another_partition_is_named_where_it_overlaps(tmp_path: Path) -> None:
+    """Also at the sound log behind it, which the overlap is found at."""
+    for base_offset in (0, 2, 3):
+        put(tmp_path / "t-0", base_offset, [Batch()] * 3)
+    found = verified(tmp_path, code=3)["files"]
+    told = {row["base_offset"]: row["consequence"] for row in found if row["reason"] == "overlaps-segment-before"}
+    named = "; 00000000000000000002.log is the one in between: its offsets 2 to 4 are in other logs, too"
+    assert sorted(told) == [2, 3] and all(named in each for each in told.values())
