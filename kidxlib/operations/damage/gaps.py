@@ -72,11 +72,16 @@ class KnownGaps:
         }
 
     def lines(self, *, many_sources: bool) -> Iterator[str]:
-        """A line for each topic with lost offsets, one with the number of explained gaps, and one on accepted gaps."""
+        """A line for each topic with lost offsets, one with the number of explained gaps, one on accepted gaps, and one
+        for each of these whose log has come back under another name.
+        """
         yield from gap_lines(self.found, many_sources=many_sources)
         if self.accepted:
             more = f"; {len(self.accepted) - 1:,} more" if len(self.accepted) > 1 else ""
             yield f"accepted: {self.accepted[0].line}{more}"
+        for gap in (each.gap for each in self.accepted):
+            if gap.remedy is not None:
+                yield f"noted: {gap.name}: the gap is accepted, and {gap.remedy}"
 
 
 def known_gaps(

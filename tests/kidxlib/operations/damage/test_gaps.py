@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -214,6 +215,14 @@ def test_a_gap_that_is_accepted_fails_nothing_until_it_grows(site: _Site) -> Non
     assert report.code == 0, "nor does what a replica lacks, if that is accepted"
     assert [(row["first_offset"], row["is_accepted"]) for row in reported["health"]["lost_gaps"]] == [(3, True)]
     assert not [row for row in reported["attention"] if row["place"] == "health/lost_gaps"]
+
+    log = segment_file(3, ".log")
+    back = site.log_dir("a") / "orders-0" / f"{log}.deleted"
+    shutil.copy(site.log_dir("b") / "orders-0" / log, back)
+    sources = (each for name in "ab" for each in ("--source", f"{name}={site.log_dir(name)}"))
+    ended = _kidx("build", *sources, "--index-dir", site.root / "index", "--catalog", site.catalog)
+    assert (ended.code, f"the gap is accepted, and {back} begins there: " in ended.out) == (0, True), ended
+    back.unlink()
 
     (site.log_dir("a") / "orders-0" / segment_file(6, ".log")).unlink()
     put(site.log_dir("a") / "orders-0", 7, [Batch()])
