@@ -117,7 +117,7 @@ def states(known: pa.Table, found: Found) -> TableChange:
 
 
 def marked(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
-    """Segments that a listing shows to be missing, moved, active or no longer active.
+    """Update segments that a listing shows to be missing, moved, active or no longer active.
 
     Args:
         found: rows of `mark`: by key, `active`, `log_path` and `status`; null if it stays.

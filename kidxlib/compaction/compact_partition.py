@@ -126,7 +126,7 @@ class FilesToCompact:
         return self.mode is not Mode.APPLY or place.log_dir is None or place.log_dir in self.options.locked
 
     def owner_in(self, directory: Directory, owner: Owner | None) -> Owner | None:
-        """The owner of a new file; None: this user."""
+        """The owner that a new file in a directory gets: the logs' owner beside logs, else None, for this user."""
         return owner if self._is_beside_logs(directory) else None
 
     def _is_beside_logs(self, directory: Directory) -> bool:

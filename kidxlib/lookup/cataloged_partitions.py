@@ -106,7 +106,7 @@ def _leader_epochs(rows: Iterable[SegmentToSearch]) -> LeaderEpochs:
 
 
 def not_cataloged(wanted: TopicPartition, source: str | None, known: Iterable[Mapping[str, Any]]) -> str:
-    """Why a catalog cannot be asked about a partition, or about one source of it.
+    """The message for a partition, or for a source of it, that the catalog does not have.
 
     Args:
         known: `source`, `topic` and `partition` of those that it has.

@@ -166,7 +166,7 @@ class StreamOptions:
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """What options say.
+    """Parse the options of a batch read; those of a stream are refused.
 
     Args:
         given: finds options in any case.

@@ -46,7 +46,7 @@ def attempts() -> Iterator[None]:
 
 
 def was_dropped(error: Exception) -> bool:
-    """Whether a connection ended before the whole answer: the request may have been carried out."""
+    """Whether the connection ended before the whole answer came. The store may have carried out the request."""
     return _BEFORE_THE_ANSWER in str(error) or _AMID_THE_ANSWER in str(error)
 
 

@@ -14,7 +14,7 @@ from jobs.common.spark.local_rows import spark_type
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, TABLES
 from tests.docs.messages_page import MESSAGES_PAGE, listed
-from tests.docs.package_graph import PICTURE, package_imports, picture
+from tests.docs.package_graph import PICTURE, picture
 from tests.docs.pages import CATALOG_PAGE, PAGES, PROJECT, read
 
 BEGIN: Final = "<!-- Made from the code by `python -m tests.docs.render`; do not edit. -->\n"
@@ -152,12 +152,14 @@ def _targets() -> Iterator[str]:
 
 
 def _packages() -> Iterator[str]:
-    """Each package and what it is for."""
-    yield "| package | what it is for |"
-    yield "|---|---|"
-    for package in ("kidxlib", "jobs", "jobs.common", *package_imports()):
-        directory = package.replace(".", "/")
-        yield f"| `{directory}` | {_one_line(_docstring(PROJECT / directory / '__init__.py')).replace('|', '&#124;')} |"
+    """Each package, what it is for, and the names of its files."""
+    yield "| package | what it is for | its files |"
+    yield "|---|---|---|"
+    of_packages = (path for root in ("kidxlib", "jobs") for path in PROJECT.glob(f"{root}/**/__init__.py"))
+    for path in sorted(of_packages, key=lambda path: path.parent):
+        files = sorted(file.stem for file in path.parent.glob("*.py") if not file.stem.startswith("__"))
+        meaning = _one_line(_docstring(path)).replace("|", "&#124;")
+        yield f"| `{path.parent.relative_to(PROJECT)}` | {meaning} | {', '.join(f'`{name}`' for name in files)} |"
 
 
 def _docstring(path: Path) -> str:

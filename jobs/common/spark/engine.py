@@ -96,12 +96,16 @@ def wait_for_loops() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _StopFile:
-    """The file's path; None: executors would not see it. Their work is then cancelled, and its results are lost."""
+    """A file that tells executors to stop.
+
+    Attributes:
+        path: None if executors would not see the file. Their work is then cancelled, and its results are lost.
+    """
 
     path: str | None = None
 
     def until_stopped(self, work: Iterable[_T]) -> Iterator[_T]:
-        """On an executor: the items to do, until the run is interrupted."""
+        """On an executor: yield items until the run is interrupted."""
         return iter(work) if self.path is None else takewhile(lambda _: not os.path.exists(self.path or ""), work)
 
     def stopping(self) -> AbstractContextManager[None]:

@@ -1,5 +1,5 @@
-"""A build from the listing to the catalog's last commit; in a dry run, what it would read, and how long that would
-take. A repair is a build of what the last audits found broken.
+"""A build with a catalog, from a plan to the outcome, step by step (`build`); and its dry run: what it would read, and
+how long that would take. A repair is a build of what the last audits found broken.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
 
 
 def read_and_finish(request: BuildRequest, plan: Plan, backend: Backend) -> Scanned:
-    """Read all segments of a plan, and finish its partitions. In place the caller holds the log dirs' locks."""
+    """Read all segments of a plan, and finish its partitions. In place, the caller holds the log dirs' locks."""
     with removing_held_indexes(request, plan):
         run = BuildRun(request, plan, backend, request.context.run_id(), _commit_nothing)
         scanned = scan_in_waves(run, all_new(plan))

@@ -1,1 +1,1 @@
-"""Audits of tiered storage, and repairs."""
+"""Tiered storage: audits, repairs of its objects, and what other settings would free."""
