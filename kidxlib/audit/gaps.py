@@ -19,8 +19,8 @@ places of the same log dirs, other sources of the same topic, rows of logs that 
 producer snapshots.
 
 To use it: `gaps_in(rows of segments, …)`, then `FoundGaps.with_known(…)` where there are others to ask, and
-`finding_row` for a row as an audit has it. Whoever needs the bare ranges, as a read, takes `between_logs`. Whether logs
-lack records within, which is what shows that a topic is compacted, says `lacking_within`.
+`finding_row` for a row as an audit has it. `lacking_within` says whether logs lack
+records within, which is what shows that a topic is compacted.
 """
 
 from __future__ import annotations
@@ -368,8 +368,8 @@ def gaps_in(
     return replace(found, lost=tuple(lost), explained=tuple(_added_up(explained)))
 
 
-#: The columns of `between_logs` beside the partition's: both offsets are missing; whether the log before is damaged.
-BETWEEN: Final = pa.schema(
+#: Gaps, with their partition: the first and the last offset, which are both missing; whether the log before is damaged.
+_BETWEEN: Final = pa.schema(
     [
         *SEGMENTS.schema((*PARTITION_KEY, "topic_id")),
         pa.field("first_offset", pa.int64()),
@@ -377,16 +377,6 @@ BETWEEN: Final = pa.schema(
         pa.field("after_damage", pa.bool_()),
     ]
 )
-
-
-def between_logs(rows: pa.Table) -> pa.Table:
-    """The bare gaps, of schema `BETWEEN` and in order, whatever explains them.
-
-    Args:
-        rows: `FACTS` of all segments of some partitions, without `records` and `log_bytes` if you like. Those that are
-            absent are no logs.
-    """
-    return _between(_borders(_logs(rows)))
 
 
 def lacking_within(rows: pa.Table) -> frozenset[tuple[str, str]]:
@@ -464,7 +454,7 @@ def _between(borders: _Borders) -> pa.Table:
     of_gaps = {"first_offset": borders.ends, "last_offset": bases - 1, "after_damage": borders.after_damage}
     for name, values in of_gaps.items():
         between = between.append_column(name, pa.array(values[at]))
-    return between.cast(BETWEEN)
+    return between.cast(_BETWEEN)
 
 
 def _topics_of_rows(rows: pa.Table) -> Iterator[tuple[str, str]]:
@@ -582,7 +572,7 @@ def _above_cleaner(between: pa.Table, directories: Directories) -> Iterator[tupl
     """The field `above_cleaner` of `FoundGaps`. A partition without a line there says nothing.
 
     Args:
-        between: rows of `BETWEEN` of compacted topics.
+        between: rows of `_BETWEEN` of compacted topics.
     """
     cleaned: dict[Location, Mapping[TopicPartition, int]] = {}
     for row in between.group_by(list(PARTITION_KEY), use_threads=False).aggregate([("last_offset", "max")]).to_pylist():

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from kidxlib.engine.protocol import Engine
@@ -30,7 +29,3 @@ class Backend:
         """The upkeep of the catalog's tables."""
         assert self.maintenance_of is not None  # only operations on a catalog ask for it
         return self.maintenance_of(self.catalog.tables)
-
-
-#: Opens the workers and the catalog of a run: by processes of this machine, or by Spark.
-OpenBackend = Callable[[], AbstractContextManager[Backend]]

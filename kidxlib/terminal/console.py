@@ -50,12 +50,12 @@ _state: Final = _State()
 
 
 def show_details(verbose: bool) -> None:
-    """Decide whether `print_detail` prints."""
+    """Decide whether details are printed, as with -v."""
     _state.verbose = verbose
 
 
 def shows_details() -> bool:
-    """Whether `print_detail` prints."""
+    """Whether details are printed, as with -v."""
     return _state.verbose
 
 
@@ -125,12 +125,6 @@ def more(left_out: int, what: str = "") -> Iterator[str]:
 def print_more(left_out: int, what: str = "") -> None:
     """Print that line."""
     print_lines(more(left_out, what))
-
-
-def print_detail(line: str) -> None:
-    """Print a line of the result that is for those who ask for more, with -v."""
-    if _state.verbose:
-        print_line(line)
 
 
 def print_json(result: object) -> None:

@@ -1,10 +1,8 @@
-"""Options that do not go together with others, and options that were renamed: the old name works for one more release,
-with a warning, and no help shows it.
-"""
+"""Options that were renamed: the old name works for one more release, with a warning, and no help shows it."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, TypeVar
 
 import click
@@ -17,22 +15,6 @@ _Command = TypeVar("_Command", bound=Callable[..., Any])
 
 #: Where a context keeps what was given by old names: new name -> value.
 _GIVEN: Final = f"{__name__}.given"
-
-
-def first_given(context: click.Context, options: Mapping[str, str]) -> str | None:
-    """The first option that stands on the command line; None where none does.
-
-    Args:
-        options: what a user calls them, by parameter.
-    """
-    return next(
-        (
-            option
-            for parameter, option in options.items()
-            if context.get_parameter_source(parameter) is ParameterSource.COMMANDLINE
-        ),
-        None,
-    )
 
 
 def renamed_option(
