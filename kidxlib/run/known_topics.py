@@ -605,6 +605,9 @@ def without_metadata_log(
     lost = {own.directory_id for log_dir, own in of_kraft if not _is_directory(log_dir / METADATA_DIRECTORY)}
     nodes_with_log = {_node(own) for log_dir, own in of_kraft if _is_directory(log_dir / METADATA_DIRECTORY)}
     copies = [] if known is None else known.read()
+    # A `metadata.log.dir` that is none of `log.dirs` is not registered with the cluster (`LogManager.directoryIds`).
+    owners = _of_kraft(Source("", metadata.directory.parent) for metadata in copies)
+    nodes_with_log |= {_node(own) for _, own in owners if own.directory_id not in lost}
     ids_with_log = {directory_id for metadata in copies for directory_id in _log_dirs_of_node(metadata, lost)}
     lacking: defaultdict[tuple[str | None, int | None], list[Location]] = defaultdict(list)
     for log_dir, own in _of_kraft(sources):

@@ -27,7 +27,6 @@ from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, Work, reads_little
-from kidxlib.errors import CheckpointError
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
 from kidxlib.indexing.bins import pack
 from kidxlib.indexing.discover import add_segments, find_partitions
@@ -43,7 +42,7 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, without_metadata_log
 from kidxlib.storage.location import Location, location
-from kidxlib.storage.log_dir import META_PROPERTIES, read_meta_properties
+from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.progress import begin_phase
 
 #: All topics: a broker starts with all that are there.
@@ -537,15 +536,7 @@ def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Obs
 
 
 def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics, *, is_only_voter: bool) -> list[str]:
-    """What becomes of a node without its copy. Where somebody has named one that lies in a log dir of that node, which
-    is none of these, that is its `metadata.log.dir`.
-    """
-    ids = {each.meta.directory_id for each in broker.log_dirs}
-    for metadata in known.read():
-        with contextlib.suppress(CheckpointError, OSError):
-            meta = read_meta_properties(metadata.directory.parent)
-            if meta.node_id == broker.node_id and meta.directory_id not in ids:
-                return []
+    """What becomes of a node without its copy."""
     sources = list(map(source_of, broker.log_dirs))
     does = ONLY_VOTER_WITHOUT_METADATA if is_only_voter else STARTS_WITHOUT_METADATA
     return [
