@@ -508,9 +508,11 @@ def _covering(gap: Gap, names: Collection[str]) -> list[str]:
         stem, dot, state = name.rpartition(".")
         is_cleaners = f"{dot}{state}" in _CLEANERS
         is_removed = f"{dot}{state}" in (segment_files.CLEANED_SUFFIX, segment_files.SWAP_SUFFIX) and name not in put
-        if is_removed and stem not in names:
-            continue
         base = segment_files.parse_segment_log(stem if is_cleaners else name)
+        if is_removed and stem not in names:
+            if _is_within(stem, gap):
+                return []  # a cleaner that is stopped leaves the logs in place of which such a file was to be put
+            continue
         if base is not None:
             bases[base] = name
     ordered = sorted(bases)

@@ -114,6 +114,12 @@ _CASES = (
         files=(_name(0, ".log.swap"), _name(25, ".log")),
     ),
     _Case(
+        "a start removes what begins there",
+        _HOLE,
+        (Evidence.KNOWN, 10, 24, True),
+        files=(_name(0, ".log"), _name(0, ".log.cleaned"), _name(10, ".log.swap"), _name(25, ".log")),
+    ),
+    _Case(
         "an index that is marked covers nothing",
         _HOLE,
         (Evidence.NONE, 10, 24, True),
