@@ -236,11 +236,11 @@ def test_verify_of_a_node_without_its_metadata_is_not_well(tmp_path: Path, versi
     assert told() == ((3, True, False) if version else (0, False, False))
     assert told("--this-dir-alone") == (0, False, version == 1)
     assert told("--cluster-metadata", node) == ((3, True, False) if version else (0, False, False))  # as recover has it
-    properties = node / "meta.properties"  # a `metadata.log.dir` of its own, and a copy of a log dir that has lost it
+    of_its_own = node / "meta.properties"  # a `metadata.log.dir` of its own, and a copy of a log dir that has lost it
     for directory_id, expected in ((OTHER_ID, (0, False, False)), (_HERE, (3, True, False))):
-        properties.write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n")
+        of_its_own.write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={directory_id}\n")
         assert told("--cluster-metadata", node) == (expected if version else (0, False, False))
-    properties.unlink()
+    of_its_own.unlink()
     values = leader_change(0, [1, 2, 3]) + data(1, [of_node, topic("orders", OTHER_ID), *assigned])
     shutil.rmtree(node / METADATA_DIRECTORY)
     write_copy(node / METADATA_DIRECTORY, {0: values})
