@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from kidxlib.errors import CheckpointError
 from kidxlib.format.layouts import BATCH_V2, field_position
 from kidxlib.format.segment_files import (
     CLEANED_SUFFIX,
@@ -28,10 +29,13 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.text.words import counted
 
 #: Bytes of a batch's, or an old message's, offset.
 _OFFSET_BYTES: Final = field_position(BATCH_V2, "batch_length")
+#: A partition's directory that a broker has renamed (`LocalLog.logDirNameWithSuffix`).
+_MOVED: Final = re.compile("(.+)\\.[0-9a-f]{32}-(?:delete|future|stray)")
 _LOG: Final = re.compile(rf"(?<![0-9])([0-9]{{20}}{re.escape(LOG_SUFFIX)})")
 
 
@@ -54,7 +58,7 @@ class LogAside:
     @property
     def becomes(self) -> str:
         """What a broker that starts does with it."""
-        if self.path.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)):
+        if self.path.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) or _is_deleted(self.path.parent):
             return "removes it"
         if self.loaded_as is not None:
             return f"loads it as a log of {self.loaded_as}"
@@ -62,8 +66,8 @@ class LogAside:
 
 
 class LogsAside:
-    """Looks for logs aside in directories of partitions, and loose in log dirs, and lists each once. What cannot be
-    listed has none, and an empty file is none.
+    """Looks for logs aside in directories of partitions, renamed ones too, and loose in log dirs, and lists each once.
+    What cannot be listed has none, and an empty file is none.
 
     Args:
         log_dirs: all of the broker that are at hand; that of a partition is one in any case.
@@ -72,14 +76,18 @@ class LogsAside:
     def __init__(self, log_dirs: Iterable[Location] = ()) -> None:
         self._log_dirs = tuple(log_dirs)
         self._named: dict[Location, list[tuple[str, Location]]] = {}
+        self._moved: dict[Location, list[tuple[str, Path]]] = {}
 
     def logs(self, directory: Location, first_offset: int, end_offset: int) -> tuple[LogAside, ...]:
-        """The logs that begin with offsets of a range: in a partition's directory, in their order, and then loose ones.
+        """The logs that begin with offsets of a range: in a partition's directory, in their order, then loose ones, and
+        then those in renamed directories of the partition.
 
         Args:
             directory: of the partition, none of whose logs has these offsets.
         """
-        places = dict.fromkeys([directory, *_below(directory), directory.parent, *self._log_dirs])
+        log_dirs = dict.fromkeys([directory.parent, *self._log_dirs])
+        renamed = (folder for log_dir in log_dirs for folder in self._renamed(directory, log_dir))
+        places = [directory, *_below(directory), *log_dirs, *renamed]
         found = (each for place in places for each in self._in(place, directory, first_offset, end_offset))
         return tuple(found)
 
@@ -113,12 +121,36 @@ class LogsAside:
             self._named[place] = sorted(named, key=lambda each: (each[0], each[1].name))
         return self._named[place]
 
+    def _renamed(self, directory: Location, log_dir: Location) -> Iterator[Path]:
+        """The directories in a log dir that were a partition's, or a copy of it, and have another name now: without
+        those that are known to be of an older topic of its name.
+        """
+        if log_dir not in self._moved:
+            with contextlib.suppress(OSError):
+                folders = sorted(log_dir.iterdir()) if isinstance(log_dir, Path) else []
+                moved = ((match[1], each) for each in folders if (match := _MOVED.fullmatch(each.name)) is not None)
+                self._moved[log_dir] = list(moved)
+        for name, folder in self._moved.get(log_dir, ()):
+            if name == directory.name and len({_topic_id(directory), _topic_id(folder)} - {None}) < 2:
+                yield folder
+
 
 def _below(directory: Location) -> list[Path]:
     """The directories in a partition's one, of which a broker loads nothing (`LogLoader` takes files alone)."""
     with contextlib.suppress(OSError):
         return sorted(each for each in directory.iterdir() if each.is_dir()) if isinstance(directory, Path) else []
     return []
+
+
+def _is_deleted(directory: Location) -> bool:
+    """Whether a broker that starts deletes a partition's directory."""
+    return directory.name.endswith("-delete")
+
+
+def _topic_id(directory: Location) -> str | None:
+    with contextlib.suppress(CheckpointError, OSError):
+        return read_topic_id(directory)
+    return None
 
 
 def put_in_place(names: Collection[str]) -> list[str]:

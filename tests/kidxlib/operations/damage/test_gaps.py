@@ -23,10 +23,10 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from tests.docs.log_dirs import put
 from tests.jobs.archive import assert_refused
-from tests.support.cluster_metadata import OTHER_ID, config, data, leader_change, topic, write_copy
+from tests.support.cluster_metadata import OTHER_ID, config, data, leader_change, topic, topic_id, write_copy
 from tests.support.logs.batches import Batch
 from tests.support.spark.jobs import Ended, rows, run_here
 
@@ -56,6 +56,17 @@ class _Site:
 
     def log_dir(self, source: str) -> Path:
         return self.root / source
+
+    def log_dir_of_broker(self) -> Path:
+        """The log dir `a`, with what its broker knows of it."""
+        log_dir = self.log_dir("a")
+        (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
+        partition = {TopicPartition("orders", 0): 9}
+        for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
+            (log_dir / name).write_bytes(offset_checkpoint(partition))
+        (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint({}))
+        (log_dir / "orders-0" / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 0\n")
+        return log_dir
 
     def build(self, *options: str, sources: str = "ab") -> Ended:
         named = [argument for name in sources for argument in ("--source", f"{name}={self.log_dir(name)}")]
@@ -117,13 +128,7 @@ def test_a_log_under_another_name_is_named_wherever_its_offsets_are_missed(site:
     """Of the first logs, between two and at the end: what a broker's start removes may be the only copy, and is
     refused. It is no log that retention deletes: a broker that has stopped has cut the epochs there.
     """
-    log_dir = site.log_dir("a")
-    (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    partition = {TopicPartition("orders", 0): 9}
-    for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT):
-        (log_dir / name).write_bytes(offset_checkpoint(partition))
-    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint({}))
-    (log_dir / "orders-0" / LEADER_EPOCH_CHECKPOINT).write_text("0\n1\n0 0\n")
+    log_dir = site.log_dir_of_broker()
     commands: dict[str, tuple[str | Path, ...]] = {
         "verify": (log_dir,),
         "recover": (log_dir,),
@@ -172,6 +177,24 @@ def test_a_log_under_another_name_is_named_wherever_its_offsets_are_missed(site:
         ended = _kidx(name, *commands[name])
         first = log_dir / "orders-0" / segment_file(0, ".log.deleted")
         assert f"{first} begins there: move it to" in f"{ended.out}{ended.err}", name
+
+
+@pytest.mark.parametrize(("state", "does"), [("delete", "removes it"), ("stray", "does not load it")])
+def test_a_log_in_a_renamed_directory_is_named(site: _Site, state: str, does: str) -> None:
+    """The lost end of a partition may be in a directory that a broker has set aside, and that nobody may lose by
+    --accept-loss: not in that of an older topic.
+    """
+    log_dir = site.log_dir_of_broker()
+    folder, log = log_dir / f"orders-0.{0:032x}-{state}", log_dir / "orders-0" / segment_file(6, ".log")
+    folder.mkdir()
+    moved = log.rename(folder / log.name)
+    for options in ((), ("--accept-loss",)):
+        ended = _kidx("recover", log_dir, *options)
+        assert ended.code == 2 and f"{moved} begins there: see by kidx dump" in ended.out, options
+        assert f"before the broker starts, which {does}" in ended.out, options
+    (folder / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {OTHER_ID}\n")
+    log.with_name(PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id('o')}\n")
+    assert "begins there" not in _kidx("recover", log_dir).out
 
 
 def test_a_policy_of_the_metadata_decides(site: _Site) -> None:
