@@ -28,14 +28,13 @@ from kidxlib.format.segment_files import (
     parse_segment_log,
     segment_file,
 )
+from kidxlib.format.topic_partition import is_moved, loaded_as
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.text.words import counted
 
 #: Bytes of a batch's, or an old message's, offset.
 _OFFSET_BYTES: Final = field_position(BATCH_V2, "batch_length")
-#: A partition's directory that a broker has renamed (`LocalLog.logDirNameWithSuffix`).
-_MOVED: Final = re.compile("(.+)\\.[0-9a-f]{32}-(?:delete|future|stray)")
 _LOG: Final = re.compile(rf"(?<![0-9])([0-9]{{20}}{re.escape(LOG_SUFFIX)})")
 
 
@@ -76,7 +75,7 @@ class LogsAside:
     def __init__(self, log_dirs: Iterable[Location] = ()) -> None:
         self._log_dirs = tuple(log_dirs)
         self._named: dict[Location, list[tuple[str, Location]]] = {}
-        self._moved: dict[Location, list[tuple[str, Path]]] = {}
+        self._moved: dict[Location, list[Path]] = {}
 
     def logs(self, directory: Location, first_offset: int, end_offset: int) -> tuple[LogAside, ...]:
         """The logs that begin with offsets of a range: in a partition's directory, in their order, then loose ones, and
@@ -126,12 +125,14 @@ class LogsAside:
         those that are known to be of an older topic of its name.
         """
         if log_dir not in self._moved:
+            self._moved[log_dir] = []
             with contextlib.suppress(OSError):
                 folders = sorted(log_dir.iterdir()) if isinstance(log_dir, Path) else []
-                moved = ((match[1], each) for each in folders if (match := _MOVED.fullmatch(each.name)) is not None)
-                self._moved[log_dir] = list(moved)
-        for name, folder in self._moved.get(log_dir, ()):
-            if name == directory.name and len({_topic_id(directory), _topic_id(folder)} - {None}) < 2:
+                self._moved[log_dir] = [each for each in folders if is_moved(each.name)]
+        own = loaded_as(directory.name)
+        for folder in self._moved[log_dir]:
+            is_of_partition = own is not None and loaded_as(folder.name) == own
+            if is_of_partition and len({_topic_id(directory), _topic_id(folder)} - {None}) < 2:
                 yield folder
 
 

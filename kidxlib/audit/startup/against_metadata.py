@@ -334,9 +334,7 @@ def _log_end(directory: Location) -> int | None:
     from kidxlib.log.segment import LogSegment
 
     try:
-        last = max(
-            (base for name in files_in(directory) if (base := parse_segment_log(name)) is not None), default=None
-        )
+        last = _last_log(directory)
         return None if last is None else LogSegment.open(directory, last).next_offset()
     except (CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError):
         return None
@@ -421,8 +419,7 @@ def _promoted_short(folder: _Folder) -> Iterator[Obstacle]:
     `LogManager.recoverAbandonedFutureLogs`; KIP-858).
     """
     known = folder.log_dir.known_ends.get(folder.named, 0)
-    end = _log_end(folder.path) if known else None
-    if not known or (end is not None and end >= known):
+    if not known or (_log_end(folder.path) or 0) >= known:
         return
     end = _end_by_headers(folder.path)
     if end >= known:
@@ -443,15 +440,18 @@ def _end_by_headers(directory: Location) -> int:
     """The offset after the last whole batch of a partition's last log, whatever its index says; 0 where no log is."""
     from kidxlib.records.batch_headers import batches  # imports numba, as above
 
-    end = max((base for name in files_in(directory) if (base := parse_segment_log(name)) is not None), default=0)
-    path = directory / segment_file(end, LOG_SUFFIX)
-    with (
-        contextlib.suppress(MalformedRecordsError, LogChangedError, OSError),
-        contextlib.closing(LogFile(str(path))) as log,
-    ):
-        for batch in batches(log):
-            end = batch.last_offset + 1
+    end = 0
+    with contextlib.suppress(MalformedRecordsError, LogChangedError, OSError):
+        end = _last_log(directory) or 0
+        with contextlib.closing(LogFile(str(directory / segment_file(end, LOG_SUFFIX)))) as log:
+            for batch in batches(log):
+                end = batch.last_offset + 1
     return end
+
+
+def _last_log(directory: Location) -> int | None:
+    """The base offset of a partition's last log; None where there is none."""
+    return max((base for name in files_in(directory) if (base := parse_segment_log(name)) is not None), default=None)
 
 
 def log_bytes(directory: Location) -> int:

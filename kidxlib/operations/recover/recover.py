@@ -268,14 +268,8 @@ def _plan_as_json(
         "lost_checkpoints": plan.lost_checkpoints,
         "noted": [*plan.noted, *plan.without_metadata],
         **plan.gaps.as_json(),
-        "leader_epochs": [
-            {"directory": str(each.directory), "reason": of.reason, "detail": of.detail, "consequence": of.consequence}
-            for each, of in plan.lost_epochs
-        ],
-        "shorter_logs": [
-            {"directory": str(each.directory), "reason": of.reason, "detail": of.detail, "consequence": of.consequence}
-            for each, of in plan.shorter_logs
-        ],
+        "leader_epochs": _findings_as_json(plan.lost_epochs),
+        "shorter_logs": _findings_as_json(plan.shorter_logs),
         "mended": list(mended),
         "not_mended": list(unmended),
         "plan_only": list(plan.broker.reads_alone),
@@ -288,6 +282,13 @@ def _plan_as_json(
         "start_bytes_now": read_then,
         "partitions": [_as_json(plan, each) for each in plan.forecasts],
     }
+
+
+def _findings_as_json(findings: Sequence[tuple[Forecast, Finding]]) -> list[dict[str, Any]]:
+    return [
+        {"directory": str(each.directory), "reason": of.reason, "detail": of.detail, "consequence": of.consequence}
+        for each, of in findings
+    ]
 
 
 def _row(plan: RecoveryPlan, log_dir: PlannedLogDir) -> list[str | int]:
