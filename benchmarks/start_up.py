@@ -13,7 +13,7 @@ import click
 
 from benchmarks.event_log import EventLog
 from benchmarks.figures import Target, record
-from benchmarks.submit import PROJECT, event_log_options, places
+from benchmarks.submit import PROJECT, event_log_options, places, remove_results
 from kidxlib.errors import KidxError
 from kidxlib.terminal.console import note
 from tests.support.spark.jobs import clean_environment
@@ -25,7 +25,7 @@ _POLL_SECONDS: Final = 0.002
 @click.option("--rounds", type=click.IntRange(1), default=5, show_default=True)
 @click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
 def start_up(rounds: int, directory: Path) -> None:
-    """Build the sample, and then build it again and again, when nothing has changed.
+    """Build the sample again and again, each time from nothing: a build in which nothing has changed starts no task.
 
     The processes tell when bash has given way to Python and when Python starts Java; Spark's event log has the rest.
     """
@@ -51,6 +51,7 @@ def start_up(rounds: int, directory: Path) -> None:
 
 def _run(place: Path) -> dict[str, float]:
     """Seconds of each part of a build."""
+    remove_results(place)
     events = place / "events"
     options = event_log_options(events)
     began_at = time.time()
