@@ -20,8 +20,6 @@ from benchmarks.generate import SegmentContent, write_segment
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.terminal.console import note, print_line
 
-#: Further apart than there are records in a segment.
-_OFFSETS: Final = 10**9
 _KIDX: Final = Path(sys.executable).with_name("kidx")
 _BUILD: Final = "kidx build"
 _DEEP: Final = "kidx verify --deep-iteration"
@@ -80,10 +78,11 @@ def _write_logs(log_dir: Path, segments: int, segment_bytes: int, batch_bytes: i
     """Write a partition's logs, and return how many bytes they have."""
     partition = log_dir / "bench-0"
     partition.mkdir(parents=True)
+    base_offset = 0
     for number in range(segments):
-        base_offset = number * _OFFSETS
         content = SegmentContent(magic=2, batch_bytes=batch_bytes, seed=number)
-        write_segment(partition / segment_file(base_offset, LOG_SUFFIX), content, segment_bytes, base_offset)
+        log = partition / segment_file(base_offset, LOG_SUFFIX)
+        base_offset = write_segment(log, content, segment_bytes, base_offset)
     return sum(log.stat().st_size for log in partition.iterdir())
 
 

@@ -94,10 +94,13 @@ def generate(directory: Path, mib: int, base_offset: int, **content: Any) -> Non
     print_line(str(log))
 
 
-def write_segment(path: Path, content: SegmentContent, file_bytes: int, base_offset: int = 0) -> None:
+def write_segment(path: Path, content: SegmentContent, file_bytes: int, base_offset: int = 0) -> int:
     """Write a segment of at most `file_bytes`, in whole batches; interrupted, it leaves no `path`.
 
     It is on disk when this returns: writing back hundreds of megabytes would disturb what is measured next.
+
+    Returns:
+        The offset at which the next segment of the partition begins.
     """
     random = np.random.default_rng(content.seed)
     cycle = _Cycle(content, min(file_bytes, CYCLE_BYTES), random)
@@ -108,11 +111,12 @@ def write_segment(path: Path, content: SegmentContent, file_bytes: int, base_off
             data = cycle.continued(offset, random)
             batches = int(np.searchsorted(cycle.ends, file_bytes - position, side="right"))
             position += file.write(data[: cycle.ends[batches - 1] if batches else 0])
-            offset += cycle.records
+            offset += int(cycle.counts[:batches].sum())
             whole = batches == len(cycle.ends)
         file.flush()
         os.fsync(file.fileno())
     partial.rename(path)
+    return offset
 
 
 class _Cycle:
@@ -120,7 +124,7 @@ class _Cycle:
 
     Attributes:
         ends: where each batch ends within the section.
-        records: how many records, and offsets, it takes up.
+        counts: how many records, and offsets, each batch takes up.
     """
 
     def __init__(self, content: SegmentContent, nominal_bytes: int, random: np.random.Generator) -> None:
@@ -136,10 +140,9 @@ class _Cycle:
         lengths = np.array([layout.itemsize + len(data) for data, _ in contents])
 
         self.ends = np.cumsum(lengths)
-        self.records = int(counts.sum())
         self._starts = self.ends - lengths
         self._magic = content.magic
-        self._counts = counts
+        self.counts = counts
         self._first_offsets = np.cumsum(counts) - counts
         self._headers = _constant_headers(content, lengths, counts, is_marker)
         self._header_bytes = self._starts[:, np.newaxis] + np.arange(layout.itemsize)
@@ -153,7 +156,7 @@ class _Cycle:
         if self._magic >= layouts.MAGIC_V2:
             headers["base_offset"] = offsets
             headers["base_timestamp"] = timestamps
-            headers["max_timestamp"] = timestamps + self._counts - 1
+            headers["max_timestamp"] = timestamps + self.counts - 1
             checksum, covered = extend_crc32c, layouts.field_position(layouts.BATCH_V2, "attributes")
         else:
             headers["offset"] = offsets
