@@ -35,6 +35,7 @@ from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.tables.layout import FILE_BYTES, ROW_BYTES
 from kidxlib.terminal.console import note
+from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.spark.sessions import use_own_session
 
 _KIDX: Final = Path(sys.executable).with_name("kidx")
@@ -165,14 +166,15 @@ def _look_up(place: Path, partition: int, offset: int) -> float:
     """Seconds of a whole command.
 
     Raises:
-        KidxError: where it says that the offset is, there is another batch.
+        KidxError: it fails, or there is another batch where it says that the offset is.
     """
     where = ("--catalog", place / "catalog", "--topic", "bench", "--partition", str(partition))
     start = time.perf_counter()
-    ended = subprocess.run(
-        [_KIDX, "seek", *where, "--offset", str(offset), "--json"], stdout=subprocess.PIPE, check=True
-    )
+    command = [_KIDX, "seek", *where, "--offset", str(offset), "--json"]
+    ended = subprocess.run(command, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - start
+    if ended.returncode not in (ExitCode.OK, ExitCode.PROBLEMS_FOUND):  # links have the same offsets, as it says
+        raise KidxError(f"{' '.join(map(str, command))}: exit code {ended.returncode}: {ended.stderr.strip()}")
     (answer,) = json.loads(ended.stdout)["answers"]
     log = content_file(place / "kafka-logs" / f"bench-{partition}").read_bytes()
     header = np.frombuffer(log, layouts.BATCH_V2, 1, answer["position"])[0]
