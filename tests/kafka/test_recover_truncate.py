@@ -41,6 +41,7 @@ _REFUSED: Final = {
     "no producers": ("no producer snapshot",),
     "left": ("leaves it to the broker",),
     "wrong log start": ("log-start-offset-checkpoint is wrong",),
+    "the end lies aside": (" begin there", " begins there"),
 }
 
 
