@@ -158,7 +158,7 @@ def _packages() -> Iterator[str]:
     of_packages = (path for root in ("kidxlib", "jobs") for path in PROJECT.glob(f"{root}/**/__init__.py"))
     for path in sorted(of_packages, key=lambda path: path.parent):
         files = sorted(file.stem for file in path.parent.glob("*.py") if not file.stem.startswith("__"))
-        meaning = _one_line(_docstring(path)).replace("|", "&#124;")
+        meaning = _one_line(_docstring(path).partition("\n\n")[0]).replace("|", "&#124;")
         yield f"| `{path.parent.relative_to(PROJECT)}` | {meaning} | {', '.join(f'`{name}`' for name in files)} |"
 
 
