@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,7 +13,7 @@ import pyarrow as pa
 
 from kidxlib.engine.processes import Workers, until_stopped
 from kidxlib.engine.staged import StagedFiles
-from kidxlib.engine.units import Unit, UnitDone, do_unit, run_in_process, units_of
+from kidxlib.engine.units import UnitDone, do_unit, run_in_process, units_of
 from kidxlib.engine.work import RowsInFile, Work
 from kidxlib.storage.scratch import writing_in
 from kidxlib.storage.store.requests import Requests
@@ -22,11 +23,8 @@ _T = TypeVar("_T")
 
 
 class LocalEngine:
-    """Processes of this machine. They are started when there is much work; the command does a little work itself.
-
-    Args:
-        workers: the processes.
-        directory: where rows are written. Its owner removes it.
+    """Processes of this machine. They are started when there is much work; the command does a little work itself. Rows
+    are written to a directory that its owner removes.
     """
 
     def __init__(self, workers: Workers, directory: Path) -> None:
@@ -46,7 +44,7 @@ class LocalEngine:
         return True
 
     def start(self) -> None:
-        """See `Engine.start`. Processes start with their first unit."""
+        """Processes start with their first unit."""
 
     def stopping(self) -> AbstractContextManager[None]:
         return self._workers.stopping()
@@ -72,11 +70,12 @@ class LocalEngine:
 
         if work.is_small and not self._workers.are_started:
             return run_in_process(work, directory, self._until_stopped, take)
-        self._workers.run(_do_in_worker, units_of(work, directory), take_of_worker)
+        do = partial(do_unit, until_stopped=until_stopped)
+        self._workers.run(do, units_of(work, directory), take_of_worker)
         return StagedFiles(sorted(files), work.schema)
 
     def sweep(self, older_than_ms: int) -> None:
-        """See `Engine.sweep`. This engine stages nothing at URLs."""
+        """This engine stages nothing at URLs."""
 
     def done(self) -> Done:
         return Done(self._segments, self._log_bytes, self._seconds + self._span.seconds)
@@ -84,9 +83,5 @@ class LocalEngine:
     def requests(self) -> Requests:
         return self._requests
 
-    def _until_stopped(self, work: Iterable[_T]) -> Iterator[_T]:
-        return itertools.takewhile(lambda _: not self._workers.is_stopped, work)
-
-
-def _do_in_worker(unit: Unit, use_mmap: bool) -> UnitDone:
-    return do_unit(unit, use_mmap, until_stopped)
+    def _until_stopped(self, items: Iterable[_T]) -> Iterator[_T]:
+        return itertools.takewhile(lambda _: not self._workers.is_stopped, items)

@@ -33,7 +33,7 @@ _Result = TypeVar("_Result")
 
 
 def until_stopped(work: Iterable[_Work]) -> Iterator[_Work]:
-    """In a worker: the items to do, until the command is interrupted. An item that was begun is finished."""
+    """In a worker, items until the command is interrupted. An item that was begun is finished."""
     return takewhile(lambda _: _stop is None or not _stop.is_set(), work)
 
 
@@ -83,7 +83,7 @@ class Workers:
 
     @property
     def is_stopped(self) -> bool:
-        """Whether no unit is to be begun any more."""
+        """No unit is begun any more."""
         return self._stop.is_set()
 
     def stopping(self) -> AbstractContextManager[None]:
@@ -91,14 +91,11 @@ class Workers:
         return interrupts.stopping(self._stop.set)
 
     def run(self, do: Callable[[_Work, bool], _Result], work: Sequence[_Work], take: Callable[[_Result], None]) -> None:
-        """Do units of work, and take each result as it comes. Within `stopping`, units that were begun before a signal
-        are finished and taken.
+        """Do units of work, and take each result as it comes. `do` is told whether it may map files. Within `stopping`,
+        units that were begun before a signal are finished and taken.
 
         If a worker dies (a mapped file shrank, or has a bad sector), all others end too. New workers repeat the
         unfinished units, and read files instead of mapping them: no file can kill a worker then.
-
-        Args:
-            do: what to do with a unit, and whether it may map files.
         """
         self.are_started = True
         for use_mmap in (True, False):
@@ -136,8 +133,8 @@ class Workers:
                 result = future.result()
             except BrokenProcessPool:
                 unfinished.append(futures[future])
-                continue
-            take(result)
+            else:
+                take(result)
         return unfinished
 
     def _new_pool(self) -> ProcessPoolExecutor:

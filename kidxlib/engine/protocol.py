@@ -43,21 +43,12 @@ class Engine(Protocol):
         """
 
     def share(self, rows: pa.Table) -> SharedRows:
-        """Put rows where workers can read them, for the engine's lifetime.
-
-        Raises:
-            KidxError: the rows cannot be written.
-        """
+        """Put rows where workers can read them, for the engine's lifetime."""
 
     def run(self, work: Work[Any]) -> Staged:
-        """Do the units of some work.
-
-        Returns:
-            The rows of the finished units, for the engine's lifetime.
-
-        Raises:
-            UsageError: a worker does not see a directory of the work.
-            KidxError: a unit cannot be done, or workers die although they map no file.
+        """Do the units of some work. The rows of the finished units are there for the engine's lifetime. Raises
+        `UsageError` if a worker does not see a directory of the work, `KidxError` if a unit cannot be done or workers
+        die although they map no file.
         """
 
     def sweep(self, older_than_ms: int) -> None:
@@ -72,20 +63,14 @@ class Engine(Protocol):
         """The requests to object stores by worker processes so far, counted as units end."""
 
 
-def directories_of(tasks: Iterable[ScanTask], sources: Sequence[Source]) -> list[Location]:
-    """The directories of the sources of some tasks."""
+def source_directories(tasks: Iterable[ScanTask], sources: Sequence[Source]) -> list[Location]:
     to_read = {task.segment.source for task in tasks}
     return [source.path for source in sources if source.name in to_read]
 
 
 def ensure_logs_visible(staged: Staged) -> None:
-    """Check that logs that workers did not find were deleted meanwhile: that they are missing here too.
-
-    Args:
-        staged: rows of segments, with `status` and `log_path`.
-
-    Raises:
-        UsageError: a worker on another machine has something else at the source's path.
+    """Check that logs that workers did not find were deleted meanwhile, so are missing here too. If not, a worker on
+    another machine has something else at the source's path.
     """
     gone = staged.rows("segment", ["status", "log_path"]).filter(pc.field("status") == Status.GONE.value)
     for path in map(str, gone["log_path"].slice(0, PROBLEMS_KEPT).to_pylist()):

@@ -32,23 +32,20 @@ def shares(
     rows_at_once: int,
     order: Sequence[str] = ("base_offset",),
 ) -> Iterator[tuple[pa.Table, pa.Table]]:
-    """The partitions of each share, at least one, and their rows, both in the order of the key.
+    """The partitions of each share, at least one, and their rows, both in the order of the key. `partitions` has keys
+    and in `rows` the approximate number of rows, which may be 0; `order` names columns of whole numbers.
 
-    Args:
-        partitions: the keys, and in `rows` the approximate number of rows, which may be 0.
-        share_rows: the most rows of a share, unless one partition has more.
-        rows_at_once: the most rows that are read and held, unless one partition has more.
-        order: the order of a partition's rows: columns of whole numbers.
+    A share has at most `share_rows`, and at most `rows_at_once` are read and held, unless one partition has more.
     """
-    for some in _read_together(partitions, rows_at_once):
-        rows = read(scope_of({"partition": some}, PARTITIONS.key))
-        at = positions_in(rows, some, PARTITIONS.key)  # −1 for other partitions that meet the conditions
-        in_order = np.lexsort([*(rows[name].to_numpy() for name in reversed(order)), at])
-        bounds = np.searchsorted(at, np.arange(some.num_rows + 1), sorter=in_order)
-        for start, stop in cut(_weights(some), share_rows):
+    for piece in _read_together(partitions, rows_at_once):
+        rows = read(scope_of({"partition": piece}, PARTITIONS.key))
+        numbers = positions_in(rows, piece, PARTITIONS.key)  # −1 for other partitions that meet the conditions
+        in_order = np.lexsort([*(rows[name].to_numpy() for name in reversed(order)), numbers])
+        bounds = np.searchsorted(numbers, np.arange(piece.num_rows + 1), sorter=in_order)
+        for start, stop in cut(_weights(piece), share_rows):
             # A copy: a slice would take the whole table to its worker.
-            of_share = rows.take(in_order[bounds[start] : bounds[stop]])
-            yield some.slice(start, stop - start), of_share
+            share = rows.take(in_order[bounds[start] : bounds[stop]])
+            yield piece.slice(start, stop - start), share
 
 
 def _read_together(partitions: pa.Table, most: int) -> Iterator[pa.Table]:
@@ -67,26 +64,19 @@ def _read_together(partitions: pa.Table, most: int) -> Iterator[pa.Table]:
 
 
 def share_rows_of(partitions: pa.Table, cores: int, most: int) -> int:
-    """The size of shares in rows with which all cores get work and end at about the same time.
-
-    Args:
-        partitions: as for `shares`.
-        most: the most rows of a share.
-    """
+    """The size of shares in rows with which all cores get work and end at about the same time."""
     return min(most, int(_weights(partitions).sum()) // (cores * BINS_PER_CORE) + 1)
 
 
 def _weights(partitions: pa.Table) -> NDArray[np.int64]:
-    """The weight of partitions, at least 1: partitions without rows are work, too."""
+    """At least 1 for each: partitions without rows are work, too."""
     counts: NDArray[np.int64] = partitions[ROWS.name].to_numpy()
     return counts + 1
 
 
 def cut(weights: ArrayLike, most: int) -> Iterator[tuple[int, int]]:
-    """Cut a sequence into pieces of at most this weight, or of one heavier item.
-
-    Returns:
-        For each piece the positions of its first item and after its last.
+    """Cut a sequence into pieces of at most this weight, or of one heavier item: for each piece the positions of its
+    first item and after its last.
     """
     ends = np.cumsum(weights)
     start = 0
@@ -98,13 +88,8 @@ def cut(weights: ArrayLike, most: int) -> Iterator[tuple[int, int]]:
 
 
 def with_rows(keys: Collection[PartitionKey], counts: pa.Table) -> pa.Table:
-    """Partitions with their rows, for `shares`.
-
-    Args:
-        counts: columns of the key and `rows`, for some of the partitions and perhaps for others.
-    """
+    """Partitions with their numbers of rows, for `shares`. `counts` may lack some, and have others."""
     partitions = rows_of_keys(keys)
-    at = positions_in(partitions, counts, PARTITIONS.key)
-    places: Values = pa.array(at, mask=at < 0)
-    counted: Values = counts[ROWS.name].take(places)
+    positions = positions_in(partitions, counts, PARTITIONS.key)
+    counted: Values = counts[ROWS.name].take(pa.array(positions, mask=positions < 0))
     return partitions.append_column(ROWS, counted.fill_null(0))

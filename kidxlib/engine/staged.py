@@ -19,12 +19,7 @@ class Staged(Protocol):
     """Rows of several kinds (`kidxlib.catalog.rows.kinds_of`)."""
 
     def rows(self, kind: str, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
-        """The rows of one kind that meet all conditions, in any order.
-
-        Args:
-            names: the columns; None: all.
-            where: conditions on any columns.
-        """
+        """The rows of one kind that meet all conditions, in any order. No names: all columns."""
 
     def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
         """The rows of one kind, in the order of the units and of each unit's rows."""
@@ -32,8 +27,7 @@ class Staged(Protocol):
     def found(self, *kinds: str) -> Found:
         """All rows of some kinds."""
 
-    def remove(self) -> None:
-        """Remove the rows."""
+    def remove(self) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +42,7 @@ class StagedFiles:
     schema: pa.Schema
 
     def rows(self, kind: str, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
-        """See `Staged.rows`. All rows of one file at a time are held."""
+        """All rows of one file at a time are held."""
         fields, in_conditions = self.schema.field(kind).type, {condition.column for condition in where}
         wanted = [field.name for field in fields if names is None or field.name in names]
         schema = pa.schema([field for field in fields if field.name in wanted or field.name in in_conditions])
@@ -70,7 +64,7 @@ class StagedFiles:
 
 
 def _rows_of(file: str, kind: str, schema: pa.Schema) -> pa.Table:
-    """The rows of one kind in one file. Each kind has its own columns in the file, and others' are not read."""
+    """Each kind has its own columns in the file, and others' are not read."""
     with pq.ParquetFile(file) as opened:
         column = opened.read(columns=[f"{kind}.{name}" for name in schema.names]).column(kind)
     filled: Values = column.filter(column.is_valid())
@@ -79,10 +73,6 @@ def _rows_of(file: str, kind: str, schema: pa.Schema) -> pa.Table:
 
 
 def batch_of_kind(rows: Values) -> pa.RecordBatch:
-    """The rows of one kind from its column.
-
-    Args:
-        rows: an array of structs, null for rows of another kind.
-    """
+    """The rows of one kind from its column of structs, which is null in rows of another kind."""
     filled = rows.filter(rows.is_valid()) if rows.null_count else rows
     return pa.RecordBatch.from_struct_array(filled)

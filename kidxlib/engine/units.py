@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -25,10 +25,13 @@ _ROWS_PER_GROUP: Final = 65_536
 
 _ROWS_PER_BATCH: Final = 1000
 
+#: Yields units or items until the run is interrupted.
+UntilStopped: TypeAlias = Callable[[Iterable[Any]], Iterator[Any]]
+
 
 @dataclass(frozen=True, slots=True)
 class Unit:
-    """A unit of work, and its file."""
+    """A unit of work, and the path of the file for its rows."""
 
     items: Sequence[Any]
     do: Callable[..., Iterator[ItemRows]]
@@ -39,11 +42,7 @@ class Unit:
 
 @dataclass(frozen=True, slots=True)
 class UnitDone:
-    """The result of a unit: its file, what it read, and when.
-
-    Attributes:
-        requests: the unit's requests to object stores.
-    """
+    """The result of a unit: its file, what it read, when, and its requests to object stores."""
 
     path: str
     segments: int
@@ -77,12 +76,8 @@ def row_batches(rows: Iterable[dict[str, Any] | pa.RecordBatch], schema: pa.Sche
         yield pa.RecordBatch.from_pylist(gathered, schema)
 
 
-def do_unit(unit: Unit, use_mmap: bool, until_stopped: Callable[[Iterable[Any]], Iterator[Any]] = iter) -> UnitDone:
-    """Do a unit, and write its rows.
-
-    Args:
-        until_stopped: yields items until the run is interrupted.
-    """
+def do_unit(unit: Unit, use_mmap: bool, until_stopped: UntilStopped) -> UnitDone:
+    """Do a unit, and write its rows."""
     begin, made_before = time.time(), requests_made()
     segments = log_bytes = 0
 
@@ -112,7 +107,7 @@ def _write(path: str, batches: Iterator[pa.RecordBatch], schema: pa.Schema) -> N
 
 
 def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]:
-    """Batches in groups with the rows of a file's row group."""
+    """Batches that make a row group of a file."""
     group: list[pa.RecordBatch] = []
     for batch in batches:
         group.append(batch)
@@ -124,17 +119,10 @@ def _groups(batches: Iterator[pa.RecordBatch]) -> Iterator[list[pa.RecordBatch]]
 
 
 def run_in_process(
-    work: Work[Any],
-    directory: Path,
-    until_stopped: Callable[[Iterable[Any]], Iterator[Any]],
-    take: Callable[[UnitDone], None],
+    work: Work[Any], directory: Path, until_stopped: UntilStopped, take: Callable[[UnitDone], None]
 ) -> StagedFiles:
-    """Do the units of some work in sequence. No file is mapped: a log that shrinks would kill the process.
-
-    Args:
-        directory: a new directory for the files.
-        until_stopped: yields units and items until the run is interrupted.
-        take: gets each finished unit.
+    """Do the units of some work in sequence, with the files in a new directory; `take` gets each finished unit. No file
+    is mapped: a log that shrinks would kill the process.
     """
     done = []
     for unit in until_stopped(units_of(work, directory)):

@@ -27,14 +27,7 @@ _ROWS_PER_GROUP: Final = 65_536
 
 @dataclass(frozen=True, slots=True)
 class ItemRows:
-    """The result of one item.
-
-    Attributes:
-        segments: how many segments it had.
-        log_bytes: the size of their logs.
-        batches: rows, which come before `rows`.
-        rows: further rows.
-    """
+    """The result of one item: how many segments it had, the bytes of their logs, and rows, those in `batches` first."""
 
     segments: int = 0
     log_bytes: int = 0
@@ -67,11 +60,8 @@ class Work(Generic[Item]):
 
 
 def reads_little(read_bytes: int, items: int) -> bool:
-    """Whether work takes less time than workers need to start.
-
-    Args:
-        read_bytes: bytes of logs or of rows to read.
-        items: items of all units, for each of which files are written or a directory is listed.
+    """Whether work takes less time than workers need to start: bytes of logs or of rows to read, and items of all
+    units, for each of which files are written or a directory is listed.
     """
     return read_bytes <= _SMALL_BYTES and items <= _SMALL_ITEMS
 
@@ -85,17 +75,12 @@ class SharedRows(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class RowsInFile:
-    """Rows in a Parquet file.
-
-    Attributes:
-        path: the same for every worker.
-    """
+    """Rows in a Parquet file, whose path is the same for every worker."""
 
     path: str
 
     @classmethod
     def write(cls, rows: pa.Table, path: str) -> RowsInFile:
-        """Put rows into a new file."""
         pq.write_table(rows, path, row_group_size=_ROWS_PER_GROUP, compression="lz4")
         return cls(path)
 
@@ -115,11 +100,8 @@ class RowsInItem:
 
 
 def mapped(batches: Iterable[pa.RecordBatch], schema: pa.Schema) -> pa.Table:
-    """The rows of batches as a table in a mapped file. The file is in `TMPDIR`, or /tmp, is unlinked already, and is
-    freed with the table.
-
-    Args:
-        batches: with the columns of `schema`, held one at a time.
+    """The rows of batches as a table in a mapped file; one batch at a time is held. The file is in `TMPDIR`, or /tmp,
+    is unlinked already, and is freed with the table.
     """
     place = temporary_place()
     with writing_in(place):

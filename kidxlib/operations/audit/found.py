@@ -20,7 +20,7 @@ from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import PARTITIONS, partition_keys
 from kidxlib.catalog.results import AUDITED, FOUND, TO_AUDIT, NotReadyRow, StartupPartitionRow, StartupRow
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.engine.protocol import Engine, directories_of, ensure_logs_visible
+from kidxlib.engine.protocol import Engine, ensure_logs_visible, source_directories
 from kidxlib.engine.shares import share_rows_of, shares, with_rows
 from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work, reads_little
@@ -155,7 +155,7 @@ def find(
     """
     if tasks:
         engine.start()
-    log_bytes, directories = sum(task.log_bytes for task in tasks), directories_of(tasks, sources)
+    log_bytes, directories = sum(task.log_bytes for task in tasks), source_directories(tasks, sources)
     # An earlier run with the same id may have been killed and have left rows.
     attempt = uuid.uuid4().hex[:16]
 

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from kidxlib.catalog.results import SCANNED
-from kidxlib.engine.protocol import directories_of, ensure_logs_visible
+from kidxlib.engine.protocol import ensure_logs_visible, source_directories
 from kidxlib.engine.work import Work, reads_little
 from kidxlib.indexing.bins import pack
 from kidxlib.indexing.changes import Changes
@@ -107,7 +107,7 @@ def _scan(run: BuildRun, rows: pa.Table, scanned: Scanned) -> float:
         pack(wave, engine.cores),
         scan_segments,
         SCANNED,
-        directories_of(wave, request.sources),
+        source_directories(wave, request.sources),
         is_small=reads_little(read_bytes, len(wave)),
         maps=True,
     )
