@@ -23,7 +23,7 @@ from kidxlib.format import segment_files
 from kidxlib.format.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kidxlib.index.abstract_index import filled_bytes
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
-from kidxlib.indexing.scan import recover_task, why_not_read
+from kidxlib.indexing.segments import recover_task, why_not_read
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import ScannedSegment

@@ -7,11 +7,10 @@ from typing import Final, Protocol, Self, TypeVar
 
 
 class _Packed(Protocol):
-    """What is read by one worker: a segment, or a partition."""
+    """A segment or a partition, which one worker reads."""
 
     @property
-    def log_bytes(self) -> int:
-        """Bytes that it reads."""
+    def log_bytes(self) -> int: ...
 
     def with_threads(self, threads: int) -> Self:
         """A copy that so many threads may work on at the same time."""
@@ -28,10 +27,8 @@ BINS_PER_CORE: Final = 4
 
 
 def pack(tasks: Iterable[_T], cores: int) -> list[list[_T]]:
-    """Bins of work: the biggest segments first, small ones together.
-
-    Starting with the biggest keeps a large segment from running on alone at the end. If there are fewer segments than
-    cores, several cores work on each.
+    """The biggest segments first, small ones together, so that no large segment runs on alone at the end. If there are
+    fewer segments than cores, several cores work on each.
     """
     ordered = sorted(tasks, key=lambda task: task.log_bytes, reverse=True)
     if ordered and (threads := cores // len(ordered)) > 1:

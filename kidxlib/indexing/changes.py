@@ -1,6 +1,5 @@
-"""What a build must read, and what is gone: the listed segments and the sizes of their index files, compared with the
-catalog's rows, all at once, by columns. Segments that lack facts are read for them in the order of the listing, up to a
-number of bytes.
+"""What a build must read, and what is gone: listed segments and the sizes of their index files, compared with the
+catalog's rows by columns. `compare` is the whole of it; `all_new` where there is no catalog.
 """
 
 from __future__ import annotations
@@ -31,7 +30,6 @@ from kidxlib.format.segment_files import (
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.known_segments import (
     KEYS,
-    KNOWN,
     NOWHERE,
     Matched,
     match,
@@ -53,7 +51,7 @@ RELISTED: Final = SEGMENTS.schema({*SEGMENT_KEY, "active", "log_path"})
 #: Rows whose paths are made at the same time: 0.1 kB each.
 _PATHS_AT_ONCE: Final = 65_536
 
-#: In the place of the size of a file that cannot be looked at.
+#: The size of a file that cannot be looked at.
 _NOT_SEEN: Final = -1
 
 
@@ -63,7 +61,7 @@ class PartitionChange:
 
     Attributes:
         first_present: the base offset of its first segment that exists now.
-        changed_from: that of the first one to read, or to finish again; None if all are to be finished again.
+        changed_from: that of the first segment to read or to finish again; None if all are to be finished again.
         segments: how many exist now.
     """
 
@@ -101,7 +99,7 @@ class Changes:
 
     @property
     def bytes_to_read(self) -> int:
-        """The bytes of the logs to read, as they were listed."""
+        """As the logs were listed."""
         return sum_of_bytes(self.to_read)
 
 
@@ -117,25 +115,21 @@ class IndexSizes:
         self._listed: dict[Directory, dict[str, int]] = {}
 
     def of(self, rows: pa.Table, suffixes: Sequence[str]) -> list[Longs]:
-        """For each suffix, the sizes of these files, a row each; `_NOT_SEEN` where one cannot be looked at.
-
-        Args:
-            rows: of `LISTED`, in order.
-        """
+        """For each suffix, the size of each row's file. Rows are of `LISTED`, in order."""
         sizes = np.full((rows.num_rows, len(suffixes)), _NOT_SEEN, np.int64)
         self._list(self._plan.partitions[number].index_directory for number in np.unique(partitions_of(rows)).tolist())
         start = 0
         for number, of_partition in runs_of_partitions(rows):
             base_offsets = of_partition["base_offset"].to_numpy().tolist()
             end = start + len(base_offsets)
-            found = self._of_partition(self._plan.partitions[number].index_directory, base_offsets, suffixes)
-            sizes[start:end] = np.array(found, np.int64).reshape(end - start, len(suffixes))
+            of_files = self._of_partition(self._plan.partitions[number].index_directory, base_offsets, suffixes)
+            sizes[start:end] = np.array(of_files, np.int64).reshape(end - start, len(suffixes))
             start = end
         return [sizes[:, column] for column in range(len(suffixes))]
 
     def _list(self, directories: Iterable[Directory]) -> None:
-        """List those in object stores that are not listed yet, several at a time."""
-        new = [each for each in directories if is_object(each.root) and each not in self._listed]
+        """List the new ones in object stores, several at a time."""
+        new = [directory for directory in directories if is_object(directory.root) and directory not in self._listed]
         self._listed.update(zip(new, in_order(object_sizes, new), strict=True))
 
     def _of_partition(self, directory: Directory, base_offsets: Sequence[int], suffixes: Sequence[str]) -> list[int]:
@@ -161,37 +155,32 @@ def _size_of(name: str, directory: int) -> int:
         return _NOT_SEEN
 
 
-def _with_kept_intervals(plan: Plan, both: Matched) -> pa.Table:
-    """All listed segments as rows of `TO_READ`. What compaction chose stays. So does what the metadata of the topic's
-    cluster once said, where now nobody says anything, as when that cannot be read. What is repaired shall be like the
-    files that are not.
-
-    Args:
-        both: rows of segments that were listed.
+def _with_kept_intervals(plan: Plan, matched: Matched) -> pa.Table:
+    """All listed segments as rows of `TO_READ`. The interval that compaction chose stays. So does the one that the
+    metadata of the topic's cluster once gave, where nobody gives one now, as when the metadata cannot be read. Repaired
+    files get the interval of the files that are not repaired.
     """
     rows = plan.to_read()
-    by_compaction = _is_any_of(both.known["interval_source"], [IntervalSource.COMPACTION])
+    by_compaction = _is_any_of(matched.known["interval_source"], [IntervalSource.COMPACTION])
     repaired = np.array([partition.only is not None for partition in plan.partitions], np.bool_)
-    kept = by_compaction | _only_once_told(plan, both, INTERVAL) | repaired[both.partitions]
-    known, _ = numbers_in(both.known["interval_bytes"])
+    kept = by_compaction | _only_once_told(plan, matched, INTERVAL) | repaired[matched.partitions]
+    known, _ = numbers_in(matched.known["interval_bytes"])
     intervals = rows["interval_bytes"].to_numpy().copy()
-    intervals[both.listed[kept]] = known[kept]
+    intervals[matched.listed[kept]] = known[kept]
     sources = _positions(rows["interval_source"]).copy()
-    sources[both.listed[kept]] = _positions(both.known["interval_source"])[kept]
+    sources[matched.listed[kept]] = _positions(matched.known["interval_source"])[kept]
     chosen = {"interval_bytes": pa.array(intervals), "interval_source": words_array(INTERVAL_SOURCES, sources)}
     return pa.table([chosen.get(name, rows[name]) for name in rows.column_names], schema=rows.schema)
 
 
-def unchanged(plan: Plan, both: Matched, to_read: pa.Table, sizes: IndexSizes, *, publish_truncated: bool) -> Flags:
+def _are_unchanged(
+    plan: Plan, matched: Matched, to_read: pa.Table, sizes: IndexSizes, *, publish_truncated: bool
+) -> Flags:
     """Whether reading each log again would give the same row and the same files as the catalog and the disk have.
-
-    Args:
-        both: rows of segments that were listed.
-        to_read: all listed segments as rows of `TO_READ`.
-        publish_truncated: the index of a valid prefix is wanted too.
+    `to_read` has all listed segments; `publish_truncated`: the index of a valid prefix is wanted too.
     """
-    known = both.known
-    same = _as_listed(plan, both, to_read)
+    known = matched.known
+    same = _as_listed(plan, matched, to_read)
     offset_index, has_offset_index = numbers_in(known["offset_index_bytes"])
     time_index, has_time_index = numbers_in(known["time_index_bytes"])
     published = has_offset_index & has_time_index
@@ -199,138 +188,123 @@ def unchanged(plan: Plan, both: Matched, to_read: pa.Table, sizes: IndexSizes, *
         # Nothing was published: right for a quarantined segment, and for a truncated one whose prefix is not wanted.
         same &= published | _is_any_of(known["status"], [Status.QUARANTINED])
     looked_at = np.flatnonzero(same & published)
-    found = _sizes(plan, both, sizes, looked_at, [OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX])
-    same[looked_at] = (found[0] == offset_index[looked_at]) & (found[1] == time_index[looked_at])
+    of_offset, of_time = _sizes(plan, matched, sizes, looked_at, [OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX])
+    same[looked_at] = (of_offset == offset_index[looked_at]) & (of_time == time_index[looked_at])
     return same
 
 
-def _to_be_finished(plan: Plan, stay: Matched, sizes: IndexSizes) -> Flags:
-    """Which unchanged segments lack what finishing their partition adds: facts, or the transaction index.
-
-    Args:
-        stay: rows of unchanged segments.
-    """
-    unfinished: Flags = ~flags_of(stay.known["producer_state"].is_valid())
-    expected, has_index = numbers_in(stay.known["transaction_index_bytes"])
+def _to_be_finished(plan: Plan, unchanged: Matched, sizes: IndexSizes) -> Flags:
+    """Which segments lack what finishing their partition adds: facts, or the transaction index."""
+    unfinished: Flags = ~flags_of(unchanged.known["producer_state"].is_valid())
+    expected, has_index = numbers_in(unchanged.known["transaction_index_bytes"])
     looked_at = np.flatnonzero(has_index & ~unfinished)
-    [found] = _sizes(plan, stay, sizes, looked_at, [TRANSACTION_INDEX_SUFFIX])
-    unfinished[looked_at] = found != expected[looked_at]
+    [actual] = _sizes(plan, unchanged, sizes, looked_at, [TRANSACTION_INDEX_SUFFIX])
+    unfinished[looked_at] = actual != expected[looked_at]
     return unfinished
 
 
-def _recorded_otherwise(plan: Plan, stay: Matched) -> Flags:
-    """Flags of the unchanged segments of which the catalog has another path, or says otherwise whether they are active.
-
-    Args:
-        stay: rows of unchanged segments.
-    """
-    other: Flags = flags_of(stay.known["active"]) != flags_of(plan.segments["active"])[stay.listed]
+def _recorded_otherwise(plan: Plan, unchanged: Matched) -> Flags:
+    """Of which segments the catalog has another path, or says otherwise whether they are active."""
+    other: Flags = flags_of(unchanged.known["active"]) != flags_of(plan.segments["active"])[unchanged.listed]
     for start in range(0, len(other), _PATHS_AT_ONCE):
         part = slice(start, start + _PATHS_AT_ONCE)
-        paths = plan.paths_of_logs(plan.segments.take(stay.listed[part]))
-        known = texts(stay.known["log_path"].slice(start, _PATHS_AT_ONCE))
+        paths = plan.paths_of_logs(plan.segments.take(unchanged.listed[part]))
+        known = texts(unchanged.known["log_path"].slice(start, _PATHS_AT_ONCE))
         other[part] |= flags_of(pc.not_equal(known, paths))
     return other
 
 
-def _as_listed(plan: Plan, both: Matched, to_read: pa.Table) -> Flags:
-    """Which rows say of logs, options and topics what a listing says. Their index files are not looked at."""
-    known, partitions = both.known, plan.partitions
+def _as_listed(plan: Plan, matched: Matched, to_read: pa.Table) -> Flags:
+    """Which rows have the log, options and topic of the listing. Their index files are not looked at."""
+    known, partitions = matched.known, plan.partitions
     versions, intervals, max_index_bytes = (
         numbers_in(known[name])[0] for name in ("catalog_version", "interval_bytes", "max_index_bytes")
     )
     same: Flags = versions >= FACTS_VERSION
     same &= _is_any_of(known["status"], [Status.OK, Status.TRUNCATED, Status.QUARANTINED])
-    same &= _same_version(plan, both)
-    same &= same_text(known["topic_id"], [each.topic_id for each in partitions], both.partitions)
-    same &= intervals == to_read["interval_bytes"].to_numpy()[both.listed]
-    wanted = np.array([each.options.max_index_bytes for each in partitions], np.int64)
-    same &= (max_index_bytes == wanted[both.partitions]) | _only_once_told(plan, both, MAX_INDEX)
-    trusted = np.array([not each.options.verify_crc for each in partitions], np.bool_)
-    same &= flags_of(known["crc_checked"]) | trusted[both.partitions]
-    same &= same_text(known["index_directory"], [str(each.index_directory) for each in partitions], both.partitions)
-    same &= ~_repaired(plan)[both.listed]
+    same &= _same_version(plan, matched)
+    same &= same_text(known["topic_id"], [partition.topic_id for partition in partitions], matched.partitions)
+    same &= intervals == to_read["interval_bytes"].to_numpy()[matched.listed]
+    wanted = np.array([partition.options.max_index_bytes for partition in partitions], np.int64)
+    same &= (max_index_bytes == wanted[matched.partitions]) | _only_once_told(plan, matched, MAX_INDEX)
+    trusted = np.array([not partition.options.verify_crc for partition in partitions], np.bool_)
+    same &= flags_of(known["crc_checked"]) | trusted[matched.partitions]
+    index_directories = [str(partition.index_directory) for partition in partitions]
+    same &= same_text(known["index_directory"], index_directories, matched.partitions)
+    same &= ~_repaired(plan)[matched.listed]
     return same
 
 
 def _positions(sources: Values) -> NDArray[np.int32]:
-    """The positions of words in `INTERVAL_SOURCES`."""
-    found: Values = pc.index_in(texts(sources), value_set=pa.array(INTERVAL_SOURCES, pa.string()))
-    positions: NDArray[np.int32] = found.to_numpy()
+    """Positions in `INTERVAL_SOURCES`."""
+    indices: Values = pc.index_in(texts(sources), value_set=pa.array(INTERVAL_SOURCES, pa.string()))
+    positions: NDArray[np.int32] = indices.to_numpy()
     return positions
 
 
-def _only_once_told(plan: Plan, both: Matched, setting: str) -> Flags:
-    """Flags of segments for which the metadata of the topic's cluster was asked when they were built, and of which
-    nobody says now what a setting is.
-    """
+def _only_once_told(plan: Plan, matched: Matched, setting: str) -> Flags:
+    """Which segments were built with a setting from the metadata of the topic's cluster, which nobody gives now."""
     told = np.array([each.choice.is_told(setting, each.topic_id) for each in plan.partitions], np.bool_)
-    return _is_any_of(both.known["interval_source"], [IntervalSource.METADATA]) & ~told[both.partitions]
+    return _is_any_of(matched.known["interval_source"], [IntervalSource.METADATA]) & ~told[matched.partitions]
 
 
-def _same_version(plan: Plan, both: Matched) -> Flags:
-    """Which logs are as they were read; those too that could be looked at neither then nor now."""
+def _same_version(plan: Plan, matched: Matched) -> Flags:
+    """Which logs are as they were read; also those that could be looked at neither then nor now."""
     names = ("log_bytes", "log_mtime_ns", "log_inode")
-    before = [numbers_in(both.known[name]) for name in names]
+    before = [numbers_in(matched.known[name]) for name in names]
     now = [numbers_in(plan.segments[name]) for name in names]
-    seen_before, seen_now = before[0][1] & before[1][1], now[0][1][both.listed]
+    seen_before, seen_now = before[0][1] & before[1][1], now[0][1][matched.listed]
     same = seen_before & seen_now
     for (numbers, _), (listed, _) in zip(before, now, strict=True):
-        same &= numbers == listed[both.listed]
-    same &= before[2][1] == now[2][1][both.listed]
+        same &= numbers == listed[matched.listed]
+    same &= before[2][1] == now[2][1][matched.listed]
     return same | ~(seen_before | seen_now)
 
 
 def _repaired(plan: Plan) -> Flags:
-    """Flags of the listed segments whose offset index or time index is repaired, whatever the catalog says."""
+    """Whose offset index or time index is repaired, of the listed segments, whatever the catalog says."""
     repaired = np.zeros(plan.segments.num_rows, np.bool_)
     base_offsets = plan.segments["base_offset"].to_numpy()
     bounds = plan.bounds()
     for number, partition in enumerate(plan.partitions):
         if partition.only is not None:
-            parsed = (parse_segment_file(name) for name in partition.only)
-            named = [each[0] for each in parsed if each and each[1] in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
+            files = filter(None, map(parse_segment_file, partition.only))
+            of_indexes = [offset for offset, suffix in files if suffix in (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX)]
             rows = slice(bounds[number], bounds[number + 1])
-            repaired[rows] = np.isin(base_offsets[rows], np.array(named, np.int64))
+            repaired[rows] = np.isin(base_offsets[rows], np.array(of_indexes, np.int64))
     return repaired
 
 
 def _sizes(plan: Plan, matched: Matched, sizes: IndexSizes, which: Positions, suffixes: Sequence[str]) -> list[Longs]:
-    """Sizes of index files of some matched segments, a row each; see `IndexSizes.of`."""
+    """`IndexSizes.of` some matched segments, which may be in any order."""
     listed = matched.listed[which]
     order = np.argsort(listed, kind="stable")
-    found = sizes.of(plan.segments.take(listed[order]), suffixes)
+    columns = sizes.of(plan.segments.take(listed[order]), suffixes)
     back = np.empty_like(order)
     back[order] = np.arange(len(order))
-    return [column[back] for column in found]
+    return [column[back] for column in columns]
 
 
 def _is_any_of(column: Values, words: Sequence[str]) -> Flags:
     return flags_of(pc.is_in(texts(column), value_set=pa.array(words, pa.string())))
 
 
-def _segments_to_fill(plan: Plan, stay: Matched, fill_bytes: int | None) -> Flags:
-    """Flags of the listed segments that are read for all facts.
-
-    Args:
-        stay: rows of segments that would not be read. Those that are read all lack facts.
-        fill_bytes: the most bytes that the logs may have together; None for no segment. A larger log is passed over.
+def _segments_to_fill(plan: Plan, unchanged: Matched | None, fill_bytes: int | None) -> Flags:
+    """Which listed segments are read for all facts: in their order, of so many bytes together at most. A larger log is
+    passed over. Segments that are not unchanged all lack facts.
     """
     lack = np.ones(plan.segments.num_rows, np.bool_)
     if fill_bytes is None:
         return ~lack
-    lack[stay.listed] = flags_of(stay.known[FillableFacts.names()[-1]].is_null())
+    if unchanged is not None:
+        lack[unchanged.listed] = flags_of(unchanged.known[FillableFacts.names()[-1]].is_null())
     log_bytes, seen = numbers_in(plan.segments["log_bytes"])
     lack &= seen & (log_bytes <= fill_bytes)
     return lack & (np.cumsum(np.where(lack, log_bytes, 0)) <= fill_bytes)
 
 
 def count_unknown(rows: Values) -> dict[str, int]:
-    """How many rows lack each fact.
-
-    Args:
-        rows: with the columns of `FillableFacts`.
-    """
+    """How many rows lack each of `FillableFacts`."""
     return {name: rows[name].null_count for name in FillableFacts.names()}
 
 
@@ -344,70 +318,61 @@ def compare(
     rebuild: bool,
     fill_bytes: int | None = None,
 ) -> Changes:
-    """What has changed since the catalog was written.
+    """What has changed since the catalog was written, by its rows of the plan's sources and topics, in any order.
 
     A source without any segment is not compared: it may be a directory on which nothing is mounted. If its segments
     became `gone`, they all would have to be read again. A broker's log dir has a segment for each partition.
 
-    Args:
-        known: the catalog's rows of the plan's sources and topics only, in any order, with the columns of `KNOWN`.
-        auxiliary_files: which index and auxiliary files are wanted; without one, its partition is finished again.
-        publish_truncated: the index of a valid prefix is wanted too.
-        explicit_interval: the interval was given as an option, so what compaction chose does not stay.
-        rebuild: read every segment, whatever the catalog says.
-        fill_bytes: read logs of so many bytes together for facts that are not known; None for none.
+    A partition that lacks one of the auxiliary files is finished again. `publish_truncated`: the index of a valid
+    prefix is wanted too. `explicit_interval`: the user gave an interval, so the one that compaction chose does not
+    stay. `fill_bytes`: logs of so many bytes together are read for facts that are not known.
     """
-    matched, sizes = match(plan, known), IndexSizes(plan)
-    both = matched.where(matched.listed != NOWHERE)
-    to_read = plan.to_read() if explicit_interval or rebuild else _with_kept_intervals(plan, both)
-    same = np.zeros(len(both.listed), np.bool_)
+    of_catalog, sizes = match(plan, known), IndexSizes(plan)
+    matched = of_catalog.where(of_catalog.listed != NOWHERE)
+    to_read = plan.to_read() if explicit_interval or rebuild else _with_kept_intervals(plan, matched)
+    same = np.zeros(len(matched.listed), np.bool_)
     if not rebuild:
-        same = unchanged(plan, both, to_read, sizes, publish_truncated=publish_truncated)
-    fill = _segments_to_fill(plan, both.where(same), fill_bytes)
-    stay = both.where(same & ~fill[both.listed])
+        same = _are_unchanged(plan, matched, to_read, sizes, publish_truncated=publish_truncated)
+    to_fill = _segments_to_fill(plan, matched.where(same), fill_bytes)
+    unchanged = matched.where(same & ~to_fill[matched.listed])
     is_read = np.ones(to_read.num_rows, np.bool_)
-    is_read[stay.listed] = False
+    is_read[unchanged.listed] = False
     to_fold = is_read.copy()
-    to_fold[stay.listed[_to_be_finished(plan, stay, sizes)]] = True
-    lacking = missing(plan, matched)
+    to_fold[unchanged.listed[_to_be_finished(plan, unchanged, sizes)]] = True
+    lacking = missing(plan, of_catalog)
     return Changes(
-        to_read=_for_all_facts(to_read, fill).filter(pa.array(is_read)),
-        unchanged=len(stay.listed),
+        to_read=_for_all_facts(to_read, to_fill).filter(pa.array(is_read)),
+        unchanged=len(unchanged.listed),
         unchanged_bytes=sum_of_bytes(plan.segments.filter(pa.array(~is_read))),
-        relisted=_relisted(plan, np.sort(stay.listed[_recorded_otherwise(plan, stay)])),
+        relisted=_relisted(plan, np.sort(unchanged.listed[_recorded_otherwise(plan, unchanged)])),
         gone=lacking.gone,
         emptied=lacking.emptied,
         missing_at_end=lacking.missing_at_end,
         to_finish=_to_finish(plan, _without_auxiliary_files(plan, auxiliary_files), to_fold),
-        unknown_facts=count_unknown(stay.known),
+        unknown_facts=count_unknown(unchanged.known),
     )
 
 
 def all_new(plan: Plan, fill_bytes: int | None = None) -> Changes:
-    """The changes if no catalog exists: everything is new."""
-    fill = _segments_to_fill(plan, match(plan, KNOWN.empty_table()), fill_bytes)
+    """The changes if no catalog exists."""
+    to_fill = _segments_to_fill(plan, None, fill_bytes)
     every, none = np.ones(len(plan.partitions), np.bool_), np.zeros(plan.segments.num_rows, np.bool_)
-    return Changes(to_read=_for_all_facts(plan.to_read(), fill), to_finish=_to_finish(plan, every, none))
+    return Changes(to_read=_for_all_facts(plan.to_read(), to_fill), to_finish=_to_finish(plan, every, none))
 
 
-def _for_all_facts(to_read: pa.Table, fill: Flags) -> pa.Table:
-    """Rows of `TO_READ`, of which some are read for all facts."""
-    return to_read.set_column(to_read.schema.get_field_index("all_facts"), TO_READ.field("all_facts"), pa.array(fill))
+def _for_all_facts(to_read: pa.Table, flags: Flags) -> pa.Table:
+    return to_read.set_column(to_read.schema.get_field_index("all_facts"), TO_READ.field("all_facts"), pa.array(flags))
 
 
 def _relisted(plan: Plan, which: Positions) -> pa.Table:
-    """Rows of `RELISTED`."""
     rows = plan.segments.take(which)
     keys, paths = plan.keys(rows), plan.paths_of_logs(rows)
     return keys.append_column("active", rows["active"]).append_column("log_path", paths).cast(RELISTED)
 
 
 def _to_finish(plan: Plan, whole: Flags, to_fold: Flags) -> dict[PartitionKey, PartitionChange]:
-    """The partitions to finish, of those that have segments.
-
-    Args:
-        whole: flags of partitions of which all segments are to be finished again.
-        to_fold: flags of listed segments that are.
+    """The partitions to finish that have segments, by flags of partitions all of whose segments are finished again, and
+    flags of listed segments that are.
     """
     base_offsets, bounds = plan.segments["base_offset"].to_numpy(), plan.bounds()
     rows = np.flatnonzero(to_fold)
@@ -415,27 +380,27 @@ def _to_finish(plan: Plan, whole: Flags, to_fold: Flags) -> dict[PartitionKey, P
     changed_from = dict(zip(changed.tolist(), base_offsets[rows[first]].tolist(), strict=True))
     which = whole & plan.have_segments()
     which[changed] = True
-    found = {}
+    to_finish = {}
     for number in np.flatnonzero(which).tolist():
         partition, first_present = plan.partitions[number], int(base_offsets[bounds[number]])
         since = None if whole[number] else changed_from[number]
         count = int(bounds[number + 1] - bounds[number])
-        found[partition.key] = PartitionChange(partition.topic_id, first_present, since, count)
-    return found
+        to_finish[partition.key] = PartitionChange(partition.topic_id, first_present, since, count)
+    return to_finish
 
 
 def _without_auxiliary_files(plan: Plan, wanted: AuxiliaryFiles) -> Flags:
-    """The partitions whose index directory lacks a wanted file, or has a broken one."""
-    found = np.array([partition.only is not None for partition in plan.partitions], np.bool_)
+    """Which partitions' index directory lacks a wanted file, or has a broken one."""
+    lack = np.array([partition.only is not None for partition in plan.partitions], np.bool_)
     if not (wanted.snapshots or wanted.epochs):
-        return found
+        return lack
     base_offsets, bounds = plan.segments["base_offset"].to_numpy(), plan.bounds()
     for number in np.flatnonzero(plan.have_segments()).tolist():
         names = list_directory(plan.partitions[number].index_directory)
         if wanted.epochs and LEADER_EPOCH_CHECKPOINT not in names:
-            found[number] = True
+            lack[number] = True
         if wanted.snapshots:  # none at the start of the log
             later = base_offsets[bounds[number] + 1 : bounds[number + 1]]
             snapshots = [offset for offset in map(parse_snapshot, names) if offset is not None]
-            found[number] |= not np.isin(later, np.array(snapshots, np.int64)).all()
-    return found
+            lack[number] |= not np.isin(later, np.array(snapshots, np.int64)).all()
+    return lack

@@ -1,4 +1,4 @@
-"""What the options that name directories mean: an index directory may be no log dir, and no other source's place."""
+"""What the options that name directories mean, and which places they may not name."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kidxlib.storage.location import Location, given_location, is_inside
 from kidxlib.storage.log_dir import META_PROPERTIES, is_brokers
 from kidxlib.storage.store.s3 import SCHEME
 
-#: So many directories, and entries of each, show whether a directory holds logs.
+#: How many directories, and entries of each, are looked at for a log.
 _LOOKED_AT_MAX: Final = 50
 _ENTRIES_MAX: Final = 200
 
@@ -55,8 +55,8 @@ def index_dir_to_write(option: str, path: str) -> Location:
 
 
 def _log_in(directory: Path) -> str | None:
-    """The path of a log in a directory, or in one of its first partitions, or of those of its first sources: in an
-    index directory there is none. None where none is found, or not all may be listed.
+    """The path of a log in a directory, in one of its first partitions, or in one of the partitions of its first
+    sources. An index directory has none. None also where directories may not be listed.
     """
     places, looked_at = [directory], 0
     while places and looked_at < _LOOKED_AT_MAX:
@@ -91,12 +91,8 @@ def existing_index_dir(option: str, path: str) -> Location:
 def ensure_no_overlap(
     index_dir: Location | None, catalog: str | None, sources: Iterable[Source], *, option: str = "--index-dir"
 ) -> None:
-    """Nothing is written into or around a source; and VACUUM would delete index files that stand among tables.
-
-    Args:
-        index_dir: None where index files go beside the segments on purpose.
-        catalog: a path or URL; None where there is no catalog directory.
-        option: what names the index directory.
+    """Refuse an index directory or a catalog (a path or URL) inside or around a source; and index files among tables,
+    as VACUUM would delete them.
     """
     directories = [(f"source {source.path}", str(source.path)) for source in sources]
     written = []
@@ -111,5 +107,5 @@ def ensure_no_overlap(
 
 
 def _hint(option: str) -> str:
-    """What a command has for who wants index files beside logs. The library has nothing that writes there."""
+    """The library has no option that writes beside logs."""
     return " (--in-place writes beside the segments)" if option.startswith("--index-dir") else ""

@@ -31,14 +31,8 @@ def find_segments(
     at_most: int | None = None,
     say_listed: Callable[[int], None] = lambda segments: None,
 ) -> Plan:
-    """List the sources and plan their segments.
-
-    Args:
-        topics: matches the full names of the topics wanted.
-        options_for: what a partition's indexes are built with, or should be like.
-        at_most: of so many segments; where there are more, the plan has partitions alone and is not `is_listed`. None
-            for any number.
-        say_listed: called with the number of segments that are listed so far.
+    """List the sources and plan the segments of topics whose full names match. Where there are more than `at_most`, the
+    plan has partitions alone and is not `is_listed`. `say_listed` gets the number of segments that are listed so far.
     """
     plan = find_partitions(sources, topics, target, options_for)
     if not add_segments(plan, at_most, say_listed):
@@ -53,9 +47,7 @@ def find_partitions(
     target: Target,
     options_for: Callable[[PartitionDirectory], OptionsOfTopic],
 ) -> Plan:
-    """List the sources, but not what is in their partitions: a plan that is not `is_listed`. Arguments are those of
-    `find_segments`.
-    """
+    """List the sources, but not what is in their partitions: a plan that is not `is_listed`."""
     plan = Plan(is_listed=False)
     for source in sources:
         partitions = list_partitions(source, plan.skipped)
@@ -75,19 +67,14 @@ def add_segments(
     plan: Plan, at_most: int | None = None, say_listed: Callable[[int], None] = lambda segments: None
 ) -> bool:
     """List the partitions of a plan, those in object stores several at a time. One whose directory cannot be listed is
-    noted, and the others are listed.
-
-    Args:
-        at_most, say_listed: as in `find_segments`.
-
-    Returns:
-        Whether all were listed. Else the plan is of no use any more.
+    noted, and the others are listed. Returns whether all were listed, as there are not more segments than `at_most`;
+    else the plan is of no use any more.
     """
     listed, count = ListedSegments(), 0
     partitions = list(plan.partitions)
     is_in_store = any(isinstance(partition.directory.path, ObjectPath) for partition in partitions)
-    found = in_order(_listing_of, partitions) if is_in_store else map(_listing_of, partitions)
-    for number, (partition, listing) in enumerate(zip(partitions, found, strict=True)):
+    listings = in_order(_listing_of, partitions) if is_in_store else map(_listing_of, partitions)
+    for number, (partition, listing) in enumerate(zip(partitions, listings, strict=True)):
         if isinstance(listing, OSError):
             plan.unlistable[partition.key] = UnlistableDirectory.of(partition.directory.path, listing)
             plan.skipped.counts[NotASegment.UNLISTABLE_DIRECTORY] += 1
@@ -100,15 +87,13 @@ def add_segments(
         say_listed(count)
         if at_most is not None and count > at_most:
             return False
-    plan.segments = listed.table(range(len(plan.partitions)))
+    plan.segments = listed.table()
     plan.is_listed = True
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class _Listing:
-    """What is in a partition's directory."""
-
     segments: list[FoundSegment]
     skipped: Skipped
     topic_id: str | None
@@ -116,7 +101,6 @@ class _Listing:
 
 
 def _listing_of(partition: ListedPartition) -> _Listing | OSError:
-    """The error where it cannot be listed."""
     skipped, warnings = Skipped(), list[str]()
     try:
         segments = list_segments(partition.directory, skipped)
@@ -128,18 +112,14 @@ def _listing_of(partition: ListedPartition) -> _Listing | OSError:
 
 
 def judge_listing(plan: Plan, sources: Iterable[Source], topics: re.Pattern[str], have_segments: Flags) -> None:
-    """Say which sources have no segment, and warn of what was skipped.
-
-    Args:
-        have_segments: flags of the plan's partitions.
-    """
+    """Say which sources have no segment, and warn of what was skipped. `have_segments` are flags of the partitions."""
     filled = {plan.partitions[number].key[0] for number in np.flatnonzero(have_segments).tolist()}
-    not_seen = {source for source, _, _ in plan.unlistable}
+    not_listed = {source for source, _, _ in plan.unlistable}
     for source in sources:
         if source.name not in filled:
             is_mounted = "; nothing is in it: is the disk mounted?" if looks_unmounted(source.path) else ""
             plan.warnings.append(f"{source.path}: no segment found{is_mounted}")
-            if source.name not in plan.narrowed | not_seen:
+            if source.name not in plan.narrowed | not_listed:
                 plan.empty[source.name] = source.path
     if not filled and not plan.unlistable:
         raise UsageError(_nothing_found(sources, topics, plan))

@@ -1,7 +1,5 @@
-"""The files of one partition that is finished: those there, those staged (and who owns them), those to remove. Names in
-an object store are listed some ahead of the directory that is asked for.
-
-An offset index waits under another name for its transaction index, and is then published or removed.
+"""The files of one partition that is finished: those there, those staged (and who owns them), those to remove. An
+offset index waits under another name for its transaction index, and is then published or removed.
 """
 
 from __future__ import annotations
@@ -23,10 +21,8 @@ _HELD_PREFIX: Final = f"{STAGING_PREFIX}held-"
 
 
 class Listings:
-    """The names in directories that are asked for in an order that is known. Use as a context.
-
-    Args:
-        coming: the directories that will be asked for, in that order. Some may be left out, and others asked for.
+    """The names in directories; in an object store they are listed ahead of the directory that is asked for. Use as a
+    context. `coming` are the directories that will be asked for, in that order; some may be left out, others added.
     """
 
     def __init__(self, coming: Sequence[Directory] = ()) -> None:
@@ -41,7 +37,7 @@ class Listings:
         self._names.close()
 
     def names_in(self, directory: Directory) -> list[str]:
-        """The names in a directory; none where it does not exist."""
+        """None where the directory does not exist."""
         if is_object(directory.root):
             for listed, names in self._coming:
                 if listed == directory:
@@ -53,9 +49,8 @@ class PartitionFiles:
     """The files of a partition. None changes before the publisher commits.
 
     Attributes:
-        task: the partition, and which files may be written.
-        kept: the names of those that stay as a broker left them.
-        superfluous: the names of those that `remove_superfluous` removes.
+        kept: the names of files that stay as a broker left them.
+        superfluous: the names of files that `remove_superfluous` removes.
     """
 
     def __init__(self, task: PartitionTask, publisher: Publisher, listings: Listings) -> None:
@@ -73,12 +68,11 @@ class PartitionFiles:
                 self._owner = Owner.of(os.lstat(log))
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file; None if it does not exist."""
         return read_file(self.task.index_directory, name)
 
     def read_present(self, name: str, limit: int) -> bytes | None:
-        """Up to `limit` bytes of a file that existed when the partition was begun. The directory is listed once: most
-        of these files do not exist, and an object store would need a request for each.
+        """Up to `limit` bytes of a file of `present`. The directory is listed once: most of these files do not exist,
+        and an object store would need a request for each.
         """
         return read_file(self.task.index_directory, name, limit) if name in self.present else None
 
@@ -88,12 +82,12 @@ class PartitionFiles:
         return frozenset(self._listings.names_in(self.task.index_directory))
 
     def stage(self, name: str, content: bytes) -> Callable[[], Published]:
-        """Hand a file to the publisher; what is done with it, to be asked once it is committed."""
+        """Hand a file to the publisher. The result is to be asked for once it is committed."""
         return self._publisher.begin_staging(self.task.index_directory, name, content, self._owner)
 
     def stage_or_keep(self, name: str, content: bytes, *, certain: bool) -> None:
-        """Stage a file; in place only if its content is certain. A broker would believe a snapshot or checkpoint that
-        knows too little.
+        """Stage a file; in place only if its content is certain, as a broker would believe a snapshot or checkpoint
+        that knows too little.
         """
         if self.task.in_place and not certain:
             self.kept.append(name)
@@ -110,7 +104,7 @@ class PartitionFiles:
 
 
 def held_name(base_offset: int) -> str:
-    """The name under which an offset index waits for its transaction index. A broker that finds an offset index
+    """The name under which an offset index waits for its transaction index, as a broker that finds an offset index
     believes the other files.
     """
     return f"{_HELD_PREFIX}{segment_file(base_offset, OFFSET_INDEX_SUFFIX)}{STAGING_SUFFIX}"

@@ -1,8 +1,6 @@
-"""Finishes partitions: publishes what depends on their segments' order, `.txnindex`, producer snapshots and leader
-epochs.
-
-This runs after every segment of a partition was scanned (`kidxlib.indexing.segments`), on the results of the scans. It
-opens no log. A row is returned after its files are durable.
+"""Finishes partitions: publishes what depends on the order of their segments, `.txnindex`, producer snapshots and
+leader epochs, from the results of the scans (`kidxlib.indexing.segments`). No log is opened. A row is returned after
+its files are durable.
 """
 
 from __future__ import annotations
@@ -35,7 +33,6 @@ from kidxlib.storage.publisher import Published, Publisher
 
 
 def segment_task(built: BuiltSegment) -> SegmentTask:
-    """The task to finish a segment that was just read."""
     return SegmentTask(
         scanned=ScannedSegment.of(built.task.segment.base_offset, built.recovered),
         present=built.end.status is not Status.GONE,
@@ -46,10 +43,8 @@ def segment_task(built: BuiltSegment) -> SegmentTask:
 def finish(
     partitions: Iterable[tuple[PartitionTask, Iterable[SegmentTask]]], coming: Sequence[Directory] = ()
 ) -> Iterator[FinishedPartition]:
-    """Fold partitions one after the other and publish the results.
-
-    Args:
-        coming: the partitions' index directories, in their order, where that is known.
+    """Fold partitions one after the other and publish the results. `coming` are their index directories, in their
+    order, where that is known.
     """
     with Publisher() as publisher, Listings(coming) as listings:
         waiting: list[_Finisher] = []
@@ -69,13 +64,13 @@ def finish(
 def _commit(publisher: Publisher, waiting: list[_Finisher]) -> Iterator[FinishedPartition]:
     publisher.commit()
     for finisher in waiting:
-        finisher.clean_up()
+        finisher.files.remove_superfluous()
         yield finisher.finished
     waiting.clear()
 
 
 def _with_last(segments: Iterable[SegmentTask]) -> Iterator[tuple[SegmentTask, bool]]:
-    """The segments, and of each whether it is the last one."""
+    """Each segment, and whether it is the last one."""
     coming = iter(segments)
     held = next(coming, None)
     while held is not None:
@@ -92,11 +87,10 @@ class _BrokerSnapshots:
 
     @cached_property
     def _offsets(self) -> frozenset[int | None]:
-        """Listed once, and only where the state is not known without them."""
+        """Listed once, and only where the state is not known without snapshots."""
         return frozenset(parse_snapshot(name) for name in list_directory(self._task.segments_directory))
 
     def at(self, offset: int) -> bytes | None:
-        """The snapshot at an offset; None where there is none."""
         if offset not in self._offsets:
             return None
         return read_file(self._task.segments_directory, segment_file(offset, SNAPSHOT_SUFFIX), SNAPSHOT_BYTES_MAX)
@@ -105,7 +99,7 @@ class _BrokerSnapshots:
 def _publish_snapshot(files: PartitionFiles, offset: int, content: bytes, source: StateSource) -> None:
     """Stage a snapshot, unless one with the same producers exists, or in place the state is not certain.
 
-    Where there is none that can be read, a broker that recovers takes one of what it has read, certain or not. Without
+    Where there is no readable one, a broker that recovers takes a snapshot of what it has read, certain or not. Without
     it a segment is never copied to tiered storage (`RemoteLogManager.RLMCopyTask.copyLogSegment`).
     """
     name = segment_file(offset, SNAPSHOT_SUFFIX)
@@ -123,9 +117,7 @@ def _publish_snapshot(files: PartitionFiles, offset: int, content: bytes, source
 
 
 def _drop_other_snapshots(files: PartitionFiles, wanted: Collection[int]) -> None:
-    """Remove the snapshots in an index directory that are at none of some offsets. Snapshots beside the logs are the
-    broker's.
-    """
+    """Remove the snapshots in an index directory but those at some offsets. Snapshots beside logs are the broker's."""
     if files.task.in_place:
         return
     offsets = {name: parse_snapshot(name) for name in files.present}
@@ -136,11 +128,8 @@ def _drop_other_snapshots(files: PartitionFiles, wanted: Collection[int]) -> Non
 def _publish_transaction_index(
     files: PartitionFiles, folded: FoldedSegment
 ) -> tuple[Callable[[], Published], bytes | None]:
-    """Stage the transaction index of a segment.
-
-    Returns:
-        What is done, to be asked once it is committed; and the file's content afterwards, None if there is no file, or
-        a broker's own stays.
+    """Stage the transaction index of a segment. Returns what is done, to be asked for once it is committed, and the
+    file's content afterwards; None if there is no file, or a broker's own stays.
     """
     name = segment_file(folded.base_offset, TRANSACTION_INDEX_SUFFIX)
     content = folded.aborted.tobytes()
@@ -156,25 +145,23 @@ def _publish_transaction_index(
 
 
 class _Finisher:
-    """One partition on its way."""
-
     def __init__(self, task: PartitionTask, publisher: Publisher, listings: Listings) -> None:
         self._task = task
-        self._files = PartitionFiles(task, publisher, listings)
+        self.files = PartitionFiles(task, publisher, listings)
         self._fold = PartitionFold(_BrokerSnapshots(task).at, task.start, task.recovered)
         self._base_offsets = list(task.earlier)
         self._states: list[FoldState] = []
-        # With what is done with its transaction index, once it is committed.
+        # With what is done with the transaction index, once it is committed.
         self._segments: list[tuple[FinishedSegment, Callable[[], Published]]] = []
 
     @property
     def finished(self) -> FinishedPartition:
         """The result, once all is committed."""
         segments = tuple(replace(segment, published=outcome()) for segment, outcome in self._segments)
-        return FinishedPartition(self._task, segments, tuple(self._files.kept), tuple(self._states))
+        return FinishedPartition(self._task, segments, tuple(self.files.kept), tuple(self._states))
 
     def keep_state(self) -> None:
-        """Note what the segments so far led to, for the next time that this partition is finished."""
+        """Note the state after the segments so far, for the next time that this partition is finished."""
         state = self._fold.state
         if state is not None:
             self._states.append(state)
@@ -184,16 +171,16 @@ class _Finisher:
         if not segment.present:
             return
         base_offset = folded.base_offset
-        self._files.take_owner_of(base_offset)
+        self.files.take_owner_of(base_offset)
         if self._task.snapshots and self._base_offsets:  # none at the start of the log, as in Kafka
-            _publish_snapshot(self._files, base_offset, folded.snapshot, folded.state_source)
+            _publish_snapshot(self.files, base_offset, folded.snapshot, folded.state_source)
         self._base_offsets.append(base_offset)
         if folded.failure is not None:
-            _withdraw(self._files, base_offset)
+            _withdraw(self.files, base_offset)
         if segment.published and folded.failure is None:
-            outcome, content = _publish_transaction_index(self._files, folded)
+            outcome, content = _publish_transaction_index(self.files, folded)
             if self._task.in_place:
-                release_held(self._files, base_offset)
+                release_held(self.files, base_offset)
         else:
             outcome, content = (lambda: Published.NONE), None
         finished = FinishedSegment(
@@ -215,18 +202,15 @@ class _Finisher:
         if self._task.snapshots:
             end = self._fold.map_end_offset
             if end not in self._base_offsets:  # else it is there already, or is the start of the log
-                _publish_snapshot(self._files, end, self._fold.end_snapshot, self._fold.end_source)
-            _drop_other_snapshots(self._files, {*self._base_offsets[1:], end})
+                _publish_snapshot(self.files, end, self._fold.end_snapshot, self._fold.end_source)
+            _drop_other_snapshots(self.files, {*self._base_offsets[1:], end})
         if self._task.epochs and self._task.may_write(LEADER_EPOCH_CHECKPOINT):
             content = self._fold.leader_epochs.checkpoint()
-            self._files.stage_or_keep(LEADER_EPOCH_CHECKPOINT, content, certain=self._fold.epochs_are_known)
-
-    def clean_up(self) -> None:
-        self._files.remove_superfluous()
+            self.files.stage_or_keep(LEADER_EPOCH_CHECKPOINT, content, certain=self._fold.epochs_are_known)
 
 
 def _withdraw(files: PartitionFiles, base_offset: int) -> None:
-    """Where Kafka fails on a segment it gets no index; in place, the files that a broker left there stay."""
+    """A segment on which Kafka fails gets no index; in place, the files that a broker left there stay."""
     if files.task.in_place:
         discard_held(files, base_offset)
         return

@@ -1,6 +1,4 @@
-"""What the catalog knows of the segments that a listing has: its rows, matched with those of the listing; and which of
-its segments are missing from it.
-"""
+"""Rows of the catalog matched with the segments of a listing, and the segments that the listing lacks."""
 
 from __future__ import annotations
 
@@ -14,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, positions_in
+from kidxlib.catalog.partitions import rows_of_keys
 from kidxlib.catalog.rows import PARTITION_KEY, SEGMENT_KEY
 from kidxlib.catalog.segment_views import KnownSegment
 from kidxlib.catalog.segments import SEGMENTS
@@ -25,10 +24,9 @@ from kidxlib.recovery.outcome import ABSENT
 #: The catalog's columns that a listing is compared with. Columns of text may be dictionary-encoded.
 KNOWN: Final = SEGMENTS.schema({*SEGMENT_KEY, *KnownSegment.names()})
 
-#: Where there is no row.
+#: The position of a row that is not there.
 NOWHERE: Final = -1
 
-#: The keys of segments.
 KEYS: Final = SEGMENTS.schema(SEGMENT_KEY)
 
 
@@ -47,7 +45,6 @@ class Matched:
     listed: Positions
 
     def where(self, flags: Flags) -> Matched:
-        """Some of the rows."""
         if flags.all():
             return self
         return Matched(self.known.filter(pa.array(flags)), self.partitions[flags], self.listed[flags])
@@ -60,11 +57,6 @@ class Matched:
 
 
 def match(plan: Plan, known: pa.Table) -> Matched:
-    """Match what the catalog knows with a listing.
-
-    Args:
-        known: the columns of `KNOWN`, and any rows.
-    """
     keys = known.select(PARTITION_KEY)
     partitions = positions_in(keys, plan.partition_keys().cast(keys.schema), PARTITION_KEY)
     segments = pa.table({"listed_partition": partitions, "base_offset": known["base_offset"]})
@@ -73,11 +65,8 @@ def match(plan: Plan, known: pa.Table) -> Matched:
 
 
 def same_text(column: Values, wanted: Sequence[str | None], which: Positions) -> Flags:
-    """Whether the texts of a column are those that they should be, a row each. A null is like a null.
-
-    Args:
-        wanted: texts, far fewer than rows.
-        which: of each row, the position in `wanted` of the text that it should have.
+    """Whether each row has the text that it should have, which stands in `wanted` at a position of `which`. A null is
+    like a null. Codes are compared, as there are far fewer texts than rows.
     """
     encoded: Values = pa.chunked_array(column.dictionary_encode()).unify_dictionaries()
     if not encoded.num_chunks:
@@ -90,7 +79,7 @@ def same_text(column: Values, wanted: Sequence[str | None], which: Positions) ->
     return same
 
 
-#: In the place of the position of a text in a dictionary: for a null, and for a text that it does not have.
+#: Codes of a null, and of a text that the dictionary does not have.
 _NULL: Final = -1
 _UNKNOWN: Final = -2
 
@@ -101,11 +90,7 @@ def texts(column: Values) -> Values:
 
 
 def rows_by_partition(rows: pa.Table) -> dict[PartitionKey, int]:
-    """How many rows each partition has, in the order of their keys.
-
-    Args:
-        rows: with the columns of the key.
-    """
+    """How many rows each partition has, in the order of the keys."""
     counted = rows.select(PARTITION_KEY).cast(SEGMENTS.schema(PARTITION_KEY))
     counted = counted.group_by(list(PARTITION_KEY)).aggregate([([], "count_all")])
     columns = [counted[name].to_pylist() for name in (*PARTITION_KEY, "count_all")]
@@ -114,7 +99,7 @@ def rows_by_partition(rows: pa.Table) -> dict[PartitionKey, int]:
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Segments that were there when the catalog was written. See `Changes`."""
+    """Segments that were there when the catalog was written, as in `Changes`."""
 
     gone: pa.Table
     emptied: dict[PartitionKey, int]
@@ -122,29 +107,22 @@ class Missing:
 
 
 def missing(plan: Plan, matched: Matched) -> Missing:
-    """What a listing lacks.
-
-    Args:
-        matched: all that the catalog knows.
-    """
+    """The segments that a listing lacks, of all that the catalog knows."""
     not_listed = matched.where(matched.listed == NOWHERE)
     not_listed = not_listed.where(not_listed.present)
     in_listed_partitions = np.append(plan.have_segments(), False)[not_listed.partitions]  # the last is for `NOWHERE`
     of_listed, of_others = not_listed.where(in_listed_partitions), not_listed.where(~in_listed_partitions)
     others = of_others.known.select(SEGMENT_KEY).cast(KEYS)
     emptied = _emptied(plan, others)
-    rows = [dict(zip(PARTITION_KEY, key, strict=True)) for key in emptied]
-    is_emptied = positions_in(others, pa.Table.from_pylist(rows, SEGMENTS.schema(PARTITION_KEY)), PARTITION_KEY) >= 0
+    is_emptied = positions_in(others, rows_of_keys(emptied), PARTITION_KEY) >= 0
     gone = pa.concat_tables([of_listed.known.select(SEGMENT_KEY).cast(KEYS), others.filter(pa.array(is_emptied))])
     gone = gone.sort_by([(name, "ascending") for name in SEGMENT_KEY])
     return Missing(gone, emptied, _missing_at_end(plan, of_listed))
 
 
 def _emptied(plan: Plan, missing: pa.Table) -> dict[PartitionKey, int]:
-    """How many segments each partition lacks, of those of which none is left.
-
-    Args:
-        missing: the keys of segments of partitions that were not listed, or have no segment.
+    """How many segments each partition lacks that has none left. `missing` are keys of segments of partitions that were
+    not listed, or have no segment.
     """
     listed = {partition.key for partition in plan.partitions}
     return {
@@ -155,11 +133,8 @@ def _emptied(plan: Plan, missing: pa.Table) -> dict[PartitionKey, int]:
 
 
 def _missing_at_end(plan: Plan, missing: Matched) -> dict[PartitionKey, list[int]]:
-    """The base offsets of missing segments after the last segment that exists, by partition. Retention leaves none. A
-    topic that was recreated under its name starts from the beginning.
-
-    Args:
-        missing: rows of segments of partitions that have segments.
+    """The base offsets of missing segments after the last segment that exists, by partition, of partitions that have
+    segments. Retention leaves none. A topic that was recreated under its name starts from the beginning.
     """
     base_offsets, _ = numbers_in(missing.known["base_offset"])
     last = plan.segments["base_offset"].to_numpy()[plan.bounds()[missing.partitions + 1] - 1]
@@ -168,7 +143,7 @@ def _missing_at_end(plan: Plan, missing: Matched) -> dict[PartitionKey, list[int
     same_topic |= missing.known["topic_id"].is_null().to_numpy()
     same_topic |= np.array([topic_id is None for topic_id in topic_ids], np.bool_)[missing.partitions]
     cut = (base_offsets > last) & same_topic
-    found: dict[PartitionKey, list[int]] = defaultdict(list)
+    by_partition: dict[PartitionKey, list[int]] = defaultdict(list)
     for number, base_offset in sorted(zip(missing.partitions[cut].tolist(), base_offsets[cut].tolist(), strict=True)):
-        found[plan.partitions[number].key].append(base_offset)
-    return dict(found)
+        by_partition[plan.partitions[number].key].append(base_offset)
+    return dict(by_partition)

@@ -12,22 +12,21 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.matching import Flags, Values, flags_array, numbers_array, numpy_of
-from kidxlib.format.segment_files import LOG_SUFFIX
 
 #: One row per listed segment, by partition and base offset. The path is no column: it follows from the partition's
 #: directory and the base offset.
 _COLUMNS: Final[list[pa.Field[Any]]] = [
     pa.field("listed_partition", pa.int32(), nullable=False),  # where its partition stands in `Plan.partitions`
     pa.field("base_offset", pa.int64(), nullable=False),
-    # Null where the log could not be looked at; an object has no inode. Some file systems use all bits of one.
+    # Null where the log could not be looked at. An object has no inode; some file systems use all bits of one.
     pa.field("log_bytes", pa.int64()),
     pa.field("log_mtime_ns", pa.int64()),
     pa.field("log_inode", pa.uint64()),
     pa.field("active", pa.bool_(), nullable=False),  # the last of its partition
 ]
 LISTED: Final = pa.schema(_COLUMNS)
-#: Rows of segments that are to be read: each with the interval that its indexes get, in bytes, and who chose it; and
-#: whether all bytes are read for facts that headers do not give.
+#: Rows of segments to read: with the interval that the indexes get, in bytes, who chose it, and whether all bytes are
+#: read for facts that headers do not give.
 TO_READ: Final = pa.schema(
     [
         *_COLUMNS,
@@ -39,7 +38,7 @@ TO_READ: Final = pa.schema(
 
 Longs: TypeAlias = NDArray[np.int64]
 
-#: Rows that are tuples of Python before they become columns: 0.2 kB each there, 33 bytes here.
+#: Segments that are tuples of Python before they become columns: 0.2 kB as a tuple, 33 bytes as a row.
 _ROWS_AT_ONCE: Final = 65_536
 
 
@@ -47,39 +46,30 @@ _ROWS_AT_ONCE: Final = 65_536
 NOT_SEEN: Final = -1
 NO_INODE: Final = 2**64 - 1
 
-#: A segment as it is found: its base offset, and the log's bytes, modification time in ns and inode.
+#: A segment as a listing finds it: base offset, and the log's bytes, modification time in ns and inode.
 FoundSegment: TypeAlias = tuple[int, int, int, int]
 _TYPES: Final = (np.int64, np.int64, np.int64, np.uint64)
 
 
 class ListedSegments:
-    """The segments of directories, one directory after the other, on their way to a table."""
+    """Collects the segments of one partition after the other into a table."""
 
     def __init__(self) -> None:
         self._partitions: list[int] = []
-        self._found: list[FoundSegment] = []
+        self._segments: list[FoundSegment] = []
         self._columns: list[list[NDArray[Any]]] = [[np.empty(0, kind)] for kind in (np.int32, *_TYPES)]
 
-    def add(self, partition: int, found: Sequence[FoundSegment]) -> None:
-        """Add those of one directory, in any order.
-
-        Args:
-            partition: the directory's number.
-        """
-        self._partitions.extend([partition] * len(found))
-        self._found.extend(found)
-        if len(self._found) >= _ROWS_AT_ONCE:
+    def add(self, partition: int, segments: Sequence[FoundSegment]) -> None:
+        """Add segments, in any order, of the partition with this number in the plan."""
+        self._partitions.extend([partition] * len(segments))
+        self._segments.extend(segments)
+        if len(self._segments) >= _ROWS_AT_ONCE:
             self._flush()
 
-    def table(self, places: Sequence[int]) -> pa.Table:
-        """Rows of `LISTED`, in order.
-
-        Args:
-            places: where the partition of each number stands in the plan.
-        """
+    def table(self) -> pa.Table:
+        """Rows of `LISTED`, in order."""
         self._flush()
-        numbers, base_offsets, log_bytes, mtimes, inodes = (np.concatenate(parts) for parts in self._columns)
-        partitions = np.array(places, np.int32)[numbers]
+        partitions, base_offsets, log_bytes, mtimes, inodes = (np.concatenate(parts) for parts in self._columns)
         order = np.lexsort((base_offsets, partitions))
         partitions, log_bytes, inodes = partitions[order], log_bytes[order], inodes[order]
         last = np.ones(len(order), np.bool_)
@@ -96,37 +86,22 @@ class ListedSegments:
         return pa.table([*arrays, flags_array(last)], schema=LISTED)
 
     def _flush(self) -> None:
-        if self._found:
+        if self._segments:
             self._columns[0].append(np.array(self._partitions, np.int32))
-            for parts, values, kind in zip(self._columns[1:], zip(*self._found, strict=True), _TYPES, strict=True):
+            for parts, values, kind in zip(self._columns[1:], zip(*self._segments, strict=True), _TYPES, strict=True):
                 parts.append(np.array(values, kind))
-            self._partitions, self._found = [], []
-
-
-def no_segments() -> pa.Table:
-    """No rows of `LISTED`."""
-    return pa.Table.from_batches([], LISTED)
+            self._partitions, self._segments = [], []
 
 
 def of_partitions(rows: pa.Table, kept: Sequence[int]) -> pa.Table:
-    """The rows of some partitions, which get new numbers.
-
-    Args:
-        rows: of `LISTED`.
-        kept: the partitions' numbers, in order.
-    """
-    of_kept = np.array(kept, np.int32)
-    wanted = numbers_array(pa.int32(), of_kept, np.ones(len(kept), np.bool_))
+    """The rows of the partitions with these numbers, in order; the partitions get new numbers."""
+    wanted = numbers_array(pa.int32(), np.array(kept, np.int32), np.ones(len(kept), np.bool_))
     numbers: Values = pc.index_in(rows["listed_partition"], value_set=wanted)
     return rows.set_column(0, LISTED.field(0), numbers).filter(numbers.is_valid())
 
 
 def runs_of_partitions(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
-    """Each partition that has rows, by its number, and these.
-
-    Args:
-        rows: that follow each other by partition.
-    """
+    """The number of each partition that has rows, and these. Rows of a partition follow each other."""
     partitions = partitions_of(rows)
     starts = np.flatnonzero(np.diff(partitions, prepend=-1)).tolist()
     for start, end in itertools.pairwise([*starts, len(partitions)]):
@@ -134,34 +109,17 @@ def runs_of_partitions(rows: pa.Table) -> Iterator[tuple[int, pa.Table]]:
 
 
 def partitions_of(rows: pa.Table) -> Longs:
-    """The numbers of the partitions, a row each."""
+    """The number of each row's partition."""
     return numpy_of(rows["listed_partition"]).astype(np.int64)
 
 
 def sum_of_bytes(rows: pa.Table) -> int:
-    """Bytes of logs as they were listed; those that could not be looked at count for nothing."""
+    """Bytes of logs as they were listed; one that could not be looked at counts for nothing."""
     return int(pc.sum(rows["log_bytes"]).as_py() or 0)
 
 
 def numbers_in(column: Values) -> tuple[Longs, Flags]:
-    """A column of whole numbers of up to 64 bits, with 0 in the place of a null; and where there is none."""
+    """A column of whole numbers of up to 64 bits, with 0 in the place of a null; and which are not null."""
     numbers: Longs = column.fill_null(0).to_numpy().astype(np.int64)
     valid: Flags = column.is_valid().to_numpy()
     return numbers, valid
-
-
-def paths_of_logs(directories: pa.Array[Any], rows: pa.Table) -> Values:
-    """The paths of logs, a row each.
-
-    Args:
-        directories: of each partition, by number.
-        rows: of `LISTED`, with further columns perhaps.
-    """
-    names = pc.binary_join_element_wise(_twenty_digits(rows["base_offset"]), LOG_SUFFIX, "")
-    separator = pc.if_else(pc.ends_with(directories, "/"), "", "/")
-    beginnings: Values = pc.binary_join_element_wise(directories, separator, "")
-    return pc.binary_join_element_wise(beginnings.take(rows["listed_partition"].combine_chunks()), names, "")
-
-
-def _twenty_digits(numbers: Values) -> Values:
-    return pc.utf8_lpad(numbers.cast(pa.string()), 20, "0")

@@ -1,7 +1,5 @@
-"""Lists a source, a Kafka log dir or one partition's directory: its segments, what was skipped, and why.
-
-It lists directories and reads no log. It is in the library, not in the jobs, because the command without Spark uses
-it too.
+"""Lists a source, a Kafka log dir or one partition's directory: its segments, what was skipped, and why. No log is
+read.
 """
 
 from __future__ import annotations
@@ -35,7 +33,7 @@ def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory
     """
     if source.remote is not None:
         logs = source.remote.logs()
-        return [PartitionDirectory(source, each, remote.directory, remote) for each, remote in logs.items()]
+        return [PartitionDirectory(source, partition, remote.directory, remote) for partition, remote in logs.items()]
     partitions: list[PartitionDirectory] = []
     passed_over = Skipped()
     holds_segments = False
@@ -63,85 +61,80 @@ def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory
     return sorted(partitions, key=lambda directory: directory.topic_partition)
 
 
-def list_distinct_partitions(sources: Iterable[Source], skipped: Skipped | None = None) -> list[PartitionDirectory]:
+def list_distinct_partitions(sources: Iterable[Source], skipped: Skipped) -> list[PartitionDirectory]:
     """The partitions of log dirs of one broker, in order. What is no partition is added to `skipped`."""
-    skipped = Skipped() if skipped is None else skipped
-    found = [each for source in sources for each in list_partitions(source, skipped)]
-    found.sort(key=lambda each: each.topic_partition)
-    for one, other in pairwise(found):
+    partitions = [partition for source in sources for partition in list_partitions(source, skipped)]
+    partitions.sort(key=lambda partition: partition.topic_partition)
+    for one, other in pairwise(partitions):
         if one.topic_partition == other.topic_partition:
             raise UsageError(
                 f"{one.topic_partition.directory} is in {one.source.path} and in {other.source.path}; expected log "
                 "dirs of one broker, which has each partition once; give one of the two"
             )
-    return found
+    return partitions
 
 
 def list_segments(directory: PartitionDirectory, skipped: Skipped) -> list[FoundSegment]:
-    """The segments of one partition, in any order. What is no segment is added to `skipped`.
-
-    A log that cannot be looked at is still listed: reading it will say why.
+    """The segments of one partition, in any order. What is no segment is added to `skipped`. A log that cannot be
+    looked at is still listed: reading it will say why.
     """
     if directory.remote is not None:
-        return list(directory.remote.files().found)
+        return list(directory.remote.files().segments)
     passed_over = Skipped()
     if isinstance(directory.path, Path):
-        found = _files_of_segments(directory.path, passed_over)
+        segments = _files_of_segments(directory.path, passed_over)
     else:
-        found = _objects_of_segments(directory.path, passed_over)
+        segments = _objects_of_segments(directory.path, passed_over)
     skipped.merge(passed_over)
-    return found
+    return segments
 
 
 def _files_of_segments(directory: Path, skipped: Skipped) -> list[FoundSegment]:
-    found: list[FoundSegment] = []
-    of = str(directory)
+    segments: list[FoundSegment] = []
+    name = str(directory)
     with os.scandir(directory) as entries:
         for entry in entries:
             base_offset = parse_segment_log(entry.name)
             if base_offset is None:
                 why = NotASegment.OTHER if is_directory(entry) else why_not_a_segment(entry.name)
-                skipped.add(entry.path, why, of)
+                skipped.add(entry.path, why, name)
                 continue
             try:
                 status = entry.stat()
             except OSError as error:
                 if isinstance(error, PermissionError) and not entry.is_symlink():
                     raise  # the directory may be listed, and nothing in it looked at
-                found.append((base_offset, NOT_SEEN, 0, NO_INODE))
+                segments.append((base_offset, NOT_SEEN, 0, NO_INODE))
             else:
-                found.append((base_offset, status.st_size, min(status.st_mtime_ns, _LATEST_NS), status.st_ino))
-    return found
+                segments.append((base_offset, status.st_size, min(status.st_mtime_ns, _LATEST_NS), status.st_ino))
+    return segments
 
 
 def _objects_of_segments(directory: ObjectPath, skipped: Skipped) -> list[FoundSegment]:
-    found: list[FoundSegment] = []
-    of = str(directory)
+    segments: list[FoundSegment] = []
     for path in directory.iterdir():
         base_offset = parse_segment_log(path.name)
         if base_offset is not None:
             version = None if path.listed is None else FileVersion.of_object(path.listed)
             if version is None:
-                found.append((base_offset, NOT_SEEN, 0, NO_INODE))
+                segments.append((base_offset, NOT_SEEN, 0, NO_INODE))
             else:
-                found.append((base_offset, version.size, version.mtime_ns, NO_INODE))
+                segments.append((base_offset, version.size, version.mtime_ns, NO_INODE))
         elif path.listed is None:
             skipped.add(str(path), NotASegment.OTHER)
         else:
-            skipped.add(str(path), why_not_a_segment(path.name), of)
-    return found
+            skipped.add(str(path), why_not_a_segment(path.name), str(directory))
+    return segments
 
 
 def offset_indexes(directory: Location) -> set[int]:
     """The base offsets of the offset indexes in a directory; none if there is no such directory."""
-    parsed = (parse_segment_file(path.name) for path in directory.glob(f"*{OFFSET_INDEX_SUFFIX}"))
-    return {found[0] for found in parsed if found is not None}
+    files = (parse_segment_file(path.name) for path in directory.glob(f"*{OFFSET_INDEX_SUFFIX}"))
+    return {file[0] for file in files if file is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class ListedEntry:
-    """An entry of a directory."""
-
     name: str
     path: str
     is_directory: bool

@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from kidxlib.catalog.matching import Flags, Values, numbers_array, words_array
-from kidxlib.catalog.rows import PARTITION_KEY
-from kidxlib.catalog.segments import SEGMENTS, IntervalSource
+from kidxlib.catalog.partitions import rows_of_keys
+from kidxlib.catalog.segments import IntervalSource
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
@@ -20,10 +21,8 @@ from kidxlib.indexing.listed import (
     LISTED,
     TO_READ,
     Longs,
-    no_segments,
     of_partitions,
     partitions_of,
-    paths_of_logs,
     runs_of_partitions,
     sum_of_bytes,
 )
@@ -59,8 +58,8 @@ class ListedPartition:
 
     Attributes:
         topic_id: None where there is no `partition.metadata`.
-        index_directory: where its index files go.
-        choice: what they may be built with, or should be like, which goes by the topic's id.
+        index_directory: where its index files go, or are.
+        choice: the options of its indexes, by the topic's id.
         only: names of the files that may be written; None for all.
         recovered: as in `PartitionTask`.
         kept_scans: as in `BuildTask`.
@@ -81,34 +80,25 @@ class ListedPartition:
 
     @property
     def options(self) -> RecoverOptions:
-        """What its index files are built with, or should be like."""
         return self.choice.of_id(self.topic_id)
 
     @property
     def interval_source(self) -> IntervalSource:
-        """Who says what its index files are built with, or should be like."""
         return IntervalSource.METADATA if self.choice.known_of(self.topic_id) else IntervalSource.SETTINGS
 
     @property
     def in_place(self) -> bool:
-        """Whether its index files are beside its logs."""
+        """The index files are beside the logs."""
         return str(self.index_directory) == str(self.directory.path)
 
     def scan_tasks(self, rows: pa.Table) -> Iterator[ScanTask]:
-        """The tasks to read segments of it.
-
-        Args:
-            rows: of `LISTED`, all of this partition.
-        """
+        """The tasks to read segments. `rows` are of `LISTED`, all of this partition."""
         for segment in self._segment_files(rows):
             yield ScanTask(segment=segment, options=self.options, index_directory=self.index_directory)
 
     def build_tasks(self, rows: pa.Table, *, publish_truncated: bool) -> Iterator[BuildTask]:
-        """The tasks to read segments of it and to index them.
-
-        Args:
-            rows: of `TO_READ`, all of this partition.
-            publish_truncated: publish the index of a valid prefix too.
+        """The tasks to read and index segments. `rows` are of `TO_READ`, all of this partition. `publish_truncated`:
+        also the index of a valid prefix.
         """
         in_place = self.in_place
         choices = rows.select(["interval_bytes", "interval_source", "all_facts"]).to_pylist()
@@ -140,7 +130,6 @@ class ListedPartition:
             )
 
     def partition_task(self, auxiliary_files: AuxiliaryFiles) -> PartitionTask:
-        """The task to finish it once all of its segments were read."""
         return PartitionTask(
             key=self.key,
             segments_directory=Directory(str(self.directory.path), ""),
@@ -155,15 +144,15 @@ class ListedPartition:
 
 @dataclass(slots=True)
 class Plan:
-    """The segments to read, what was skipped, and warnings for a person. Of a segment there is a row; a task is made of
-    it where it is read.
+    """The segments to read, what was skipped, and warnings for a person. A segment is a row of `segments`, and becomes
+    a task only where it is read.
     """
 
     is_listed: bool = True  # else `segments` are not known: workers are to list the partitions
-    segments: pa.Table = field(default_factory=no_segments)  # rows of `LISTED`
+    segments: pa.Table = field(default_factory=LISTED.empty_table)  # rows of `LISTED`
     partitions: list[ListedPartition] = field(default_factory=list)  # in the order of their keys
-    log_dirs: set[str] = field(default_factory=set)  # names of the sources that are log dirs, so were listed as a whole
-    narrowed: set[str] = field(default_factory=set)  # names of the sources of which topics were left out
+    log_dirs: set[str] = field(default_factory=set)  # names of sources that are log dirs, so were listed as a whole
+    narrowed: set[str] = field(default_factory=set)  # names of sources some of whose topics were left out
     unlistable: dict[PartitionKey, UnlistableDirectory] = field(default_factory=dict)  # in the order of their keys
     empty: dict[str, Location] = field(default_factory=dict)  # by name, sources without any segment of any topic
     skipped: Skipped = field(default_factory=Skipped)
@@ -175,20 +164,13 @@ class Plan:
         return sum_of_bytes(self.segments)
 
     def by_partition(self, rows: pa.Table | None = None) -> Iterator[tuple[ListedPartition, pa.Table]]:
-        """Each partition that has segments, with their rows by base offset.
-
-        Args:
-            rows: of `segments`, or some of these, with further columns perhaps; None for all.
-        """
+        """Each partition that has rows of `LISTED`, with these; of `segments` where none are given."""
         for number, of_partition in runs_of_partitions(self.segments if rows is None else rows):
             yield self.partitions[number], of_partition
 
     def part(self, kept: Sequence[int], first: Sequence[int] | None = None) -> Plan:
-        """A plan of some partitions.
-
-        Args:
-            kept: their numbers, in order.
-            first: of each of these the base offset from which on segments are read; None for all segments.
+        """A plan of the partitions with these numbers, in order; with `first`, only of their segments from these base
+        offsets on.
         """
         segments = of_partitions(self.segments, kept)
         if first is not None:
@@ -205,15 +187,10 @@ class Plan:
         )
 
     def scan_tasks(self) -> list[ScanTask]:
-        """The tasks to read all of it."""
         return [task for listed, rows in self.by_partition() for task in listed.scan_tasks(rows)]
 
     def build_tasks(self, rows: pa.Table | None = None, *, publish_truncated: bool) -> list[BuildTask]:
-        """The tasks to index segments; see `ListedPartition.build_tasks`.
-
-        Args:
-            rows: of `TO_READ`; None for all segments.
-        """
+        """`ListedPartition.build_tasks` of all partitions. `rows` are of `TO_READ`; None for all segments."""
         return [
             task
             for listed, of_partition in self.by_partition(self.to_read() if rows is None else rows)
@@ -221,9 +198,11 @@ class Plan:
         ]
 
     def to_read(self) -> pa.Table:
-        """All segments as rows of `TO_READ`, with the intervals that were asked for."""
+        """All segments as rows of `TO_READ`, with the intervals that the options ask for."""
         intervals = np.array([partition.options.interval_bytes for partition in self.partitions], np.int64)
-        sources = np.array([INTERVAL_SOURCES.index(each.interval_source) for each in self.partitions], np.int32)
+        sources = np.array(
+            [INTERVAL_SOURCES.index(partition.interval_source) for partition in self.partitions], np.int32
+        )
         rows, partitions = self.segments.num_rows, partitions_of(self.segments)
         columns = [
             numbers_array(pa.int64(), intervals[partitions], np.ones(rows, np.bool_)),
@@ -233,63 +212,51 @@ class Plan:
         return pa.table([*self.segments.columns, *columns], schema=TO_READ)
 
     def keys(self, rows: pa.Table) -> pa.Table:
-        """The keys of segments, as tables of the catalog have them.
-
-        Args:
-            rows: of `LISTED`, with further columns perhaps.
-        """
+        """The catalog's keys of segments. `rows` are of `LISTED`, as in `paths_of_logs`."""
         of_partitions = self.partition_keys().take(rows["listed_partition"])
         return of_partitions.append_column("base_offset", rows["base_offset"])
 
     def partition_keys(self) -> pa.Table:
-        """The keys of the partitions, a row each."""
-        return pa.Table.from_pylist(
-            [dict(zip(PARTITION_KEY, partition.key, strict=True)) for partition in self.partitions],
-            SEGMENTS.schema(PARTITION_KEY),
-        )
+        return rows_of_keys([partition.key for partition in self.partitions])
 
     def paths_of_logs(self, rows: pa.Table) -> Values:
-        """The paths of logs, a row each.
-
-        Args:
-            rows: of `LISTED`, with further columns perhaps.
-        """
         directories = pa.array([str(partition.directory.path) for partition in self.partitions], pa.string())
-        paths = paths_of_logs(directories, rows)
+        digits: Values = pc.utf8_lpad(rows["base_offset"].cast(pa.string()), 20, "0")
+        names = pc.binary_join_element_wise(digits, LOG_SUFFIX, "")
+        separator = pc.if_else(pc.ends_with(directories, "/"), "", "/")
+        beginnings: Values = pc.binary_join_element_wise(directories, separator, "")
+        paths: Values = pc.binary_join_element_wise(
+            beginnings.take(rows["listed_partition"].combine_chunks()), names, ""
+        )
         remote = np.array([partition.directory.remote is not None for partition in self.partitions], np.bool_)
         partitions = partitions_of(rows)
         if not len(partitions) or not remote[partitions].any():
             return paths
-        named: list[Any] = paths.to_pylist()
+        with_objects: list[Any] = paths.to_pylist()
         base_offsets = rows["base_offset"].to_pylist()
         for number in np.flatnonzero(remote[partitions]).tolist():
             directory = self.partitions[partitions[number]].directory
-            named[number] = str(directory.file(base_offsets[number], LOG_SUFFIX))
-        return pa.chunked_array([pa.array(named, pa.string())])
+            with_objects[number] = str(directory.file(base_offsets[number], LOG_SUFFIX))
+        return pa.chunked_array([pa.array(with_objects, pa.string())])
 
     def bounds(self) -> Longs:
-        """Where the rows of each partition begin in `segments`; those of the last end at a further number."""
+        """Where the rows of each partition begin in `segments`, and at the end the number of rows."""
         numbers = np.arange(len(self.partitions) + 1)
         return np.searchsorted(partitions_of(self.segments), numbers).astype(np.int64)
 
     def have_segments(self) -> Flags:
-        """Which partitions have segments."""
         return np.diff(self.bounds()) > 0
 
 
 def repairs(plan: Plan, broken: Mapping[PartitionKey, frozenset[str]]) -> Plan:
-    """The part of a plan that rebuilds some files and no others.
-
-    Args:
-        broken: their names, by partition.
-    """
+    """The part of a plan that rebuilds the files with these names, and no others."""
     part = plan.part([number for number, partition in enumerate(plan.partitions) if partition.key in broken])
     part.partitions = [replace(partition, only=broken[partition.key]) for partition in part.partitions]
     return part
 
 
 def log_dirs_to_lock(plan: Plan) -> list[Path]:
-    """The log dirs of a plan, before anything is written beside segments."""
+    """The log dirs of a plan that writes beside segments. Places where it may not are refused."""
     log_dirs = set()
     for partition in plan.partitions:
         path = partition.directory.path

@@ -1,7 +1,5 @@
-"""A bucket of tiered storage as a source: which of its objects are the segments of which partition.
-
-Without metadata all logs that lie there count. With metadata those count that brokers read, and of these the offsets
-that consumers get.
+"""A bucket of tiered storage as a source: its partitions, and the objects that are their segments. Without metadata all
+logs there count. With metadata those count that brokers read, with the offsets that consumers get.
 """
 
 from __future__ import annotations
@@ -46,7 +44,7 @@ class RemoteBucket:
 
     Attributes:
         place: the directory of the partitions' directories.
-        visible: of each partition the segments that count; None where all do.
+        visible: the segments of each partition that count; None where all do.
     """
 
     layout: Layout
@@ -54,17 +52,17 @@ class RemoteBucket:
     visible: Mapping[TopicIdPartition, Visible] | None = None
 
     def logs(self) -> dict[TopicPartition, RemoteLogs]:
-        """The logs of each partition, in order. Of topics of one name none can be read."""
+        """The logs of each partition, in order. Two topics of one name cannot be read."""
         own = parse_partition_directory(self.place.name) if self.layout is LOCAL else None
         directories = self.layout.list_partitions(self.place) if own is None else {own: self.place}
-        found: dict[TopicPartition, RemoteLogs] = {}
+        logs: dict[TopicPartition, RemoteLogs] = {}
         for partition, place in directories.items():
             if self.visible is not None and not self.visible.get(partition):
                 continue
             name = TopicPartition(partition.topic, partition.partition)
-            others = None if name not in found else found[name].topic_id
-            found[name] = RemoteLogs(self, partition, place, of_same_name=others)
-        return dict(sorted(found.items()))
+            other_id = None if name not in logs else logs[name].topic_id
+            logs[name] = RemoteLogs(self, partition, place, of_same_name=other_id)
+        return dict(sorted(logs.items()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,33 +70,29 @@ class RemoteFiles:
     """What lies in a partition's directory of a bucket.
 
     Attributes:
-        found: its logs.
         ids: of the segments, by base offset.
-        visible: what consumers get of them, by base offset; none where no metadata says it.
+        visible: the offsets that consumers get, by base offset; empty where no metadata tells.
     """
 
-    found: Sequence[FoundSegment]
+    segments: Sequence[FoundSegment]
     ids: Mapping[int, str]
     visible: Mapping[int, VisibleOffsets] = field(default_factory=dict)
 
 
 class RemoteLogs:
-    """The logs of one partition in a bucket, listed when they are first asked for."""
+    """The logs of one partition in a bucket, listed when they are first asked for. `of_same_name` is the id of another
+    topic of the same name. Errors are those of `files`.
+    """
 
     def __init__(
         self, bucket: RemoteBucket, partition: TopicIdPartition, directory: Location, of_same_name: str | None = None
     ) -> None:
-        """
-        Args:
-            of_same_name: the id of another topic of the same name.
-        """
         self.topic_id, self._of_same_name = partition.topic_id, of_same_name
         self._layout, self.directory = bucket.layout, directory
         self._visible = None if bucket.visible is None else bucket.visible.get(partition, {})
         self._files: RemoteFiles | None = None
 
     def files(self) -> RemoteFiles:
-        """What lies there."""
         if self._of_same_name is not None:
             raise UsageError(
                 f"{self.directory}: the bucket has two topics of this name, with the ids {self._of_same_name} and "
@@ -110,11 +104,11 @@ class RemoteLogs:
         return self._files
 
     def path(self, base_offset: int, suffix: str) -> Location:
-        """The object of a segment that is called `<base offset><suffix>` in a log dir. Errors are those of `files`."""
+        """The object that is called `<base offset><suffix>` in a log dir."""
         return self.directory / object_name(base_offset, self.files().ids[base_offset], suffix)
 
     def warnings(self) -> list[str]:
-        """What is to be said of segments that hold offsets of others, a line each. Errors are those of `files`."""
+        """A line for each segment that holds offsets of other segments."""
         return [
             f"{self.path(base_offset, LOG_SUFFIX)}: consumers get offsets {visible.first_offset} to "
             f"{visible.last_offset} of it; its others were copied by a later leader again, or never committed"
@@ -123,12 +117,11 @@ class RemoteLogs:
         ]
 
     def _listed(self) -> RemoteFiles:
-        found: dict[int, FoundSegment] = {}
+        segments: dict[int, FoundSegment] = {}
         ids: dict[int, str] = {}
-        objects = list_objects(self.directory, self._layout.suffixes).objects.to_pylist()
-        for each in objects:
-            start_offset, segment_id = each["start_offset"], each["segment_id"]
-            if each["suffix"] != LOG_SUFFIX or (self._visible is not None and segment_id not in self._visible):
+        for row in list_objects(self.directory, self._layout.suffixes).objects.to_pylist():
+            start_offset, segment_id = row["start_offset"], row["segment_id"]
+            if row["suffix"] != LOG_SUFFIX or (self._visible is not None and segment_id not in self._visible):
                 continue
             if start_offset in ids:
                 raise UsageError(
@@ -136,14 +129,14 @@ class RemoteLogs:
                     f"{segment_id}: two leaders have copied it, or an upload was not finished; name the log dir with "
                     "__remote_log_metadata, which says what counts, with --tiered-metadata"
                 )
-            found[start_offset] = (start_offset, each["bytes"], each["written_ms"] * NS_PER_MS, NO_INODE)
+            segments[start_offset] = (start_offset, row["bytes"], row["written_ms"] * NS_PER_MS, NO_INODE)
             ids[start_offset] = segment_id
         if not self._layout.has_single_files:
             self._ensure_plain(ids)
-        visible = {} if self._visible is None else {start: self._visible[each] for start, each in ids.items()}
+        visible = {} if self._visible is None else {start: self._visible[name] for start, name in ids.items()}
         if isinstance(self.directory, Path):
-            found = {start: self._of_file(self.directory, start, ids[start]) for start in found}
-        return RemoteFiles([found[start] for start in sorted(found)], ids, visible)
+            segments = {start: self._of_file(self.directory, start, ids[start]) for start in segments}
+        return RemoteFiles([segments[start] for start in sorted(segments)], ids, visible)
 
     @staticmethod
     def _of_file(directory: Path, start_offset: int, segment_id: str) -> FoundSegment:
@@ -151,7 +144,7 @@ class RemoteLogs:
         return start_offset, status.st_size, status.st_mtime_ns, status.st_ino
 
     def _ensure_plain(self, ids: Mapping[int, str]) -> None:
-        places = [self.directory / object_name(*each, MANIFEST_SUFFIX) for each in ids.items()]
+        places = [self.directory / object_name(start, name, MANIFEST_SUFFIX) for start, name in ids.items()]
         for place, content in in_order(lambda place: (place, place.read_bytes()), places):
             try:
                 manifest = read_manifest(content)
@@ -172,7 +165,7 @@ class RemoteLogs:
 
 @dataclass(frozen=True, slots=True)
 class RemoteOptions:
-    """What a caller says of a source that is a bucket of tiered storage.
+    """A caller's options for a source that is a bucket of tiered storage.
 
     Attributes:
         layout: its name; None to find a bucket of `LocalTieredStorage` by the names of its directories.
@@ -187,7 +180,7 @@ NOT_SAID: Final = RemoteOptions()
 
 
 def remote_bucket(place: Location, said: RemoteOptions) -> RemoteBucket | None:
-    """The bucket that a place is; None where it is none."""
+    """The bucket at a place; None where there is none."""
     if said.layout is not None and said.layout not in LAYOUTS:
         raise UsageError(f"layout {said.layout!r}: expected {' or '.join(LAYOUTS)}")
     try:
@@ -212,20 +205,20 @@ def _local_bucket(place: Location) -> Location | None:
         return place
     if place.parent.name == STORAGE_DIRECTORY and parse_partition_directory(place.name) is not None:
         return place
-    # Of a store this would be a request for each source.
+    # In a store this would be a request for each source.
     below = place / STORAGE_DIRECTORY
     return below if isinstance(below, Path) and below.is_dir() else None
 
 
 def _visible(metadata: Sequence[str]) -> Mapping[TopicIdPartition, Visible]:
-    found = metadata_partitions([given_location("--tiered-metadata ", each) or Path(each) for each in metadata])
-    if not found:
+    partitions = metadata_partitions([given_location("--tiered-metadata ", path) or Path(path) for path in metadata])
+    if not partitions:
         raise UsageError(
             f"--tiered-metadata {', '.join(map(str, metadata))}: no partition of the metadata is there; "
             "name a log dir or an export that has it"
         )
     visible: dict[TopicIdPartition, Visible] = {}
-    for partition in found.values():
-        for of, reads in epochs_read(partition.records()).items():
-            visible[of] = visible_offsets(reads)
+    for partition in partitions.values():
+        for of_partition, reads in epochs_read(partition.records()).items():
+            visible[of_partition] = visible_offsets(reads)
     return visible

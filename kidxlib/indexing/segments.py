@@ -1,10 +1,10 @@
-"""Indexes segments: a task reads each segment of its work unit, publishes the indexes, and returns one row of facts.
-
-A row is returned after its index files are durable, so a row in the catalog always has its files.
+"""Reads segments, publishes their indexes (`build`), and returns a row of facts for each after its index files are
+durable: a row in the catalog always has its files. An audit reads segments alike (`recover_task`).
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -19,15 +19,15 @@ from kidxlib.errors import LogChangedError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.finish_files import held_name
-from kidxlib.indexing.scan import recover_task, why_not_read
-from kidxlib.indexing.tasks import BuildTask, PartitionTask
+from kidxlib.indexing.tasks import BuildTask, PartitionTask, ScanTask
 from kidxlib.recovery.log_facts.record_facts import with_all_facts
 from kidxlib.recovery.outcome import ScanEnd, Status
+from kidxlib.recovery.parallel import recover_in_sections
 from kidxlib.recovery.partition_fold import FoldState, StateSource
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import FileVersion
-from kidxlib.storage.log_bytes import Access
+from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
@@ -48,7 +48,7 @@ class FinishedSegment:
         aborted: the transactions aborted in it, of dtype `layouts.ABORTED_TRANSACTION`.
         failure: why Kafka fails on its producers or leader epochs; its index files are withdrawn then.
         published: what was done with its `.txnindex`; `NONE` where there is none and need not be.
-        transaction_index_bytes, transaction_index_crc32c: of the file as published; None where there is none.
+        transaction_index_bytes, transaction_index_crc32c: None where there is no `.txnindex`.
     """
 
     base_offset: int
@@ -67,7 +67,7 @@ class FinishedPartition:
     Attributes:
         segments: by base offset.
         kept: names of snapshots and checkpoints that stay as they are, because no better ones are certain.
-        states: what the segments led to, before the last one and after it, so far as that can be told.
+        states: before the last segment and after it, so far as they can be told.
     """
 
     task: PartitionTask
@@ -98,16 +98,15 @@ class BuiltSegment:
 
 
 def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
-    """Index segments and publish `<base offset>.index` and `.timeindex` in their index directories. Those on a disk are
-    read one after the other, small ones in an object store several at a time.
+    """Index segments and publish `<base offset>.index` and `.timeindex` in their index directories. Logs on a disk are
+    read one after the other, small ones in an object store several at a time. A damaged or vanished segment never stops
+    the others.
 
     In place, the `.index` of a segment with producers waits under another name until
     `kidxlib.indexing.finish_partition` has its transaction index.
 
-    Args:
-        tasks: the segments; a damaged or vanished segment never stops the others.
-        use_mmap: False reads every log in chunks. Mapping is faster, but a bad sector or a file that shrinks then kills
-            the process, so a second attempt should not map. Active segments are never mapped.
+    Mapping (`use_mmap`) is faster than reading in chunks, but a bad sector or a file that shrinks then kills the
+    process, so a second attempt should not map. Active segments are never mapped.
     """
     with Publisher() as publisher:
         waiting: list[Callable[[], BuiltSegment]] = []
@@ -123,12 +122,7 @@ def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
 
 @dataclass(frozen=True, slots=True)
 class _ReadSegment:
-    """A segment that was read.
-
-    Attributes:
-        version: of the log that was opened; the listed one where none was.
-        owner: whose new files beside the log are to be.
-    """
+    """Fields as in `BuiltSegment`; new files beside the log get its owner."""
 
     task: BuildTask
     version: FileVersion | None
@@ -142,13 +136,9 @@ def _read(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_ReadSegment]:
     read = partial(_read_one, use_mmap=use_mmap)
     for is_in_store, some in groupby(tasks, key=lambda task: is_object(task.segment.path)):
         if is_in_store:
-            yield from in_order(read, some, _held_bytes, OBJECT_BYTES_MAX)
+            yield from in_order(read, some, lambda task: min(task.log_bytes, OBJECT_BYTES_MAX), OBJECT_BYTES_MAX)
         else:
             yield from map(read, some)
-
-
-def _held_bytes(task: BuildTask) -> int:
-    return min(task.log_bytes, OBJECT_BYTES_MAX)
 
 
 def _read_one(task: BuildTask, use_mmap: bool) -> _ReadSegment:
@@ -176,12 +166,28 @@ def _scan(opened: OpenedLog, task: BuildTask, use_mmap: bool) -> RecoveredSegmen
     return replace(recovered, facts=with_all_facts(log, recovered.facts)) if task.all_facts else recovered
 
 
-def _staged(read: _ReadSegment, publisher: Publisher) -> Callable[[], BuiltSegment]:
-    """Stage the index files of a segment.
+def recover_task(log: LogBytes, task: ScanTask) -> RecoveredSegment:
+    base_offset, offset_index = task.segment.base_offset, None
+    threads = min(task.threads, len(os.sched_getaffinity(0)))
+    if threads > 1:
+        offset_index = read_file(task.index_directory, segment_file(base_offset, OFFSET_INDEX_SUFFIX))
+    return recover_in_sections(log, base_offset, task.options, threads, offset_index)
 
-    Returns:
-        What became of it, to be asked once they are committed.
-    """
+
+def why_not_read(path: str, error: LogChangedError | OSError) -> ScanEnd:
+    match error:
+        case LogChangedError():
+            return ScanEnd(Status.CHANGED, "log-changed", 0, str(error))
+        case FileNotFoundError():
+            is_there = not is_object(path) and os.path.lexists(path)  # a symlink that leads nowhere
+            status = Status.UNREADABLE if is_there else Status.GONE
+            return ScanEnd(status, "no-such-file", 0, error.strerror)
+        case _:
+            return ScanEnd(Status.UNREADABLE, "cannot-read", 0, error.strerror or str(error))
+
+
+def _staged(read: _ReadSegment, publisher: Publisher) -> Callable[[], BuiltSegment]:
+    """Stage the index files of a segment. The result is to be asked for once they are committed."""
     task, recovered = read.task, read.recovered
     nothing = BuiltSegment(
         task=task,
@@ -216,10 +222,8 @@ def _staged(read: _ReadSegment, publisher: Publisher) -> Callable[[], BuiltSegme
 def _publish(
     read: _ReadSegment, suffix: str, content: bytes, publisher: Publisher, *, hold: bool = False
 ) -> tuple[bytes | None, Callable[[], Published]]:
-    """What stands there afterwards, and what was done.
-
-    Args:
-        hold: let it wait under another name, unless it stands there already.
+    """The file's content afterwards, and what was done. With `hold` it waits under another name, unless the same
+    content is there already.
     """
     task, base_offset = read.task, read.task.segment.base_offset
     name = segment_file(base_offset, suffix)

@@ -12,16 +12,16 @@ from typing import Any, Final
 from kidxlib.format.not_segments import NotASegment
 from kidxlib.format.segment_files import INDEX_SUFFIXES
 
-#: What an operator did not expect to find in a log dir; each gets a line of its own.
+#: Entries that an operator does not expect in a log dir; each gets a line of its own.
 _UNEXPECTED: Final = (NotASegment.WRONG_SEGMENT_NAME, NotASegment.LOOSE_LOG, NotASegment.NO_PARTITION_NUMBER)
 
-#: Of directories that cannot be listed so many are named, and all are counted: a disk that fails may have 100,000.
+#: How many directories that cannot be listed are named. All are counted: a disk that fails may have 100,000.
 _NAMED: Final = 100
 
 
 @dataclass(slots=True)
 class Skipped:
-    """What a listing skipped: how many of each kind, and the paths of unexpected entries.
+    """Entries that a listing skipped, counted by kind, and the paths of unexpected ones.
 
     Attributes:
         indexes: how many index files lie beside logs, by the partition's directory and the suffix.
@@ -32,11 +32,7 @@ class Skipped:
     indexes: Counter[tuple[str, str]] = field(default_factory=Counter)
 
     def add(self, path: str, reason: NotASegment, directory: str | None = None) -> None:
-        """Add an entry.
-
-        Args:
-            directory: the partition's that it is in; None for none.
-        """
+        """Add an entry, with the partition's directory that it is in."""
         self.counts[reason] += 1
         if reason in _UNEXPECTED:
             self.unexpected.append((path, reason))
@@ -44,7 +40,6 @@ class Skipped:
             self.indexes[directory, path[path.rindex(".") :]] += 1
 
     def merge(self, other: Skipped) -> None:
-        """Add what another part of the listing skipped."""
         self.counts.update(other.counts)
         self.unexpected.extend(other.unexpected)
         self.indexes.update(other.indexes)
@@ -68,7 +63,7 @@ class UnlistableDirectory:
 
 
 def warnings_of_unlistable(unlistable: Collection[UnlistableDirectory]) -> list[str]:
-    """A line for each of the first, and one that counts the others."""
+    """A line for each of the first directories, and one that counts the others."""
     lines = [f"{each.directory}: skipped: it cannot be listed: {each.reason}" for each in islice(unlistable, _NAMED)]
     if len(unlistable) > _NAMED:
         lines.append(f"{len(unlistable) - _NAMED:,} more directories of partitions cannot be listed")
@@ -76,7 +71,7 @@ def warnings_of_unlistable(unlistable: Collection[UnlistableDirectory]) -> list[
 
 
 def unlistable_as_json(unlistable: Collection[UnlistableDirectory]) -> dict[str, Any]:
-    """What the JSON objects of builds and audits say of them."""
+    """For the JSON objects of builds and audits."""
     return {
         "unlistable_count": len(unlistable),
         "unlistable": [asdict(each) for each in islice(unlistable, _NAMED)],

@@ -1,6 +1,4 @@
-"""Sources, the directories of their partitions, and the logs in these; and where index files are: beside their logs, or
-in an index directory, which has a directory for each partition.
-"""
+"""Sources, the directories of their partitions, the logs in these, and where their index files are."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ class Source:
 
     @property
     def log_dir(self) -> Location:
-        """The log dir that it is, or that it is in."""
+        """The source, or the log dir around it where it is a partition's directory."""
         return self.path if parse_partition_directory(self.path.name) is None else self.path.parent
 
 
@@ -59,7 +57,6 @@ class PartitionDirectory:
     remote: RemoteLogs | None = field(default=None, compare=False)
 
     def file(self, base_offset: int, suffix: str) -> Location:
-        """A file of a segment, as it is called beside its log."""
         if self.remote is not None:
             return self.remote.path(base_offset, suffix)
         return self.path / segment_file(base_offset, suffix)
@@ -71,9 +68,7 @@ class PartitionDirectory:
 
     @property
     def is_meant_by_name_only(self) -> bool:
-        """Whether brokers keep the topic for themselves, so that no pattern means it; not if the source is this very
-        directory.
-        """
+        """Brokers keep the topic for themselves, so that no pattern means it; not if the source is this directory."""
         return self.topic_partition.topic in INTERNAL_TOPICS and self.path != self.source.path
 
 
@@ -83,7 +78,6 @@ class SegmentFile:
 
     Attributes:
         source: name of the source.
-        path: the `.log`.
         version: None where the file could not be looked at.
         active: it has the highest base offset of its partition in this source, so a broker may still be writing to it.
     """
@@ -97,12 +91,11 @@ class SegmentFile:
 
     @property
     def partition_key(self) -> tuple[str, str, int]:
-        """Source, topic, partition."""
         return self.source, self.topic_partition.topic, self.topic_partition.partition
 
 
 def parse_source(text: str, name_required: bool, remote: RemoteOptions = NOT_SAID) -> Source:
-    """The source that `[NAME=]DIR` means. Without a name it is named by its real path, or its URL."""
+    """The source that `[NAME=]DIR` means."""
     name, path = split_name(text)
     if name_required and not name:
         raise UsageError(f"{text}: with several sources each needs a name, as in --source broker1={text}")
@@ -110,7 +103,7 @@ def parse_source(text: str, name_required: bool, remote: RemoteOptions = NOT_SAI
 
 
 def split_name(text: str) -> tuple[str, str]:
-    """The name, empty where there is none, and the place that `[NAME=]PLACE` means."""
+    """The name, or "", and the place that `[NAME=]PLACE` means."""
     name, equals, path = text.partition("=")
     if equals and is_name(name):
         return name, path
@@ -123,7 +116,7 @@ def split_name(text: str) -> tuple[str, str]:
 
 
 def source_at(path: str, name: str = "", remote: RemoteOptions = NOT_SAID) -> Source:
-    """The source in a directory. Without a name it is named by its real path, or its URL."""
+    """The source in a directory. Its name is the given one, else its real path or its URL."""
     if not path:
         raise UsageError("an empty name instead of a directory; expected a Kafka log dir or a partition's directory")
     try:
@@ -140,11 +133,8 @@ def source_at(path: str, name: str = "", remote: RemoteOptions = NOT_SAID) -> So
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
-    """Where index files go, or are.
-
-    Attributes:
-        index_dir: the index directory; None for beside the segments.
-        by_source: in the index directory, partitions are below their source's name.
+    """Where index files go, or are: in a directory for each partition of an index directory, below their source's name
+    if `by_source`; without an index directory, beside the segments.
     """
 
     index_dir: Location | None
@@ -158,10 +148,8 @@ class Target:
 
 
 def segments_directory(source: Location, topic_partition: TopicPartition, logs: Mapping[int, str]) -> Directory | None:
-    """The directory of a partition's logs, below their source; None if a table says that they are elsewhere.
-
-    Args:
-        logs: their paths in that table, by base offset.
+    """The directory of a partition's logs, below their source; None if a log's path in a table (`logs`, by base offset)
+    is elsewhere.
     """
     name = topic_partition.directory
     for log_dir in (source, source.parent):  # the source may be a log dir, or this very partition's directory
@@ -183,7 +171,7 @@ def index_directory(topic_partition: TopicPartition, recorded: Collection[str]) 
 
 def ensure_distinct_directories(sources: Sequence[Source]) -> None:
     """Refuse sources whose segments would count twice: one directory under two names, as through a symlink or a bind
-    mount, and a partition's directory beside the log dir that it is in.
+    mount, and a partition's directory together with its log dir.
     """
     by_directory: dict[object, Source] = {}
     for source in sources:
@@ -200,11 +188,6 @@ def ensure_distinct_directories(sources: Sequence[Source]) -> None:
 
 
 def parse_sources(given: Iterable[str], remote: RemoteOptions = NOT_SAID) -> tuple[Source, ...]:
-    """The sources that the `--source` options mean.
-
-    Args:
-        remote: what is said of those that are buckets of tiered storage.
-    """
     texts = tuple(given)
     sources = tuple(parse_source(text, name_required=len(texts) > 1, remote=remote) for text in texts)
     for name, count in Counter(source.name for source in sources).items():
@@ -215,19 +198,14 @@ def parse_sources(given: Iterable[str], remote: RemoteOptions = NOT_SAID) -> tup
 
 
 def parse_topics(pattern: str, option: str = "--topics") -> re.Pattern[str]:
-    """The regular expression for the names of topics.
-
-    Args:
-        option: what the caller gave it as, for messages.
-    """
+    """The regular expression for the names of topics; `option` is named in the error."""
     try:
         return re.compile(pattern)
     except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(f"{option} {pattern}: not a regular expression: {error}") from error
 
 
-def as_line(sources: tuple[Source, ...]) -> str:
-    """What was read, for the summary."""
+def sources_line(sources: tuple[Source, ...]) -> str:
     return ", ".join(
         str(source.path) if source.name == str(source.path) else f"{source.name} ({source.path})" for source in sources
     )

@@ -1,6 +1,4 @@
-"""What a build read and wrote, in all and by topic, and the segments that have problems: for the screen, for JSON, for
-the catalog.
-"""
+"""How much a build read and wrote, in all and by topic, and the segments that have problems."""
 
 from __future__ import annotations
 
@@ -23,7 +21,7 @@ PROBLEM_FREE: Final = (Status.OK, Status.GONE)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentProblem:
-    """A segment that has problems; fields as in the catalog."""
+    """Fields are the catalog's columns."""
 
     source: str
     topic: str
@@ -68,7 +66,7 @@ class TopicCounts:
         return _count_problems(self.by_status)
 
     def add(self, *, segments: int, log_bytes: int, batches: int, entries: int, status: str, published: str) -> None:
-        """Count segments that ended in one status, and with which publishing did one thing."""
+        """Count segments of one status, whose index files publishing all wrote or all left."""
         self.segments += segments
         self.log_bytes += log_bytes
         self.batches += batches
@@ -76,18 +74,7 @@ class TopicCounts:
         self.by_status[status] += segments
         self.by_published[published] += segments
 
-    def merge(self, other: TopicCounts) -> None:
-        """Add what another part of the run counted of the topic."""
-        self.segments += other.segments
-        self.log_bytes += other.log_bytes
-        self.batches += other.batches
-        self.entries += other.entries
-        self.aborted_transactions += other.aborted_transactions
-        self.by_status.update(other.by_status)
-        self.by_published.update(other.by_published)
-        self.by_transaction_index.update(other.by_transaction_index)
-
-    def withdraw(self, status: str, segments: int = 1) -> None:
+    def withdraw(self, status: str, segments: int) -> None:
         """Count segments as quarantined that were counted with another status when they were read."""
         self.by_status[status] -= min(segments, self.by_status[status])
         self.by_status[Status.QUARANTINED] += segments
@@ -95,8 +82,6 @@ class TopicCounts:
 
 @dataclass(slots=True)
 class Counts:
-    """What was read and written in a run."""
-
     topics: dict[str, TopicCounts] = field(default_factory=dict)
     problems: list[SegmentProblem] = field(default_factory=list)
     unknown_facts: Counter[str] = field(default_factory=Counter)  # of how many segments each fact is not known
@@ -141,7 +126,6 @@ class Counts:
         return sorted(self.topics.values(), key=lambda topic: (-topic.log_bytes, topic.topic))
 
     def as_json(self) -> dict[str, Any]:
-        """What every build's JSON object holds about what was read."""
         return {
             "segments": self.segments,
             "log_bytes": self.log_bytes,
@@ -160,5 +144,5 @@ class Counts:
         }
 
     def _sum(self, name: str, start: _Sum) -> _Sum:
-        """The sum of a number over all topics. A counter is without what came to nothing."""
+        """The sum over all topics. A counter has no keys with 0."""
         return reduce(operator.add, (getattr(topic, name) for topic in self.topics.values()), start)

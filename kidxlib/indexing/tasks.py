@@ -25,14 +25,14 @@ class PartitionTask:
         key: its source, topic and number.
         segments_directory: where its logs are, and a broker's snapshots.
         index_directory: where its index files go.
-        in_place: these are the same directory, so a broker's file is kept if no better one is certain.
+        in_place: both are the same directory, so a broker's file is kept if no better one is certain.
         snapshots: publish producer snapshots too.
         epochs: publish the leader epoch checkpoint too.
         only: names of the files that may be written or removed; None for all.
         recovered: base offsets of segments that a broker would recover as it starts. Their transaction indexes, and the
             producer snapshots behind them, become those that it would make, also where what is there may know more.
-        start: what the segments before those to finish led to; None where these are the first.
-        earlier: the base offsets of the present ones among those before.
+        start: the state after the segments that are not folded again; None where all are.
+        earlier: the base offsets of those segments that are present.
     """
 
     key: PartitionKey
@@ -66,12 +66,9 @@ class SegmentTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScanTask:
-    """One segment to read.
+    """One segment to read, and what its indexes are built with and where they go; or should be like, and are.
 
     Attributes:
-        segment: what to read.
-        options: what its indexes are built with, or should be like.
-        index_directory: where they go, or are.
         threads: how many may work on it at the same time.
     """
 
@@ -82,11 +79,10 @@ class ScanTask:
 
     @property
     def log_bytes(self) -> int:
-        """Size of the log as it was listed, in bytes; 0 if it could not be looked at."""
+        """As the log was listed; 0 if it could not be looked at."""
         return self.segment.version.size if self.segment.version else 0
 
     def with_threads(self, threads: int) -> Self:
-        """A copy that so many threads may work on at the same time."""
         return replace(self, threads=threads)
 
 

@@ -1,6 +1,5 @@
-"""Warnings of partitions, or the last of their segments, that are missing from a source.
-
-A deleted topic looks like a lost directory, and no log is left to tell them apart. So they are reported to a person.
+"""Warnings of partitions, or the last of their segments, that are missing from a source. A deleted topic looks like a
+lost directory, and no log is left to tell them apart, so a person has to.
 """
 
 from __future__ import annotations
@@ -17,10 +16,7 @@ from kidxlib.indexing.source import PartitionDirectory, Source, Target
 from kidxlib.storage.location import Location, location
 from kidxlib.text.words import counted
 
-#: What is to be said of a partition, in one line.
-Lines = Mapping[PartitionKey, str]
-
-#: There is no catalog, or nothing was asked of it.
+#: There is no catalog, or it was not asked.
 NOT_ASKED: Final[Mapping[PartitionKey, int]] = {}
 
 _NO_DIRECTORY: Final = "and no directory: the topic was deleted or moved, or the directory is lost"
@@ -32,16 +28,14 @@ def without_directory(
     topics: Pattern[str],
     target: Target,
     in_catalog: Mapping[PartitionKey, int] = NOT_ASKED,
-) -> Lines:
-    """The partitions without a directory in the log dirs, which an index directory or the catalog knows, in order. A
-    source without any segment is reported as a whole.
-
-    Args:
-        in_catalog: how many segments the catalog has of partitions that were not listed with any.
+) -> Mapping[PartitionKey, str]:
+    """A line for each partition without a directory in the log dirs that an index directory or the catalog knows, in
+    order. `in_catalog` has the number of segments of partitions without a listed segment. A source without any segment
+    is reported as a whole.
     """
     log_dirs = [source for source in sources if source.name in plan.log_dirs and source.name not in plan.empty]
     listed = {partition.key for partition in plan.partitions}
-    found = _of_catalog(log_dirs, listed, in_catalog)
+    lines = _of_catalog(log_dirs, listed, in_catalog)
     for source in log_dirs:
         for partition in _indexed(source, target):
             key = source.name, partition.topic, partition.partition
@@ -49,11 +43,11 @@ def without_directory(
                 directory = PartitionDirectory(source, partition, source.path / partition.directory)
                 index_directory = location(str(target.directory(directory)))
                 if count := len(offset_indexes(index_directory)):
-                    found[key] = (
+                    lines[key] = (
                         f"{directory.path}: it has index files of {counted(count, 'segment')} in {index_directory}, "
                         f"{_NO_DIRECTORY}"
                     )
-    return dict(sorted(found.items()))
+    return dict(sorted(lines.items()))
 
 
 def _of_catalog(
@@ -68,18 +62,18 @@ def _of_catalog(
 
 
 def _indexed(source: Source, target: Target) -> Iterator[TopicPartition]:
-    """The partitions of a source that have directories in an index directory."""
+    """The partitions of a source with a directory in the index directory."""
     if target.index_dir is None:
         return
     root = target.index_dir / source.name if target.by_source else target.index_dir
     try:
-        found = [parse_partition_directory(path.name) for path in root.iterdir()]
-    except OSError:  # no index of this source is found, which is reported of each
+        partitions = [parse_partition_directory(path.name) for path in root.iterdir()]
+    except OSError:  # there is no index of this source, which is reported for each segment
         return
-    yield from (partition for partition in found if partition is not None)
+    yield from filter(None, partitions)
 
 
-def of_changes(changes: Changes, sources: Sequence[Source]) -> list[str]:
+def warnings_of_missing(changes: Changes, sources: Sequence[Source]) -> list[str]:
     """The warnings of a build about partitions that end elsewhere than in the catalog: losses first."""
     paths = {source.name: source.path for source in sources}
     lost = [

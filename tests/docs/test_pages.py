@@ -86,7 +86,7 @@ def test_every_status_and_reason_is_explained() -> None:
     in_code = {(status.value, word) for status, word, _ in outcome._ENDS.values() if word is not None}
     fold_failures = [word for word, _ in producers._FAILURES.values()] + [fold.NEGATIVE_EPOCH_OFFSET]
     in_code |= {(outcome.Status.QUARANTINED.value, word) for word in fold_failures}
-    for call in ast.walk(ast.parse(inspect.getsource(kidxlib.indexing.scan.why_not_read))):
+    for call in ast.walk(ast.parse(inspect.getsource(kidxlib.indexing.segments.why_not_read))):
         if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "ScanEnd":
             status, word = call.args[:2]
             assert isinstance(word, ast.Constant)

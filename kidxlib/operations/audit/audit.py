@@ -40,7 +40,7 @@ from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.known_segments import NOWHERE, Matched, match, rows_by_partition
 from kidxlib.indexing.plan import ListedPartition, Plan
 from kidxlib.indexing.skipped import unlistable_as_json
-from kidxlib.indexing.source import Source, as_line
+from kidxlib.indexing.source import Source, sources_line
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.indexing.vanished import NOT_ASKED, without_directory
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
@@ -308,7 +308,7 @@ def _tell(
             f"should be there, as no {METADATA_DIRECTORY} can be read; --cluster-metadata names one"
         )
     if audit_id is not None:
-        outcome.line(f"source:  {as_line(request.sources)}")
+        outcome.line(f"source:  {sources_line(request.sources)}")
     outcome.line(*(f"topics:  {line}" for line in lines_of_known(request.known_topics, plan)))
     if catalog is not None:
         outcome.line(f"catalog: {catalog}, table {FINDINGS.name}")

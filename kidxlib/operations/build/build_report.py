@@ -14,7 +14,7 @@ from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.listed import numbers_in, partitions_of
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.skipped import unlistable_as_json
-from kidxlib.indexing.source import as_line
+from kidxlib.indexing.source import sources_line
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.build_run import Scanned
 from kidxlib.operations.catalog import TablesCatalog
@@ -179,7 +179,7 @@ def _tell(outcome: Outcome, request: BuildRequest, built: Built) -> None:
     else:
         tell_rate(outcome, row.log_bytes, built.scanned.read_seconds, row.seconds)
     tell_requests(outcome, built.requests)
-    outcome.line(f"source:      {as_line(request.sources)}")
+    outcome.line(f"source:      {sources_line(request.sources)}")
     for line in lines_of_known(request.known_topics, built.plan):
         outcome.line(f"topics:      {line}")
     where = "beside the segments" if request.in_place else request.target.index_dir

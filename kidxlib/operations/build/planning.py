@@ -34,7 +34,7 @@ from kidxlib.indexing.listed import TO_READ
 from kidxlib.indexing.plan import ListedPartition, Plan
 from kidxlib.indexing.skipped import UnlistableDirectory
 from kidxlib.indexing.source import Source
-from kidxlib.indexing.vanished import of_changes
+from kidxlib.indexing.vanished import warnings_of_missing
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.plan_work import PLANNED_PARTITIONS, PartitionsToPlan, plan_partitions
 from kidxlib.operations.catalog import TablesCatalog
@@ -277,5 +277,6 @@ def find_changes(request: BuildRequest, plan: Plan, catalog: TablesCatalog | Non
         )
     else:
         changes = plan_on_workers(request, plan, engine, catalog)
-    warn_of_first(of_changes(changes, request.sources))  # before they are recorded: a later run finds nothing new
+    # Before they are recorded: a later run finds nothing new.
+    warn_of_first(warnings_of_missing(changes, request.sources))
     return changes

@@ -18,7 +18,7 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     segment_file,
 )
-from kidxlib.indexing.scan import recover_task
+from kidxlib.indexing.segments import recover_task
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.log_bytes import LogBytes

@@ -220,7 +220,7 @@ def _plan(rng: Random, root: Path) -> Plan:
         listed.add(len(plan.partitions) - 1, found)
         if not found and rng.random() < 0.5:
             plan.unlistable[key] = UnlistableDirectory(str(place.path), "Input/output error")
-    plan.segments = listed.table(range(len(plan.partitions)))
+    plan.segments = listed.table()
     without = set(_SOURCES) - set(plan.keys(plan.segments)["source"].to_pylist())
     plan.empty = {source: Path(f"/logs/{source}") for source in _some(rng, sorted(without))}
     return plan
@@ -278,7 +278,7 @@ def _not_listed() -> BuildTask:
     partition = ListedPartition(_place(_KEYS[0]), "A", Directory("/index", "t-0"), OptionsOfTopic(RecoverOptions()))
     listed = ListedSegments()
     listed.add(0, [(0, 10, 7, 3)])
-    [task] = _tasks(Plan(segments=listed.table([0]), partitions=[partition]))
+    [task] = _tasks(Plan(segments=listed.table(), partitions=[partition]))
     return task
 
 

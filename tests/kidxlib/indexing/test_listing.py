@@ -80,7 +80,7 @@ def test_segments_come_in_order_and_the_last_one_is_active(tmp_path: Path) -> No
     found, listed_segments = list_segments(partition, skipped), ListedSegments()
     listed_segments.add(0, found)
     of_partition = ListedPartition(partition, None, Directory("/i", "t-0"), OptionsOfTopic(RecoverOptions()))
-    plan = Plan(segments=listed_segments.table([0]), partitions=[of_partition])
+    plan = Plan(segments=listed_segments.table(), partitions=[of_partition])
     segments = [task.segment for task in plan.scan_tasks()]
     assert [segment.base_offset for segment in segments] == [3, 20, 100, 500]
     assert [segment.active for segment in segments] == [False, False, False, True]

@@ -13,7 +13,7 @@ from kidxlib.cli.main import kidx
 from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.source import Source, Target, parse_topics
-from kidxlib.indexing.vanished import of_changes, without_directory
+from kidxlib.indexing.vanished import warnings_of_missing, without_directory
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from tests.docs.log_dirs import put
 from tests.support.logs.batches import Batch
@@ -72,7 +72,7 @@ def test_a_build_tells_a_loss_from_a_topic_that_may_have_been_deleted(tmp_path: 
         emptied={("a", "orders", 1): 5, ("a", "orders", 0): 1}, missing_at_end={("a", "payments", 0): [5891, 9000]}
     )
     because = "the topic was deleted or moved, or its directory is lost"
-    assert of_changes(changes, [Source("a", tmp_path)]) == [
+    assert warnings_of_missing(changes, [Source("a", tmp_path)]) == [
         f"lost: {tmp_path}/payments-0: its last 2 segments are missing, from offset 5891 on, and those before are "
         "there: a broker has truncated the log, or files are lost (retention deletes at the beginning)",
         f"missing: {tmp_path}/orders-0: its one segment is missing: {because}",
