@@ -1,5 +1,5 @@
-"""A build with a catalog, from a plan to the outcome, step by step (`build`); and its dry run: what it would read, and
-how long that would take. A repair is a build of what the last audits found broken.
+"""A build with a catalog, from a plan to the outcome, step by step (`build`), and its dry run. A repair is a build of
+the files that the last audits found broken.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import json
 import os
 import platform
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from importlib import metadata
@@ -67,13 +67,13 @@ from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
-#: Of each segment that is read.
+#: Index files of a segment.
 _INDEX_FILES: Final = 2
 
 
 def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence[Source]) -> Plan:
-    """What of a plan the last audits found broken. Broken logs are reported: no repair mends them."""
-    from kidxlib.audit.rows import broken_files  # who repairs nothing does not wait for what an audit imports
+    """The part of a plan that the last audits found broken. Broken logs are reported: no repair mends them."""
+    from kidxlib.audit.rows import broken_files  # other builds do not wait for the imports of an audit
     from kidxlib.terminal.audit import say_before_repair
 
     audited_sources = catalog.audited_sources()
@@ -98,10 +98,10 @@ def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence
 
 
 def without_brokers_own(plan: Plan, files: Sequence[JudgedFile]) -> list[JudgedFile]:
-    """What was found broken, without a broker's leader epochs and producer snapshots beside the logs, where the build
-    writes elsewhere. Says that they are left.
+    """Broken files without a broker's leader epochs and producer snapshots beside logs, where the build writes
+    elsewhere. Says that they are left.
     """
-    elsewhere = {str(each.directory.path) for each in plan.partitions if not each.in_place}
+    elsewhere = {str(partition.directory.path) for partition in plan.partitions if not partition.in_place}
     own = [
         file
         for file in files
@@ -118,11 +118,11 @@ def without_brokers_own(plan: Plan, files: Sequence[JudgedFile]) -> list[JudgedF
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What is asked of object stores.
+    """The requests to object stores.
 
     Attributes:
         reading: requests of listing, comparing and reading: a build makes no fewer.
-        writing: of index files, if each differs from what is there.
+        writing: of index files, if all differ from those there.
         read_bytes: of logs.
     """
 
@@ -142,17 +142,14 @@ class Cost:
 
 
 def cost_of(plan: Plan, changes: Changes, asked: Requests) -> Cost:
-    """What a build costs that does what a dry run has found.
-
-    Args:
-        asked: what the dry run itself has asked: a build lists and compares as it did.
-    """
-    is_in_store = np.array([isinstance(each.directory.path, ObjectPath) for each in plan.partitions], np.bool_)
+    """The cost of a build after a dry run, which lists and compares with as many requests as the dry run (`asked`)."""
+    in_store = [isinstance(partition.directory.path, ObjectPath) for partition in plan.partitions]
+    is_in_store = np.array(in_store, np.bool_)
     sizes = numbers_in(changes.to_read["log_bytes"])[0][is_in_store[partitions_of(changes.to_read)]]
     ranges = int((-(-sizes // RANGE_BYTES)).sum())
     reading = replace(asked, tried_again=0) + Requests(head=2 * len(sizes), get=ranges)
     writing = Requests()
-    if any(is_object(each.index_directory.root) for each in plan.partitions):
+    if any(is_object(partition.index_directory.root) for partition in plan.partitions):
         files = _INDEX_FILES * changes.to_read.num_rows
         reading += Requests(list=len(changes.to_finish), head=files)
         writing = Requests(put=files)
@@ -160,8 +157,8 @@ def cost_of(plan: Plan, changes: Changes, asked: Requests) -> Cost:
 
 
 def ensure_as_recorded(request: BuildRequest, catalog: TablesCatalog) -> None:
-    """See that a build whose index directory comes from the settings alone goes on where the last one wrote: elsewhere
-    it would make all index files anew, and leave the others to nobody. Warn of a source that has another name there.
+    """Refuse a build whose index directory comes from the settings alone and is not where the last build wrote: all
+    index files would be made anew, and the others left to nobody. Warn of a source that has another name there.
     """
     recorded = recorded_sources(catalog.tables)
     warn_of_other_names(request.sources, {name: source.path for name, source in recorded.items()})
@@ -195,14 +192,16 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
     log_bytes, to_read = changes.bytes_to_read, changes.to_read.num_rows
     seconds = log_bytes / last_rate if last_rate else None
     cost = cost_of(plan, changes, request.context.asked(backend.engine.requests()))
-    counts = {"segments": to_read, "unchanged": changes.unchanged, "gone": changes.gone.num_rows}
+    emptied_sources = emptied(plan, damage)
     outcome = Outcome(
         code=exit_code(plan, damage, changes),
         counts={
-            **counts,
+            "segments": to_read,
+            "unchanged": changes.unchanged,
+            "gone": changes.gone.num_rows,
             **lost_counts(changes),
             "unlistable": len(plan.unlistable),
-            "sources_emptied": len(emptied(plan, damage)),
+            "sources_emptied": len(emptied_sources),
             **damage.counts,
         },
         bytes=log_bytes,
@@ -217,7 +216,7 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
             "gone": changes.gone.num_rows,
             **lost_counts(changes),
             **unlistable_as_json(plan.unlistable.values()),
-            "emptied_sources": emptied(plan, damage),
+            "emptied_sources": emptied_sources,
             "estimated_seconds": seconds,
             "cost": cost.as_json(),
             "damage": damage.as_json(),
@@ -236,53 +235,8 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
     return outcome
 
 
-def request_columns(request: BuildRequest, versions: Mapping[str, str]) -> dict[str, Any]:
-    """What a row of `builds` says of what was asked for."""
-    return {
-        "started_at": request.context.now,
-        "sources": {source.name: str(source.path) for source in request.sources},
-        "options": {name: _as_text(value) for name, value in request.recorded().items()},
-        "versions": {"kidx": metadata.version("kidx"), **versions, "python": platform.python_version()},
-    }
-
-
-def found_columns(plan: Plan, changes: Changes) -> dict[str, Any]:
-    """What a row of `builds` says of what was listed, and of how that differs from the catalog."""
-    return {
-        "partitions": len(plan.partitions),
-        "unchanged": changes.unchanged,
-        "gone": changes.gone.num_rows,
-        "finished": len(changes.to_finish),
-        "skipped": {reason.value: count for reason, count in sorted(plan.skipped.counts.items())},
-    }
-
-
-def scan_columns(scanned: Scanned) -> dict[str, Any]:
-    """What a row of `builds` says of what was read."""
-    return {
-        "scan_seconds": round(scanned.seconds, 3),
-        "waves": scanned.waves,
-        "segments": scanned.counts.segments,
-        "log_bytes": scanned.counts.log_bytes,
-        "batches": scanned.counts.batches,
-        "by_status": dict(scanned.counts.by_status),
-        "by_published": dict(scanned.counts.by_published),
-        "aborted_transactions": scanned.counts.aborted_transactions,
-        "by_transaction_index": dict(scanned.counts.by_transaction_index),
-    }
-
-
-def _as_text(value: str | int | bool | None) -> str | None:
-    """An option as the table has it, whose values are text: as JSON has it, but for quotes."""
-    return value if value is None or isinstance(value, str) else json.dumps(value)
-
-
 def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: contextlib.ExitStack) -> Outcome:
-    """Read what is new or has changed, and record it.
-
-    Args:
-        log_dirs: holds the log dirs' locks; they are given back once a broker may start.
-    """
+    """Read what is new or has changed, and record it. `log_dirs` holds the log dirs' locks until a broker may start."""
     start = time.monotonic()
     build_id, of_log_dirs, catalog = request.context.run_id(), listed_log_dirs(request, plan), backend.catalog
     ensure_no_overlap(request.target.index_dir, catalog.path, request.sources)
@@ -302,16 +256,8 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
         scanned = scan_in_waves(run, changes)
         notes, damage = _finish(run, scanned, of_log_dirs)
         begin_phase(recording_phase(request))
-    row = BuildRow.of(
-        {
-            "build_id": build_id,
-            "seconds": round(time.monotonic() - start, 3),
-            "rows_changed": marked + scanned.rows_changed,
-            **request_columns(request, backend.versions),
-            **found_columns(plan, changes),
-            **scan_columns(scanned),
-        }
-    )
+    seconds = time.monotonic() - start
+    row = _build_row(run, changes, scanned, seconds=seconds, rows_changed=marked + scanned.rows_changed)
     begin_phase("recording the build")
     catalog.append_build(row)
     log_dirs.close()  # a broker may start
@@ -330,22 +276,49 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
     return outcome_of(request, built)
 
 
+def _build_row(run: BuildRun, changes: Changes, scanned: Scanned, *, seconds: float, rows_changed: int) -> BuildRow:
+    request, plan, counts = run.request, run.plan, scanned.counts
+    # The column's values are text: an option as in JSON, but a string without quotes.
+    options: dict[str, Any] = {
+        name: value if value is None or isinstance(value, str) else json.dumps(value)
+        for name, value in request.recorded().items()
+    }
+    return BuildRow(
+        build_id=run.build_id,
+        started_at=request.context.now,
+        seconds=round(seconds, 3),
+        scan_seconds=round(scanned.seconds, 3),
+        waves=scanned.waves,
+        sources={source.name: str(source.path) for source in request.sources},
+        options=options,
+        versions={"kidx": metadata.version("kidx"), **run.backend.versions, "python": platform.python_version()},
+        partitions=len(plan.partitions),
+        segments=counts.segments,
+        log_bytes=counts.log_bytes,
+        batches=counts.batches,
+        unchanged=changes.unchanged,
+        gone=changes.gone.num_rows,
+        by_status=dict(counts.by_status),
+        by_published=dict(counts.by_published),
+        finished=len(changes.to_finish),
+        aborted_transactions=counts.aborted_transactions,
+        by_transaction_index=dict(counts.by_transaction_index),
+        skipped={reason.value: count for reason, count in sorted(plan.skipped.counts.items())},
+        rows_changed=rows_changed,
+    )
+
+
 def _optimize(request: BuildRequest, row: BuildRow, backend: Backend) -> list[OptimizedTable]:
-    """Put tables in order where the settings say so. A build that has changed nothing has added to one alone."""
+    """A build that has changed nothing has added to one table alone."""
     if request.optimize is None:
         return []
     return optimize_tables(backend.maintenance, TABLES if row.rows_changed else (BUILDS,), request.optimize)
 
 
 def record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all_topics: bool) -> list[str]:
-    """Bring `partitions` up to date with a listing and with the checkpoints of its log dirs. Of a partition that could
-    not be listed the row stays as it is.
-
-    Args:
-        all_topics: the listing left no topic out, so what it does not have is gone.
-
-    Returns:
-        What a person should know: files that are missing, and what is taken instead, or that cannot be read.
+    """Bring `partitions` up to date with a listing and with the checkpoints of its log dirs. The row of a partition
+    that could not be listed stays as it is. `all_topics`: the listing left no topic out, so partitions that it lacks
+    are gone. Returns notes for a person: files that are missing, with what is taken instead, or that cannot be read.
     """
     notes: list[str] = []
     log_dirs = sorted({partition.directory.log_dir for partition in plan.partitions}, key=str)
@@ -369,10 +342,10 @@ def record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all_
             topic_id=partition.topic_id,
             first_base_offset=first_base_offset,
             log_end_offset=log_end_offset,
-            log_start_offset=_of(of_log_dir.log_start_offsets, topic_partition),
-            high_watermark=_of(of_log_dir.high_watermarks, topic_partition),
-            recovery_point=_of(of_log_dir.recovery_points, topic_partition),
-            cleaner_offset=_of(of_log_dir.cleaner_offsets, topic_partition),
+            log_start_offset=_offset_of(of_log_dir.log_start_offsets, topic_partition),
+            high_watermark=_offset_of(of_log_dir.high_watermarks, topic_partition),
+            recovery_point=_offset_of(of_log_dir.recovery_points, topic_partition),
+            cleaner_offset=_offset_of(of_log_dir.cleaner_offsets, topic_partition),
             clean_shutdown=of_log_dir.clean_shutdown,
             present=True,
             directory=str(partition.directory.path),
@@ -391,7 +364,7 @@ def record_partitions(catalog: TablesCatalog, plan: Plan, build_id: str, *, all_
     return notes
 
 
-def _of(offsets: dict[TopicPartition, int] | None, topic_partition: TopicPartition) -> int | None:
+def _offset_of(offsets: dict[TopicPartition, int] | None, topic_partition: TopicPartition) -> int | None:
     return None if offsets is None else offsets.get(topic_partition)
 
 
@@ -409,19 +382,14 @@ def _notes(log_dir: Location, checkpoints: Checkpoints) -> Iterator[str]:
 
 
 def _finish(run: BuildRun, scanned: Scanned, of_log_dirs: OfLogDirs) -> tuple[list[str], KnownDamage]:
-    """Finish the partitions that are not yet, and record how they were listed.
-
-    Args:
-        of_log_dirs: what should be there.
-
-    Returns:
-        What a person should know, and the damage that is known now.
+    """Finish the partitions that are left, and record how they were listed. Returns notes for a person, and the damage
+    that is known now.
     """
     request, catalog = run.request, run.backend.catalog
     begin_phase("finishing partitions")
-    # Both need the segments and not each other, and both are mostly waiting.
-    with ThreadPoolExecutor(2) as beside:
-        recorded = beside.submit(record_partitions, catalog, run.plan, run.build_id, all_topics=request.all_topics)
+    # Recording the listing and finishing need the segments and not each other, and both mostly wait.
+    with ThreadPoolExecutor(2) as threads:
+        notes = threads.submit(record_partitions, catalog, run.plan, run.build_id, all_topics=request.all_topics)
         finish_partitions_of(run, run.plan.partitions, scanned)
-        known = beside.submit(catalog_damage, request, catalog, run.plan, of_log_dirs)
-        return recorded.result(), known.result()
+        damage = threads.submit(catalog_damage, request, catalog, run.plan, of_log_dirs)
+        return notes.result(), damage.result()

@@ -1,4 +1,4 @@
-"""What a build comes to: the damage that is known, the exit code, and what is shown."""
+"""The outcome of a build: the damage that is known, the exit code, lines and JSON (`outcome_of`)."""
 
 from __future__ import annotations
 
@@ -36,16 +36,13 @@ from kidxlib.text.words import counted
 def catalog_damage(
     request: BuildRequest, catalog: TablesCatalog, plan: Plan, of_log_dirs: OfLogDirs, changes: Changes | None = None
 ) -> KnownDamage:
-    """How the catalog's segments stand, the gaps between them, and what of the log dirs is not there.
-
-    Args:
-        of_log_dirs: what should be.
-        changes: what a listing found that is not recorded; None where all is.
+    """The damage of the catalog's segments, the gaps between them, and what the log dirs lack. `changes` are those of a
+    listing that are not recorded; None where all are.
     """
     sources, gone = [source.name for source in request.sources], None if changes is None else changes.gone
     tables = catalog.tables
     logs = known_logs(tables, sources, request.topics, gone)
-    gaps = gaps_between(tables, logs, *asked_of(request, plan))
+    gaps = gaps_between(tables, logs, *policies_and_directories(request, plan))
     not_known = set(plan.unlistable)
     if request.repair:  # it reads no other log that has grown
         not_known |= of_log_dirs.log_dirs.keys()
@@ -59,7 +56,7 @@ def catalog_damage(
 
 
 def _not_read_again(broken: Sequence[DamagedSegment], plan: Plan, changes: Changes) -> list[DamagedSegment]:
-    """The logs that are there, and not to be read."""
+    """The logs that are there and that the build does not read."""
     keys = [partition.key for partition in plan.partitions]
     base_offsets = numbers_in(changes.to_read["base_offset"])[0].tolist()
     numbers = partitions_of(changes.to_read).tolist()
@@ -69,14 +66,15 @@ def _not_read_again(broken: Sequence[DamagedSegment], plan: Plan, changes: Chang
 
 
 def listed_log_dirs(request: BuildRequest, plan: Plan) -> OfLogDirs:
-    """What the log dirs of a plan should have, for who has just listed them."""
+    """What the log dirs should have, just after they were listed."""
     return OfLogDirs.of(plan, request.sources, request.topics, request.known_topics.by_source)
 
 
-def asked_of(request: BuildRequest, plan: Plan) -> tuple[PolicyOf, Directories]:
-    """What is asked of the gaps between a plan's logs."""
-    policy_of = request.known_topics.policy_of((*each.key[:2], each.topic_id) for each in plan.partitions)
-    return policy_of, Directories({each.key: each.directory.path for each in plan.partitions})
+def policies_and_directories(request: BuildRequest, plan: Plan) -> tuple[PolicyOf, Directories]:
+    """What explains gaps between a plan's logs."""
+    topics = ((*partition.key[:2], partition.topic_id) for partition in plan.partitions)
+    directories = Directories({partition.key: partition.directory.path for partition in plan.partitions})
+    return request.known_topics.policy_of(topics), directories
 
 
 def lost_counts(changes: Changes) -> dict[str, int]:
@@ -84,7 +82,7 @@ def lost_counts(changes: Changes) -> dict[str, int]:
 
 
 def emptied(plan: Plan, damage: KnownDamage) -> list[dict[str, Any]]:
-    """The sources in which no segment is, though the catalog has some, as JSON objects have them."""
+    """The sources without a segment of which the catalog has some, as objects of JSON."""
     return [
         {"source": name, "path": as_text(path), "segments": damage.present(name)}
         for name, path in plan.empty.items()
@@ -93,17 +91,17 @@ def emptied(plan: Plan, damage: KnownDamage) -> list[dict[str, Any]]:
 
 
 def exit_code(plan: Plan, damage: KnownDamage, changes: Changes) -> ExitCode:
-    """The exit code of a build, by all that is known of what was asked for, whether this run found it or an earlier
-    one. Only this run knows that segments which are missing were the last of their partition.
+    """The exit code of a build, by all that is known of its sources and topics, whether this run found it or an earlier
+    one. Only this run knows that missing segments were the last of their partition.
     """
-    missing = emptied(plan, damage)
-    for each in missing:
-        where = "is that its bucket and prefix?" if is_object(each["path"]) else "is it mounted?"
+    emptied_sources = emptied(plan, damage)
+    for source in emptied_sources:
+        where = "is that its bucket and prefix?" if is_object(source["path"]) else "is it mounted?"
         warn(
-            f"{each['path']}: no segment found, but the catalog has {each['segments']:,} of source {each['source']}, "
-            f"which stay there: {where} If they will not come back, kidx forget-source removes them"
+            f"{source['path']}: no segment found, but the catalog has {source['segments']:,} of source "
+            f"{source['source']}, which stay there: {where} If they will not come back, kidx forget-source removes them"
         )
-    has_problems = damage.is_loss or plan.unlistable or missing or changes.missing_at_end
+    has_problems = damage.is_loss or plan.unlistable or emptied_sources or changes.missing_at_end
     return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK
 
 
@@ -112,14 +110,12 @@ class Built:
     """What a build did.
 
     Attributes:
-        plan: what was listed; of a repair, what of it was broken.
-        changes: what had changed since the catalog's last build.
+        plan: of a repair, the part that was broken.
+        changes: since the catalog's last build.
         row: of `builds`.
-        notes: what a person should know.
-        damage: that is known now.
-        requests: of object stores, but for those to the catalog.
+        notes: for a person.
+        requests: to object stores, but not those to the catalog.
         catalog: its path; `is_new` where this build has made it.
-        optimized: its tables that were to be put in order at the end.
     """
 
     plan: Plan
@@ -135,32 +131,41 @@ class Built:
 
     @property
     def unknown_facts(self) -> dict[str, int]:
-        """The facts that `--fill-facts` fills, and of how many segments that are there each is not known."""
+        """The facts that `--fill-facts` fills, and for how many segments that are there they are not known."""
         of_others, read = self.changes.unknown_facts, self.scanned.counts.unknown_facts
         return {name: of_others.get(name, 0) + read[name] for name in _FILLABLE}
 
 
 _FILLABLE: Final = FillableFacts.names()
-#: How they are called.
+#: Their names on screen.
 _FACTS: Final = {
     "log_crc32c": "the CRC-32C",
     "smallest_timestamp_ms": "the smallest timestamp",
     "log_crc64nvme": "the CRC-64/NVME",
 }
-#: Of the columns of `builds`, what is told to who watches.
+#: Columns of `builds` that are metrics.
 _COUNTED: Final = ("partitions", "segments", "unchanged", "gone", "rows_changed")
 
 
 def _as_json(request: BuildRequest, built: Built) -> dict[str, Any]:
-    """A build's JSON object: the row of `builds`, and what that does not have."""
-    counts, started_at = built.scanned.counts.as_json(), request.context.now.isoformat()
-    shown = {**built.row.values(), **counts, "started_at": started_at, "notes": built.notes}
-    shown |= {"options": request.recorded(), **lost_counts(built.changes), "unknown_facts": built.unknown_facts}
-    shown |= {**unlistable_as_json(built.plan.unlistable.values()), "damage": built.damage.as_json()}
-    shown["emptied_sources"] = emptied(built.plan, built.damage)
-    shown |= {"requests": built.requests.as_json(), "optimized": optimized_as_json(built.optimized)}
-    shown |= {"cluster_metadata": known_as_json(request.known_topics, built.plan)}
-    return {**shown, "catalog": built.catalog, "new_catalog": built.is_new}
+    """The row of `builds`, and what it has no columns for."""
+    return {
+        **built.row.values(),
+        **built.scanned.counts.as_json(),
+        "started_at": request.context.now.isoformat(),
+        "notes": built.notes,
+        "options": request.recorded(),
+        **lost_counts(built.changes),
+        "unknown_facts": built.unknown_facts,
+        **unlistable_as_json(built.plan.unlistable.values()),
+        "damage": built.damage.as_json(),
+        "emptied_sources": emptied(built.plan, built.damage),
+        "requests": built.requests.as_json(),
+        "optimized": optimized_as_json(built.optimized),
+        "cluster_metadata": known_as_json(request.known_topics, built.plan),
+        "catalog": built.catalog,
+        "new_catalog": built.is_new,
+    }
 
 
 def _tell(outcome: Outcome, request: BuildRequest, built: Built) -> None:
@@ -198,7 +203,6 @@ def _tell(outcome: Outcome, request: BuildRequest, built: Built) -> None:
 
 
 def outcome_of(request: BuildRequest, built: Built) -> Outcome:
-    """How the run ended, and what it says."""
     outcome = Outcome(
         code=exit_code(built.plan, built.damage, built.changes),
         run_id=built.row.build_id,

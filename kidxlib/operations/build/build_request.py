@@ -1,4 +1,4 @@
-"""What a build is asked for."""
+"""What a build is to do, and the limits of a run."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ class BuildLimits:
 
     Attributes:
         wave_bytes, wave_seconds: of one wave, whichever ends first.
-        longest_run: index files that were staged before that are a killed run's, and folders without a heartbeat.
-        driver_listing_max: how many segments the command lists and compares itself; workers do where there are more.
+        longest_run: index files staged earlier than this are a killed run's; so are folders without a heartbeat.
+        driver_listing_max: how many segments the command lists and compares itself; if there are more, workers do.
     """
 
     wave_bytes: int = 256 * 1024**3
@@ -32,17 +32,17 @@ class BuildLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BuildRequest:
-    """What to do.
+    """What to build.
 
     Attributes:
-        context: its time is recorded.
+        context: with the time that is recorded.
         names_index_dir: the index directory was given, not taken from the settings.
         publish_truncated: publish the index of a valid prefix too.
         interval_bytes, max_index_bytes: None where no option was given and the settings decide by topic.
-        options_for: what a partition's indexes are built with.
-        known_topics: what the sources' clusters say of topics.
+        options_for: the options of a partition's indexes.
+        known_topics: topics in the metadata of the sources' clusters.
         fill_bytes: read logs of so many bytes together for facts that are not known; None for none.
-        plans_on_workers: they list and compare, however few segments there are.
+        plans_on_workers: workers list and compare, however few segments there are.
         optimize: how the catalog's tables are put in order at the end; None for not at all.
     """
 
@@ -71,7 +71,7 @@ class BuildRequest:
 
     @property
     def keeps_catalog(self) -> bool:
-        """Whether what is found is recorded; else a run knows nothing of the one before it."""
+        """Else a run knows nothing of the one before it."""
         return self.context.catalog is not None or self.context.database is not None
 
     @property
@@ -79,7 +79,7 @@ class BuildRequest:
         return self.topics.pattern == ".*" and not self.repair
 
     def recorded(self) -> dict[str, str | int | bool | None]:
-        """The options as they came out of the command line and the settings."""
+        """The options of the command line and the settings, for the row of `builds`."""
         return {
             "index_dir": None if self.target.index_dir is None else str(self.target.index_dir),
             "in_place": self.in_place,

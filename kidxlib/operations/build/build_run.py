@@ -1,5 +1,5 @@
-"""One run of a build: what it works with, and how far it has come. It holds the locks of log dirs in which it writes,
-as a broker would, and removes files that killed runs left over.
+"""One run of a build: its parts, how far it is, the locks of log dirs in which it writes, as a broker would, and what
+it removes of killed runs.
 """
 
 from __future__ import annotations
@@ -24,11 +24,7 @@ from kidxlib.text.times import NS_PER_MS
 
 @dataclass(frozen=True, slots=True)
 class BuildRun:
-    """What a run works with.
-
-    Attributes:
-        commit: commits the changes of `segments` that are held; changes of other tables are never held.
-    """
+    """The parts of a run. `commit` commits the changes of `segments` that are held; those of other tables never are."""
 
     request: BuildRequest
     plan: Plan
@@ -39,14 +35,14 @@ class BuildRun:
 
 @dataclass(slots=True)
 class Scanned:
-    """What a build has read so far, wave by wave.
+    """How far a build is, wave by wave.
 
     Attributes:
-        seconds: that waves took until their results were there.
-        read_seconds: in which some executor was reading: less what it took to begin.
+        unfinished: partitions that are still to be finished.
+        seconds: of all waves, until their results were there.
+        read_seconds: in which some executor was reading, so without the time until one began.
         finishing: how many groups of partitions were finished.
-        rows_changed: of `segments`, by what was read and by what was finished.
-        unfinished: partitions that are to be finished still.
+        rows_changed: rows of `segments` that reading and finishing have changed.
     """
 
     unfinished: dict[PartitionKey, PartitionChange]
@@ -59,18 +55,13 @@ class Scanned:
 
 
 def hold_log_dirs(request: BuildRequest, plan: Plan, stack: contextlib.ExitStack) -> None:
-    """Lock the log dirs of a plan that is built in place.
-
-    Args:
-        stack: gives them back when it is left.
-    """
+    """Lock the log dirs of a plan that is built in place, until the stack is left."""
     if request.in_place:
         for log_dir in log_dirs_to_lock(plan):
             stack.enter_context(locked(log_dir))
 
 
 def ensure_locks_cover_workers(request: BuildRequest, changes: Changes, backend: Backend) -> None:
-    """Before anything is written beside a log."""
     if not request.in_place or not (changes.to_read.num_rows or changes.to_finish):
         return
     if not backend.engine.is_on_this_machine:
@@ -81,9 +72,9 @@ def ensure_locks_cover_workers(request: BuildRequest, changes: Changes, backend:
 
 
 def sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> None:
-    """Remove what killed runs left: by the clock, whatever `--now` says, or a run that works now loses it."""
+    """Remove what killed runs left: by the clock, whatever `--now` says, or a run that is going on loses its files."""
     older_than_ms = int((datetime.now(UTC) - request.limits.longest_run).timestamp() * 1000)
-    for partition in plan.partitions if plan.is_listed else ():  # else workers have done so as they planned
+    for partition in plan.partitions if plan.is_listed else ():  # else workers have swept as they planned
         sweep(partition.index_directory, older_than_ms * NS_PER_MS)
     backend.catalog.sweep_staging(older_than_ms)
     backend.engine.sweep(older_than_ms)
@@ -92,7 +83,7 @@ def sweep_leftovers(request: BuildRequest, plan: Plan, backend: Backend) -> None
 @contextlib.contextmanager
 def removing_held_indexes(request: BuildRequest, plan: Plan) -> Iterator[None]:
     """In place no offset index waits for the end of its partition once the run is over, however it ends: the directory
-    is a broker's. What a killed run left there goes first: under the lock nobody else's can be there.
+    is a broker's. Those of a killed run go first: under the lock, none can be another run's.
     """
     if not request.in_place:
         yield

@@ -1,5 +1,5 @@
-"""Partitions finished: transactions, producers and leader epochs from what the catalog keeps of their segments. What
-was found is written into the tables, first what lies on disk of segments, then of partitions, and counted.
+"""Finishes partitions (`finish_partitions_of`): transactions, producers and leader epochs from the catalog's rows of
+their segments. Rows of scanned segments and of finished partitions are written into the tables, and counted.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from kidxlib.recovery.outcome import USABLE, Status
 from kidxlib.tables.protocol import scope_of
 from kidxlib.terminal import interrupts
 
-#: Segments of the partitions that are finished at a time; the driver holds rows of all of them, 0.5 kB each.
+#: Segments of the partitions that are finished at a time; the driver holds their rows, 0.5 kB each.
 _SEGMENTS_AT_ONCE: Final = 200_000
 
 _PROBLEM: Final = tuple(SegmentProblem.__dataclass_fields__)
-#: How many segments of a topic finishing gave the same outcome, and the transactions aborted in them.
+#: Finished segments by topic and outcome, and the transactions aborted in them.
 _BY_TOPIC: Final[list[pa.Field[Any]]] = [
     pa.field("topic", pa.string()),
     pa.field("published", pa.string()),
@@ -48,49 +48,37 @@ _ENTRIES: Final = ("offset_index_entries", "time_index_entries")
 
 
 def finish_partitions_of(run: BuildRun, partitions: Iterable[ListedPartition], scanned: Scanned) -> None:
-    """Derive transactions, producers and leader epochs of partitions from what the catalog keeps of their segments.
-    Where there are many, what is held is committed after each group of partitions but the last.
-
-    Args:
-        partitions: of the plan; those that are finished, or need not be, are left out.
-        scanned: gets the counts.
+    """Finish those of the partitions that are unfinished. Where there are many, what is held is committed after each
+    group of partitions but the last.
     """
     auxiliary_files, unfinished = run.request.auxiliary_files, scanned.unfinished
-    tasks = {each.key: each.partition_task(auxiliary_files) for each in partitions if each.key in unfinished}
-    to_finish = {key: unfinished.pop(key) for key in tasks}
-    for number, group in enumerate(_groups(to_finish)):
+    tasks = {
+        partition.key: partition.partition_task(auxiliary_files)
+        for partition in partitions
+        if partition.key in unfinished
+    }
+    changes = {key: unfinished.pop(key) for key in tasks}
+    for number, group in enumerate(_groups(changes)):
         if number:
             run.commit()
         scanned.finishing += 1
         name = f"{run.build_id}-finish-{scanned.finishing}"
-        scanned.rows_changed += _finish(run, name, {key: tasks[key] for key in group}, to_finish, scanned.counts)
+        scanned.rows_changed += _finish(run, name, {key: tasks[key] for key in group}, changes, scanned.counts)
 
 
 def record_scanned(catalog: TablesCatalog, staged: Staged, build_id: str) -> int:
-    """Record segments that were read. The events first: a segment that is recorded is not read again.
-
-    Args:
-        staged: rows of `SCANNED`.
-
-    Returns:
-        How many rows of `segments` were added or changed.
+    """Record rows of `SCANNED`, the events first: a segment that is recorded is not read again. Returns how many rows
+    of `segments` were added or changed.
     """
     tables, since = catalog.tables, catalog.compared_with
-    found = _not_overtaken(catalog, staged.found("segment", "event"), build_id)
-    tables.change(PRODUCER_EVENTS, found, updates.events, by=SEGMENTS.key)
+    rows = _not_overtaken(catalog, staged.found("segment", "event"), build_id)
+    tables.change(PRODUCER_EVENTS, rows, updates.events, by=SEGMENTS.key)
     change = partial(updates.scanned, build_id=build_id)
-    return tables.change(SEGMENTS, found, change, by=SEGMENTS.key, since=since, build_id=build_id)
+    return tables.change(SEGMENTS, rows, change, by=SEGMENTS.key, since=since, build_id=build_id)
 
 
 def record_finished(catalog: TablesCatalog, staged: Staged, build_id: str) -> int:
-    """Record partitions that were finished.
-
-    Args:
-        staged: rows of `FINISHED`.
-
-    Returns:
-        How many rows of `segments` changed that this build had not changed before.
-    """
+    """Record rows of `FINISHED`. Returns how many rows of `segments` changed that this build had not changed before."""
     tables = catalog.tables
     tables.change(ABORTED_TRANSACTIONS, staged.found("partition", "aborted"), updates.aborted, by=PARTITIONS.key)
     tables.change(PARTITION_STATES, staged.found("partition", "state"), updates.states, by=PARTITIONS.key)
@@ -98,12 +86,9 @@ def record_finished(catalog: TablesCatalog, staged: Staged, build_id: str) -> in
     return tables.change(SEGMENTS, staged.found("segment"), change, by=SEGMENTS.key)
 
 
-def withdrawn(catalog: TablesCatalog, staged: Staged) -> pa.Table:
-    """The segments that finishing found to be quarantined, with their logs, and `status_before`. To be asked before
-    they are recorded.
-
-    Args:
-        staged: rows of `FINISHED`.
+def _withdrawn_segments(catalog: TablesCatalog, staged: Staged) -> pa.Table:
+    """The segments that finishing has quarantined, with their logs and `status_before`. To be asked for before the
+    finished rows are recorded.
     """
     names = [*SEGMENTS.key, "status", "reason", "reason_position", "reason_detail"]
     rows = staged.rows("segment", names)
@@ -117,23 +102,19 @@ def withdrawn(catalog: TablesCatalog, staged: Staged) -> pa.Table:
     return rows.append_column("status_before", known["status"]).append_column("log_path", known["log_path"])
 
 
-def _not_overtaken(catalog: TablesCatalog, found: Found, build_id: str) -> Found:
-    """Without segments of which another run has recorded a later state since this one compared."""
+def _not_overtaken(catalog: TablesCatalog, rows: Found, build_id: str) -> Found:
+    """Rows without the segments of which another run has recorded a later state since this one compared."""
     tables, since = catalog.tables, catalog.compared_with
     if since is None or tables.version(SEGMENTS) == since:
-        return found
-    scope, names = scope_of({"segment": found["segment"]}, SEGMENTS.key), [*SEGMENTS.key, "build_id"]
+        return rows
+    scope, names = scope_of({"segment": rows["segment"]}, SEGMENTS.key), [*SEGMENTS.key, "build_id"]
     before = tables.read(SEGMENTS, names, scope, since)
     now = tables.read(SEGMENTS, [*names, "log_mtime_ns"], scope)
-    return updates.not_overtaken(found, before, now, build_id)
+    return updates.not_overtaken(rows, before, now, build_id)
 
 
 def count_scanned(staged: Staged, counts: Counts) -> None:
-    """Add a wave's segments to the counts.
-
-    Args:
-        staged: rows of `SCANNED`.
-    """
+    """Add a wave's rows of `SCANNED` to the counts."""
     kinds = ["topic", "status", "published"]
     rows = staged.rows("segment", [*kinds, "log_bytes", "batches", *_ENTRIES, *FillableFacts.names()])
     counts.unknown_facts.update(count_unknown(rows.filter(pc.field("status").isin([*USABLE, Status.QUARANTINED]))))
@@ -157,15 +138,11 @@ def count_scanned(staged: Staged, counts: Counts) -> None:
     if counts.problem_count > len(counts.problems):
         problem_free = pa.array([status.value for status in PROBLEM_FREE])
         problems = staged.rows("segment", _PROBLEM).filter(~pc.field("status").isin(problem_free))
-        _name(problems, counts)
+        _keep_first(problems, counts)
 
 
 def finished_by_topic(rows: pa.Table) -> pa.Table:
-    """Rows of `FINISHED_BY_TOPIC`.
-
-    Args:
-        rows: segments that are finished, with `topic`, `published` and `aborted_transactions`.
-    """
+    """Rows of `FINISHED_BY_TOPIC` from rows of finished segments."""
     kinds = ["topic", "published"]
     summed = rows.group_by(kinds).aggregate([([], "count_all"), ("aborted_transactions", "sum")])
     summed = summed.select([*kinds, "count_all", "aborted_transactions_sum"])
@@ -173,12 +150,8 @@ def finished_by_topic(rows: pa.Table) -> pa.Table:
 
 
 def count_finished(staged: Staged, unfolded: pa.Table, withdrawn: pa.Table, counts: Counts) -> None:
-    """Add what finishing partitions came to.
-
-    Args:
-        staged: rows of `FINISHED`.
-        unfolded: rows of `FINISHED_BY_TOPIC`: segments of the same partitions that were not folded again.
-        withdrawn: the segments that turned out as quarantined: `SegmentProblem`'s columns, and `status_before`.
+    """Add rows of `FINISHED` to the counts, with `unfolded`, rows of `FINISHED_BY_TOPIC` of the segments of the same
+    partitions that were not folded again, and the withdrawn segments.
     """
     counts.kept += map(str, staged.rows("kept", ["path"])["path"].to_pylist())
     folded = finished_by_topic(staged.rows("segment", ["topic", "published", "aborted_transactions"]))
@@ -189,15 +162,15 @@ def count_finished(staged: Staged, unfolded: pa.Table, withdrawn: pa.Table, coun
     kinds = ["topic", "status_before"]
     for row in withdrawn.group_by(kinds).aggregate([([], "count_all")]).to_pylist():
         counts.topic(row["topic"]).withdraw(row["status_before"], row["count_all"])
-    _name(withdrawn, counts)
+    _keep_first(withdrawn, counts)
 
 
 def _or_zero(column: Values) -> Values:
     return pc.coalesce(column.cast(pa.int64()), pa.scalar(0, pa.int64()))
 
 
-def _name(problems: pa.Table, counts: Counts) -> None:
-    """Name the first segments with problems, up to the limit."""
+def _keep_first(problems: pa.Table, counts: Counts) -> None:
+    """Keep the first segments with problems, up to the limit."""
     room = max(0, PROBLEMS_KEPT - len(counts.problems))
     first = problems.select(_PROBLEM).sort_by([(name, "ascending") for name in _PROBLEM[:4]]).slice(0, room)
     counts.problems.extend(SegmentProblem(**row) for row in first.to_pylist())
@@ -207,33 +180,26 @@ def _finish(
     run: BuildRun,
     name: str,
     tasks: Mapping[PartitionKey, PartitionTask],
-    to_finish: Mapping[PartitionKey, PartitionChange],
+    changes: Mapping[PartitionKey, PartitionChange],
     counts: Counts,
 ) -> int:
-    """Finish some partitions; return how many rows of `segments` that changed.
-
-    Args:
-        name: of the work.
-        to_finish: these partitions, and others.
-    """
-    from kidxlib.operations.build.finish_work import (
-        finish_partitions,  # compiled loops, as in waves.py
-        partitions_to_finish,
-    )
+    """Finish the tasks' partitions; `changes` may have others too. Returns how many rows of `segments` changed."""
+    # Compiled loops, as in waves.py.
+    from kidxlib.operations.build.finish_work import finish_partitions, partitions_to_finish
 
     engine, catalog = run.backend.engine, run.backend.catalog
     with engine.stopping():
-        found = partitions_to_finish(catalog.tables, engine, tasks, to_finish)
-        units = [[share] for share in found.shares]
-        is_small = reads_little(sum(share.row_bytes for share in found.shares), len(units))
+        partitions = partitions_to_finish(catalog.tables, engine, tasks, changes)
+        units = [[share] for share in partitions.shares]
+        is_small = reads_little(sum(share.row_bytes for share in partitions.shares), len(units))
         staged = engine.run(Work(name, units, finish_partitions, FINISHED, is_small=is_small))
         interrupts.raise_if_requested()  # some partitions are missing: the next run finishes all of them
-        count_finished(staged, found.unfolded, withdrawn(catalog, staged), counts)
+        count_finished(staged, partitions.unfolded, _withdrawn_segments(catalog, staged), counts)
         return record_finished(catalog, staged, run.build_id)
 
 
-def _groups(to_finish: Mapping[PartitionKey, PartitionChange]) -> Iterator[list[PartitionKey]]:
-    """Partitions that are finished together, neighbours in the tables: of so many segments, but one at least."""
-    keys = sorted(to_finish, key=itemgetter(1, 2, 0))  # as files are sorted
-    for start, end in cut([to_finish[key].segments for key in keys], _SEGMENTS_AT_ONCE):
+def _groups(changes: Mapping[PartitionKey, PartitionChange]) -> Iterator[list[PartitionKey]]:
+    """Partitions that are finished together, neighbours in the tables."""
+    keys = sorted(changes, key=itemgetter(1, 2, 0))  # as files are sorted
+    for start, end in cut([changes[key].segments for key in keys], _SEGMENTS_AT_ONCE):
         yield keys[start:end]

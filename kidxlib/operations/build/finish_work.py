@@ -1,5 +1,5 @@
-"""Partitions that a worker finishes, each from what the catalog keeps of its segments, and from the state that an
-earlier build has left of it, where this build may go on from there.
+"""Finishes partitions in a worker (`finish_partitions`), from the catalog's rows of their segments, and where it may
+from the state that an earlier build kept; and cuts them into shares (`partitions_to_finish`).
 
 A state is good for as long as the segments that led to it are what they were. Their rows tell: how many there are, how
 many have no problems, and a digest of their logs' versions. So neither a segment that was read again, nor one that
@@ -56,7 +56,7 @@ from kidxlib.storage.location import as_text
 from kidxlib.storage.publisher import Published
 from kidxlib.tables.protocol import Tables, counts_of, scope_of
 
-#: The columns of a segment that say which log led to its events.
+#: The columns of a segment that tell which log led to its events.
 OF_LOG_VERSION: Final = ("base_offset", "next_offset", "log_bytes", "log_mtime_ns")
 
 #: 2⁶⁴ divided by the golden ratio: an odd number whose bits have no pattern.
@@ -83,12 +83,8 @@ _HEADS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class PartitionToFinish:
-    """One partition.
-
-    Attributes:
-        task: from which state on, and which files may be written.
-        logs: by the base offset of each of the last two segments, all segments up to it: the states after these are
-            kept.
+    """A partition's task, and for each of the last two segments, by base offset, the segments up to it: the states
+    after these two are kept.
     """
 
     task: PartitionTask
@@ -97,7 +93,7 @@ class PartitionToFinish:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsToFinish:
-    """Some partitions, and what is known of their segments.
+    """A share of the partitions.
 
     Attributes:
         rows: of `TO_FINISH`, each partition's in one piece and segments in order.
@@ -114,20 +110,15 @@ def finish_partitions(shares: Iterable[PartitionsToFinish]) -> Iterator[ItemRows
     for share in shares:
         tasks = {key: partition.task for key, partition in share.partitions.items()}
         in_order_of_rows = [tasks[key].index_directory for key in sorted(tasks)]
-        for finished in finish(known_partitions(share.rows.batches(), tasks), in_order_of_rows):
-            rows = itertools.chain(finished_rows(finished), _kept_rows(finished, share.partitions[finished.task.key]))
+        for finished in finish(_known_partitions(share.rows.batches(), tasks), in_order_of_rows):
+            rows = itertools.chain(_finished_rows(finished), _kept_rows(finished, share.partitions[finished.task.key]))
             yield ItemRows(rows=list(rows))
 
 
-def known_partitions(
+def _known_partitions(
     batches: Iterator[pa.RecordBatch], tasks: Mapping[PartitionKey, PartitionTask]
 ) -> Iterator[tuple[PartitionTask, Iterator[SegmentTask]]]:
-    """Each partition with its segments, in order, as the catalog has them.
-
-    Args:
-        batches: rows of `TO_FINISH`.
-        tasks: what is to be published of each partition.
-    """
+    """The task of each partition, with its segments in order, from rows of `TO_FINISH`."""
     segments = (_segment(head, events) for head, events in with_events(batches))
     for key, of_partition in groupby(segments, key=itemgetter(0)):
         yield tasks[key], (task for _, task in of_partition)
@@ -150,8 +141,8 @@ def _segment(head: dict[str, Any], events: NDArray[np.void]) -> tuple[PartitionK
     return (head["source"], head["topic"], head["partition"]), task
 
 
-def finished_rows(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
-    """What finishing a partition came to, as rows of `FINISHED`."""
+def _finished_rows(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
+    """Rows of `FINISHED`: segments, aborted transactions and kept files."""
     source, topic, partition = finished.task.key
     for segment in finished.segments:
         key = SegmentKey(source=source, topic=topic, partition=partition, base_offset=segment.base_offset)
@@ -176,12 +167,8 @@ def finished_rows(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
         yield {"kept": KeptFile(path=as_text(f"{finished.task.index_directory}/{name}")).values()}
 
 
-def state_row(key: PartitionKey, state: FoldState, logs: FoldedLogs) -> PartitionStateRow:
-    """A state as it is kept.
-
-    Args:
-        logs: the segments that led to it.
-    """
+def _state_row(key: PartitionKey, state: FoldState, logs: FoldedLogs) -> PartitionStateRow:
+    """A state as it is kept, with the segments that led to it."""
     source, topic, partition = key
     return PartitionStateRow(
         source=source,
@@ -194,12 +181,11 @@ def state_row(key: PartitionKey, state: FoldState, logs: FoldedLogs) -> Partitio
         map_end_offset=state.map_end_offset,
         epochs_are_known=state.epochs_are_known,
         producer_snapshot=state.snapshot,
-        leader_epochs=[{"epoch": each.epoch, "start_offset": each.start_offset} for each in state.leader_epochs],
+        leader_epochs=[{"epoch": entry.epoch, "start_offset": entry.start_offset} for entry in state.leader_epochs],
     )
 
 
 def state_of(row: PartitionStateRow) -> FoldState:
-    """A state that was kept."""
     return FoldState(
         base_offset=row.base_offset,
         source=StateSource(row.state_source),
@@ -207,24 +193,19 @@ def state_of(row: PartitionStateRow) -> FoldState:
         map_end_offset=row.map_end_offset,
         epochs_are_known=row.epochs_are_known,
         snapshot=row.producer_snapshot,
-        leader_epochs=tuple(EpochEntry(**each) for each in row.leader_epochs),
+        leader_epochs=tuple(EpochEntry(**entry) for entry in row.leader_epochs),
     )
 
 
 def _kept_rows(finished: FinishedPartition, partition: PartitionToFinish) -> Iterator[dict[str, Any]]:
-    """What a later build goes on from, as rows of `FINISHED`."""
+    """Rows of `FINISHED` from which a later build goes on."""
     source, topic, number = finished.task.key
-    of_partition = FoldedPartition(
-        source=source,
-        topic=topic,
-        partition=number,
-        unfolded=partition.task.earlier,
-    )
-    yield {"partition": of_partition.values()}
+    folded = FoldedPartition(source=source, topic=topic, partition=number, unfolded=partition.task.earlier)
+    yield {"partition": folded.values()}
     for state in finished.states:
         logs = partition.logs.get(state.base_offset)
         if logs is not None:
-            yield {"state": state_row(finished.task.key, state, logs).values()}
+            yield {"state": _state_row(finished.task.key, state, logs).values()}
 
 
 def _facts(segment: FinishedSegment) -> FinishedFacts:
@@ -238,19 +219,14 @@ def _facts(segment: FinishedSegment) -> FinishedFacts:
 
 
 class KeptStates:
-    """Some partitions, each with the best state that it can be folded from.
+    """Some partitions, and for each the best state that it can be folded from.
 
-    Args:
-        keys: of the partitions; a partition's number is its position here.
-        heads: all segments that these are folded from, in any order, with `problem_free`, `present` and
-            `OF_LOG_VERSION`.
-        partitions: of each of the segments, the number of its partition.
-        changes: of each partition.
-        states: rows of `partition_states`, also of other partitions.
+    A partition's number is its position in `keys`. `heads` are all segments that the partitions are folded from, in any
+    order, `partitions` the numbers of their partitions. `states` may have rows of other partitions.
 
     Attributes:
-        heads: the same rows, by partition and base offset.
-        is_folded: which of them are folded; those before are spared by a state.
+        heads: by partition and base offset.
+        is_folded: which of these are folded; a state spares those before.
     """
 
     def __init__(
@@ -267,18 +243,14 @@ class KeptStates:
         self.heads, self._partitions = heads.take(order), partitions[order]
         self._base_offsets: Longs = self.heads["base_offset"].to_numpy()
         self._present = flags_of(self.heads["present"])
-        #: Of each partition the first row, and at the end the number of rows.
+        #: The first row of each partition, and at the end the number of rows.
         self._bounds = np.searchsorted(self._partitions, np.arange(len(keys) + 1))
         self._logs = self._logs_up_to_each()
         self._state_of, self._last_of = self._best(changes)
         self.is_folded: Flags = np.arange(len(order)) > self._last_of[self._partitions]
 
     def partition_to_finish(self, key: PartitionKey, task: PartitionTask) -> PartitionToFinish | None:
-        """A partition with what it is folded from; None where the catalog has no segment of it any more.
-
-        Args:
-            task: of the whole partition.
-        """
+        """A partition with the state that it is folded from; None where the catalog has no segment of it any more."""
         number = self._numbers[key]
         first, end = int(self._bounds[number]), int(self._bounds[number + 1])
         folded_from = max(first, int(self._last_of[number]) + 1)
@@ -297,10 +269,10 @@ class KeptStates:
         return PartitionToFinish(task, logs)
 
     def _best(self, changes: Sequence[PartitionChange]) -> tuple[Positions, Positions]:
-        """The states with the most segments, and the rows of the last ones of these, by the number of the partition; −1
-        where there is none.
+        """The row of the state with the most segments, and the row of the last of these, by the number of the
+        partition; −1 where there is none.
         """
-        since = [_FROM_THE_START if each.changed_from is None else each.changed_from for each in changes]
+        since = [_FROM_THE_START if change.changed_from is None else change.changed_from for change in changes]
         rows = positions_in(self._states, self.heads, SEGMENTS.key)
         states = np.flatnonzero(rows >= 0)
         rows = rows[states]
@@ -308,21 +280,21 @@ class KeptStates:
         good: Flags = self._base_offsets[rows] < np.array(since, np.int64)[partitions]
         for name, column in self._logs.items():
             good &= self._states[name].to_numpy()[states] == column[rows]
-        order = np.argsort(rows[good], kind="stable")  # of a partition's the last one stays
+        order = np.argsort(rows[good], kind="stable")  # the last one of a partition stays
         state_of, last_of = np.full(len(since), _NONE, np.int64), np.full(len(since), _NONE, np.int64)
         state_of[partitions[good][order]] = states[good][order]
         last_of[partitions[good][order]] = rows[good][order]
         return state_of, last_of
 
     def _logs_up_to_each(self) -> dict[str, Longs]:
-        """What `FoldedLogs` says of the segments from the first one of a partition to each, by its columns."""
+        """For each row, `FoldedLogs` of the segments from the first of its partition up to it, by columns."""
         summed = np.ones(len(self._partitions), np.int64), self.heads["problem_free"], _digests(self.heads)
         first = self._bounds[self._partitions]
-        found = {}
+        columns = {}
         for name, column in zip(FoldedLogs.names(), summed, strict=True):
             sums = np.cumsum(np.asarray(column).astype(np.int64))
-            found[name] = sums - np.concatenate([np.zeros(1, np.int64), sums])[first]
-        return found
+            columns[name] = sums - np.concatenate([np.zeros(1, np.int64), sums])[first]
+        return columns
 
 
 def _digests(heads: pa.Table) -> NDArray[np.uint64]:
@@ -335,12 +307,8 @@ def _digests(heads: pa.Table) -> NDArray[np.uint64]:
     return digests
 
 
-def unfolded(heads: pa.Table) -> pa.Table:
-    """Rows of `FINISHED_BY_TOPIC`.
-
-    Args:
-        heads: segments of the catalog with `OF_UNFOLDED` and `present`.
-    """
+def _unfolded(heads: pa.Table) -> pa.Table:
+    """Rows of `FINISHED_BY_TOPIC` of the present segments."""
     heads = heads.filter(heads["present"])
     kept: Values = pc.coalesce(heads["transaction_index_kept"], pa.scalar(False))
     has_index = heads["transaction_index_bytes"].is_valid()
@@ -351,12 +319,7 @@ def unfolded(heads: pa.Table) -> pa.Table:
 
 @dataclass(frozen=True, slots=True)
 class ToFinish:
-    """Partitions to finish.
-
-    Attributes:
-        shares: for workers.
-        unfolded: rows of `FINISHED_BY_TOPIC`: the present segments that are not folded again.
-    """
+    """Shares for workers, and as rows of `FINISHED_BY_TOPIC` the present segments that are not folded again."""
 
     shares: Sequence[PartitionsToFinish]
     unfolded: pa.Table
@@ -368,14 +331,8 @@ def partitions_to_finish(
     tasks: Mapping[PartitionKey, PartitionTask],
     changes: Mapping[PartitionKey, PartitionChange],
 ) -> ToFinish:
-    """The partitions in shares, each with the rows that it is finished from.
-
-    Args:
-        engine: shares the rows.
-        tasks: of the partitions.
-        changes: of these, and others perhaps.
-    """
-    found: list[PartitionsToFinish] = []
+    """The tasks' partitions in shares, with the rows that they are finished from; `changes` may have others too."""
+    to_finish: list[PartitionsToFinish] = []
     keys = sorted(tasks, key=itemgetter(1, 2, 0))  # as files are sorted
     wanted = _wanted({key: changes[key] for key in keys})
     scope = scope_of({"wanted": wanted}, PARTITIONS.key)
@@ -387,43 +344,43 @@ def partitions_to_finish(
     partitions = with_rows(keys, counts_of(folded, PARTITIONS.key))
     held = folded.num_rows + len(keys)
     share_rows = share_rows_of(partitions, engine.cores, held)
-    for of_share, rows in shares(lambda _: folded, partitions, share_rows, held, ("base_offset", "position")):
-        to_finish = [kept.partition_to_finish(key, tasks[key]) for key in partition_keys(of_share)]
-        of_keys = {partition.task.key: partition for partition in to_finish if partition is not None}
-        found.append(PartitionsToFinish(engine.share(rows), rows.nbytes, of_keys))
-    return ToFinish(found, unfolded(kept.heads.filter(~kept.is_folded)))
+    for share, rows in shares(lambda _: folded, partitions, share_rows, held, ("base_offset", "position")):
+        of_share = [kept.partition_to_finish(key, tasks[key]) for key in partition_keys(share)]
+        by_key = {partition.task.key: partition for partition in of_share if partition is not None}
+        to_finish.append(PartitionsToFinish(engine.share(rows), rows.nbytes, by_key))
+    return ToFinish(to_finish, _unfolded(kept.heads.filter(~kept.is_folded)))
 
 
 def _wanted(changes: Mapping[PartitionKey, PartitionChange]) -> pa.Table:
-    """The partitions, with the topic id and the base offset of the first segment that each has now."""
+    """The partitions, each with the topic id and the base offset of its first segment that is present."""
     rows = [(*key, change.topic_id, change.first_present) for key, change in changes.items()]
     return pa.table([list(column) for column in zip(*rows, strict=True)], schema=_WANTED)
 
 
 def _heads(tables: Tables, wanted: pa.Table, scope: Sequence[Condition]) -> tuple[pa.Table, Positions]:
-    """The segments that partitions are folded from, with `problem_free` and `present`; and where each one's partition
-    stands in `wanted`.
+    """The segments that partitions are folded from, with `problem_free` and `present`, and the positions of their
+    partitions in `wanted`.
 
     Segments that are gone or deleted count as long as they lie before the first one that is present, and are of the
     same topic: retention took them, and what was seen in them still holds. After it, compaction may have merged them
     into others.
     """
     rows = tables.read(SEGMENTS, [name for name in SEGMENTS.column_names if name in _HEADS], scope)
-    at = positions_in(rows, wanted, PARTITIONS.key)
-    rows, at = rows.filter(pa.array(at >= 0)), at[at >= 0]
-    now = wanted.take(at)
+    numbers = positions_in(rows, wanted, PARTITIONS.key)
+    rows, numbers = rows.filter(pa.array(numbers >= 0)), numbers[numbers >= 0]
+    now = wanted.take(numbers)
     absent: Values = pc.is_in(rows["status"], value_set=pa.array([status.value for status in ABSENT]))
-    some, other = rows["topic_id"], now["topic_id"]
-    are_equal: Values = pc.equal(some, other).fill_null(False)
-    same_topic = pc.or_(are_equal, pc.and_(some.is_null(), other.is_null()))
+    then_id, now_id = rows["topic_id"], now["topic_id"]
+    are_equal: Values = pc.equal(then_id, now_id).fill_null(False)
+    same_topic = pc.or_(are_equal, pc.and_(then_id.is_null(), now_id.is_null()))
     earlier = pc.and_(pc.less(rows["base_offset"], now["first"]), same_topic)
     is_ok = pc.equal(rows["status"], pa.scalar(Status.OK.value))
-    # A segment that is gone has kept its facts; its reason says how it stood.
+    # A segment that is gone has kept its facts; a reason tells that it had problems.
     problem_free: Values = pc.or_(is_ok, pc.and_(absent, rows["reason"].is_null()))
     present: Values = pc.invert(absent)
     rows = rows.append_column("problem_free", problem_free).append_column("present", present)
     usable = flags_of(pc.or_(rows["present"], earlier))
-    return rows.filter(usable), at[usable]
+    return rows.filter(usable), numbers[usable]
 
 
 def _with_later_snapshots(
@@ -433,27 +390,27 @@ def _with_later_snapshots(
     tasks: Mapping[PartitionKey, PartitionTask],
     changes: Mapping[PartitionKey, PartitionChange],
 ) -> list[PartitionChange]:
-    """The changes of the partitions. A segment is among them, too, where the producers were not known at its base
-    offset, and a broker's snapshot tells them by now, as where a copy's logs came first. A whole fold goes by it.
+    """The changes of the partitions. They begin earlier where the producers were not known at a segment's base offset
+    and a broker's snapshot tells them by now, as where a copy's logs came first: a fold of all segments would use it.
     """
     is_unknown: Values = pc.equal(heads["producer_state"], pa.scalar(StateSource.UNKNOWN.value))
     unknown = np.flatnonzero(flags_of(is_unknown.fill_null(False)))
     unknown = unknown[np.argsort(numbers[unknown], kind="stable")]
     of_partitions, first = np.unique(numbers[unknown], return_index=True)
     base_offsets = np.split(heads["base_offset"].to_numpy()[unknown], first)[1:]
-    found = [changes[key] for key in keys]
+    of_keys = [changes[key] for key in keys]
     directories = [tasks[keys[number]].segments_directory for number in of_partitions.tolist()]
     with Listings(directories) as listings:
         for number, directory, unknown_at in zip(of_partitions.tolist(), directories, base_offsets, strict=True):
             told = {*map(parse_snapshot, listings.names_in(directory))}.intersection(unknown_at.tolist())
-            since = found[number].changed_from
+            since = of_keys[number].changed_from
             if told and since is not None:
-                found[number] = replace(found[number], changed_from=min(since, *told))
-    return found
+                of_keys[number] = replace(of_keys[number], changed_from=min(since, *told))
+    return of_keys
 
 
 def _events(tables: Tables, heads: pa.Table) -> pa.Table:
-    """Rows of `TO_FINISH` that are of events."""
+    """The events of segments as rows of `TO_FINISH`."""
     rows = tables.read(PRODUCER_EVENTS, None, scope_of({"heads": heads}, SEGMENTS.key))
     rows = rows.filter(pa.array(positions_in(rows, heads, SEGMENTS.key) >= 0))
     return event_rows(rows, TO_FINISH)

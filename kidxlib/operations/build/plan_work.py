@@ -1,5 +1,5 @@
-"""Partitions that a worker plans: it lists them, compares them with what the catalog has of them, and gives rows of
-what is to be done, and sums by partition.
+"""Plans partitions in a worker: lists them and compares them with the catalog's rows of them. Gives rows of what is to
+be done, and sums by partition.
 """
 
 from __future__ import annotations
@@ -26,27 +26,26 @@ from kidxlib.indexing.plan import AuxiliaryFiles, ListedPartition, Plan
 from kidxlib.storage.publisher import sweep
 from kidxlib.tables.protocol import TablesToRead, scope_of
 
-#: A partition.
 PARTITION: Final = pa.schema(
     [
         TO_READ.field("listed_partition"),
         pa.field("topic_id", pa.string()),
-        pa.field("why_unlistable", pa.string()),  # null of one that was listed
+        pa.field("why_unlistable", pa.string()),  # null where it was listed
         pa.field("segments", pa.int64()),
         pa.field("log_bytes", pa.int64()),
         pa.field("is_to_finish", pa.bool_()),
-        # As in `PartitionChange`, of one that is to be finished.
+        # As in `PartitionChange`; null where it is not to be finished.
         pa.field("first_present", pa.int64()),
         pa.field("changed_from", pa.int64()),
     ]
 )
-#: Some partitions together: their unchanged segments, and of how many of these each fact is not known.
+#: Of some partitions together: unchanged segments, and of how many of these each fact is not known.
 SUMS: Final = pa.schema(
     [pa.field(name, pa.int64()) for name in ("unchanged", "unchanged_bytes", *FillableFacts.names())]
 )
-#: A partition of which no segment is left, and how many are missing.
+#: Partitions without a segment left, and how many are missing.
 EMPTIED: Final = SEGMENTS.schema(PARTITION_KEY).append(pa.field("segments", pa.int64()))
-#: What was no segment: how many entries of a kind; and those by their paths that nobody expects there.
+#: Entries that are no segments: those that nobody expects by their paths, and how many of each kind.
 UNEXPECTED: Final = pa.schema([pa.field("path", pa.string()), pa.field("reason", pa.string())])
 SKIPPED: Final = pa.schema([pa.field("reason", pa.string())]).append(pa.field("entries", pa.int64()))
 WARNING: Final = pa.schema([pa.field("text", pa.string())])
@@ -74,16 +73,15 @@ PLANNED_PARTITIONS: Final = pa.schema(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionsToPlan:
-    """Some partitions.
+    """A share of the partitions.
 
     Attributes:
         first: the position of the first one in the whole plan; the others follow it there.
-        partitions: as the listing of their source gives them.
         unlisted: partitions of the catalog that no source lists any more.
         log_dirs: as in `Plan`.
-        tables: the catalog's, as they are to be compared with; None where there is nothing to compare with.
+        tables: None where there is nothing to compare with.
         version: of `segments`.
-        swept_before_ns: what killed runs have staged before then goes; nanoseconds since the epoch.
+        swept_before_ns: files that killed runs staged before then are removed; nanoseconds since the epoch.
         auxiliary_files, publish_truncated, explicit_interval, rebuild: as for `compare`.
     """
 
@@ -125,14 +123,10 @@ def _compared(share: PartitionsToPlan, tables: TablesToRead, plan: Plan) -> Chan
 
 
 def rows_of(kind: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """Rows of one kind as rows of `PLANNED_PARTITIONS`.
-
-    Args:
-        rows: in the kind's own schema.
-    """
-    inside = PLANNED_PARTITIONS.field(kind).type
+    """Rows of a kind's own schema as rows of `PLANNED_PARTITIONS`."""
+    fields = list(PLANNED_PARTITIONS.field(kind).type)
     for batch in rows.combine_chunks().to_batches():
-        struct = pa.StructArray.from_arrays(batch.columns, fields=list(inside))
+        struct = pa.StructArray.from_arrays(batch.columns, fields=fields)
         filled = [struct if field.name == kind else pa.nulls(len(batch), field.type) for field in PLANNED_PARTITIONS]
         yield pa.RecordBatch.from_arrays(filled, schema=PLANNED_PARTITIONS)
 
@@ -156,18 +150,18 @@ def _batches(share: PartitionsToPlan, plan: Plan, changes: Changes) -> Iterator[
 
 
 def _partitions(share: PartitionsToPlan, plan: Plan, changes: Changes) -> pa.Table:
-    """Rows of `PARTITION`."""
     bounds, (log_bytes, _) = plan.bounds(), numbers_in(plan.segments["log_bytes"])
     bytes_before = np.concatenate([[0], np.cumsum(log_bytes)])
     rows = []
     for number, partition in enumerate(plan.partitions):
         start, end = int(bounds[number]), int(bounds[number + 1])
         change = changes.to_finish.get(partition.key)
-        of_change = (True, change.first_present, change.changed_from) if change else (False, None, None)
-        size = int(bytes_before[end] - bytes_before[start])
+        to_finish = (True, change.first_present, change.changed_from) if change else (False, None, None)
+        partition_bytes = int(bytes_before[end] - bytes_before[start])
         unlistable = plan.unlistable.get(partition.key)
         why_unlistable = None if unlistable is None else unlistable.reason
-        rows.append((share.first + number, partition.topic_id, why_unlistable, end - start, size, *of_change))
+        sizes = end - start, partition_bytes
+        rows.append((share.first + number, partition.topic_id, why_unlistable, *sizes, *to_finish))
     return _table(rows, PARTITION)
 
 

@@ -1,5 +1,5 @@
-"""The plan of a build: the listing of its sources, compared with the catalog by the command itself, or by workers, each
-a part of it: the command then holds partitions, and of segments what is to be done.
+"""The plan of a build: its sources are listed (`listed_plan`) and compared with the catalog (`find_changes`), by the
+command itself or by workers. With workers the command holds partitions, and only those segments that have work to do.
 """
 
 from __future__ import annotations
@@ -49,30 +49,15 @@ from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import NS_PER_MS
 from kidxlib.text.words import counted
 
-#: Of so many a worker lists and compares the segments at a time: some tens of megabytes if each has a thousand.
+#: Partitions that a worker lists and compares at a time: some tens of megabytes if each has a thousand segments.
 _PARTITIONS_AT_ONCE: Final = 200
 
 
 def listed_plan(request: BuildRequest) -> Plan:
     """List the sources, and say what is there. Where there are many segments, or where it is asked for, only their
-    partitions: workers list these. Checkpoints are read first: what they say a running broker has written by then.
+    partitions: workers list these. Checkpoints are read first: a running broker has written by then what they say.
     """
     checkpoints = {log_dir: usable_checkpoints(log_dir) for log_dir in _log_dirs(request.sources)}
-    plan = _listed(request)
-    plan.checkpoints = checkpoints
-    return plan
-
-
-def _log_dirs(sources: Iterable[Source]) -> Iterator[Location]:
-    """Where checkpoints may be: in each source, and above one that may be a partition's directory."""
-    for source in sources:
-        if source.remote is None:
-            yield source.path
-            if parse_partition_directory(source.path.name) is not None:
-                yield source.path.parent
-
-
-def _listed(request: BuildRequest) -> Plan:
     listed = 0
 
     def say_listed(segments: int) -> None:
@@ -83,15 +68,25 @@ def _listed(request: BuildRequest) -> Plan:
     begin_phase("listing", done=lambda: Done(listed))
     listing = (request.sources, request.topics, request.target, request.options_for)
     if request.plans_on_workers or _knows_many(request):
-        return find_partitions(*listing)
-    # Without a catalog there is nothing to compare with; and who fills facts shares bytes out among all segments.
-    is_to_be_held = not request.keeps_catalog or request.fill_bytes is not None
-    plan = find_segments(
-        *listing, at_most=None if is_to_be_held else request.limits.driver_listing_max, say_listed=say_listed
-    )
-    if plan.is_listed:
-        say_what_was_listed(request, plan, plan.segments.num_rows, plan.log_bytes)
+        plan = find_partitions(*listing)
+    else:
+        # Without a catalog there is nothing to compare with. To fill facts, bytes are shared out among all segments.
+        holds_all = not request.keeps_catalog or request.fill_bytes is not None
+        at_most = None if holds_all else request.limits.driver_listing_max
+        plan = find_segments(*listing, at_most=at_most, say_listed=say_listed)
+        if plan.is_listed:
+            _say_what_was_listed(request, plan, plan.segments.num_rows, plan.log_bytes)
+    plan.checkpoints = checkpoints
     return plan
+
+
+def _log_dirs(sources: Iterable[Source]) -> Iterator[Location]:
+    """Where checkpoints may be: in each source, and above a source that may be a partition's directory."""
+    for source in sources:
+        if source.remote is None:
+            yield source.path
+            if parse_partition_directory(source.path.name) is not None:
+                yield source.path.parent
 
 
 def _knows_many(request: BuildRequest) -> bool:
@@ -99,33 +94,23 @@ def _knows_many(request: BuildRequest) -> bool:
     path = request.context.catalog
     if path is None or request.fill_bytes is not None or ("://" in path and not is_object(path)):
         return False
-    from kidxlib.tables.delta_tables import DeltaTables  # who keeps no catalog may not have delta-rs
+    from kidxlib.tables.delta_tables import DeltaTables  # a build without a catalog needs no delta-rs
 
     of_sources = Among("source", tuple(source.name for source in request.sources))
-    counted = DeltaTables(path).counts(SEGMENTS, ["source"], [of_sources, PRESENT])
-    return int(pc.sum(counted[ROWS.name]).as_py() or 0) > request.limits.driver_listing_max
+    counts = DeltaTables(path).counts(SEGMENTS, ["source"], [of_sources, PRESENT])
+    return int(pc.sum(counts[ROWS.name]).as_py() or 0) > request.limits.driver_listing_max
 
 
-def list_here(request: BuildRequest, plan: Plan) -> None:
-    """List the partitions of a plan that is not `is_listed`, however many segments they have."""
-    add_segments(plan)
-    judge_listing(plan, request.sources, request.topics, plan.have_segments())
-    say_what_was_listed(request, plan, plan.segments.num_rows, plan.log_bytes)
-
-
-def say_what_was_listed(request: BuildRequest, plan: Plan, segments: int, log_bytes: int) -> None:
-    """Say how much there is, where a part of it may be known already, and warn of what a person should know."""
+def _say_what_was_listed(request: BuildRequest, plan: Plan, segments: int, log_bytes: int) -> None:
+    """Warn, and say how much there is, where a part of it may be known already."""
     warn_of_first(plan.warnings)
     if request.keeps_catalog:
         note(f"{counted(segments, 'segment')}, {decimal(log_bytes)}, in {counted(len(plan.partitions), 'partition')}")
 
 
-def plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog: TablesCatalog | None) -> Changes:
-    """List the partitions of a plan that is not `is_listed`, and compare them with the catalog.
-
-    Args:
-        plan: gets what a listing says of partitions and sources; of segments it knows nothing after this either.
-        catalog: None where there is nothing to compare with.
+def _plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog: TablesCatalog | None) -> Changes:
+    """List the partitions of a plan that is not `is_listed`, and compare them with the catalog, where there is one. The
+    plan gets what the listing says of partitions and sources, but no segments.
     """
     tables = None if catalog is None else catalog.tables.for_workers()
     if catalog is not None:
@@ -144,18 +129,18 @@ def plan_on_workers(request: BuildRequest, plan: Plan, engine: Engine, catalog: 
         staged = engine.run(work)
         interrupts.raise_if_requested()  # a part of a plan is none
     partitions = staged.rows("partition").sort_by("listed_partition")
-    _say_of_partitions(plan, partitions, staged)
+    _add_listing(plan, partitions, staged)
     have_segments: Flags = partitions["segments"].to_numpy() > 0
     judge_listing(plan, request.sources, request.topics, have_segments)
     segments, log_bytes = (int(pc.sum(partitions[name]).as_py() or 0) for name in ("segments", "log_bytes"))
-    say_what_was_listed(request, plan, segments, log_bytes)
+    _say_what_was_listed(request, plan, segments, log_bytes)
     changes = _changes(plan, partitions, staged, () if catalog is None else FillableFacts.names())
     staged.remove()
     return changes
 
 
 def _shares(request: BuildRequest, plan: Plan, tables: TablesToRead | None, cores: int) -> Iterator[PartitionsToPlan]:
-    """The partitions in shares, neighbours in the catalog together; and those that are not listed any more."""
+    """The partitions in shares, neighbours in the catalog together, then those that are not listed any more."""
     age = datetime.now(UTC) - request.limits.longest_run
     version = None if tables is None else tables.version(SEGMENTS)
     unlisted = [] if tables is None else _unlisted(request, plan, tables)
@@ -183,7 +168,7 @@ def _shares(request: BuildRequest, plan: Plan, tables: TablesToRead | None, core
 
 
 def _unlisted(request: BuildRequest, plan: Plan, tables: TablesToRead) -> list[PartitionKey]:
-    """The partitions of the catalog that a listing would have, and has not."""
+    """The catalog's partitions of these sources and topics that the listing lacks."""
     sources = tuple(source.name for source in request.sources)
     known = tables.counts(SEGMENTS, PARTITION_KEY, [Among("source", sources)])
     listed = {partition.key for partition in plan.partitions}
@@ -191,7 +176,7 @@ def _unlisted(request: BuildRequest, plan: Plan, tables: TablesToRead) -> list[P
     return sorted(wanted, key=itemgetter(1, 2, 0))  # as files are sorted
 
 
-def _say_of_partitions(plan: Plan, partitions: pa.Table, staged: Staged) -> None:
+def _add_listing(plan: Plan, partitions: pa.Table, staged: Staged) -> None:
     for row in partitions.select(["listed_partition", "topic_id", "why_unlistable"]).to_pylist():
         number, reason = row["listed_partition"], row["why_unlistable"]
         partition = plan.partitions[number] = replace(plan.partitions[number], topic_id=row["topic_id"])
@@ -205,9 +190,8 @@ def _say_of_partitions(plan: Plan, partitions: pa.Table, staged: Staged) -> None
 
 
 def _changes(plan: Plan, partitions: pa.Table, staged: Staged, known_facts: Sequence[str]) -> Changes:
-    """
-    Args:
-        known_facts: of which unchanged segments may lack some; none where all segments are new.
+    """The changes of all shares. `known_facts` are the facts that unchanged segments may lack; none where all segments
+    are new.
     """
     sums = staged.rows("sums")
     summed = {name: int(pc.sum(sums[name]).as_py() or 0) for name in sums.column_names}
@@ -238,7 +222,7 @@ def _to_finish(plan: Plan, partitions: pa.Table) -> Iterator[tuple[PartitionKey,
 
 
 def _of_filled_sources(plan: Plan, gone: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Without those of sources that have no segment: nothing may be mounted there."""
+    """Missing segments, but not of sources that have no segment: nothing may be mounted there."""
     empty = pa.array(sorted(plan.empty), pa.string())
     for batch in gone:
         of_empty: Values = pc.is_in(batch["source"], value_set=empty)
@@ -247,16 +231,16 @@ def _of_filled_sources(plan: Plan, gone: Iterable[pa.RecordBatch]) -> Iterator[p
 
 
 def find_changes(request: BuildRequest, plan: Plan, catalog: TablesCatalog | None, engine: Engine) -> Changes:
-    """What has changed; all is new where there is no catalog to compare with.
-
-    Args:
-        plan: where it is not `is_listed`, workers list its partitions and compare them.
+    """What has changed; all is new where there is no catalog to compare with. If the plan is not `is_listed`, workers
+    list its partitions and compare them.
     """
     if catalog is None:
-        return all_new(plan, request.fill_bytes) if plan.is_listed else plan_on_workers(request, plan, engine, None)
+        return all_new(plan, request.fill_bytes) if plan.is_listed else _plan_on_workers(request, plan, engine, None)
     if not plan.is_listed and not request.plans_on_workers and catalog.tables.for_workers() is None:
         note(f"{catalog.path}: Spark alone reaches this catalog, so its segments are listed and compared here")
-        list_here(request, plan)
+        add_segments(plan)
+        judge_listing(plan, request.sources, request.topics, plan.have_segments())
+        _say_what_was_listed(request, plan, plan.segments.num_rows, plan.log_bytes)
     sources = [source.name for source in request.sources]
     others = catalog.index_directories_of_others(sources)
     for partition in plan.partitions:
@@ -276,7 +260,7 @@ def find_changes(request: BuildRequest, plan: Plan, catalog: TablesCatalog | Non
             fill_bytes=request.fill_bytes,
         )
     else:
-        changes = plan_on_workers(request, plan, engine, catalog)
+        changes = _plan_on_workers(request, plan, engine, catalog)
     # Before they are recorded: a later run finds nothing new.
     warn_of_first(warnings_of_missing(changes, request.sources))
     return changes

@@ -1,4 +1,4 @@
-"""Segments that a worker reads and indexes: a row of facts for each, and one for each event of a producer."""
+"""Reads and indexes segments in a worker: a row of facts for each, and one for each event of a producer."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ _FACT_NAMES: Final = {fact.name for fact in fields(SegmentFacts)} & set(Publishe
 
 
 def _as_value(fact: Any) -> Any:
-    """A fact as a row has it: structs by name."""
+    """A fact as a row has it: a sequence of structs by name."""
     return [part._asdict() if hasattr(part, "_asdict") else part for part in fact] if isinstance(fact, tuple) else fact
 
 
 def _result_row(built: BuiltSegment) -> PublishedSegmentRow:
-    """What became of a segment."""
     segment, options, recovered = built.task.segment, built.task.options, built.recovered
     known: dict[str, Any] = {
         "source": segment.source,

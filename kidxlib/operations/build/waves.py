@@ -1,4 +1,4 @@
-"""Segments read in waves, each recorded in the catalog before the next begins, and its partitions finished."""
+"""Reads segments in waves. Each is recorded in the catalog, and its partitions finished, before the next begins."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kidxlib.indexing.bins import pack
 from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.listed import numbers_in, partitions_of, sum_of_bytes
 from kidxlib.indexing.plan import ListedPartition, Plan
-from kidxlib.operations.build.build_request import BuildLimits, BuildRequest
+from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.build_run import BuildRun, Scanned
 from kidxlib.operations.build.finish import count_scanned, finish_partitions_of, record_scanned
 from kidxlib.terminal import interrupts
@@ -35,8 +35,8 @@ _COLLECTING: Final = "collecting results"
 
 
 def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
-    """Read segments in waves. After each but the last the partitions are finished that it has read to their ends, and
-    all of it is committed: so each row is written once. What is to be finished after the last is left to the caller.
+    """Read segments in waves. After each but the last, the partitions that it has read to the end are finished, and all
+    is committed: so each row is written once. Partitions that are left after the last are the caller's.
     """
     scanned = Scanned(unfinished=dict(changes.to_finish))
     to_read, engine = changes.to_read, run.backend.engine
@@ -52,7 +52,9 @@ def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
     bytes_a_second: float = _FIRST_WAVE_RATE * engine.cores
     with interrupts.telling(partial(_done, run.request, scanned, segments)):
         while position < segments:
-            rows = _wave(to_read, position, _wave_bytes(run.request.limits, bytes_a_second))
+            limits = run.request.limits
+            wave_bytes = min(limits.wave_bytes, int(bytes_a_second * limits.wave_seconds))
+            rows = _wave(to_read, position, wave_bytes)
             position += rows.num_rows
             begin_phase(
                 "reading", done=done, segments=segments, log_bytes=log_bytes, after=recording_phase(run.request)
@@ -68,79 +70,59 @@ def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
 
 
 def recording_phase(request: BuildRequest) -> str:
-    """What the phase is called in which what was found is put down."""
+    """The name of the phase after reading."""
     return RECORDING if request.keeps_catalog else _COLLECTING
 
 
 def _done(request: BuildRequest, scanned: Scanned, segments: int) -> str:
-    """What to say where a run is interrupted.
-
-    Args:
-        segments: that were to be read.
-    """
+    """The words about an interrupted run, of so many segments to read."""
     of_all = f"{scanned.counts.segments:,} of {counted(segments, 'segment')}"
     if request.keeps_catalog:
         return f"{of_all} read and recorded in the catalog; run the same command again to go on"
-    # In place an offset index may wait for the end of its partition, and goes again.
+    # In place an offset index may wait for the end of its partition, and is removed.
     read = f"{of_all} {'read' if request.in_place else 'indexed'}"
     return f"{read}; run the same command again, which reads all of them, as there is no catalog"
 
 
 def _scan(run: BuildRun, rows: pa.Table, scanned: Scanned) -> float:
-    """Read one wave, and record it.
-
-    Args:
-        rows: of `TO_READ`.
-
-    Returns:
-        The bytes that it read a second.
-    """
-    from kidxlib.operations.build.scan_work import scan_segments  # compiled loops, for who has something to read
+    """Read and record one wave, rows of `TO_READ`. Returns the bytes read a second."""
+    from kidxlib.operations.build.scan_work import scan_segments  # compiled loops: not imported if nothing is read
 
     engine, request = run.backend.engine, run.request
-    wave = run.plan.build_tasks(rows, publish_truncated=request.publish_truncated)
+    tasks = run.plan.build_tasks(rows, publish_truncated=request.publish_truncated)
     read_bytes = sum_of_bytes(rows)
     scanned.waves += 1
     start = time.monotonic()
     work = Work(
         f"{run.build_id}-{scanned.waves}",
-        pack(wave, engine.cores),
+        pack(tasks, engine.cores),
         scan_segments,
         SCANNED,
-        source_directories(wave, request.sources),
-        is_small=reads_little(read_bytes, len(wave)),
+        source_directories(tasks, request.sources),
+        is_small=reads_little(read_bytes, len(tasks)),
         maps=True,
     )
     with engine.stopping():
-        found = engine.run(work)
+        staged = engine.run(work)
         seconds = time.monotonic() - start
-        ensure_logs_visible(found)
+        ensure_logs_visible(staged)
         begin_phase(recording_phase(request))
-        scanned.rows_changed += record_scanned(run.backend.catalog, found, run.build_id)
-        count_scanned(found, scanned.counts)
-        found.remove()
+        scanned.rows_changed += record_scanned(run.backend.catalog, staged, run.build_id)
+        count_scanned(staged, scanned.counts)
+        staged.remove()
     scanned.seconds += seconds
     return max(1.0, read_bytes / seconds)
 
 
 def _read_to_the_end(plan: Plan, rows: pa.Table, following: pa.Table) -> list[ListedPartition]:
-    """The partitions of a wave of which it has the last segment.
-
-    Args:
-        rows: the wave's.
-        following: the first row after it.
-    """
+    """The partitions whose last segment is in a wave. `following` is the first row after the wave."""
     numbers = set(partitions_of(rows).tolist()) - set(partitions_of(following).tolist())
     return [plan.partitions[number] for number in sorted(numbers)]
 
 
-def _wave_bytes(limits: BuildLimits, bytes_a_second: float) -> int:
-    return min(limits.wave_bytes, int(bytes_a_second * limits.wave_seconds))
-
-
 def _wave(to_read: pa.Table, position: int, log_bytes: int) -> pa.Table:
-    """The segments from `position` on that stay within `log_bytes`, one at least; of the last partition all or none,
-    where it can be.
+    """The segments from `position` on that stay within `log_bytes`, one at least; all or none of the last partition,
+    where that can be.
     """
     rows = to_read.slice(position, _WAVE_SEGMENTS + 1)
     bytes_up_to = np.cumsum(numbers_in(rows["log_bytes"])[0])

@@ -1,4 +1,4 @@
-"""A build that keeps no catalog: it reads all that it lists, and what it found goes with it."""
+"""A build without a catalog, step by step (`build_once`): it reads all segments, and its tables go with it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.changes import all_new
 from kidxlib.indexing.plan import Plan, repairs
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.build.build_report import asked_of, listed_log_dirs
+from kidxlib.operations.build.build_report import listed_log_dirs, policies_and_directories
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.build_run import BuildRun, Scanned, removing_held_indexes, sweep_leftovers
 from kidxlib.operations.build.finish import finish_partitions_of
@@ -24,7 +24,7 @@ from kidxlib.terminal.progress import begin_phase
 
 @dataclass(frozen=True, slots=True)
 class BrokenFiles:
-    """What an audit found broken: names of index and auxiliary files by partition, and how many logs."""
+    """Names of index and auxiliary files by partition that an audit found broken, and how many logs."""
 
     files: Mapping[PartitionKey, frozenset[str]] = field(default_factory=dict)
     logs: int = 0
@@ -35,12 +35,12 @@ class BuiltOnce:
     """What a build did.
 
     Attributes:
-        plan: what was listed; of a repair, what of it was broken.
+        plan: of a repair, the part that was broken.
         broken: of a repair.
         gaps: between the logs that were read.
-        lost: what the log dirs had, and is not there.
+        lost: what the log dirs had, and have not any more.
         seconds: of the whole run.
-        requests: of object stores.
+        requests: to object stores.
     """
 
     plan: Plan
@@ -53,16 +53,13 @@ class BuiltOnce:
 
 
 def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: float) -> BuiltOnce:
-    """Index the segments of the sources.
-
-    Args:
-        backend: its catalog has nothing yet, and nobody reads it later.
-        start: when the run began, by the monotonic clock.
+    """Index the segments of the sources. The backend's catalog has no rows yet, and nobody reads it later; `start` is
+    when the run began, by the monotonic clock.
     """
     of_log_dirs, broken = listed_log_dirs(request, plan), BrokenFiles()
     sweep_leftovers(request, plan, backend)
     if request.repair:
-        # Whoever repairs nothing does not wait for what an audit imports. There is no catalog to say what one found.
+        # Other builds do not wait for the imports of an audit. There is no catalog with the findings of the last one.
         from kidxlib.operations.audit.broken import broken_now
 
         broken = BrokenFiles(*broken_now(request, plan, backend))
@@ -70,7 +67,7 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
     scanned = read_and_finish(request, plan, backend)
     tables = backend.catalog.tables
     logs = known_logs(tables, [source.name for source in request.sources], request.topics)
-    gaps = gaps_between(tables, logs, *asked_of(request, plan)).found
+    gaps = gaps_between(tables, logs, *policies_and_directories(request, plan)).found
     not_known = of_log_dirs.log_dirs if request.repair else plan.unlistable  # a repair reads a few logs
     lost = of_log_dirs.lost(tables, logs, not_known)
     requests = request.context.asked(backend.engine.requests())
@@ -80,12 +77,9 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
 def read_and_finish(request: BuildRequest, plan: Plan, backend: Backend) -> Scanned:
     """Read all segments of a plan, and finish its partitions. In place, the caller holds the log dirs' locks."""
     with removing_held_indexes(request, plan):
-        run = BuildRun(request, plan, backend, request.context.run_id(), _commit_nothing)
+        # Rows are in the tables at once, so there is nothing to commit.
+        run = BuildRun(request, plan, backend, request.context.run_id(), commit=lambda: None)
         scanned = scan_in_waves(run, all_new(plan))
         begin_phase("finishing partitions")
         finish_partitions_of(run, plan.partitions, scanned)
     return scanned
-
-
-def _commit_nothing() -> None:
-    """What is found is in the tables at once."""
