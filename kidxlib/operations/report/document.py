@@ -1,5 +1,5 @@
-"""The report as a document: sections for each page, what the last build changed, and parts that are needed once
-somebody asks for them.
+"""The report as a document (`make_report`): sections for each page, what the last build changed, and parts that a page
+unpacks once somebody asks for them.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.damage.gaps import asked_of_recorded, gaps_between, known_logs
 from kidxlib.operations.damage.lost import OfLogDirs
 from kidxlib.operations.report.attention import attention
-from kidxlib.operations.report.questions import FOUND, LAST_REMOTE_AUDITS, Answers, future
+from kidxlib.operations.report.questions import LAST_REMOTE_AUDITS, LOCAL_FINDINGS, Answers, future
 from kidxlib.operations.report.savings.saving import TopicSavings
 from kidxlib.operations.report.sections import (
     builds_section,
@@ -55,22 +55,22 @@ from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
 
-#: Of the JSON object; another one where a name or a meaning changes.
+#: Of the JSON object; it changes with a name or a meaning.
 REPORT_VERSION: Final = 1
 _DAY_MS: Final = 24 * 3_600_000
 
-#: A build makes a few commits; so many versions are looked through for the state before it.
+#: How many versions are looked through for the state before a build, which makes a few commits.
 _VERSIONS: Final = 12
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a report says, ready for JSON.
+    """A report, ready for JSON.
 
     Attributes:
-        head: when and of what it was made.
+        head: when and of which catalog it was made, and what needs attention.
         sections: what each page shows at once, by the page's name.
-        retention_partitions: what becomes of each partition with other limits, by topic.
+        retention_partitions: each partition with other limits, by topic.
         timelines: the lanes of each partition.
     """
 
@@ -80,7 +80,6 @@ class Report:
     timelines: Mapping[PartitionName, Sequence[Mapping[str, Any]]]
 
     def as_json(self) -> dict[str, Any]:
-        """All of it as one object."""
         lanes = [
             {"topic": topic, "partition": partition, "lanes": lanes}
             for (topic, partition), lanes in self.timelines.items()
@@ -90,9 +89,8 @@ class Report:
 
 
 def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
-    """What the last build changed; None where no build is recorded, or the state before it is not to be had.
-
-    Bytes are those by which logs have grown, and those of logs that are new or gone.
+    """What the last build changed; None where no build is recorded, or the state before it is not to be had. Bytes are
+    those by which logs have grown, and those of logs that are new or gone.
     """
     builds = tables.read(BUILDS, ["build_id", "started_at"]).sort_by("started_at")
     if not builds.num_rows:
@@ -103,10 +101,10 @@ def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
     before = _before(tables, is_of_build, now)
     if before is None:
         return None
-    at = positions_in(now, before, SEGMENTS.key)
-    sizes, is_gone = _longs(now["log_bytes"]), _is(now["status"], Status.GONE)
-    places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
-    was_there = (at >= 0) & ~_is(before["status"].take(places), Status.GONE)
+    positions = positions_in(now, before, SEGMENTS.key)
+    sizes, is_gone = _longs(now["log_bytes"]), _is_gone(now["status"])
+    places: Values = pa.array(np.maximum(positions, 0), mask=positions < 0)
+    was_there = (positions >= 0) & ~_is_gone(before["status"].take(places))
     old = np.where(was_there, _longs(before["log_bytes"].take(places)), 0)
     return {
         "build_id": build_id,
@@ -121,8 +119,8 @@ def changes_section(tables: TablesToRead) -> dict[str, Any] | None:
 
 
 def _before(tables: TablesToRead, is_of_build: Among, now: pa.Table) -> pa.Table | None:
-    """The rows of the same partitions in the last version of the table that has none of the build; None where there is
-    no such version any more.
+    """The rows of the same partitions in the last version of the table without a row of the build; None where that
+    version is not there any more.
     """
     version = tables.version(SEGMENTS)
     if version is None:
@@ -141,18 +139,15 @@ def _longs(column: Values) -> Any:
     return column.fill_null(pa.scalar(0, pa.int64())).to_numpy()
 
 
-def _is(column: Values, status: Status) -> Any:
-    found: Values = pc.equal(column, pa.scalar(status.value))
-    return flags_of(found)
+def _is_gone(statuses: Values) -> Any:
+    is_gone: Values = pc.equal(statuses, pa.scalar(Status.GONE.value))
+    return flags_of(is_gone)
 
 
 def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: MetadataOptions, sample: int) -> Report:
-    """Ask the catalog, decide with each limit, and put both together.
-
-    Args:
-        policy: what topics are configured to, where nobody says it of them.
-        metadata: where clusters say it.
-        sample: how many batches of each topic are read, for what other settings of producers would save; 0 for none.
+    """Ask the catalog, try limits of retention, and put both together. `policy` has the configurations of topics,
+    completed from the clusters' metadata. `sample` batches of each topic are read to measure what other settings of
+    producers would save; 0 for none.
     """
     tables = backend.catalog.tables
     assert isinstance(tables, TablesToAsk)  # a run without a catalog makes no report
@@ -176,9 +171,9 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
         "health": {
             **health_section(answers, paths, tables.path, gaps),
             **lost.as_json(),
-            "sources_twice": [asdict(each) for each in in_one_directory(tables, list(paths))],
-            "not_reached": [each.as_json() for each in of_log_dirs.not_reached],
-            "not_built": [asdict(each) for each in of_log_dirs.not_built],
+            "sources_twice": [asdict(source) for source in in_one_directory(tables, list(paths))],
+            "not_reached": [source.as_json() for source in of_log_dirs.not_reached],
+            "not_built": [asdict(log_dir) for log_dir in of_log_dirs.not_built],
         },
         "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
         "shape": shape_section(answers, _savings(tables, sample)),
@@ -186,7 +181,7 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
         "replicas": replicas_section(tables, answers, compacted),
         "builds": builds_section(answers, tables),
     }
-    found = _timelines(tables, answers, sections, what_if, now_ms)
+    lanes = _timelines(tables, answers, sections, what_if, now_ms)
     return Report(
         head={
             "report_version": REPORT_VERSION,
@@ -197,9 +192,9 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
             "sql": answers.sql,
             "cut": answers.cut,
         },
-        sections={**sections, "timeline": timeline_index(found)},
+        sections={**sections, "timeline": timeline_index(lanes)},
         retention_partitions=what_if_partitions(what_if),
-        timelines=found,
+        timelines=lanes,
     )
 
 
@@ -207,7 +202,7 @@ def _timelines(
     tables: TablesToAsk, answers: Answers, sections: Mapping[str, Any], what_if: WhatIf, now_ms: int
 ) -> dict[PartitionName, list[dict[str, Any]]]:
     audits = {row["audit_id"] for row in tables.ask(LAST_REMOTE_AUDITS).to_pylist()}
-    broken = [{name: row[name] for name in SEGMENTS.key} for row in answers[FOUND]]
+    broken = [{name: row[name] for name in SEGMENTS.key} for row in answers[LOCAL_FINDINGS]]
     broken_segments = pa.Table.from_pylist(broken, SEGMENTS.schema(SEGMENTS.key))
     lanes = [local_lanes(tables, broken_segments), remote_lanes(tables, audits)]
     columns = ("source", "topic", "partition", "configured_deleted")
@@ -216,14 +211,15 @@ def _timelines(
     rows = differing(rows, _first_differences(sections["replicas"]))
     bounds = tables.read(PARTITIONS, [*PARTITIONS.key, "log_start_offset", "high_watermark", "log_end_offset"])
     health = sections["health"]
-    found = [health[name] for name in ("damaged", "files", "remote_files", "lost_gaps", "gaps")]
-    found += [sections["retention"]["future"], sections["replicas"]["partitions"]]
-    return timelines(rows, bounds, {(row["topic"], row["partition"]) for named in found for row in named})
+    with_problems = [health[name] for name in ("damaged", "files", "remote_files", "lost_gaps", "gaps")]
+    with_problems += [sections["retention"]["future"], sections["replicas"]["partitions"]]
+    first = {(row["topic"], row["partition"]) for section in with_problems for row in section}
+    return timelines(rows, bounds, first)
 
 
 def _savings(tables: TablesToAsk, sample: int) -> list[TopicSavings]:
     if not sample:
-        return []  # without what reads records, which takes twenty seconds to be compiled the first time
+        return []  # without importing what reads records, which takes twenty seconds to be compiled the first time
     from kidxlib.operations.report.savings.measure import measure_savings
 
     return measure_savings(tables, sample)
@@ -235,12 +231,12 @@ def _is_compacted(config: TopicConfig) -> bool:
 
 def _first_differences(replicas: Mapping[str, Any]) -> dict[tuple[str, str, int], int]:
     """The first offset at which each replica differs, by source, topic and partition."""
-    found = {}
+    offsets = {}
     for row in replicas["partitions"]:
         if (difference := row["difference"]) is not None:
             first = difference["first_offset"] if difference["offset"] is None else difference["offset"]
-            found[row["source"], row["topic"], row["partition"]] = first
-    return found
+            offsets[row["source"], row["topic"], row["partition"]] = first
+    return offsets
 
 
 def _ahead(ms: int) -> str:

@@ -1,5 +1,5 @@
-"""What the report asks a catalog, as SQL, each asked once: the page shows a question beside the numbers that it gives.
-Answers that may be too long for a page are listed apart.
+"""The report's questions to a catalog, as SQL, which the page shows beside the numbers of the answer. An answer that
+may be too long for a page is `Listed`. `Answers.ask` asks each question once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _LONG: Final = pa.int64()
 _TEXT: Final = pa.string()
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
-#: The column of `Listed.counts` that says how many.
+#: The column of `Listed.counts` with the numbers of rows.
 COUNTED: Final = "found"
 
 Rows = list[dict[str, Any]]
@@ -44,11 +44,8 @@ def _question(name: str, tables: tuple[Table, ...], columns: tuple[tuple[str, pa
 
 @dataclass(frozen=True, slots=True)
 class Listed(Question):
-    """A question of whose answer the page shows the first rows, and says how many there are.
-
-    Attributes:
-        limit: how many rows are shown.
-        counted_by: columns; rows are counted by their values.
+    """A question with many rows: the page shows the first ones, up to a limit, and counts all by the values of some
+    columns.
     """
 
     limit: int
@@ -56,12 +53,11 @@ class Listed(Question):
 
     @property
     def first_rows(self) -> Question:
-        """Asks for what is shown."""
         return Question(self.name, f"{self.sql}\nLIMIT {self.limit}", self.tables, self.schema)
 
     @property
     def counts(self) -> Question:
-        """Asks how many rows there are, shown or not."""
+        """Counts rows, shown or not."""
         columns = [self.schema.field(name) for name in self.counted_by]
         counted = ", ".join((*self.counted_by, f"count(*) AS {COUNTED}"))
         grouped = f" GROUP BY {', '.join(self.counted_by)}" if columns else ""
@@ -286,7 +282,7 @@ ORDER BY s.source
 """,
 )
 
-#: Reasons of logs of which offsets are not there.
+#: Reasons of logs that lack offsets.
 _MISSING: Final = (MISSING, *BELOW_CHECKPOINTS)
 
 
@@ -294,10 +290,10 @@ def _words(values: Iterable[str]) -> str:
     return f"({', '.join(repr(value) for value in values)})"
 
 
-#: A finding may stand for several: one of them is such a log.
+#: A finding may stand for several, one of which is of a log that lacks offsets.
 _ALSO_MISSING: Final = " OR ".join(f"coalesce(l.detail, '') LIKE '%{ALSO}{reason}%'" for reason in _MISSING)
 
-FOUND: Final = _listed(
+LOCAL_FINDINGS: Final = _listed(
     "findings",
     (FINDINGS, SEGMENTS, ACCEPTED),
     (
@@ -366,7 +362,7 @@ ORDER BY source, topic
 """,
 )
 
-REMOTE_FOUND: Final = _listed(
+REMOTE_FINDINGS: Final = _listed(
     "findings in buckets",
     (REMOTE_SEGMENTS,),
     (
@@ -392,7 +388,7 @@ ORDER BY verdict, source, topic, partition, start_offset, segment_id, file
     counted_by=("verdict",),
 )
 
-BUILT: Final = _listed(
+LAST_BUILDS: Final = _listed(
     "builds",
     (BUILDS,),
     (
@@ -421,7 +417,7 @@ SELECT audit_id FROM ordered WHERE newest = 1
 
 
 def future(now_ms: int) -> Listed:
-    """Segments whose largest timestamp is more than an hour ahead, and what waits behind each."""
+    """Segments whose largest timestamp is more than an hour ahead, and how much waits behind each."""
     return _listed(
         "future timestamps",
         (SEGMENTS,),
@@ -446,20 +442,20 @@ ORDER BY later_bytes DESC, source, topic, partition, base_offset
     )
 
 
-#: All but those that depend on the time.
+#: All but the one that depends on the time, `future`.
 QUESTIONS: Final = (
     *(TOTALS, PARTITION_COUNTS, LARGEST, SHAPE, CODECS, MAGICS, PRODUCERS, GROWTH, UNTIMED),
-    *(DAMAGED, VERDICTS, UNAUDITED, FOUND, UNFLUSHED, GAPS, REMOTE, REMOTE_FOUND, BUILT),
+    *(DAMAGED, VERDICTS, UNAUDITED, LOCAL_FINDINGS, UNFLUSHED, GAPS, REMOTE, REMOTE_FINDINGS, LAST_BUILDS),
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """What the catalog answers.
+    """The catalog's answers.
 
     Attributes:
-        rows: of each question, by its name; of one that is `Listed` the first.
-        counts: of each question that is `Listed`, by its name.
+        rows: by the name of the question; the first ones of a `Listed` one.
+        counts: of `Listed` questions, by name.
         questions: all that were asked.
     """
 
@@ -469,41 +465,30 @@ class Answers:
 
     @classmethod
     def ask(cls, tables: TablesToAsk, now_ms: int) -> Self:
-        """Ask all questions.
-
-        Args:
-            now_ms: the report's time, ms since the epoch.
-        """
+        """Ask all questions. `now_ms` is the report's time, ms since the epoch."""
         questions = (*QUESTIONS, future(now_ms))
-        asked = {each.name: each.first_rows if isinstance(each, Listed) else each for each in questions}
-        counts = {each.name: each.counts for each in questions if isinstance(each, Listed)}
-        rows, counted = (
-            {name: tables.ask(question).to_pylist() for name, question in named.items()} for named in (asked, counts)
-        )
-        return cls(rows, counted, questions)
+        shown = [question.first_rows if isinstance(question, Listed) else question for question in questions]
+        rows = {question.name: tables.ask(question).to_pylist() for question in shown}
+        listed = [question for question in questions if isinstance(question, Listed)]
+        counts = {question.name: tables.ask(question.counts).to_pylist() for question in listed}
+        return cls(rows, counts, questions)
 
     def __getitem__(self, question: Question) -> Rows:
         return self.rows[question.name]
 
     def count(self, question: Listed, **values: str | bool) -> int:
-        """How many rows a question has, those that are not listed too.
-
-        Args:
-            values: of the columns that it is counted by; of any where a column is not named.
-        """
+        """How many rows a question has, also those that are not shown, with these values in `counted_by`."""
         return sum(row[COUNTED] for row in self.counts[question.name] if row.items() >= values.items())
 
     @property
     def cut(self) -> dict[str, dict[str, int]]:
-        """How many rows are listed and how many there are, by the name of the question, where not all are listed."""
-        listed = [each for each in self.questions if isinstance(each, Listed)]
+        """How many rows are shown and how many there are, by the name of the question, where not all are shown."""
         return {
-            each.name: {"shown": each.limit, "found": self.count(each)}
-            for each in listed
-            if self.count(each) > each.limit
+            question.name: {"shown": question.limit, "found": self.count(question)}
+            for question in self.questions
+            if isinstance(question, Listed) and self.count(question) > question.limit
         }
 
     @property
     def sql(self) -> dict[str, str]:
-        """The SQL of each question, by its name."""
         return {question.name: question.sql for question in self.questions}

@@ -1,6 +1,5 @@
-"""The sections of the report: the overview and what has changed, health (what builds and audits have found, what it
-leads to, and which command mends it), builds, growth by day, the shape of topics (batches, compression, what small ones
-cost), and replicas.
+"""The sections of the report: overview, health (what builds and audits have found, what follows from it, and which
+command mends it), builds, growth by day, the shape of topics (batches, compression), and replicas.
 """
 
 from __future__ import annotations
@@ -23,18 +22,18 @@ from kidxlib.operations.compare.replicas.verdict import Verdict as PairVerdict
 from kidxlib.operations.damage.gaps import KnownGaps
 from kidxlib.operations.recover.fleet import UNFLUSHED
 from kidxlib.operations.report.questions import (
-    BUILT,
     CODECS,
     DAMAGED,
-    FOUND,
     GAPS,
     GROWTH,
     LARGEST,
+    LAST_BUILDS,
+    LOCAL_FINDINGS,
     MAGICS,
     PARTITION_COUNTS,
     PRODUCERS,
     REMOTE,
-    REMOTE_FOUND,
+    REMOTE_FINDINGS,
     SHAPE,
     TOTALS,
     UNAUDITED,
@@ -48,60 +47,56 @@ from kidxlib.tables.protocol import TablesToRead
 from kidxlib.text.times import to_ms
 
 _ABSENT: Final = tuple(status.value for status in ABSENT)
-#: What is told of a log dir that was not stopped cleanly.
+#: Columns for a log dir that was not stopped cleanly.
 _STARTS: Final = ("source", "partitions", "segments", "log_bytes")
 _QUIET: Final = (Status.OK.value, *_ABSENT)
 
-#: Batches below this mean size cost much for what they hold: a header has 61 bytes, and compression finds little.
+#: Batches below this mean size are costly: a header has 61 bytes, and compression finds little.
 SMALL_BATCH_BYTES: Final = 1024
 #: Fewer batches than that are no cost to speak of.
 _BATCHES_LEAST: Final = 1000
 
 
 def health_section(answers: Answers, paths: Mapping[str, str], catalog: str, gaps: KnownGaps) -> dict[str, Any]:
-    """What is not well, and of what nobody knows.
-
-    Args:
-        gaps: between the logs of all sources.
-        paths: of sources, by name.
-        catalog: its place, for commands.
-    """
+    """Damage, gaps, and what was never audited. `paths` of sources by name and the catalog's place are for commands."""
     counted: Counter[str] = Counter()
     for row in answers[TOTALS]:
         counted[row["status"]] += row["segments"]
     damaged = [_damaged(row, catalog) for row in answers[DAMAGED]]
-    files = [_file(row, paths, catalog) for row in answers[FOUND] if not row["is_gap"]]
+    files = [_file(row, paths, catalog) for row in answers[LOCAL_FINDINGS] if not row["is_gap"]]
     return {
         "segments": dict(counted),
         "damaged_segments": sum(count for status, count in counted.items() if status not in _QUIET),
         "damaged": damaged,
         "accepted_segments": answers.count(DAMAGED, is_accepted=True),
-        "accepted_files": answers.count(FOUND, is_accepted=True, is_gap=False),
+        "accepted_files": answers.count(LOCAL_FINDINGS, is_accepted=True, is_gap=False),
         "not_accepted": {
             "damaged": answers.count(DAMAGED, is_accepted=False),
             **{
-                verdict.value: answers.count(FOUND, verdict=verdict.value, is_accepted=False, is_gap=False)
+                verdict.value: answers.count(LOCAL_FINDINGS, verdict=verdict.value, is_accepted=False, is_gap=False)
                 for verdict in DAMAGE
             },
             **{
-                f"{verdict}_missing": answers.count(FOUND, verdict=verdict.value, is_accepted=False, is_missing=True)
+                f"{verdict}_missing": answers.count(
+                    LOCAL_FINDINGS, verdict=verdict.value, is_accepted=False, is_missing=True
+                )
                 for verdict in DAMAGE
             },
         },
-        "broken_remote_files": answers.count(REMOTE_FOUND, verdict=Verdict.BROKEN.value),
+        "broken_remote_files": answers.count(REMOTE_FINDINGS, verdict=Verdict.BROKEN.value),
         "verdicts": _verdicts(answers),
         "files": files,
         "not_audited": _not_audited(answers),
         "partly_audited": _partly_audited(answers),
         "starts": [{name: row[name] for name in _STARTS} for row in answers[UNFLUSHED] if not row["clean_shutdown"]],
         "losses": [row for row in files if row["lost_bytes"]],
-        "gaps": _gaps(answers),
-        "lost_gaps": _lost_gaps(gaps, [row for row in answers[FOUND] if row["is_gap"]], catalog),
-        "gaps_explained": [each.as_json() for each in gaps.found.explained],
+        "gaps": [{**row, "offsets": row["next_base_offset"] - row["next_offset"]} for row in answers[GAPS]],
+        "lost_gaps": _lost_gaps(gaps, [row for row in answers[LOCAL_FINDINGS] if row["is_gap"]], catalog),
+        "gaps_explained": [gap.as_json() for gap in gaps.found.explained],
         "borders": gaps.found.borders,
         "borders_unknown": gaps.found.unknown_borders,
         "remote": answers[REMOTE],
-        "remote_files": [_remote(row) for row in answers[REMOTE_FOUND]],
+        "remote_files": [{**row, "remedy": what_to_do(row["file"], row["reason"])} for row in answers[REMOTE_FINDINGS]],
     }
 
 
@@ -132,28 +127,23 @@ def _is_beside_its_log(path: str, source: str | None) -> bool:
 
 
 def _accept(catalog: str, source: str, name: str, option: str = "--segment") -> str:
-    quoted = [shlex.quote(each) for each in (catalog, source, name)]
-    return f"kidx accept --catalog {quoted[0]} --source {quoted[1]} {option} {quoted[2]} --reason …"
+    catalog, source, name = map(shlex.quote, (catalog, source, name))
+    return f"kidx accept --catalog {catalog} --source {source} {option} {name} --reason …"
 
 
 def _lost_gaps(gaps: KnownGaps, audited: Sequence[Mapping[str, Any]], catalog: str) -> list[dict[str, Any]]:
-    """Gaps that nothing explains, by what builds know and by what audits have seen since; those that somebody has
-    accepted last.
-
-    Args:
-        audited: findings on gaps.
-    """
+    """Gaps that nothing explains, those that builds know and then those of audits since; accepted ones last."""
     nobody = {"is_accepted": False, "accepted_by": None, "accepted_reason": None}
-    found = [{**_gap(gap), **nobody} for gap in gaps.found.lost]
-    for each in gaps.accepted:
-        by = {"is_accepted": True, "accepted_by": each.accepted_by, "accepted_reason": each.accepted_reason}
-        found.append({**_gap(each.gap), **by})
-    known = {_identity(row) for row in found}
-    found += [_audited_gap(row) for row in audited if _identity(row) not in known]
-    for row in found:
+    rows = [{**_gap(gap), **nobody} for gap in gaps.found.lost]
+    for accepted in gaps.accepted:
+        by = {"is_accepted": True, "accepted_by": accepted.accepted_by, "accepted_reason": accepted.accepted_reason}
+        rows.append({**_gap(accepted.gap), **by})
+    known = {_identity(row) for row in rows}
+    rows += [_audited_gap(row) for row in audited if _identity(row) not in known]
+    for row in rows:
         name = f"{row['topic']}-{row['partition']}/{row['first_offset']}-{row['last_offset']}"
         row["commands"] = [] if row["is_accepted"] else [_accept(catalog, row["source"], name, "--gap")]
-    return sorted(found, key=lambda row: row["is_accepted"])
+    return sorted(rows, key=lambda row: row["is_accepted"])
 
 
 def _identity(row: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -170,19 +160,15 @@ def _gap(gap: Gap) -> dict[str, Any]:
     return {**gap.as_json(), "detail": gap.detail, "consequence": gap.consequence}
 
 
-def _remote(row: dict[str, Any]) -> dict[str, Any]:
-    return {**row, "remedy": what_to_do(row["file"], row["reason"])}
-
-
 def _verdicts(answers: Answers) -> list[dict[str, Any]]:
-    """How many files of each source have which verdict, and when the oldest of these audits was."""
-    found: dict[str, Counter[str]] = defaultdict(Counter)
+    """For each source the number of files by verdict, and when the oldest of the last audits was."""
+    counts: dict[str, Counter[str]] = defaultdict(Counter)
     audited: dict[str, int] = {}
     for row in answers[VERDICTS]:
-        source, at = row["source"], to_ms(row["audited_at"])
-        found[source][row["verdict"]] += row["files"]
-        audited[source] = min(at, audited.get(source, at))
-    return [{"source": source, "audited_ms": audited[source], "files": dict(files)} for source, files in found.items()]
+        source, audited_ms = row["source"], to_ms(row["audited_at"])
+        counts[source][row["verdict"]] += row["files"]
+        audited[source] = min(audited_ms, audited.get(source, audited_ms))
+    return [{"source": source, "audited_ms": audited[source], "files": dict(files)} for source, files in counts.items()]
 
 
 def _not_audited(answers: Answers) -> list[str]:
@@ -191,23 +177,19 @@ def _not_audited(answers: Answers) -> list[str]:
 
 
 def _partly_audited(answers: Answers) -> list[dict[str, Any]]:
-    """Sources of which some partitions were audited, and how many never were."""
+    """Sources some of whose partitions were audited, and how many never were."""
     audited = {row["source"] for row in answers[VERDICTS]}
     return [row for row in answers[UNAUDITED] if row["source"] in audited]
 
 
-def _gaps(answers: Answers) -> list[dict[str, Any]]:
-    return [{**row, "offsets": row["next_base_offset"] - row["next_offset"]} for row in answers[GAPS]]
-
-
 def builds_section(answers: Answers, tables: TablesToRead) -> dict[str, Any]:
-    """The last builds, the newest first: how long, how fast, and what they found wrong."""
-    found = tables.read(BUILDS, ["build_id", "by_status", "sources"])
-    problems = {row["build_id"]: row for row in found.to_pylist(maps_as_pydicts="strict")}
+    """The last builds, the newest first: how long, how fast, and the problems they met."""
+    recorded = tables.read(BUILDS, ["build_id", "by_status", "sources"])
+    builds = {row["build_id"]: row for row in recorded.to_pylist(maps_as_pydicts="strict")}
     rows = []
-    for row in answers[BUILT]:
-        of_build = problems[row["build_id"]]
-        by_status = {status: count for status, count in of_build["by_status"].items() if status != Status.OK and count}
+    for row in answers[LAST_BUILDS]:
+        build = builds[row["build_id"]]
+        problems = {status: count for status, count in build["by_status"].items() if status != Status.OK and count}
         started_ms = to_ms(row["started_at"])
         speed = row["log_bytes"] / row["scan_seconds"] if row["scan_seconds"] else None
         rows.append(
@@ -215,15 +197,15 @@ def builds_section(answers: Answers, tables: TablesToRead) -> dict[str, Any]:
                 **{name: value for name, value in row.items() if name != "started_at"},
                 "started_ms": started_ms,
                 "bytes_a_second": speed,
-                "problems": by_status,
-                "sources": sorted(of_build["sources"]),
+                "problems": problems,
+                "sources": sorted(build["sources"]),
             }
         )
     return {"builds": rows}
 
 
 def growth_section(answers: Answers) -> dict[str, Any]:
-    """Days from first to last, and what each topic has of each.
+    """Days from first to last, and the records and bytes of each topic on each day.
 
     Days are whole days since the epoch, in UTC. Records count for the day of their batch's largest timestamp; bytes are
     those of the segment, divided among its records.
@@ -248,9 +230,8 @@ def growth_section(answers: Answers) -> dict[str, Any]:
 
 
 def overview_section(answers: Answers) -> dict[str, Any]:
-    """Sums over what is present."""
-    absent = {status.value for status in ABSENT}
-    present = [row for row in answers[TOTALS] if row["status"] not in absent]
+    """Sums over segments that are present."""
+    present = [row for row in answers[TOTALS] if row["status"] not in _ABSENT]
     partitions: dict[str, Counter[str]] = {"source": Counter(), "topic": Counter()}
     for row in answers[PARTITION_COUNTS]:
         for name, counts in partitions.items():
@@ -273,22 +254,18 @@ def _by(rows: list[dict[str, Any]], name: str, partitions: Counter[str]) -> list
     for row in rows:
         for column in ("segments", "log_bytes"):
             sums[row[name]][column] += row[column]
-    found = [{name: value, "partitions": partitions[value], **counts} for value, counts in sums.items()]
-    return sorted(found, key=lambda row: (-row["log_bytes"], row[name]))
+    summed = [{name: value, "partitions": partitions[value], **counts} for value, counts in sums.items()]
+    return sorted(summed, key=lambda row: (-row["log_bytes"], row[name]))
 
 
 def shape_section(answers: Answers, savings: Sequence[TopicSavings]) -> dict[str, Any]:
-    """A row for each topic, the largest first; and what was measured of other settings of producers.
-
-    Args:
-        savings: of some topics.
-    """
+    """A row for each topic, the largest first; and the savings of other settings of producers that were measured."""
     codecs, magics = _by_topic(answers[CODECS], "codec"), _by_topic(answers[MAGICS], "magic")
     producers = {row["topic"]: row["producers"] for row in answers[PRODUCERS]}
     return {
         "small_batch_bytes": SMALL_BATCH_BYTES,
         "small_batches_least": _BATCHES_LEAST,
-        "savings": [{**asdict(each), "best": _best(each)} for each in savings],
+        "savings": [{**asdict(topic), "best": _best(topic)} for topic in savings],
         "topics": [
             {
                 **row,
@@ -307,18 +284,16 @@ def shape_section(answers: Answers, savings: Sequence[TopicSavings]) -> dict[str
 
 
 def has_small_batches(row: dict[str, Any]) -> bool:
-    """Whether a topic's batches are so small that they cost much.
-
-    Args:
-        row: of `SHAPE`. Transaction markers are small whatever a producer does; they do not count.
+    """Whether a topic's batches are so small that they are costly, by a row of `SHAPE`. Transaction markers do not
+    count: they are small whatever a producer does.
     """
     batches = row["batches"] - row["control_batches"]
     return bool(batches >= _BATCHES_LEAST and row["valid_bytes"] / batches < SMALL_BATCH_BYTES)
 
 
 def _best(measured: TopicSavings) -> dict[str, Any] | None:
-    """The setting with which the sample takes the fewest bytes, and the share of its bytes that this saves; None where
-    nothing was read.
+    """The setting with which the sample takes the fewest bytes, and the share of bytes saved; None where nothing was
+    read.
     """
     if not measured.with_settings or not measured.sampled_bytes:
         return None
@@ -327,10 +302,10 @@ def _best(measured: TopicSavings) -> dict[str, Any] | None:
 
 
 def _by_topic(rows: list[dict[str, Any]], name: str) -> dict[str, list[dict[str, Any]]]:
-    found: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    by_topic: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for row in rows:
-        found[row["topic"]].append({"name": row[name], "segments": row["segments"], "log_bytes": row["log_bytes"]})
-    return found
+        by_topic[row["topic"]].append({"name": row[name], "segments": row["segments"], "log_bytes": row["log_bytes"]})
+    return by_topic
 
 
 def _ratio(value: int, by: int) -> float | None:
@@ -338,39 +313,32 @@ def _ratio(value: int, by: int) -> float | None:
 
 
 def replicas_section(tables: TablesToRead, answers: Answers, compacted: Collection[str]) -> dict[str, Any]:
-    """A row for each replica that was compared, those with something to look at first; those that are the same are only
-    counted.
-
-    Args:
-        compacted: topics that are configured so; others are known by what their logs lack.
+    """A row for each replica that was compared, differing ones first; those that are the same are only counted.
+    `compacted` are topics configured so; others are known by what their logs lack.
     """
-    if not _several_sources(answers):
-        return {
-            "verdicts": {},
-            "partitions": [],
-            "missing": [],
-        }  # without what compares them, which takes long to be compiled
+    if not _several_sources(answers):  # without importing what compares them, which takes long to be compiled
+        return {"verdicts": {}, "partitions": [], "missing": []}
     from kidxlib.operations.compare.replicas.compare_replicas import compare_replicas
     from kidxlib.operations.compare.replicas.verdict import missing_partitions
 
     buckets = {row["source"] for row in answers[REMOTE]}
-    found = [each for each in compare_replicas(tables, compacted=compacted) if each.source not in buckets]
+    replicas = [replica for replica in compare_replicas(tables, compacted=compacted) if replica.source not in buckets]
     order = list(PairVerdict)
-    found.sort(key=lambda each: order.index(each.verdict))
+    replicas.sort(key=lambda replica: order.index(replica.verdict))
     return {
-        "verdicts": dict(Counter(each.verdict.value for each in found)),
+        "verdicts": dict(Counter(replica.verdict.value for replica in replicas)),
         "partitions": [
-            {**asdict(each), "sentence": each.sentence(), "damaged": _is_damaged(each)}
-            for each in found
-            if each.verdict is not PairVerdict.SAME
+            {**asdict(replica), "sentence": replica.sentence(), "damaged": _is_damaged(replica)}
+            for replica in replicas
+            if replica.verdict is not PairVerdict.SAME
         ],
         "missing": missing_partitions(tables, buckets),
     }
 
 
-def _is_damaged(found: ReplicaVerdict) -> bool:
-    """Whether a replica was not compared because its log, or that of the other, is damaged or not known."""
-    return found.verdict is PairVerdict.NOT_COMPARABLE and found.compacted is None and found.undecided_offsets > 0
+def _is_damaged(replica: ReplicaVerdict) -> bool:
+    """Whether a replica was not compared because its log or the other log is damaged or not known."""
+    return replica.verdict is PairVerdict.NOT_COMPARABLE and replica.compacted is None and replica.undecided_offsets > 0
 
 
 def _several_sources(answers: Answers) -> bool:

@@ -1,5 +1,5 @@
-"""Timelines of all partitions, by what log dirs and buckets have of each: of some each segment, of others pieces of
-several.
+"""Timelines of all partitions in log dirs and buckets. Some are shown segment by segment, others in pieces of several
+segments. In order: `local_lanes` and `remote_lanes`, `ordered_lanes`, `expired`, `differing`, `timelines`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from kidxlib.tables.protocol import TablesToRead
 
 #: Segments that are shown one by one, in all partitions together. The browser draws only those of one partition.
 SEGMENTS_SHOWN: Final = 100_000
-#: A partition that is not among these has so many pieces at most.
+#: The most pieces of a lane that is not shown segment by segment.
 PIECES_MOST: Final = 12
 
 PartitionName = tuple[str, int]
@@ -39,10 +39,8 @@ LANES: Final = pa.schema({**_OF_LANE, **dict.fromkeys(_LONGS, pa.int64())})
 
 
 def local_lanes(tables: TablesToRead, broken: pa.Table) -> pa.Table:
-    """All segments of log dirs, with the marks of their status; in any order.
-
-    Args:
-        broken: keys of segments of which an audit found a file torn or broken.
+    """All segments of log dirs in any order, with the marks of their status, and of `broken`, the keys of segments of
+    which an audit found a file torn or broken.
     """
     names = [*SEGMENTS.key, "next_offset", "log_bytes", "max_timestamp_ms", "status", "active"]
     rows = tables.read(SEGMENTS, names)
@@ -54,7 +52,7 @@ def local_lanes(tables: TablesToRead, broken: pa.Table) -> pa.Table:
 
 
 def remote_lanes(tables: TablesToRead, audits: Collection[str]) -> pa.Table:
-    """The remote segments of some audits, with marks for those that are not read or that are broken."""
+    """The remote segments of some audits, marked where they are not read or broken."""
     names = ["audit_id", "source", "topic", "partition", "start_offset", "end_offset", "log_bytes", "max_timestamp_ms"]
     rows = tables.read(REMOTE_SEGMENTS, [*names, "is_read", "findings"])
     rows = rows.filter(pc.is_in(rows["audit_id"], value_set=pa.array(list(audits), pa.string())))
@@ -66,9 +64,9 @@ def remote_lanes(tables: TablesToRead, audits: Collection[str]) -> pa.Table:
     return _rows(rows, marks, is_remote=True)
 
 
-def ordered_lanes(found: Sequence[pa.Table], now_ms: int) -> pa.Table:
-    """Segments in the order of their lanes, with all marks but that of expiry."""
-    rows = pa.concat_tables([LANES.empty_table(), *found])
+def ordered_lanes(lanes: Sequence[pa.Table], now_ms: int) -> pa.Table:
+    """Segments in the order of their lanes, with the marks that neighbours and the time give."""
+    rows = pa.concat_tables([LANES.empty_table(), *lanes])
     rows = rows.sort_by([(name, "ascending") for name in (*_LANE, "base_offset")]).combine_chunks()
     if not rows.num_rows:
         return rows
@@ -81,7 +79,6 @@ def ordered_lanes(found: Sequence[pa.Table], now_ms: int) -> pa.Table:
 
 
 def _with_marks(rows: pa.Table, marks: Longs) -> pa.Table:
-    """The segments with other marks."""
     return rows.set_column(rows.schema.get_field_index("marks"), "marks", pa.array(marks))
 
 
@@ -102,17 +99,14 @@ def _rows(rows: pa.Table, marks: Longs, *, is_remote: bool) -> pa.Table:
 
 
 def _longs(column: Values) -> Longs:
-    """A column of numbers, −1 where they are not known."""
+    """−1 for null."""
     values: Longs = column.fill_null(pa.scalar(-1, pa.int64())).to_numpy()
     return values
 
 
 def expired(rows: pa.Table, deleted: Mapping[tuple[str, str, int], int]) -> pa.Table:
-    """The rows, with the mark of segments that go by their topic's own policy.
-
-    Args:
-        rows: as `ordered_lanes`.
-        deleted: how many segments go, from the first that is present on; by source, topic and partition.
+    """`ordered_lanes` with the mark of segments that go by their topic's own policy: so many of a partition (source,
+    topic, number), from the first present one on.
     """
     marks: Longs = rows["marks"].to_numpy().copy()
     for lane, start, end in _lanes(rows):
@@ -124,11 +118,8 @@ def expired(rows: pa.Table, deleted: Mapping[tuple[str, str, int], int]) -> pa.T
 
 
 def differing(rows: pa.Table, offsets: Mapping[tuple[str, str, int], int]) -> pa.Table:
-    """The rows, with the mark of segments in which a replica begins to differ from others.
-
-    Args:
-        rows: as `ordered_lanes`.
-        offsets: the first that differs, by source, topic and partition.
+    """`ordered_lanes` with the mark of segments in which a replica begins to differ from others, by the first offset
+    that differs in each partition (source, topic, number).
     """
     marks: Longs = rows["marks"].to_numpy().copy()
     bases, ends = _longs(rows["base_offset"]), _longs(rows["next_offset"])
@@ -142,17 +133,9 @@ def differing(rows: pa.Table, offsets: Mapping[tuple[str, str, int], int]) -> pa
 def timelines(
     rows: pa.Table, bounds: pa.Table, first: Collection[PartitionName], shown: int = SEGMENTS_SHOWN
 ) -> dict[PartitionName, list[dict[str, Any]]]:
-    """The lanes of each partition.
-
-    Args:
-        rows: as `ordered_lanes`.
-        bounds: of partitions of log dirs: their keys, and where they begin and end, as checkpoints say.
-        first: partitions that are shown segment by segment before others, which follow by their size.
-        shown: segments that are shown so.
-
-    Returns:
-        Of each lane its bounds, None where they are not known, and columns of its pieces, which are segments where
-        `segments` says 1.
+    """The lanes of each partition, from `ordered_lanes`: a lane's bounds by checkpoints, None where they are not known,
+    and columns of its pieces, which are single segments where `segments` is 1. So many segments are shown one by one,
+    of the partitions in `first` before others, which follow by their size.
     """
     if not rows.num_rows:
         return {}
@@ -168,19 +151,20 @@ def timelines(
     lane_ends = np.searchsorted(piece_starts, [end for _, _, end in lanes]).tolist()
     names_of_bounds = [name for name in bounds.column_names if name not in PARTITION_KEY]
     known = {tuple(row[name] for name in PARTITION_KEY): row for row in bounds.to_pylist()}
-    found: dict[PartitionName, list[dict[str, Any]]] = {}
+    by_partition: dict[PartitionName, list[dict[str, Any]]] = {}
     start = 0
     for (lane, _, _), name, end in zip(lanes, names, lane_ends, strict=True):
-        here = {column: values[start:end] for column, values in columns.items()}
-        of_partition = {} if lane["is_remote"] else known.get((lane["source"], *name), {})
-        ends = {column: of_partition.get(column) for column in names_of_bounds}
-        found.setdefault(name, []).append({"source": lane["source"], "is_remote": lane["is_remote"], **ends, **here})
+        of_lane = {"source": lane["source"], "is_remote": lane["is_remote"]}
+        of_pieces = {column: values[start:end] for column, values in columns.items()}
+        recorded = {} if lane["is_remote"] else known.get((lane["source"], *name), {})
+        of_bounds = {column: recorded.get(column) for column in names_of_bounds}
+        by_partition.setdefault(name, []).append({**of_lane, **of_bounds, **of_pieces})
         start = end
-    return found
+    return by_partition
 
 
-def timeline_index(found: Mapping[PartitionName, list[dict[str, Any]]]) -> dict[str, Any]:
-    """The partitions that there are timelines of, and the words for marks, by their bits."""
+def timeline_index(by_partition: Mapping[PartitionName, list[dict[str, Any]]]) -> dict[str, Any]:
+    """The partitions with timelines, and the words for marks, by their bits."""
     partitions = [
         {
             "topic": topic,
@@ -189,7 +173,7 @@ def timeline_index(found: Mapping[PartitionName, list[dict[str, Any]]]) -> dict[
             "segments": sum(sum(lane["segments"]) for lane in lanes),
             "marks": int(np.bitwise_or.reduce([mark for lane in lanes for mark in lane["marks"]])),
         }
-        for (topic, partition), lanes in found.items()
+        for (topic, partition), lanes in by_partition.items()
     ]
     return {"marks": list(MARKS), "partitions": partitions}
 
@@ -224,7 +208,6 @@ def _within(starts: Longs, counts: Longs) -> Longs:
 
 def _merged(rows: pa.Table, starts: Longs) -> dict[str, list[int]]:
     """Columns of pieces that begin at some rows. A piece ends where its last segment does."""
-
     lasts = np.append(starts[1:], rows.num_rows) - 1
     return {
         "base_offset": _longs(rows["base_offset"])[starts].tolist(),

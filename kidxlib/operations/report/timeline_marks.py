@@ -1,4 +1,4 @@
-"""What is marked on a segment of the timeline, as bits of a number: a piece of several segments has those of each."""
+"""The marks of a segment on the timeline, as bits of a number; a piece of several segments has the bits of all."""
 
 from __future__ import annotations
 
@@ -15,8 +15,6 @@ from kidxlib.retention.decide import Flags, Longs
 
 
 class Mark(enum.IntFlag):
-    """What is true of a segment."""
-
     ACTIVE = 1
     EXPIRED = 2  # it goes by the topic's own policy
     TRUNCATED = 4
@@ -27,15 +25,14 @@ class Mark(enum.IntFlag):
     FUTURE = 128  # its largest timestamp is more than an hour ahead
     BACKWARDS = 256  # an earlier segment has a larger timestamp
     GAP = 512  # it begins above the end of the segment before it
-    OVERLAP = 1024  # it begins below that
+    OVERLAP = 1024  # it begins below that end
     UNREAD = 2048  # a remote segment that brokers do not read
     BROKEN = 4096  # an audit found a file of it torn or broken
     DIFFERS = 8192  # it holds the first offset at which this replica differs from others
 
 
 MARKS: Final = tuple(mark.name for mark in Mark if mark.name is not None)
-#: A timestamp may be ahead of the report's time by so much, as by a broker's default of
-#: `message.timestamp.after.max.ms`.
+#: How far a timestamp may be ahead of the report's time: a broker's default of `message.timestamp.after.max.ms`.
 FUTURE_MS: Final = 3_600_000
 _OF_STATUS: Final = {
     Status.TRUNCATED: Mark.TRUNCATED,
@@ -48,9 +45,9 @@ _OF_STATUS: Final = {
 
 
 def marks_of_status(status: Values) -> Longs:
-    """The mark of each segment's status; 0 of one that is ok."""
-    found: Values = pc.index_in(status, value_set=pa.array([each.value for each in _OF_STATUS]))
-    numbers = found.fill_null(len(_OF_STATUS)).to_numpy()
+    """The mark of each segment's status; 0 if it is ok."""
+    indices: Values = pc.index_in(status, value_set=pa.array([known.value for known in _OF_STATUS]))
+    numbers = indices.fill_null(len(_OF_STATUS)).to_numpy()
     marks: Longs = np.array([*_OF_STATUS.values(), 0], np.int64)[numbers]
     return marks
 
@@ -58,14 +55,9 @@ def marks_of_status(status: Values) -> Longs:
 def marks_of_neighbours(
     starts: Flags, base_offsets: Longs, next_offsets: Longs, timestamps: Longs, now_ms: int
 ) -> Longs:
-    """Gaps, overlaps and timestamps that go back, of segments in order.
-
-    Args:
-        starts: whether a segment is the first of its partition in its source.
-        next_offsets: −1 where it is not known.
-        timestamps: the largest, ms since the epoch; below 0 where there is none. One that is ahead of the report's time
-            says nothing of those after it.
-        now_ms: the report's time, ms since the epoch.
+    """Gaps, overlaps and timestamps that go back, of segments in order; `starts` are the first ones of a partition in a
+    source. An unknown next offset is −1. Timestamps are the largest, ms since the epoch, below 0 where there is none;
+    one that is ahead of the report's time tells nothing about those after it.
     """
     marks = np.zeros(len(starts), np.int64)
     before = np.append(-1, next_offsets[:-1])

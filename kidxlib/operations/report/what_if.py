@@ -1,4 +1,4 @@
-"""What the ladder of limits comes to: sums for each topic, and what becomes of each of its partitions."""
+"""Tries the ladder of limits (`try_ladder`): sums for each topic, and the end of each of its partitions."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ _LIMITS: Final = {"retention.ms": Origin.OPTION, "retention.bytes": Origin.OPTIO
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """What came of all limits.
+    """The results of all limits.
 
     Attributes:
         rows: of `WhatIfRow`, sorted by topic, partition and source.
-        configs: what each topic is configured to.
-        remedies: what to give where not all of that is known, by topic.
+        configs: by topic.
+        remedies: the option to give where not all of a topic's configuration is known, by topic.
     """
 
     rows: pa.Table
@@ -64,12 +64,8 @@ class WhatIf:
 def try_ladder(
     backend: Backend, policy: Policy, metadata: MetadataOptions, paths: Mapping[str, str], now_ms: int
 ) -> WhatIf:
-    """Decide on all segments that are present, with each pair of limits, now and a week later.
-
-    Args:
-        policy: what topics are configured to, as far as somebody has said so.
-        metadata: where clusters say what nobody else says of their topics.
-        paths: of sources, by name.
+    """Decide on all segments that are present, with each pair of limits, now and a week later. The user's policy is
+    completed from the clusters' metadata; `paths` are those of sources, by name.
     """
     tables = backend.catalog.tables
     known = present_topics(tables)
@@ -96,7 +92,7 @@ def try_ladder(
         return WhatIf(_rows_of([staged.rows("partition")]), configs, remedies)
 
 
-def what_if_section(found: WhatIf) -> dict[str, Any]:
+def what_if_section(what_if: WhatIf) -> dict[str, Any]:
     """The ladder, and a row for each topic: sums for each cell, times first, and the reasons why partitions stop."""
     return {
         "times_ms": list(LADDER.times_ms),
@@ -104,16 +100,16 @@ def what_if_section(found: WhatIf) -> dict[str, Any]:
         "later_ms": LATER_MS[1],
         "reasons": [reason.value for reason in REASONS],
         "topics": [
-            _topic(topic, rows, found.configs[topic], found.remedies.get(topic))
-            for topic, rows in _by_topic(found.rows)
+            _topic(topic, rows, what_if.configs[topic], what_if.remedies.get(topic))
+            for topic, rows in _by_topic(what_if.rows)
         ],
     }
 
 
-def what_if_partitions(found: WhatIf) -> dict[str, list[dict[str, Any]]]:
-    """What becomes of each partition of each topic, by cell."""
+def what_if_partitions(what_if: WhatIf) -> dict[str, list[dict[str, Any]]]:
+    """Each partition of each topic, by cell."""
     names = ["source", "partition", "segments", "bytes", "kept", "deleted", "stays", "stays_from"]
-    return {topic: rows.select(names).to_pylist() for topic, rows in _by_topic(found.rows)}
+    return {topic: rows.select(names).to_pylist() for topic, rows in _by_topic(what_if.rows)}
 
 
 def _configs(configured: ConfiguredTopics, topics: list[str], policy: Policy) -> dict[str, TopicConfig]:
@@ -123,14 +119,14 @@ def _configs(configured: ConfiguredTopics, topics: list[str], policy: Policy) ->
 
 
 def _without_limits(config: TopicConfig) -> TopicConfig:
-    """What a topic is configured to, but for its limits, which count as options."""
+    """A topic's configuration without limits, which count as options."""
     unlimited = replace(config.policy, retention_ms=UNLIMITED, retention_bytes=UNLIMITED)
     return TopicConfig(unlimited, {**config.origins, **_LIMITS})
 
 
-def _rows_of(found: list[pa.Table]) -> pa.Table:
+def _rows_of(tables: list[pa.Table]) -> pa.Table:
     kind = WHAT_IF.field("partition").type
-    rows = pa.concat_tables([pa.schema(list(kind)).empty_table(), *found])
+    rows = pa.concat_tables([pa.schema(list(kind)).empty_table(), *tables])
     return rows.sort_by([(name, "ascending") for name in ("topic", "partition", "source")])
 
 

@@ -1,4 +1,4 @@
-"""Partitions of which a worker tries all limits of the report, each by itself, and the rows of what each limit does."""
+"""Tries all limits of the report on partitions, in a worker, and gives rows with the result of each limit."""
 
 from __future__ import annotations
 
@@ -32,9 +32,9 @@ LADDER: Final = Ladder(
     ),
     sizes=(_MIB, 10 * _MIB, 100 * _MIB, _GIB, 10 * _GIB, 50 * _GIB, 100 * _GIB, UNLIMITED),
 )
-#: How long after the report's own time: now, and a week later if nothing is written until then.
+#: After the report's own time: now, and a week later if nothing is written until then.
 LATER_MS: Final = (0, 7 * _DAY_MS)
-#: What topics are configured to; and the same but for the limits, which the ladder replaces.
+#: A topic's own configuration; and the same but for the limits, which the ladder replaces.
 CONFIGURED_POLICY: Final = "configured"
 LADDER_POLICY: Final = "ladder"
 
@@ -60,15 +60,11 @@ WHAT_IF: Final = kinds_of(partition=WhatIfRow.columns())
 
 
 def try_limits(shares: Iterable[PartitionsToPlan], *, options: PlanOptions) -> Iterator[ItemRows]:
-    """Rows of `WHAT_IF`: a row for each partition.
-
-    Args:
-        shares: with the two policies of `steps`.
-    """
+    """Rows of `WHAT_IF`, one for each partition, from shares with both policies of each topic."""
     for share in shares:
         rows = pa.Table.from_batches(share.rows.batches()).combine_chunks()
-        found = [_row(partition, share, options) for partition in partitions_of(rows)]
-        struct = pa.array(found, WHAT_IF.field("partition").type)
+        partitions = [_row(partition, share, options) for partition in partitions_of(rows)]
+        struct = pa.array(partitions, WHAT_IF.field("partition").type)
         yield ItemRows(segments=rows.num_rows, batches=[pa.RecordBatch.from_arrays([struct], schema=WHAT_IF)])
 
 
@@ -108,7 +104,7 @@ def _row(partition: Partition, share: PartitionsToPlan, options: PlanOptions) ->
 
 
 def _deleted(partition: Partition, rule: PartitionRule, now_ms: int) -> tuple[Longs, Candidates | None]:
-    """How many segments go at a time with each pair of limits; and what decided that, where limits did."""
+    """How many segments go at a time with each pair of limits; and the candidates, where limits decide."""
     if rule.kept is not None:
         return np.zeros((len(LADDER.times_ms), len(LADDER.sizes)), np.int64), None
     candidates = Candidates.of(partition.segments, rule.bounds, now_ms)

@@ -19,18 +19,18 @@ from kidxlib.operations.report.document import Report
 from kidxlib.terminal.console import printable
 
 _PLACE: Final = files(__package__)
-#: In the order in which they stand in the page: what others use comes first.
+#: In the order of the page: scripts that others use come first.
 _SCRIPTS: Final = (
     *("data", "format", "dom", "table", "chart"),
     *("overview", "health", "timeline_chart", "timeline", "retention", "shape", "growth", "replicas", "builds", "main"),
 )
-#: Partitions whose details are unpacked together, once one of them is looked at.
+#: Partitions whose details are unpacked together, once somebody looks at one of them.
 _PARTITIONS_A_PART: Final = 200
 _GZIP_LEVEL: Final = 6
 
 
 def write_page(report: Report, output: Path) -> int:
-    """Write the page, whole or not at all; return how many bytes it has."""
+    """Write the page, whole or not at all. Returns its bytes."""
     page = page_of(report).encode()
     part = output.with_name(f".{output.name}.{os.getpid()}.part")
     try:
@@ -45,9 +45,7 @@ def write_page(report: Report, output: Path) -> int:
 
 
 def page_of(report: Report) -> str:
-    """The page as text. Nothing in it comes from a name but as data: of the title what means something in HTML is
-    escaped, and all else is packed.
-    """
+    """The page as text. Names come into it only as data: the title is escaped, all else is packed."""
     library = _text("echarts/echarts.min.js")
     scripts = '(() => {\n"use strict";\n' + "\n".join(_text(f"scripts/{name}.js") for name in _SCRIPTS) + "})();"
     styles = _text("report.css")
@@ -65,7 +63,9 @@ def page_of(report: Report) -> str:
 
 
 def _parts(report: Report) -> Iterator[tuple[str, Any]]:
-    """What is unpacked at once, by its name; the first says where the details of each topic and partition are."""
+    """Parts that are unpacked as a whole, by name. The first tells in which part the details of each topic and
+    partition are.
+    """
     retention = list(_divided(report.retention_partitions))
     timelines = list(_divided({f"{topic}-{number}": lanes for (topic, number), lanes in report.timelines.items()}))
     where = {
@@ -96,7 +96,7 @@ def _packed(part: Any) -> str:
 
 
 def _policy(scripts: Iterable[str], styles: str) -> str:
-    """A policy under which nothing runs, loads or is sent but what stands in the file."""
+    """A content security policy under which nothing runs or loads that is not in the file, and nothing is sent."""
     allowed = " ".join(_digest(script) for script in scripts)
     return (
         f"default-src 'none'; script-src {allowed}; style-src {_digest(styles)}; img-src data: blob:; "

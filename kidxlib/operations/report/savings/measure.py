@@ -1,9 +1,9 @@
-"""Measures what producers with other settings would have written of the topics of a catalog.
+"""Measures what producers with other settings would have written of the topics of a catalog (`measure_savings`).
 
-Of a topic, runs of consecutive batches are read, spread over all of its bytes. Records of each producer are laid down
-in batches again as Kafka's producer does it (`RecordAccumulator.append`, `ProducerBatch`,
-`MemoryRecordsBuilder.hasRoomFor`, `CompressionRatioEstimator`), and compressed at each codec's default level. The
-libraries are those that Java's producer has, but for what they are wrapped into; only sizes are of interest.
+Runs of consecutive batches are read, spread over all bytes of a topic. Records of each producer are laid down in
+batches again as Kafka's producer does it (`RecordAccumulator.append`, `ProducerBatch`,
+`MemoryRecordsBuilder.hasRoomFor`, `CompressionRatioEstimator`), and compressed at each codec's default level, by the
+libraries of Java's producer without their wrappers: only sizes matter.
 """
 
 from __future__ import annotations
@@ -53,20 +53,20 @@ from kidxlib.tables.protocol import TablesToRead, scope_of
 _KIB: Final = 1024
 #: Kafka's default, and larger ones.
 BATCH_SIZES: Final = (16 * _KIB, 64 * _KIB, 256 * _KIB, 1024 * _KIB)
-#: Bytes of records that are read of a topic.
+#: Bytes of records to read of a topic.
 _BYTES_MAX: Final = 4 * 1024 * _KIB
 
-#: What a producer that has just started takes for the ratio (`CompressionType.rate`).
+#: The ratio that a producer assumes at its start (`CompressionType.rate`).
 NO_ESTIMATE: Final = np.float32(1.0)
 _IMPROVING_STEP: Final = np.float32(0.005)
 _DETERIORATE_STEP: Final = np.float32(0.05)
 
 _ALL: Final = Wanted()
 _CHUNK_BYTES: Final = 512 * 1024
-#: What is decompressed at once; one batch may have more.
+#: Bytes that are decompressed at once; one batch may have more.
 _ROOM_BYTES: Final = 1024 * 1024
 _ROWS: Final = 8 * 1024
-#: So many reasons are told of a topic.
+#: How many reasons a topic has at most in `not_read`.
 _REASONS_MAX: Final = 20
 
 #: Source, partition, and the producer's id, −1 where there is none.
@@ -93,9 +93,9 @@ class Run:
     """Consecutive batches of a segment.
 
     Attributes:
-        segment: its number among those of the topic.
-        position: a byte of its log; the first batch that begins there or after is the first one.
-        batches: how many, markers of transactions not counted.
+        segment: its number among the topic's.
+        position: a byte of its log; the run begins with the first batch that begins there or after.
+        batches: how many, without markers of transactions.
     """
 
     segment: int
@@ -105,12 +105,12 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class TopicSample:
-    """What is read of a topic.
+    """What to read of a topic.
 
     Attributes:
-        segments, batches, log_bytes: of all of it; batches without those of markers.
+        segments, batches, log_bytes: of the whole topic; batches without markers.
         runs: in the order of partitions and offsets.
-        rows: the segments, of which `Run.segment` is a number: columns of the key and `valid_bytes`.
+        rows: the segments that `Run.segment` numbers: columns of the key and `valid_bytes`.
     """
 
     topic: str
@@ -124,15 +124,9 @@ class TopicSample:
 def _samples_of(
     tables: TablesToRead, sample: int, seed: int, topics: Collection[str] | None, sources: Collection[str] | None
 ) -> list[TopicSample]:
-    """What is read of each topic, in the order of their names. Topics that brokers write themselves are left out.
-
-    Args:
-        sample: how many batches of each.
-        seed: which ones; the same of the same catalog each time.
-        topics, sources: these alone; None for all.
-    """
-    asked = [("topic", topics), ("source", sources)]
-    where = [Among(name, sorted(values)) for name, values in asked if values is not None]
+    """The samples, by topic. Topics that brokers write themselves are left out."""
+    named = [("topic", topics), ("source", sources)]
+    where = [Among(name, sorted(values)) for name, values in named if values is not None]
     left_out = Among("topic", sorted(INTERNAL_TOPICS), negated=True)
     rows = tables.read(SEGMENTS, (*SEGMENTS.key, *_COUNTS), [PRESENT, left_out, *where])
     has_data: Values = pc.greater(rows["batches"], pc.coalesce(rows["control_batches"], pa.scalar(0, pa.int64())))
@@ -146,7 +140,6 @@ def _samples_of(
 
 
 def _sample_of(rows: pa.Table, sample: int, seed: int) -> TopicSample:
-    """What is read of one topic."""
     topic = str(rows["topic"][0].as_py())
     zero = pa.scalar(0, pa.int64())
     columns: list[Any] = [pc.coalesce(rows[name], zero) for name in _COUNTS]
@@ -161,8 +154,8 @@ def _sample_of(rows: pa.Table, sample: int, seed: int) -> TopicSample:
 
 
 def _runs(log_bytes: Any, batches: Any, sample: int, rng: random.Random) -> Iterator[Run]:
-    """Runs at random places, one in each of as many equal parts of the bytes. There are as many runs as each has
-    batches, about: many see more of the topic, and long ones fill large batches.
+    """Runs at random places, one in each of equal parts of the bytes. There are about as many runs as batches in a run:
+    many see more of the topic, and long ones fill large batches.
     """
     count = max(math.isqrt(sample), 1)
     ends = np.cumsum(log_bytes)
@@ -171,7 +164,7 @@ def _runs(log_bytes: Any, batches: Any, sample: int, rng: random.Random) -> Iter
         place = int((number + rng.random()) * int(ends[-1]) / count)
         segment = min(int(np.searchsorted(ends, place, "right")), len(ends) - 1)
         size, holds = int(log_bytes[segment]), int(batches[segment])
-        latest = size - (wanted + 1) * -(-size // holds)  # the first one begins after it, on average by half
+        latest = size - (wanted + 1) * -(-size // holds)  # the first batch begins half a batch later on average
         within = place - (int(ends[segment]) - size)
         yield Run(segment, max(min(within, latest), 0), wanted)
 
@@ -179,7 +172,8 @@ def _runs(log_bytes: Any, batches: Any, sample: int, rng: random.Random) -> Iter
 def _places_of(tables: TablesToRead, samples: Sequence[TopicSample]) -> Mapping[tuple[Any, ...], Mapping[str, Any]]:
     """The paths of the segments that are read, by their keys."""
     chosen = [
-        each.rows.select(SEGMENTS.key).take(pa.array(sorted({run.segment for run in each.runs}))) for each in samples
+        sample.rows.select(SEGMENTS.key).take(pa.array(sorted({run.segment for run in sample.runs})))
+        for sample in samples
     ]
     if not chosen:
         return {}
@@ -190,11 +184,7 @@ def _places_of(tables: TablesToRead, samples: Sequence[TopicSample]) -> Mapping[
 
 
 def compressed_bytes(codec: str, content: memoryview) -> int:
-    """How many bytes a batch's content takes.
-
-    Args:
-        codec: one of `CODECS`.
-    """
+    """The size of a batch's content, compressed by one of `CODECS`."""
     return _SIZES[codec](content)
 
 
@@ -234,7 +224,7 @@ _SIZES: Final[dict[str, Callable[[memoryview], int]]] = {
     "lz4": _lz4,
     "zstd": _zstd,
 }
-#: Those that look back no further than 64 KiB: larger batches are compressed no better.
+#: Codecs that look back no further than 64 KiB: larger batches are compressed no better.
 _SHORT_SIGHTED: Final = frozenset({"gzip", "snappy", "lz4"})
 #: Names of `compression.type`.
 CODECS: Final = tuple(_SIZES)
@@ -252,25 +242,15 @@ def measure_savings(
     bytes_max: int = _BYTES_MAX,
     has_just_started: bool = False,
 ) -> list[TopicSavings]:
-    """Read some batches of each topic, and write their records again as producers with other settings would.
+    """Read some batches of each topic, and write their records again as producers with other settings would. The result
+    has a row for each topic with batches, by name, with settings in the order of codecs, then of sizes.
 
     Logs are read at their paths in the catalog; missing and changed logs are named in `not_read`. Kafka's internal
     topics are left out.
 
-    Args:
-        tables: of a catalog.
-        sample: how many batches of each topic to read at most, without markers of transactions.
-        seed: decides which batches are read: the same ones each time for the same catalog.
-        topics, sources: the only topics and sources to read; None for all.
-        batch_sizes: values of `batch.size`, in bytes.
-        codecs: names of `compression.type`.
-        bytes_max: how many bytes the records of a topic may take, decompressed; fewer batches are read then.
-        has_just_started: producers have just started, and take a ratio of 1 for that of their first batches; else they
-            have run for a while.
-
-    Returns:
-        One for each topic of which there are batches, in the order of their names. Its settings are in the order of
-        codecs, then of sizes.
+    At most `sample` batches of each topic are read, without markers of transactions: the same ones each time for the
+    same catalog and `seed`, and fewer where the records take more than `bytes_max`, decompressed. Producers that have
+    just started assume a ratio of 1 for their first batches; else they have run for a while.
     """
     samples = _samples_of(tables, sample, seed, topics, sources)
     places = _places_of(tables, samples)
@@ -287,11 +267,11 @@ class Records:
     """Records of one producer, in the order in which it sent them.
 
     Attributes:
-        bodies: from their keys on, as magic 2 has them, one after the other.
-        ends: of shape (n + 1,): where each begins, and where the last one ends.
+        bodies: from the keys on, as in magic 2, one after the other.
+        ends: of shape (n + 1,): where each record begins, and where the last one ends.
         timestamps: ms since the epoch, of shape (n,).
-        begins: which of them may not follow another in its batch, as a transaction has ended between them.
-        is_closed: a transaction has ended after the last one.
+        begins: which records may not follow another in its batch, as a transaction has ended between them.
+        is_closed: a transaction has ended after the last record.
     """
 
     bodies: NDArray[np.uint8]
@@ -301,13 +281,13 @@ class Records:
     is_closed: bool
 
     def room(self) -> NDArray[np.uint8]:
-        """Memory for a batch with all of them."""
+        """Memory for a batch with all records."""
         return np.empty(len(self.bodies) + len(self.timestamps) * RECORD_OVERHEAD_MAX, np.uint8)
 
 
 @dataclass(slots=True)
 class RecordsToBe:
-    """Records of one producer, while they are read."""
+    """Collects records of one producer as they are read."""
 
     _bodies: list[NDArray[np.uint8]] = field(default_factory=list)
     _sizes: list[NDArray[np.int64]] = field(default_factory=list)
@@ -316,15 +296,11 @@ class RecordsToBe:
     _transaction_has_ended: bool = False
 
     def end_transaction(self) -> None:
-        """The next record is in a batch with none of those before it."""
+        """The next record begins a new batch."""
         self._transaction_has_ended = True
 
     def add(self, places: NDArray[np.void]) -> int:
-        """Add records, and return how many bytes they take.
-
-        Args:
-            places: of `PLACE`.
-        """
+        """Add records (of `PLACE`), and return their bytes."""
         ends = np.empty(len(places) + 1, np.int64)
         measure_bodies(places, ends)
         bodies = np.empty(int(ends[-1]), np.uint8)
@@ -339,7 +315,6 @@ class RecordsToBe:
         return len(bodies)
 
     def records(self) -> Records:
-        """All that were added."""
         ends = np.concatenate([[0], np.cumsum(np.concatenate(self._sizes))])
         return Records(
             bodies=np.concatenate(self._bodies),
@@ -355,11 +330,8 @@ class RecordsToBe:
 
 @dataclass(slots=True)
 class Contents:
-    """Batches of some records, and how large they are once they are compressed: each is compressed once, though
+    """Batches of the records of each producer, and their compressed sizes. Each batch is compressed once, though
     producers with several `batch.size` may write it.
-
-    Attributes:
-        records: of each producer.
     """
 
     records: Sequence[Records]
@@ -367,22 +339,15 @@ class Contents:
     _sizes: dict[tuple[str, int, int, int], int] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._rooms = [each.room() for each in self.records]
+        self._rooms = [records.room() for records in self.records]
 
     def room(self, producer: int) -> NDArray[np.uint8]:
         """The memory in which the last batch of a producer was laid down."""
         return self._rooms[producer]
 
     def batch(self, producer: int, first: int, codec: str, batch_size: int, ratio: np.float32) -> tuple[int, int, int]:
-        """Lay down a batch.
-
-        Args:
-            producer: by its number.
-            first: number of its first record.
-            ratio: compressed bytes of a byte, as the producer estimates them.
-
-        Returns:
-            The number of the record after its last one, and its bytes after the header, plain and compressed.
+        """Lay down a batch from the producer's record `first` on, which estimates `ratio` compressed bytes of a byte.
+        Returns the number of the record after the last one, and the bytes after the header, plain and compressed.
         """
         records, room = self.records[producer], self._rooms[producer]
         of_records = records.bodies, records.ends, records.timestamps, records.begins
@@ -394,13 +359,11 @@ class Contents:
 
 
 class Producer:
-    """A producer with some settings, and what it has written."""
+    """A producer with some settings, and what it has written. `ratio` is its first estimate of compressed bytes of a
+    byte.
+    """
 
     def __init__(self, codec: str, batch_size: int, ratio: np.float32 = NO_ESTIMATE) -> None:
-        """
-        Args:
-            ratio: compressed bytes of a byte, as it estimates them at first.
-        """
         self._codec, self._batch_size, self._ratio = codec, batch_size, ratio
         self._observed: np.float32 | None = None
         self._plain_bytes = self._bytes = self._batches = self._full_batches = 0
@@ -425,13 +388,13 @@ class Producer:
                 self._missing += max(1 - self._estimated(plain, ratio) / max(self._batch_size, 1), 0)
 
     def _estimated(self, plain: int, ratio: np.float32) -> float:
-        """How large the producer takes a batch for."""
+        """The producer's estimate of a batch's size."""
         factor = 1 if self._codec == _UNCOMPRESSED else float(ratio * ESTIMATION_FACTOR)
         return BATCH_V2_BYTES_MIN + plain * factor
 
     @property
     def settled_ratio(self) -> np.float32:
-        """What a producer estimates that has written such batches for a while."""
+        """The estimate of a producer that has written such batches for a while."""
         return _settled((self._bytes - self._batches * BATCH_V2_BYTES_MIN) / self._plain_bytes)
 
     @property
@@ -447,18 +410,14 @@ class Producer:
 
 
 def updated(ratio: np.float32, observed: np.float32) -> np.float32:
-    """What a producer estimates after a batch (`CompressionRatioEstimator.updateEstimation`)."""
+    """A producer's estimate after a batch (`CompressionRatioEstimator.updateEstimation`)."""
     if observed > ratio:
         return np.float32(max(ratio + _DETERIORATE_STEP, observed))
     return np.float32(max(ratio - _IMPROVING_STEP, observed))
 
 
 def settled_ratio(contents: Contents, producer: int, codec: str, batch_size: int) -> np.float32:
-    """What a producer estimates that has run for a while.
-
-    Args:
-        producer: whose first records are looked at.
-    """
+    """The estimate of a producer that has run for a while, from its first records."""
     if codec == _UNCOMPRESSED:
         return NO_ESTIMATE
     ratio = NO_ESTIMATE
@@ -469,7 +428,7 @@ def settled_ratio(contents: Contents, producer: int, codec: str, batch_size: int
 
 
 def _settled(ratio: float) -> np.float32:
-    """The middle of how far an estimate goes up and down, where batches have a ratio."""
+    """The middle of the estimates, which go up and down around the ratio of the batches."""
     return np.float32(ratio + _DETERIORATE_STEP / 2)
 
 
@@ -478,11 +437,9 @@ class ReadSample:
     """What was read of a topic.
 
     Attributes:
-        producers: records by who has sent them.
-        segments: how many were read of.
-        batches, batch_bytes: that were read, as they are in logs.
+        batches, batch_bytes: as they are in logs.
         record_bytes: of records from their keys on.
-        not_read: what could not be read and why.
+        not_read: reasons.
     """
 
     producers: dict[_ProducerKey, RecordsToBe] = field(default_factory=lambda: defaultdict(RecordsToBe))
@@ -493,7 +450,7 @@ class ReadSample:
     not_read: list[str] = field(default_factory=list)
 
     def note(self, reason: str) -> None:
-        """Note what could not be read; of many reasons the first ones."""
+        """Only the first reasons are kept."""
         if len(self.not_read) < _REASONS_MAX:
             self.not_read.append(reason)
 
@@ -501,11 +458,8 @@ class ReadSample:
 def _read_sample(
     sample: TopicSample, places: Mapping[tuple[Any, ...], Mapping[str, Any]], bytes_max: int
 ) -> ReadSample:
-    """Read the runs of a sample. What cannot be read is noted, and the others are read.
-
-    Args:
-        places: of segments by their keys, with `log_path`, `index_directory` and `log_bytes`.
-        bytes_max: how many bytes records may take: shared out among the runs, each of which has one batch at least.
+    """Read the runs of a sample. A run that cannot be read is noted, and the others are read. `bytes_max` of records
+    are shared out among the runs, each of which has one batch at least.
     """
     read, placer = ReadSample(), RecordPlacer(_ROWS, _ROOM_BYTES)
     keys = list(zip(*(sample.rows[name].to_pylist() for name in SEGMENTS.key), strict=True))
@@ -534,11 +488,7 @@ def _read_sample(
 
 
 class _RunReader:
-    """Reads one run.
-
-    Attributes:
-        ended_early: records take as many bytes as they may.
-    """
+    """Reads one run. It is `ended_early` once records take as many bytes as they may."""
 
     def __init__(self, read: ReadSample, placer: RecordPlacer, bytes_max: int) -> None:
         self._read, self._placer, self._bytes_max = read, placer, bytes_max
@@ -581,7 +531,6 @@ class _RunReader:
                 yield table.where(table.rows["position"] >= start)
 
     def _add(self, path: str, batch: BatchTable, records: RecordsToBe) -> None:
-        """Add the records of a batch to those of its producer."""
         try:
             for placed in self._placer.placed(batch, _ALL):
                 self._read.record_bytes += records.add(placed.places)
@@ -600,9 +549,8 @@ def _measured(
     *,
     has_just_started: bool,
 ) -> TopicSavings:
-    """What was measured of a topic."""
     read = _read_sample(sample, places, bytes_max)
-    contents = Contents([each.records() for each in read.producers.values() if len(each)])
+    contents = Contents([records.records() for records in read.producers.values() if len(records)])
     return TopicSavings(
         topic=sample.topic,
         segments=sample.segments,
@@ -622,11 +570,10 @@ def _measured(
 def _written(
     contents: Contents, settings: Sequence[tuple[str, int]], *, has_just_started: bool
 ) -> list[WrittenBatches]:
-    """What producers with each of some settings write."""
     if not contents.records:
         return []
     most = max(range(len(contents.records)), key=lambda number: len(contents.records[number].bodies))
-    found, before = [], dict[str, Producer]()
+    written, before = [], dict[str, Producer]()
     for codec, batch_size in settings:
         if has_just_started:
             ratio = NO_ESTIMATE
@@ -637,5 +584,5 @@ def _written(
         producer = before[codec] = Producer(codec, batch_size, ratio)
         for number in range(len(contents.records)):
             producer.write(contents, number)
-        found.append(producer.written)
-    return found
+        written.append(producer.written)
+    return written

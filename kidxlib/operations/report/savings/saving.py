@@ -12,11 +12,10 @@ class WrittenBatches:
     Attributes:
         codec: `compression.type`.
         batch_size: `batch.size`, in bytes.
-        bytes: of all batches, headers included.
-        batches: how many there are.
-        full_batches: those that were closed as the next record did not fit.
-        filled_batches: of a producer's last batch the part that is filled, which is not full as nothing more was read;
-            the others are whole. To be multiplied up where the batches that were read stand for all.
+        bytes: of all batches, with headers.
+        full_batches: batches that were closed as the next record did not fit.
+        filled_batches: whole batches, and the filled part of each producer's last one, which is not full as nothing more
+            was read. To be multiplied up where the batches that were read stand for all.
     """
 
     codec: str
@@ -32,18 +31,17 @@ class TopicSavings:
     """What was measured of a topic.
 
     Attributes:
-        segments, batches, log_bytes: all that the catalog knows of it and could have been read: without batches of
+        segments, batches, log_bytes: all that the catalog knows of and that could have been read: without batches of
             markers, but with their bytes.
-        sampled_segments: how many segments were read of.
-        sampled_batches: how many batches were read, markers of transactions left out; of magic 0 and 1 each message is
+        sampled_segments: how many segments batches were read of.
+        sampled_batches: how many batches were read, without markers of transactions; each message of magic 0 and 1 is
             one.
-        sampled_bytes: of these, as they are in the log.
-        records: in them.
-        record_bytes: of these, without what stands before each one but its sizes, decompressed.
-        producers: by how many producers they are: different ids, and partitions where there is no id.
-        with_settings: what each setting makes of them, in the order in which settings were asked; empty where nothing
-            was read.
-        not_read: what could not be read and why, a line each.
+        sampled_bytes: of these batches, as they are in the log.
+        records: in these batches.
+        record_bytes: of these records, decompressed, from their keys on with the sizes of their parts.
+        producers: how many producers sent them: different ids, and partitions where there is no id.
+        with_settings: in the order of the settings; empty where nothing was read.
+        not_read: reasons, a line each.
     """
 
     topic: str

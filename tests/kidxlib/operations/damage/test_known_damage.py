@@ -270,7 +270,7 @@ def test_an_acceptance_covers_what_was_accepted_and_nothing_else(tmp_path: Path)
     _append(tables, SEGMENTS, segments)
     by_audit = {number for number, row in enumerate(found) if row["found"] in ("broken", "torn")}
     of_logs = {number for number, is_gap in enumerate(gaps) if not is_gap}
-    for question, numbers in ((questions.FOUND, by_audit), (questions.DAMAGED, of_logs)):
+    for question, numbers in ((questions.LOCAL_FINDINGS, by_audit), (questions.DAMAGED, of_logs)):
         answer = {row["base_offset"]: row["is_accepted"] for row in tables.ask(question).to_pylist()}
         assert {number: answer[number] for number in numbers} == {number: covered[number] for number in numbers}
 
