@@ -14,8 +14,8 @@ class WrittenBatches:
         batch_size: `batch.size`, in bytes.
         bytes: of all batches, with headers.
         full_batches: batches that were closed as the next record did not fit.
-        filled_batches: whole batches, and the filled part of each producer's last one, which is not full as nothing more
-            was read. To be multiplied up where the batches that were read stand for all.
+        filled_batches: whole batches, and the filled part of each producer's last one, which is not full as nothing
+            more was read. To be multiplied up where the batches that were read stand for all.
     """
 
     codec: str
