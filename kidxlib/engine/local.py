@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 
@@ -18,8 +17,6 @@ from kidxlib.engine.work import RowsInFile, Work
 from kidxlib.storage.scratch import writing_in
 from kidxlib.storage.store.requests import Requests
 from kidxlib.terminal.phase import Done, Span
-
-_T = TypeVar("_T")
 
 
 class LocalEngine:
@@ -69,7 +66,7 @@ class LocalEngine:
             self._requests += unit.requests
 
         if work.is_small and not self._workers.are_started:
-            return run_in_process(work, directory, self._until_stopped, take)
+            return run_in_process(work, directory, self._workers.until_stopped, take)
         do = partial(do_unit, until_stopped=until_stopped)
         self._workers.run(do, units_of(work, directory), take_of_worker)
         return StagedFiles(sorted(files), work.schema)
@@ -82,6 +79,3 @@ class LocalEngine:
 
     def requests(self) -> Requests:
         return self._requests
-
-    def _until_stopped(self, items: Iterable[_T]) -> Iterator[_T]:
-        return itertools.takewhile(lambda _: not self._workers.is_stopped, items)

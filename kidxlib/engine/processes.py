@@ -81,10 +81,9 @@ class Workers:
         self._stop.set()
         self._pool.shutdown(cancel_futures=True)
 
-    @property
-    def is_stopped(self) -> bool:
-        """No unit is begun any more."""
-        return self._stop.is_set()
+    def until_stopped(self, items: Iterable[_Work]) -> Iterator[_Work]:
+        """In the command itself, items until it is interrupted."""
+        return takewhile(lambda _: not self._stop.is_set(), items)
 
     def stopping(self) -> AbstractContextManager[None]:
         """Within the context, no unit is begun after a signal; `Interrupted` is raised at its end."""

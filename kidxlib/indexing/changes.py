@@ -204,7 +204,7 @@ def _to_be_finished(plan: Plan, unchanged: Matched, sizes: IndexSizes) -> Flags:
 
 
 def _recorded_otherwise(plan: Plan, unchanged: Matched) -> Flags:
-    """Of which segments the catalog has another path, or says otherwise whether they are active."""
+    """Segments of which the catalog has another path, or says otherwise whether they are active."""
     other: Flags = flags_of(unchanged.known["active"]) != flags_of(plan.segments["active"])[unchanged.listed]
     for start in range(0, len(other), _PATHS_AT_ONCE):
         part = slice(start, start + _PATHS_AT_ONCE)
@@ -244,8 +244,11 @@ def _positions(sources: Values) -> NDArray[np.int32]:
 
 def _only_once_told(plan: Plan, matched: Matched, setting: str) -> Flags:
     """Which segments were built with a setting from the metadata of the topic's cluster, which nobody gives now."""
-    told = np.array([each.choice.is_told(setting, each.topic_id) for each in plan.partitions], np.bool_)
-    return _is_any_of(matched.known["interval_source"], [IntervalSource.METADATA]) & ~told[matched.partitions]
+    told = [partition.choice.is_told(setting, partition.topic_id) for partition in plan.partitions]
+    return (
+        _is_any_of(matched.known["interval_source"], [IntervalSource.METADATA])
+        & ~np.array(told, np.bool_)[matched.partitions]
+    )
 
 
 def _same_version(plan: Plan, matched: Matched) -> Flags:

@@ -42,7 +42,7 @@ Longs: TypeAlias = NDArray[np.int64]
 _ROWS_AT_ONCE: Final = 65_536
 
 
-#: In the place of the bytes of a log that could not be looked at, and of the inode of an object.
+#: The bytes of a log that could not be looked at, and the inode of an object.
 NOT_SEEN: Final = -1
 NO_INODE: Final = 2**64 - 1
 

@@ -141,7 +141,6 @@ class ListedEntry:
 
 
 def listed_entries(directory: Location) -> Iterator[ListedEntry]:
-    """What is directly in a log dir."""
     if isinstance(directory, Path):
         with os.scandir(directory) as entries:
             yield from (ListedEntry(entry.name, entry.path, _is_to_be_listed(entry)) for entry in entries)

@@ -48,7 +48,7 @@ class AuxiliaryFiles:
 
 #: The words of the column `interval_source`.
 INTERVAL_SOURCES: Final = [source.value for source in IntervalSource]
-#: What a repair may write besides indexes: all that is broken.
+#: A repair may write all that is broken.
 REPAIRED_AUXILIARY_FILES: Final = AuxiliaryFiles(snapshots=True, epochs=True)
 
 

@@ -110,8 +110,8 @@ def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
     """
     with Publisher() as publisher:
         waiting: list[Callable[[], BuiltSegment]] = []
-        for read in _read(tasks, use_mmap):
-            waiting.append(_staged(read, publisher))
+        for read, owner in _read(tasks, use_mmap):
+            waiting.append(_staged(read, owner, publisher))
             if publisher.staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
                 publisher.commit()
                 yield from (built() for built in waiting)
@@ -120,19 +120,8 @@ def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
         yield from (built() for built in waiting)
 
 
-@dataclass(frozen=True, slots=True)
-class _ReadSegment:
-    """Fields as in `BuiltSegment`; new files beside the log get its owner."""
-
-    task: BuildTask
-    version: FileVersion | None
-    reads: Reads | None
-    end: ScanEnd
-    recovered: RecoveredSegment | None
-    owner: Owner | None = None
-
-
-def _read(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_ReadSegment]:
+def _read(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[tuple[BuiltSegment, Owner | None]]:
+    """Segments without index files yet, and the owner of new files beside their logs."""
     read = partial(_read_one, use_mmap=use_mmap)
     for is_in_store, some in groupby(tasks, key=lambda task: is_object(task.segment.path)):
         if is_in_store:
@@ -141,17 +130,20 @@ def _read(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_ReadSegment]:
             yield from map(read, some)
 
 
-def _read_one(task: BuildTask, use_mmap: bool) -> _ReadSegment:
-    version, reads = task.segment.version, None
+def _read_one(task: BuildTask, use_mmap: bool) -> tuple[BuiltSegment, Owner | None]:
+    version, reads, owner = task.segment.version, None, None
+    recovered: RecoveredSegment | None
     try:
         with opened_log(task.segment.path) as opened:
             version, reads = opened.version, opened.reads
             recovered = _scanned_before(task, version) or _scan(opened, task, use_mmap)
             owner = Owner.of(opened.status) if task.in_place and opened.status is not None else None
             opened.ensure_unchanged()
+        end = recovered.end
     except (LogChangedError, OSError) as error:
-        return _ReadSegment(task, version, reads, why_not_read(task.segment.path, error), None)
-    return _ReadSegment(task, version, reads, recovered.end, recovered, owner)
+        recovered, end = None, why_not_read(task.segment.path, error)
+    read = BuiltSegment(task=task, version=version, end=end, recovered=recovered, published=Published.NONE, reads=reads)
+    return read, owner
 
 
 def _scanned_before(task: BuildTask, version: FileVersion) -> RecoveredSegment | None:
@@ -186,28 +178,21 @@ def why_not_read(path: str, error: LogChangedError | OSError) -> ScanEnd:
             return ScanEnd(Status.UNREADABLE, "cannot-read", 0, error.strerror or str(error))
 
 
-def _staged(read: _ReadSegment, publisher: Publisher) -> Callable[[], BuiltSegment]:
+def _staged(read: BuiltSegment, owner: Owner | None, publisher: Publisher) -> Callable[[], BuiltSegment]:
     """Stage the index files of a segment. The result is to be asked for once they are committed."""
     task, recovered = read.task, read.recovered
-    nothing = BuiltSegment(
-        task=task,
-        version=read.version,
-        end=read.end,
-        recovered=recovered,
-        published=Published.NONE,
-        reads=read.reads,
-    )
     if recovered is None or read.end.status is Status.QUARANTINED:
-        return lambda: nothing
+        return lambda: read
     if read.end.status is Status.TRUNCATED and not task.publish_truncated:
-        return lambda: replace(nothing, published=Published.KEPT)
+        return lambda: replace(read, published=Published.KEPT)
 
     # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
-    time_index, time_outcome = _publish(read, TIME_INDEX_SUFFIX, recovered.time_index, publisher)
+    publish = partial(_publish, task, owner, publisher)
+    time_index, time_outcome = publish(TIME_INDEX_SUFFIX, recovered.time_index)
     hold = task.in_place and len(recovered.producer_events) > 0
-    offset_index, offset_outcome = _publish(read, OFFSET_INDEX_SUFFIX, recovered.offset_index, publisher, hold=hold)
+    offset_index, offset_outcome = publish(OFFSET_INDEX_SUFFIX, recovered.offset_index, hold=hold)
     present = replace(
-        nothing,
+        read,
         offset_index=None if offset_index is None else IndexFile.of(offset_index, layouts.OFFSET_INDEX_ENTRY),
         time_index=None if time_index is None else IndexFile.of(time_index, layouts.TIME_INDEX_ENTRY),
     )
@@ -220,15 +205,15 @@ def _staged(read: _ReadSegment, publisher: Publisher) -> Callable[[], BuiltSegme
 
 
 def _publish(
-    read: _ReadSegment, suffix: str, content: bytes, publisher: Publisher, *, hold: bool = False
+    task: BuildTask, owner: Owner | None, publisher: Publisher, suffix: str, content: bytes, *, hold: bool = False
 ) -> tuple[bytes | None, Callable[[], Published]]:
     """The file's content afterwards, and what was done. With `hold` it waits under another name, unless the same
     content is there already.
     """
-    task, base_offset = read.task, read.task.segment.base_offset
+    base_offset = task.segment.base_offset
     name = segment_file(base_offset, suffix)
     if task.only is not None and name not in task.only:
         return read_file(task.index_directory, name), lambda: Published.UNCHANGED
     if hold and read_file(task.index_directory, name, len(content) + 1) != content:
         name = held_name(base_offset)
-    return content, publisher.begin_staging(task.index_directory, name, content, read.owner)
+    return content, publisher.begin_staging(task.index_directory, name, content, owner)

@@ -64,7 +64,10 @@ class UnlistableDirectory:
 
 def warnings_of_unlistable(unlistable: Collection[UnlistableDirectory]) -> list[str]:
     """A line for each of the first directories, and one that counts the others."""
-    lines = [f"{each.directory}: skipped: it cannot be listed: {each.reason}" for each in islice(unlistable, _NAMED)]
+    lines = [
+        f"{unlisted.directory}: skipped: it cannot be listed: {unlisted.reason}"
+        for unlisted in islice(unlistable, _NAMED)
+    ]
     if len(unlistable) > _NAMED:
         lines.append(f"{len(unlistable) - _NAMED:,} more directories of partitions cannot be listed")
     return lines
@@ -74,5 +77,5 @@ def unlistable_as_json(unlistable: Collection[UnlistableDirectory]) -> dict[str,
     """For the JSON objects of builds and audits."""
     return {
         "unlistable_count": len(unlistable),
-        "unlistable": [asdict(each) for each in islice(unlistable, _NAMED)],
+        "unlistable": [asdict(directory) for directory in islice(unlistable, _NAMED)],
     }

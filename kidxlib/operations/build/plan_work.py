@@ -122,7 +122,7 @@ def _compared(share: PartitionsToPlan, tables: TablesToRead, plan: Plan) -> Chan
     )
 
 
-def rows_of(kind: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
+def _rows_of(kind: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
     """Rows of a kind's own schema as rows of `PLANNED_PARTITIONS`."""
     fields = list(PLANNED_PARTITIONS.field(kind).type)
     for batch in rows.combine_chunks().to_batches():
@@ -133,20 +133,20 @@ def rows_of(kind: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
 
 def _batches(share: PartitionsToPlan, plan: Plan, changes: Changes) -> Iterator[pa.RecordBatch]:
     numbers = pc.add(changes.to_read["listed_partition"], pa.scalar(share.first, pa.int32()))
-    yield from rows_of("to_read", changes.to_read.set_column(0, TO_READ.field(0), numbers))
-    yield from rows_of("relisted", changes.relisted)
-    yield from rows_of("gone", changes.gone)
+    yield from _rows_of("to_read", changes.to_read.set_column(0, TO_READ.field(0), numbers))
+    yield from _rows_of("relisted", changes.relisted)
+    yield from _rows_of("gone", changes.gone)
     missing = [(*key, offset) for key, offsets in changes.missing_at_end.items() for offset in offsets]
-    yield from rows_of("missing_at_end", _table(missing, KEYS))
-    yield from rows_of("emptied", _table([(*key, count) for key, count in changes.emptied.items()], EMPTIED))
-    yield from rows_of("partition", _partitions(share, plan, changes))
+    yield from _rows_of("missing_at_end", _table(missing, KEYS))
+    yield from _rows_of("emptied", _table([(*key, count) for key, count in changes.emptied.items()], EMPTIED))
+    yield from _rows_of("partition", _partitions(share, plan, changes))
     sums = {"unchanged": changes.unchanged, "unchanged_bytes": changes.unchanged_bytes, **changes.unknown_facts}
-    yield from rows_of("sums", _table([tuple(map(sums.get, SUMS.names))], SUMS))
+    yield from _rows_of("sums", _table([tuple(map(sums.get, SUMS.names))], SUMS))
     skipped = [(reason.value, count) for reason, count in plan.skipped.counts.items()]
-    yield from rows_of("skipped", _table(skipped, SKIPPED))
+    yield from _rows_of("skipped", _table(skipped, SKIPPED))
     unexpected = [(path, reason.value) for path, reason in plan.skipped.unexpected]
-    yield from rows_of("unexpected", _table(unexpected, UNEXPECTED))
-    yield from rows_of("warning", _table([(text,) for text in plan.warnings], WARNING))
+    yield from _rows_of("unexpected", _table(unexpected, UNEXPECTED))
+    yield from _rows_of("warning", _table([(text,) for text in plan.warnings], WARNING))
 
 
 def _partitions(share: PartitionsToPlan, plan: Plan, changes: Changes) -> pa.Table:

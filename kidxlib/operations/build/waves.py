@@ -29,10 +29,6 @@ _FIRST_WAVE_RATE: Final = 100_000_000
 #: Segments of a wave at most: their tasks and whole rows are held, some 2 kB each.
 _WAVE_SEGMENTS: Final = 200_000
 
-#: A phase of a build.
-RECORDING: Final = "recording in the catalog"
-_COLLECTING: Final = "collecting results"
-
 
 def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
     """Read segments in waves. After each but the last, the partitions that it has read to the end are finished, and all
@@ -71,7 +67,7 @@ def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
 
 def recording_phase(request: BuildRequest) -> str:
     """The name of the phase after reading."""
-    return RECORDING if request.keeps_catalog else _COLLECTING
+    return "recording in the catalog" if request.keeps_catalog else "collecting results"
 
 
 def _done(request: BuildRequest, scanned: Scanned, segments: int) -> str:

@@ -251,7 +251,7 @@ def _of_shape(shape: dict[str, Any]) -> list[Attention]:
     row = max(rows, key=lambda row: row["batches"])
     detail = f"{row['topic']}: {row['batches']:,} batches of {row['bytes_a_batch']:,.0f} bytes on average, of which "
     detail += f"{row['header_share']:.0%} are headers. A producer with linger.ms and a larger batch.size writes fewer"
-    best = next((each["best"] for each in shape["savings"] if each["topic"] == row["topic"]), None)
+    best = next((measured["best"] for measured in shape["savings"] if measured["topic"] == row["topic"]), None)
     if best is not None:
         detail += f": {best['codec']} and {best['batch_size']:,} bytes would have saved {best['saved']:.0%} of a sample"
     return [Attention(Severity.WARNING, "shape/shape", f"{counted(len(rows), 'topic')} of small batches", detail)]

@@ -55,7 +55,7 @@ from kidxlib.tables.protocol import TablesToAsk, TablesToRead, scope_of
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
 
-#: Of the JSON object; it changes with a name or a meaning.
+#: The version of the JSON object; it changes with a name or a meaning.
 REPORT_VERSION: Final = 1
 _DAY_MS: Final = 24 * 3_600_000
 
