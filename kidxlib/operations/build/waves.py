@@ -35,7 +35,7 @@ def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
     is committed: so each row is written once. Partitions that are left after the last are the caller's.
     """
     scanned = Scanned(unfinished=dict(changes.to_finish))
-    to_read, engine = changes.to_read, run.backend.engine
+    to_read, engine, limits = changes.to_read, run.backend.engine, run.request.limits
     if not to_read.num_rows:
         return scanned
     engine.start()
@@ -48,7 +48,6 @@ def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
     bytes_a_second: float = _FIRST_WAVE_RATE * engine.cores
     with interrupts.telling(partial(_done, run.request, scanned, segments)):
         while position < segments:
-            limits = run.request.limits
             wave_bytes = min(limits.wave_bytes, int(bytes_a_second * limits.wave_seconds))
             rows = _wave(to_read, position, wave_bytes)
             position += rows.num_rows
