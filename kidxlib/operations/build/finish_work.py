@@ -9,7 +9,6 @@ spares count as if they were finished again.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import groupby
@@ -111,8 +110,8 @@ def finish_partitions(shares: Iterable[PartitionsToFinish]) -> Iterator[ItemRows
         tasks = {key: partition.task for key, partition in share.partitions.items()}
         in_order_of_rows = [tasks[key].index_directory for key in sorted(tasks)]
         for finished in finish(_known_partitions(share.rows.batches(), tasks), in_order_of_rows):
-            rows = itertools.chain(_finished_rows(finished), _kept_rows(finished, share.partitions[finished.task.key]))
-            yield ItemRows(rows=list(rows))
+            partition = share.partitions[finished.task.key]
+            yield ItemRows(rows=[*_finished_rows(finished), *_kept_rows(finished, partition)])
 
 
 def _known_partitions(
