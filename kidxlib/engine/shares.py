@@ -91,5 +91,6 @@ def with_rows(keys: Collection[PartitionKey], counts: pa.Table) -> pa.Table:
     """Partitions with their numbers of rows, for `shares`. `counts` may lack some, and have others."""
     partitions = rows_of_keys(keys)
     positions = positions_in(partitions, counts, PARTITIONS.key)
-    counted: Values = counts[ROWS.name].take(pa.array(positions, mask=positions < 0))
+    places: Values = pa.array(positions, mask=positions < 0)
+    counted: Values = counts[ROWS.name].take(places)
     return partitions.append_column(ROWS, counted.fill_null(0))

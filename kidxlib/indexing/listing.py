@@ -61,8 +61,9 @@ def list_partitions(source: Source, skipped: Skipped) -> list[PartitionDirectory
     return sorted(partitions, key=lambda directory: directory.topic_partition)
 
 
-def list_distinct_partitions(sources: Iterable[Source], skipped: Skipped) -> list[PartitionDirectory]:
+def list_distinct_partitions(sources: Iterable[Source], skipped: Skipped | None = None) -> list[PartitionDirectory]:
     """The partitions of log dirs of one broker, in order. What is no partition is added to `skipped`."""
+    skipped = Skipped() if skipped is None else skipped
     partitions = [partition for source in sources for partition in list_partitions(source, skipped)]
     partitions.sort(key=lambda partition: partition.topic_partition)
     for one, other in pairwise(partitions):

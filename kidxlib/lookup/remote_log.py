@@ -44,7 +44,7 @@ def remote_log(directory: PartitionDirectory, index_directory: Location | None, 
             ExpectedFiles(),
             mtime_ms=mtime_ns // NS_PER_MS,
         )
-        for base_offset, _, mtime_ns, _ in files.found
+        for base_offset, _, mtime_ns, _ in files.segments
     ]
     epochs = None if index_directory is None else read_leader_epochs(index_directory)
     if epochs is None and segments:

@@ -10,7 +10,7 @@ from jobs.build_index import build_index
 from jobs.verify_index import verify_index
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import UsageError
-from kidxlib.indexing.source import Source, as_line
+from kidxlib.indexing.source import Source, sources_line
 from kidxlib.run.settings import BuildSettings
 from kidxlib.run.sources import SAMPLE, chosen_sources, ensure_sample_alone
 from tests.faults.trees import snapshot
@@ -25,7 +25,7 @@ def test_the_sample_is_read_where_nothing_is_named_or_when_asked_for() -> None:
     assert chosen_sources((), sample=False, options={"--index-dir": None}, settings=BuildSettings()) == (SAMPLE,)
     own = BuildSettings(catalog="/mnt/catalog")
     assert chosen_sources((), sample=True, options={"--index-dir": "x"}, settings=own) == (SAMPLE,)
-    assert as_line((SAMPLE, Source("/x", Path("/x")))) == f"sample ({SAMPLE.path}), /x"
+    assert sources_line((SAMPLE, Source("/x", Path("/x")))) == f"sample ({SAMPLE.path}), /x"
 
 
 @pytest.mark.parametrize("asked_for", [True, False])
