@@ -99,7 +99,7 @@ class Changes:
 
     @property
     def bytes_to_read(self) -> int:
-        """As the logs were listed."""
+        """The bytes of the logs to read, as they were listed."""
         return sum_of_bytes(self.to_read)
 
 

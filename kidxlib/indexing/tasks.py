@@ -79,7 +79,7 @@ class ScanTask:
 
     @property
     def log_bytes(self) -> int:
-        """As the log was listed; 0 if it could not be looked at."""
+        """The log's bytes as it was listed; 0 if it could not be looked at."""
         return self.segment.version.size if self.segment.version else 0
 
     def with_threads(self, threads: int) -> Self:
