@@ -24,10 +24,7 @@ class AbortedRanges:
 
     @classmethod
     def of(cls, transactions: NDArray[np.int64]) -> Self:
-        """
-        Args:
-            transactions: an array of shape (n, 3): producer, first offset and the marker's offset of each transaction.
-        """
+        """`transactions` has shape (n, 3): producer, first offset and the marker's offset of each transaction."""
         return cls(transactions[np.lexsort(transactions.T[::-1])].tobytes())
 
     def __len__(self) -> int:
@@ -39,10 +36,8 @@ class AbortedRanges:
         return AbortedRanges(rows[(rows[:, 2] >= start_offset) & (rows[:, 1] < end_offset)].tobytes())
 
     def holds(self, batches: NDArray[np.void]) -> NDArray[np.bool_]:
-        """Which batches belong to an aborted transaction, as a consumer decides it (`CompletedFetch.isBatchAborted`).
-
-        Args:
-            batches: of dtype `BATCH`.
+        """Which batches (of dtype `BATCH`) belong to an aborted transaction, as a consumer decides it
+        (`CompletedFetch.isBatchAborted`).
         """
         is_aborted = np.zeros(len(batches), np.bool_)
         if len(self):

@@ -37,17 +37,12 @@ _SET_ASIDE: Final = (NotASegment.DIRECTORY_STRAY, NotASegment.DIRECTORY_DELETE, 
 
 
 class BrokersMetadata:
-    """Reads files of log dirs, each once.
+    """The owners of log dirs and the metadata of their clusters. Files are read at the first question, and once.
 
-    Attributes:
-        log_dirs: those that are looked at.
+    `known` is metadata that was read already, by a log dir of its cluster.
     """
 
     def __init__(self, log_dirs: Iterable[Location], known: Mapping[Location, ClusterMetadata] | None = None) -> None:
-        """
-        Args:
-            known: metadata of the clusters of log dirs that somebody has read already.
-        """
         self.log_dirs = list(dict.fromkeys(log_dirs))
         self._owners: dict[Location, MetaProperties] = {}
         self._metadata: dict[str, ClusterMetadata | None] = {}
@@ -57,7 +52,7 @@ class BrokersMetadata:
                     self._metadata[cluster_id] = metadata
 
     def owner(self, log_dir: Location) -> MetaProperties:
-        """The owner of a log dir: its cluster and node, by `meta.properties`."""
+        """The cluster and the node of a log dir."""
         if log_dir not in self._owners:
             self._owners[log_dir] = read_meta_properties(log_dir)
         return self._owners[log_dir]
@@ -72,95 +67,77 @@ class BrokersMetadata:
                     break
         return self._metadata[cluster_id]
 
-    def of_another_time(self) -> tuple[Mapping[Location, str], list[str]]:
-        """Log dirs that are older than another one of their broker, and so lack what was written since, and what
-        `kidx verify` says of each; and what says of others that they may be, by the metadata that one of them has.
+    def older_log_dirs(self) -> tuple[Mapping[Location, str], list[str]]:
+        """Log dirs that are older than another log dir of their broker, and so lack what was written since, each with
+        what `kidx verify` says of it; and lines on others that may be older by the cluster's metadata.
         """
-        older = {each.where.parent: str(each) for of_node in self._of_nodes() for each in stopped_apart(of_node)}
-        maybe, by_marker = list[str](), frozenset(older)
-        for log_dir in (each for of_node in self._of_nodes() for each in of_node):
-            with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told
+        groups = by_node(self.log_dirs) if len(self.log_dirs) > 1 else []
+        brokers = [log_dirs for log_dirs in groups if len(log_dirs) > 1]
+        older = {finding.where.parent: str(finding) for log_dirs in brokers for finding in stopped_apart(log_dirs)}
+        maybe = list[str]()
+        for log_dir in (log_dir for log_dirs in brokers for log_dir in log_dirs):
+            with contextlib.suppress(OSError, KidxError):  # nothing is told of a log dir of which nothing is known
                 owner = self.owner(log_dir)
                 metadata = None if owner.cluster_id is None else self.of_cluster(owner.cluster_id)
-                if metadata is None or owner.node_id is None or by_marker & {log_dir, metadata.directory.parent}:
+                if metadata is None or owner.node_id is None or older.keys() & {log_dir, metadata.directory.parent}:
                     continue
-                said = of_another_time(log_dir, directories_in(log_dir), owner.node_id, metadata.to_end)
-                if said is not None:
-                    maybe.append(said)
+                line = of_another_time(log_dir, directories_in(log_dir), owner.node_id, metadata.to_end)
+                if line is not None:
+                    maybe.append(line)
         return older, maybe
-
-    def _of_nodes(self) -> list[list[Location]]:
-        """The log dirs of each broker that has several here."""
-        groups = by_node(self.log_dirs) if len(self.log_dirs) > 1 else []
-        return [of_node for of_node in groups if len(of_node) > 1]
 
 
 def not_of_one_time(
     brokers: BrokersMetadata, there: Iterable[tuple[TopicPartition, Location]]
 ) -> tuple[list[LeftOut], list[str]]:
-    """What was written since to partitions in log dirs that are older than others of their broker; and what tells of
-    log dirs that none of the partitions is in, or that they may be older.
-
-    Args:
-        there: partitions that are read, with their log dirs.
+    """The offsets that partitions lack because their log dir is older than another of its broker; and lines on log dirs
+    that are older and have none of the partitions, or that may be older.
     """
-    older, maybe = brokers.of_another_time()
+    older, maybe = brokers.older_log_dirs()
     left_out = [
         LeftOut(
             partition=partition,
             why=Why.OLDER_LOG_DIR,
-            first_offset=0,
-            end_offset=None,
-            edge=0,
             told_by=older[log_dir],
         )
         for partition, log_dir in there
         if log_dir in older
     ]
-    told = {each.told_by for each in left_out}
+    told = {left.told_by for left in left_out}
     return left_out, [*(line for line in older.values() if line not in told), *maybe]
 
 
 def of_other_topics(brokers: BrokersMetadata, there: Iterable[tuple[TopicPartition, Location]]) -> Iterator[LeftOut]:
     """The partitions whose `partition.metadata` has another topic id than the cluster's metadata has for their topic: a
-    broker serves none of them, and what is in them may be another topic's.
-
-    Args:
-        there: partitions that are read, with their log dirs.
+    broker serves none of them, and their records may be another topic's.
     """
     names: dict[str, Mapping[str, str]] = {}
     for partition, log_dir in there:
-        with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told
+        with contextlib.suppress(OSError, KidxError):  # nothing is told of a log dir of which nothing is known
             cluster_id = brokers.owner(log_dir).cluster_id
             metadata = None if cluster_id is None else brokers.of_cluster(cluster_id)
             if cluster_id is None or metadata is None:
                 continue
             if cluster_id not in names:
                 names[cluster_id] = metadata.to_end.topic_names
-            found = read_topic_id(log_dir / partition.directory)
-            told = found and other_topic_id(found, partition.topic, metadata.to_end, names[cluster_id])
-            if not told:
+            topic_id = read_topic_id(log_dir / partition.directory)
+            differs = topic_id and other_topic_id(topic_id, partition.topic, metadata.to_end, names[cluster_id])
+            if not differs:
                 continue
             yield LeftOut(
                 partition=partition,
                 why=Why.OTHER_TOPIC_ID,
-                first_offset=0,
-                end_offset=None,
-                edge=0,
                 told_by=(
-                    f"{PARTITION_METADATA} there has {told}: the records may be another topic's; kidx verify says what "
-                    "to do"
+                    f"{PARTITION_METADATA} there has {differs}: the records may be another topic's; kidx verify says "
+                    "what to do"
                 ),
             )
 
 
 def other_topic_id(topic_id: str, topic: str, metadata: ClusterMetadata, names: Mapping[str, str]) -> str | None:
-    """Why a topic id is not the topic's, in words; None if it is, or one of them is not known.
+    """Why the topic id in a `partition.metadata` is not the topic's; None if it is, or if the metadata knows neither.
 
-    Args:
-        topic_id: in the `partition.metadata` of a directory with the topic's name.
-        metadata: read to its end.
-        names: of its topics, by their ids.
+    `metadata` is read to its end, and `names` are those of its topics by id.
     """
     expected = metadata.topics.get(topic)
     if topic_id == expected or (expected is None and topic_id not in names):
@@ -178,22 +155,17 @@ def absent_partitions(
     *,
     by_name: bool,
 ) -> list[LeftOut]:
-    """Absent partitions that are asked for: those of a log dir that is read, and those of others of the broker. Where
-    no log dir has the metadata, another one has, and the numbers of a topic's partitions tell some: they begin at 0 and
-    lack none.
+    """The absent partitions for which `means` is true: those of a log dir that is read as a whole (`log_dirs`), and
+    those of other log dirs of the broker. Where no log dir has the metadata, another one has it, and the numbers of a
+    topic's partitions tell some: they begin at 0 and lack none.
 
-    Args:
-        log_dirs: those that are read as a whole.
-        means: whether a partition is asked for.
-        there: partitions that have a directory.
-        by_name: topics or partitions are asked for by their names, so that one in a log dir that is not read is a
-            problem, and not merely good to know.
+    If partitions are asked for `by_name`, one in a log dir that is not read is a problem, and not merely good to know.
     """
-    found: dict[TopicPartition, LeftOut] = {}
+    absent: dict[TopicPartition, LeftOut] = {}
     topic_ids: dict[str, str] = {}
     owners = list[MetaProperties]()
     for log_dir in brokers.log_dirs:
-        with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told
+        with contextlib.suppress(OSError, KidxError):  # nothing is told of a log dir of which nothing is known
             if log_dir in log_dirs:
                 owners.append(brokers.owner(log_dir))
     for node_id, cluster_id in {(owner.node_id, owner.cluster_id) for owner in owners}:
@@ -202,16 +174,17 @@ def absent_partitions(
             if metadata is not None and node_id is not None:
                 topic_ids |= metadata.to_end.topics
                 directories = {owner.directory_id for owner in owners if owner.node_id == node_id}
-                for each in _absent(means, metadata.to_end, node_id, directories, by_name=by_name):
-                    found.setdefault(each.partition, each)
+                for left in _assigned(means, metadata.to_end, node_id, directories, by_name=by_name):
+                    absent.setdefault(left.partition, left)
     if log_dirs_without_metadata(log_dirs, brokers):
         for partition in filter(means, numbered_below(there)):
-            found.setdefault(partition, _absent_one(partition, Why.NOT_IN_LOG_DIRS, None, is_problem=by_name))
-    folders = _other_folders(log_dirs) if found else []
-    empty = unmounted_in(log_dirs) if found else None
+            left = LeftOut(partition=partition, why=Why.NOT_IN_LOG_DIRS, is_problem=by_name)
+            absent.setdefault(partition, left)
+    folders = _other_folders(log_dirs) if absent else []
+    empty = unmounted_in(log_dirs) if absent else None
     return [
-        _with_place(replace(each, aside=_aside(folders, partition, topic_ids.get(partition.topic))), empty)
-        for partition, each in sorted(found.items())
+        _with_place(replace(left, aside=_aside(folders, partition, topic_ids.get(partition.topic))), empty)
+        for partition, left in sorted(absent.items())
         if partition not in there
     ]
 
@@ -225,54 +198,44 @@ def _with_place(absent: LeftOut, empty: str | None) -> LeftOut:
 
 def unmounted_in(log_dirs: Collection[Location]) -> str | None:
     """The empty log dirs, as if a disk is not mounted, in words; None if none is empty."""
-    found = sorted(str(log_dir) for log_dir in log_dirs if looks_unmounted(log_dir))
-    return ", ".join(found) or None
-
-
-def not_anywhere(partitions: Iterable[TopicPartition]) -> Iterator[LeftOut]:
-    """The partitions that are asked for by name and are not known anywhere."""
-    for partition in partitions:
-        yield _absent_one(partition, Why.NOT_ANYWHERE, None, is_problem=True)
+    return ", ".join(sorted(str(log_dir) for log_dir in log_dirs if looks_unmounted(log_dir))) or None
 
 
 def folders_passed_over(
     place: str, skipped: Skipped, there: Iterable[TopicPartition], meant: Iterable[TopicPartition]
 ) -> Iterator[str]:
-    """The folders that have records and are not looked into: those that a broker moves, deletes or has set aside, and
+    """Lines on the folders that have records and are not read: those that a broker moves, deletes or has set aside, and
     those that somebody has renamed.
 
-    Args:
-        place: where they are.
-        skipped: what a listing has met there besides partitions.
-        there: partitions that it has met.
-        meant: those of them that are asked for.
+    A listing of `place` gave `skipped` and the partitions that are `there`; those of them that are asked for are
+    `meant`.
     """
     for reason in _SET_ASIDE:
         if count := skipped.counts[reason]:
             yield f"{place}: not read: {counted(count, 'directory', 'directories')} ({reason.in_words}); {COPY_IT}"
-    listed = [*(Path(path).name for path, _ in skipped.unexpected), *(each.directory for each in there)]
+    listed = [*(Path(path).name for path, _ in skipped.unexpected), *(partition.directory for partition in there)]
     names, asked = list(filter(is_other_name, listed)), list(meant)
-    if renamed := sorted({name for name in names if any(looks_like(name, each) for each in asked)}):
-        them, few = counted(len(renamed), "directory", "directories"), ", ".join(renamed[:3])
-        yield f"{place}: not read: {them} with a partition's name and more ({few}); {COPY_IT}"
+    if renamed := sorted({name for name in names if any(looks_like(name, partition) for partition in asked)}):
+        directories, first_names = counted(len(renamed), "directory", "directories"), ", ".join(renamed[:3])
+        yield f"{place}: not read: {directories} with a partition's name and more ({first_names}); {COPY_IT}"
 
 
 def _other_folders(log_dirs: Iterable[Location]) -> list[Location]:
     """The folders whose names are not those of partitions, or begin with a dot."""
-    found: list[Location] = []
+    folders: list[Location] = []
     for log_dir in log_dirs:
         with contextlib.suppress(OSError):
-            found += [folder for folder in directories_in(log_dir) if is_other_name(folder.name)]
-    return found
+            folders += [folder for folder in directories_in(log_dir) if is_other_name(folder.name)]
+    return folders
 
 
 def _aside(folders: Iterable[Location], partition: TopicPartition, topic_id: str | None) -> str | None:
-    """The first folder of a partition that brokers move, delete or have set aside, or that somebody has renamed; not of
-    a topic of that name that was deleted before.
+    """The first folder of a partition that brokers move, delete or have set aside, or that somebody has renamed. One of
+    a deleted topic of the same name does not count.
     """
     for folder in folders:
-        is_of_it = is_moved(folder.name) and loaded_as(folder.name) == partition
-        if not is_of_it and not looks_like(folder.name, partition):
+        is_moved_there = is_moved(folder.name) and loaded_as(folder.name) == partition
+        if not is_moved_there and not looks_like(folder.name, partition):
             continue
         with contextlib.suppress(OSError, CheckpointError):
             if topic_id is None or read_topic_id(folder) in (topic_id, None):
@@ -281,20 +244,20 @@ def _aside(folders: Iterable[Location], partition: TopicPartition, topic_id: str
 
 
 def log_dirs_without_metadata(log_dirs: Iterable[Location], brokers: BrokersMetadata) -> list[Location]:
-    """Log dirs of nodes with KRaft whose metadata is in none of the log dirs that are looked at; where one of them has
-    the directory, and nothing in it, that one.
+    """Log dirs of nodes with KRaft whose metadata is in none of the log dirs that are looked at; if one of a cluster's
+    has the directory, and nothing in it, that one alone.
     """
-    found = list[Location]()
+    without = list[Location]()
     for log_dir in log_dirs:
         with contextlib.suppress(OSError, KidxError):
             owner = brokers.owner(log_dir)
             if owner.is_kraft and owner.cluster_id is not None and brokers.of_cluster(owner.cluster_id) is None:
-                found.append(log_dir)
+                without.append(log_dir)
             # Without meta.properties nobody knows whose it is: the metadata of any log dir may be that of its broker.
             if owner == MetaProperties() and was_formatted(log_dir) and not any(map(_has_metadata, brokers.log_dirs)):
-                found.append(log_dir)
-    holders = {brokers.owner(each).cluster_id: each for each in found if _has_metadata(each)}
-    return [each for each in found if holders.get(brokers.owner(each).cluster_id, each) == each]
+                without.append(log_dir)
+    holders = {brokers.owner(log_dir).cluster_id: log_dir for log_dir in without if _has_metadata(log_dir)}
+    return [log_dir for log_dir in without if holders.get(brokers.owner(log_dir).cluster_id, log_dir) == log_dir]
 
 
 def _has_metadata(log_dir: Location) -> bool:
@@ -302,11 +265,7 @@ def _has_metadata(log_dir: Location) -> bool:
 
 
 def may_be_elsewhere(log_dir: Location, unmounted: str | None) -> str:
-    """The words for a log dir without metadata.
-
-    Args:
-        unmounted: `unmounted_in` the log dirs that are read.
-    """
+    """The line on a log dir without metadata; `unmounted` is that of the log dirs that are read."""
     if _has_metadata(log_dir):
         lacking = f"nothing there that can be read, so that nobody can tell which partitions {log_dir} should have"
         return f"{log_dir / METADATA_DIRECTORY}: {lacking}; kidx verify says what is wrong"
@@ -319,25 +278,13 @@ def may_be_elsewhere(log_dir: Location, unmounted: str | None) -> str:
 def numbered_below(there: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
     """The partitions with numbers below the largest number that is there, for each topic."""
     last: defaultdict[str, int] = defaultdict(int)
-    for each in there:
-        last[each.topic] = max(last[each.topic], each.partition)
+    for partition in there:
+        last[partition.topic] = max(last[partition.topic], partition.partition)
     for topic, number in last.items():
         yield from (TopicPartition(topic, below) for below in range(number))
 
 
-def _absent_one(partition: TopicPartition, why: Why, directory_id: str | None, *, is_problem: bool) -> LeftOut:
-    return LeftOut(
-        partition=partition,
-        why=why,
-        first_offset=0,
-        end_offset=None,
-        edge=0,
-        directory_id=directory_id,
-        is_problem=is_problem,
-    )
-
-
-def _absent(
+def _assigned(
     means: Callable[[TopicPartition], bool],
     metadata: ClusterMetadata,
     node_id: int,
@@ -345,7 +292,7 @@ def _absent(
     *,
     by_name: bool,
 ) -> Iterator[LeftOut]:
-    """All partitions of a broker, as if none were there."""
+    """All partitions that a broker is assigned, as if none were there."""
     all_are_read = set(metadata.log_dirs.get(node_id, ())) <= set(directories)
     for partition, assignment in metadata.assignments.items():
         if node_id in assignment.replicas and means(partition):
@@ -353,4 +300,4 @@ def _absent(
             directory_id = assignment.directories[number] if number < len(assignment.directories) else None
             is_here = all_are_read or (directory_id is not None and directory_id in directories)
             why = Why.NO_DIRECTORY if is_here else Why.OTHER_LOG_DIR
-            yield _absent_one(partition, why, directory_id, is_problem=is_here or by_name)
+            yield LeftOut(partition=partition, why=why, directory_id=directory_id, is_problem=is_here or by_name)

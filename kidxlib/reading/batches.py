@@ -31,13 +31,8 @@ def batch_rows_of(
     goes_on: bool,
     on_end: TakeLog | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows of the batches that may hold something wanted by their headers. Markers are included.
-
-    Args:
-        schema: columns of `LISTED_BATCHES`. Whole batches are read only for `crc_is_right`.
-        on_damage: is called with each stretch that cannot be read.
-        goes_on: go on with the batches after damage.
-        on_end: see `WalkOptions`.
+    """Rows of the batches that may hold something wanted by their headers, markers included, with columns of
+    `LISTED_BATCHES`. Whole batches are read only for `crc_is_right`.
     """
     checks = "crc_is_right" in schema.names
     options = WalkOptions(goes_on=goes_on, judges=False, checks=checks, whole=checks, on_end=on_end)
@@ -59,41 +54,35 @@ def count_of(
 ) -> int:
     """Count the records that `rows_of` would give. A read may know its number from a catalog. Otherwise headers tell
     it, and checksums are not checked. Only batches at the ends of the wanted offsets are read as a whole, and
-    compressed batches of magic 0 and 1, whose headers do not have the number.
-
-    Args:
-        on_damage, goes_on: as in `batch_rows_of`.
-        threads: how many threads read segments.
-        on_end: is called, in any of these threads, with each log that is counted to its end.
+    compressed batches of magic 0 and 1, whose headers do not have the number. `on_end` is called in any of the threads.
     """
     count = 0
     with ThreadPoolExecutor(threads, thread_name_prefix="kidx-count") as pool:
-        for counted, damaged in pool.map(partial(_count, goes_on=goes_on, on_end=on_end), reads):
+        for counted, damages in pool.map(partial(_count, goes_on=goes_on, on_end=on_end), reads):
             count += counted
-            for damage in damaged:
+            for damage in damages:
                 on_damage(damage)
     return count
 
 
 def _count(read: SegmentRead, *, goes_on: bool, on_end: TakeLog | None) -> tuple[int, list[Damage]]:
-    """The number of wanted records of a segment, and the damage in it."""
     if read.records is not None:
         if on_end is not None and (known := known_end_of(read)) is not None:
             on_end(known)
         return read.records, []
     options = WalkOptions(goes_on=goes_on, judges=False, checks=False, whole=False, on_end=on_end)
     decoder = Decoder(pa.schema([CONSUMED.field("offset")]))
-    count, damaged = 0, list[Damage]()
+    count, damages = 0, list[Damage]()
     for item in items_of(read, options):
         if isinstance(item, Damage):
-            damaged.append(item)
+            damages.append(item)
             continue
         rows = item.rows[is_seen(read, item.rows)]
         is_told = _is_told(read, rows)
         count += int(rows["records_count"][is_told].sum(dtype=np.int64))
         if not is_told.all():
-            count += _count_inside(read, rows[~is_told], decoder, damaged.append)
-    return count, damaged
+            count += _count_inside(read, rows[~is_told], decoder, damages.append)
+    return count, damages
 
 
 def _is_told(read: SegmentRead, rows: NDArray[np.void]) -> NDArray[np.bool_]:

@@ -1,9 +1,9 @@
 """Where reading begins and ends in a segment, and where a large one is divided: at batches that an `.index` names, if
 the log itself bears it out.
 
-Nobody vouches for an index. An entry of it counts only if a batch starts at its position with the offset that it names
-as its last; where reading begins, with the right checksum, too. Offsets increase from batch to batch in every log that
-a broker has written, so no batch before it holds a later offset than it, and none after it an earlier one. Any other
+Nobody vouches for an index. An entry counts only if a batch starts at its position and ends with its offset; where
+reading begins, the batch must have the right checksum, too. Offsets increase from batch to batch in every log that a
+broker has written, so batches before that one have only earlier offsets, and those after it only later ones. Any other
 entry is as good as none.
 """
 
@@ -39,9 +39,9 @@ class Bound:
     """A place in a log.
 
     Attributes:
-        position: byte at which a batch starts, or the log ends.
-        offset: no batch before it has this offset or a later one; None where nobody says so, at the end of a
-            partition's last log.
+        position: the byte at which a batch starts, or the log ends.
+        offset: no batch before the place has this offset or a later one; None at the end of a partition's last log,
+            where nothing says it.
     """
 
     position: int
@@ -70,12 +70,10 @@ class ListedLog:
 def bounds_of(
     log: ListedLog, index_path: Location, wanted: Wanted, part_bytes: int | None, known_end: int | None = None
 ) -> tuple[Bound, ...]:
-    """The places between which a log is read, in their order: two or more.
+    """The places between which a log is read in order, two or more, by the wanted offsets alone.
 
-    Args:
-        wanted: its offsets alone count.
-        part_bytes: between two of them there are so many bytes, about; None for any number.
-        known_end: where a batch starts, and nothing from there on is wanted; None where nobody knows it.
+    About `part_bytes` lie between two places; None for any number. `known_end` is the start of a batch from which on
+    nothing is wanted; None if it is not known.
     """
     is_divided = part_bytes is not None and log.size > part_bytes
     if not (_is_limited(log, wanted) or is_divided or known_end is not None):
@@ -88,16 +86,15 @@ def bounds_of(
             content = opened.log(log.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
             return _Places(log, entries, content).bounds(wanted, part_bytes, known_end)
     except (OSError, LogChangedError):
-        return log.whole  # what is wrong with the log is told when it is read
+        return log.whole  # reading the log tells what is wrong with it
 
 
 def end_of(log: ListedLog, index_path: Location, *, is_near: bool) -> int | None:
-    """The offset behind the last batch of a log, by its last index entry and what follows that; None where the log
-    cannot be read. What follows a batch at or beyond the log's end that does not begin where the one before it ends
-    does not count, nor does that: checksums do not cover the offset in a header.
+    """The offset behind the last batch of a log, by the last index entry and the batches from there on; None if the log
+    cannot be read. If a batch lies at or beyond the base offset of the next log, and does not begin where the one
+    before it ends, it does not count, nor what follows it: checksums do not cover the offset in a header.
 
-    Args:
-        is_near: None, too, where no entry leads near the end: whoever reads the log comes to it, and reads all of it.
+    With `is_near`, also None if no entry leads near the end: whoever reads the log comes to it, and reads all of it.
     """
     entries, last_offset = _entries(index_path, log), log.base_offset - 1
     if is_near and log.size - int(entries["position"].max(initial=0)) > _NEAR_BYTES:
@@ -127,7 +124,7 @@ def end_of(log: ListedLog, index_path: Location, *, is_near: bool) -> int | None
 
 
 def last_entry(log: ListedLog, index_path: Path) -> OffsetPosition | None:
-    """The last entry of an index before the room that a broker keeps; None where there is none."""
+    """The last entry of an index before the zeros of a preallocated file; None if there is none."""
     try:
         content = last_filled(index_path, OFFSET_INDEX_ENTRY.itemsize)
     except (OSError, LogChangedError):
@@ -139,8 +136,8 @@ def last_entry(log: ListedLog, index_path: Path) -> OffsetPosition | None:
 
 
 def had_more(log: ListedLog, index_path: Location) -> bool:
-    """Whether an index that leads behind the end of its log may be believed: the log has not grown since it was listed,
-    entries increase, and the log bears out the last of those within it, or the one before, as the last may be cut off.
+    """Whether an index that leads beyond the end of its log may be believed: the log has not grown since it was listed,
+    entries increase, and the log bears out the last entry within it or the one before, as the last may be cut off.
     """
     entries = _all_entries(index_path)
     is_ordered = all((np.diff(entries[field].astype(np.int64)) > 0).all() for field in OFFSET_INDEX_ENTRY.names or ())
@@ -157,7 +154,7 @@ def had_more(log: ListedLog, index_path: Location) -> bool:
 
 
 def bound_before(log: ListedLog, index_path: Location, position: int) -> Bound:
-    """The last place that the index names and that is not beyond a byte: where the log begins, if there is none."""
+    """The last place that the index names at or before a byte; the log's beginning if there is none."""
     entries = _entries(index_path, log)
     if not len(entries):
         return log.whole[0]
@@ -167,13 +164,12 @@ def bound_before(log: ListedLog, index_path: Location, position: int) -> Bound:
 
 
 def _is_limited(log: ListedLog, wanted: Wanted) -> bool:
-    """Whether not all offsets of a log are wanted."""
     last_offset = Wanted().last_offset if log.end_offset is None else log.end_offset - 1
     return wanted.first_offset > log.base_offset or wanted.last_offset < last_offset
 
 
 def _entries(index_path: Location, log: ListedLog) -> NDArray[np.void]:
-    """The entries that may be right; none where there is no index."""
+    """The entries that lead inside the log; none if there is no index."""
     entries = _all_entries(index_path)
     return entries[(entries["position"] > 0) & (entries["position"] < log.size)]
 
@@ -207,18 +203,18 @@ class _Places:
 
     def before(self, position: int) -> Bound:
         number = int(np.searchsorted(self._positions, position, "right")) - 1
-        found = None if number < 0 or self._positions[number] > position else self._checked(number)
-        return found or self._log.whole[0]
+        bound = None if number < 0 or self._positions[number] > position else self._checked(number)
+        return bound or self._log.whole[0]
 
     def _start(self, first_offset: int) -> Bound:
         """Where to begin if an offset and those after it are wanted: at the entry that a broker would take."""
         number = int(np.searchsorted(self._offsets, first_offset, "right")) - 1
-        found = None if number < 0 or self._offsets[number] > first_offset else self._checked(number)
-        return found or self._log.whole[0]
+        bound = None if number < 0 or self._offsets[number] > first_offset else self._checked(number)
+        return bound or self._log.whole[0]
 
     def _end(self, last_offset: int) -> Bound:
-        """Where to end if no later offset is wanted: at the first or second entry of a later one, as the first one may
-        name the batch that holds it. Only the header is looked at, as in a walk that goes on to there.
+        """Where to end if no later offset is wanted: at the first or second entry behind it, as the first one may name
+        the batch that holds the offset. Only the header is read, as in a walk that goes on to there.
         """
         number = int(np.searchsorted(self._offsets, last_offset, "right"))
         for later in range(number, min(number + 2, len(self._offsets))):
@@ -228,19 +224,19 @@ class _Places:
         return self._log.whole[1]
 
     def _between(self, start: Bound, end: Bound, part_bytes: int) -> list[Bound]:
-        """Where parts begin that have so many bytes, about."""
-        found: list[Bound] = []
+        """Where parts of about so many bytes begin, but for the first part."""
+        bounds: list[Bound] = []
         last = start
         for position in range(start.position + part_bytes, end.position - part_bytes // 2, part_bytes):
             number = int(np.searchsorted(self._positions, position))
             bound = self._checked(number) if number < len(self._positions) else None
             if bound is not None and last.position < bound.position < end.position:
-                found.append(bound)
+                bounds.append(bound)
                 last = bound
-        return found
+        return bounds
 
     def _checked(self, number: int) -> Bound | None:
-        """The batch that an entry names, if it is there with the right checksum."""
+        """The start of the batch that an entry names; None if it is not there with the right checksum."""
         position = int(self._positions[number])
         try:
             table = next(BatchWalk(self._content, position, Wanted(), checks=True).tables(), None)
@@ -261,12 +257,12 @@ class _Places:
         return batch is not None and batch.last_offset == self._offsets[number]
 
     def _first_offset(self, number: int) -> int | None:
-        """The first offset of the batch that an entry names; None where there is none, or it does not say its first."""
+        """The first offset of the batch that an entry names; None if no such batch is there, or its header lacks it."""
         batch = self._header(int(self._positions[number]))
         return batch.offset_field if batch is not None and batch.last_offset == self._offsets[number] else None
 
     def _header(self, position: int) -> Batch | None:
-        """The batch that starts at a position; None where none does, or it does not say its first offset."""
+        """The batch that starts at a position; None if none does, or its header lacks the first offset."""
         try:
             batch = next(batch_headers.batches(self._content, position), None)
         except MalformedRecordsError:

@@ -1,9 +1,8 @@
-"""From where to where partitions are read, and what of them is not: by checkpoint files, the ends of logs, and what is
-asked for.
+"""Where reading of a partition begins and ends, and which offsets it leaves out: by checkpoint files, by the ends of
+logs, and by what is asked for. `ReadingEnds.of` is the way in.
 
-Where a partition's directory holds its only replica, and no broker is at work on it, all in its log counts: with one
-replica the high watermark follows each append (`Partition.maybeIncrementLeaderHW`), and what the checkpoint of some
-seconds ago says is only late.
+If a partition has no other replica, and no broker is at work on it, all of its log is read: with one replica the high
+watermark follows each append (`Partition.maybeIncrementLeaderHW`), and its checkpoint is only some seconds late.
 """
 
 from __future__ import annotations
@@ -46,37 +45,35 @@ from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.small_files import read_leader_epochs, read_offset_checkpoint
 
-#: Says where the `.index` of a log is.
+#: Gives the place of a log's `.index`.
 IndexOf: TypeAlias = Callable[[ListedLog], Location]
 
 _OFFSET_MAX: Final = Wanted().last_offset
 
-#: Of more bytes of logs records are not counted: headers lie too far apart for a plan to wait for them.
+#: Records in more bytes of logs are not counted: headers lie too far apart for a plan to wait for them.
 _COUNTED_BYTES: Final = 1024 * 1024 * 1024
-#: Of more bytes it is not looked which records have the times that are asked for.
+#: Records in more bytes are not decoded to see which have the times that are asked for.
 _DECODED_BYTES: Final = 256 * 1024 * 1024
 _OFFSETS: Final = pa.schema([CONSUMED.field("offset")])
 
 
 @dataclass(frozen=True, slots=True)
 class _Checkpoints:
-    """What the checkpoint files of a log dir say."""
-
     log_starts: Mapping[TopicPartition, int]
     high_watermarks: Mapping[TopicPartition, int]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionEnds:
-    """From where to where a partition is read.
+    """Where reading of a partition begins and ends.
 
     Attributes:
-        seen: what is wanted of what consumers see.
-        high_watermark: as a checkpoint has it; None where none does.
-        limit: that, if nothing from there on is read; else None.
-        beyond: how many offsets beyond it are read, as this is the only replica.
+        seen: the wanted offsets and times, within what consumers see.
+        high_watermark: by a checkpoint; None if none has it.
+        limit: the high watermark, if nothing from there on is read; else None.
+        beyond: how many offsets beyond the high watermark are read, as this is the only replica.
         is_short: the log is known to end before the high watermark.
-        left_out: what is not read, and what is asked for and not there.
+        left_out: the offsets that are not read, or are asked for and not there.
     """
 
     seen: Wanted
@@ -89,14 +86,14 @@ class PartitionEnds:
 
 @dataclass(frozen=True, slots=True)
 class Tail:
-    """What stands from an offset on.
+    """The end of a partition, from an offset on.
 
     Attributes:
         end_offset: behind the last batch.
         is_whole: the walk came to the end of the log, or to an append that was not finished. Else something is damaged,
             and there may be more.
-        first_offset, last_offset: of the batches that may hold something wanted; None where none does.
-        records: of these batches, without markers; None where they do not say it, or are too many to look at.
+        first_offset, last_offset: of the batches that may hold something wanted; None if none does.
+        records: how many these batches have, without markers; None if headers do not say it, or there are too many.
     """
 
     end_offset: int
@@ -106,42 +103,36 @@ class Tail:
     records: int | None = 0
 
 
-def tail_of(logs: Sequence[ListedLog], index_of: Callable[[ListedLog], Location], wanted: Wanted) -> Tail:
-    """Look at the end of a partition.
-
-    Args:
-        logs: all of a partition in their order, one or more.
-        index_of: where a log's `.index` is, which tells where to begin.
-        wanted: from its first offset on it is looked; records without its times do not count.
+def _read_tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> Tail:
+    """The end of a partition from the first wanted offset on, by all of its logs, one or more. Records without wanted
+    times do not count.
     """
     first = max(bisect_right([log.base_offset for log in logs], wanted.first_offset) - 1, 0)
     is_counted = sum(log.size for log in logs[first:]) <= _COUNTED_BYTES or first == len(logs) - 1
     asked = replace(wanted, last_offset=Wanted().last_offset)
-    found = Tail(wanted.first_offset, is_whole=True)
+    tail = Tail(wanted.first_offset, is_whole=True)
     for log in logs[first:] if is_counted else logs[-1:]:
-        found = _with(found, log, index_of(log), asked)
+        tail = _extended(tail, log, index_of(log), asked)
     if not is_counted:
-        return replace(found, first_offset=wanted.first_offset, records=None)
-    if found.first_offset is not None and wanted.has_times:
-        return _with_times(found, logs[first:], index_of, asked)
-    return found
+        return replace(tail, first_offset=wanted.first_offset, records=None)
+    if tail.first_offset is not None and wanted.has_times:
+        return _at_wanted_times(tail, logs[first:], index_of, asked)
+    return tail
 
 
-def _with_times(
-    found: Tail, logs: Sequence[ListedLog], index_of: Callable[[ListedLog], Location], wanted: Wanted
-) -> Tail:
-    """With the records alone that have the times that are wanted: headers do not tell which they are."""
+def _at_wanted_times(tail: Tail, logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> Tail:
+    """A tail with only the records that have wanted times: headers do not tell which these are."""
     if sum(log.size for log in logs) > _DECODED_BYTES:
-        return replace(found, records=None)
-    reads = [_read(log, index_of(log), wanted) for log in logs if log.size]
+        return replace(tail, records=None)
+    reads = [_read_from(log, index_of(log), wanted) for log in logs if log.size]
     rows = list(rows_of(reads, _OFFSETS, lambda _: None, goes_on=False, threads=1))
-    offsets = np.concatenate([np.empty(0, np.int64), *(each.column(0).to_numpy() for each in rows)])
+    offsets = np.concatenate([np.empty(0, np.int64), *(batch.column(0).to_numpy() for batch in rows)])
     if not len(offsets):
-        return replace(found, first_offset=None, last_offset=None, records=0)
-    return replace(found, first_offset=int(offsets[0]), last_offset=int(offsets[-1]), records=len(offsets))
+        return replace(tail, first_offset=None, last_offset=None, records=0)
+    return replace(tail, first_offset=int(offsets[0]), last_offset=int(offsets[-1]), records=len(offsets))
 
 
-def _read(log: ListedLog, index: Location, wanted: Wanted) -> SegmentRead:
+def _read_from(log: ListedLog, index: Location, wanted: Wanted) -> SegmentRead:
     start = bounds_of(log, index, Wanted.between(wanted.first_offset), None)[0]
     assert start.offset is not None
     with opened_log(str(log.path)) as opened:
@@ -162,7 +153,8 @@ def _read(log: ListedLog, index: Location, wanted: Wanted) -> SegmentRead:
     )
 
 
-def _with(before: Tail, log: ListedLog, index: Location, wanted: Wanted) -> Tail:
+def _extended(before: Tail, log: ListedLog, index: Location, wanted: Wanted) -> Tail:
+    """A tail with the batches of the next log."""
     start = bounds_of(log, index, Wanted.between(wanted.first_offset), None)[0] if log.size else log.whole[0]
     assert start.offset is not None
     first, last, records = before.first_offset, before.last_offset, before.records
@@ -171,7 +163,8 @@ def _with(before: Tail, log: ListedLog, index: Location, wanted: Wanted) -> Tail
         walk = BatchWalk(content, start.position, wanted, whole=False, last_offset=start.offset - 1)
         is_whole = before.is_whole
         try:
-            for rows in _rows(walk):
+            for table in walk.tables():
+                rows = table.rows
                 begins = np.where(rows["magic"] >= MAGIC_V2, rows["offset_field"], rows["last_offset"])
                 first = max(int(begins[0]), wanted.first_offset) if first is None else first
                 last = int(rows["last_offset"][-1])
@@ -181,12 +174,8 @@ def _with(before: Tail, log: ListedLog, index: Location, wanted: Wanted) -> Tail
     return Tail(walk.last_offset + 1, is_whole, first, last, records)
 
 
-def _rows(walk: BatchWalk) -> Iterator[NDArray[np.void]]:
-    return (table.rows for table in walk.tables())
-
-
 def _counted(so_far: int | None, rows: NDArray[np.void], begins: NDArray[np.int64], wanted: Wanted) -> int | None:
-    """How many records batches have, with those before; None where not all say it, or only some of one are wanted."""
+    """The number of records so far; None if a header does not have it, or only a part of a batch is wanted."""
     is_data = (rows["magic"] < MAGIC_V2) | (rows["attributes"] & ATTRIBUTE_CONTROL == 0)
     counts = rows["records_count"][is_data]
     if so_far is None or (begins < wanted.first_offset).any() or (counts <= UNKNOWN_COUNT).any():
@@ -195,21 +184,31 @@ def _counted(so_far: int | None, rows: NDArray[np.void], begins: NDArray[np.int6
 
 
 class OnlyReplicas:
-    """Looks at log dirs, each once."""
+    """Tells which directories hold the only replica of their partition; no answer is yes where something is unknown."""
 
     def __init__(self, brokers: BrokersMetadata) -> None:
         self._brokers = brokers
         self._is_stopped: dict[Location, bool] = {}
 
     def holds(self, directory: PartitionDirectory) -> bool:
-        """Whether a directory is that of the only replica, its log dir stopped. Not where something is unknown."""
-        try:
-            return self._holds(directory)
-        except (OSError, KidxError):
-            return False
+        """Whether a directory holds the only replica, and no broker runs on its log dir."""
+        log_dir, partition = directory.log_dir, directory.topic_partition
+        with contextlib.suppress(OSError, KidxError):
+            if log_dir not in self._is_stopped:  # nobody can tell it of a bucket
+                self._is_stopped[log_dir] = isinstance(log_dir, Path) and not is_locked(log_dir)
+            owner = self._brokers.owner(log_dir)
+            if not self._is_stopped[log_dir] or owner.node_id is None or owner.cluster_id is None:
+                return False
+            metadata = self._brokers.of_cluster(owner.cluster_id)
+            if metadata is None or read_topic_id(directory.path) != metadata.topics.get(partition.topic, ""):
+                return False
+            # Replicas that came or went since the last snapshot count, committed or not.
+            assigned = [image.assignments.get(partition) for image in (metadata, metadata.to_end)]
+            return all(replicas is not None and replicas.replicas == (owner.node_id,) for replicas in assigned)
+        return False
 
     def has_others(self, directory: PartitionDirectory) -> bool:
-        """Whether other nodes have replicas of a partition, by the cluster's metadata. Not where nobody knows it."""
+        """Whether other nodes have replicas of a partition, by the cluster's metadata."""
         with contextlib.suppress(OSError, KidxError):
             cluster_id = self._brokers.owner(directory.log_dir).cluster_id
             metadata = None if cluster_id is None else self._brokers.of_cluster(cluster_id)
@@ -217,26 +216,11 @@ class OnlyReplicas:
             return assigned is not None and len(assigned.replicas) > 1
         return False
 
-    def _holds(self, directory: PartitionDirectory) -> bool:
-        log_dir, partition = directory.log_dir, directory.topic_partition
-        if log_dir not in self._is_stopped:  # of a bucket nobody can tell
-            self._is_stopped[log_dir] = isinstance(log_dir, Path) and not is_locked(log_dir)
-        of = self._brokers.owner(log_dir)
-        if not self._is_stopped[log_dir] or of.node_id is None or of.cluster_id is None:
-            return False
-        metadata = self._brokers.of_cluster(of.cluster_id)
-        if metadata is None or read_topic_id(directory.path) != metadata.topics.get(partition.topic, ""):
-            return False
-        # Replicas that came or went since the last snapshot count, committed or not.
-        assigned = [each.assignments.get(partition) for each in (metadata, metadata.to_end)]
-        return all(each is not None and each.replicas == (of.node_id,) for each in assigned)
-
 
 class ReadingEnds:
-    """Finds them, and remembers the checkpoints of log dirs.
+    """Finds where reading of partitions begins and ends, and remembers the checkpoints of log dirs.
 
     Attributes:
-        brokers: what log dirs know of their brokers.
         unreadable: checkpoint files that are malformed, and what is done without them.
     """
 
@@ -252,57 +236,45 @@ class ReadingEnds:
     def of(
         self, directory: PartitionDirectory, logs: Sequence[ListedLog], wanted: Wanted, index_of: IndexOf
     ) -> PartitionEnds:
-        """
-        Args:
-            logs: those of the partition in their order.
-            wanted: what is asked for.
-            index_of: where the `.index` of a log is.
-        """
-        known = self._known(directory.log_dir)
+        """Where reading of a partition begins and ends, by all of its logs in order."""
+        checkpoints = self._checkpoints_of(directory.log_dir)
         partition = directory.topic_partition
-        high_watermark = known.high_watermarks.get(partition)
-        log_start = _moved_start(directory.path, known.log_starts.get(partition, 0), logs)
+        high_watermark = checkpoints.high_watermarks.get(partition)
+        log_start = _moved_start(directory.path, checkpoints.log_starts.get(partition, 0), logs)
         seen = replace(wanted, first_offset=max(wanted.first_offset, log_start))
         if not logs:
-            nothing = LeftOut(
-                partition=partition,
-                why=Why.NO_LOG,
-                first_offset=0,
-                end_offset=None,
-                edge=0,
-                remedy=self._aside.remedy_of_empty(directory.path),
-            )
-            return PartitionEnds(seen=seen, high_watermark=high_watermark, left_out=[nothing])
-        found = _Found(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
+            remedy = self._aside.remedy_of_empty(directory.path)
+            no_log = LeftOut(partition=partition, why=Why.NO_LOG, remedy=remedy)
+            return PartitionEnds(seen=seen, high_watermark=high_watermark, left_out=[no_log])
+        asked = _AskedOffsets(partition, self._request.offsets_of(directory), log_start, logs[0].base_offset)
         lost_from = None
-        if found.first_base > seen.first_offset and _may_begin_before(logs[0], wanted.first_ms):
-            lost_from = lost_first_offset(directory.path, partition, found.first_base, self._offsets_in)
-        left_out = list(found.before_first_segment(wanted, lost_from, directory.path, self._aside))
-        left_out += found.below_start(lost_from)
-        if not left_out and log_start > found.first_base:
+        if asked.first_base > seen.first_offset and _may_begin_before(logs[0], wanted.first_ms):
+            lost_from = lost_first_offset(directory.path, partition, asked.first_base, self._offsets_in)
+        left_out = list(asked.before_first_segment(wanted, lost_from, directory.path, self._aside))
+        left_out += asked.below_start(lost_from)
+        if not left_out and log_start > asked.first_base:
             is_last = log_start > logs[-1].base_offset
             tail = _tail(logs, index_of, replace(wanted, first_offset=_OFFSET_MAX)) if is_last else None
-            left_out += found.hidden(wanted, tail)
+            left_out += asked.hidden(wanted, tail)
         ends = PartitionEnds(seen=seen, high_watermark=high_watermark)
         left_out += self._behind_end(directory, logs, seen, high_watermark or 0, index_of)
         if high_watermark is not None:
-            ends, beyond = self._to_high_watermark(directory, logs, seen, high_watermark, index_of, found)
+            ends, beyond = self._to_high_watermark(directory, logs, seen, high_watermark, index_of, asked)
             left_out += beyond
-        elif found.may_be_beyond(logs[-1]):
-            # Only where the log ends is asked: from the last entry of the last index on.
-            left_out += found.beyond_end(_tail(logs, index_of, replace(seen, first_offset=_OFFSET_MAX)))
-        in_log = [part for each in left_out if (part := self._in_log(each, logs)) is not None]
+        elif asked.may_be_beyond(logs[-1]):
+            # Nothing but the end of the log is asked: from the last entry of the last index on.
+            left_out += asked.beyond_end(_tail(logs, index_of, replace(seen, first_offset=_OFFSET_MAX)))
+        in_log = [part for left in left_out if (part := self._in_log(left, logs)) is not None]
         return replace(ends, left_out=in_log)
 
     def _behind_end(
         self, directory: PartitionDirectory, logs: Sequence[ListedLog], seen: Wanted, known_end: int, index_of: IndexOf
     ) -> Iterator[LeftOut]:
-        """Offsets that the last log had by its index beside it, and has not any more: a power cut leaves it so, and a
-        kill does not. Where there are other replicas, they have them, or a leader had this one truncate them, which
-        leaves old entries in the index of a broker that is killed.
+        """Offsets that the last log has no longer, though the index beside it has: a power cut leaves it so, and a kill
+        does not. Other replicas have these offsets, or a leader had this one truncate them, which leaves old entries in
+        the index of a broker that is killed.
 
-        Args:
-            known_end: what is missing below it is told by the high watermark.
+        Offsets that are missing below `known_end`, the high watermark, are told of elsewhere.
         """
         index = index_of(logs[-1])
         if self._request.index_dir is not None or not isinstance(index, Path):
@@ -331,17 +303,17 @@ class ReadingEnds:
         seen: Wanted,
         high_watermark: int,
         index_of: IndexOf,
-        found: _Found,
+        asked: _AskedOffsets,
     ) -> tuple[PartitionEnds, list[LeftOut]]:
         tail = _tail(logs, index_of, replace(seen, first_offset=max(high_watermark, seen.first_offset)))
         limited = replace(seen, last_offset=min(seen.last_offset, high_watermark - 1))
         ends = PartitionEnds(seen=limited, high_watermark=high_watermark, limit=high_watermark)
         if self._request.to_log_end:
             ends = PartitionEnds(seen=seen, high_watermark=high_watermark)
-        left_out = list(found.beyond_end(tail))
+        left_out = list(asked.beyond_end(tail))
         if tail.is_whole and tail.end_offset < high_watermark:
             missing = LeftOut(
-                partition=found.partition,
+                partition=asked.partition,
                 why=Why.ENDS_BELOW_HIGH_WATERMARK,
                 first_offset=tail.end_offset,
                 end_offset=high_watermark,
@@ -357,7 +329,7 @@ class ReadingEnds:
         if tail.last_offset is not None and seen.has_times:
             end = min(end, tail.last_offset + 1)
         beyond = LeftOut(
-            partition=found.partition,
+            partition=asked.partition,
             why=Why.BEYOND_HIGH_WATERMARK,
             first_offset=tail.first_offset,
             end_offset=end,
@@ -368,7 +340,7 @@ class ReadingEnds:
         return ends, [*left_out, beyond]
 
     def _in_log(self, left_out: LeftOut, logs: Sequence[ListedLog]) -> LeftOut | None:
-        """The part of it that is of the only log that is asked for, where one is."""
+        """The part that is in the only log that is asked for; all of it if all logs are."""
         log = next((log for log in logs if log.path.name == self._request.log_name), None)
         if log is None or log.end_offset is None:
             return left_out if log is None or left_out.first_offset >= log.base_offset else None
@@ -376,7 +348,7 @@ class ReadingEnds:
         end = min(log.end_offset if left_out.end_offset is None else left_out.end_offset, log.end_offset)
         return replace(left_out, first_offset=first, end_offset=end, records=None) if first < end else None
 
-    def _known(self, log_dir: Location) -> _Checkpoints:
+    def _checkpoints_of(self, log_dir: Location) -> _Checkpoints:
         if log_dir not in self._checkpoints:
             self._checkpoints[log_dir] = _Checkpoints(
                 self._offsets(log_dir / LOG_START_OFFSET_CHECKPOINT, "logs are read from their first segments on"),
@@ -393,15 +365,15 @@ class ReadingEnds:
 
 
 def _tail(logs: Sequence[ListedLog], index_of: IndexOf, wanted: Wanted) -> Tail:
-    """The end of a partition; one of which nothing is known where a log cannot be read: reading it says why."""
+    """The end of a partition, or an unknown one if a log cannot be read: reading the log says why."""
     try:
-        return tail_of(logs, index_of, wanted)
+        return _read_tail(logs, index_of, wanted)
     except (OSError, LogChangedError):
         return Tail(wanted.first_offset, is_whole=False)
 
 
 def _may_begin_before(log: ListedLog, first_ms: int) -> bool:
-    """Whether records from a time on may be missing before a log: not where its own first ones are older."""
+    """Whether records from a time on may be missing before a log: not if its own first records are older."""
     if first_ms == Wanted().first_ms:
         return True
     begins = begins_ms(log.path)
@@ -409,7 +381,7 @@ def _may_begin_before(log: ListedLog, first_ms: int) -> bool:
 
 
 def _moved_start(directory: Location, log_start: int, logs: Sequence[ListedLog]) -> int:
-    """The log start of a partition, also where a broker has deleted logs since its checkpoint: it cuts leader epochs at
+    """The log start of a partition, also if a broker has deleted logs since its checkpoint: it cuts leader epochs at
     once, and writes the checkpoint once a minute.
     """
     first_base = logs[0].base_offset if logs else 0
@@ -424,28 +396,24 @@ def _moved_start(directory: Location, log_start: int, logs: Sequence[ListedLog])
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """A partition.
+class _AskedOffsets:
+    """The offsets that are asked for, beside those that the logs have.
 
     Attributes:
-        asked: the offsets that are asked for; None for no limit.
-        log_start: as a checkpoint has it; 0 where none does.
-        first_base: the base offset of its first segment.
+        log_start: by a checkpoint; 0 if none has it.
+        first_base: the base offset of the first segment.
     """
 
     partition: TopicPartition
-    asked: OffsetRange
+    range: OffsetRange
     log_start: int
     first_base: int
 
     def before_first_segment(
         self, wanted: Wanted, lost_from: int | None, directory: Location, aside: LogsAside
     ) -> Iterator[LeftOut]:
-        """Offsets that the log has by a checkpoint, or had by its leader epochs, and no segment here.
-
-        Args:
-            lost_from: see `lost_first_offset`.
-            directory: of the partition.
+        """Offsets that the log has by a checkpoint, or had by its leader epochs (`lost_first_offset`), and that are in
+        no segment here.
         """
         if lost_from is not None:
             first, end = max(lost_from, wanted.first_offset), min(self.first_base, wanted.last_offset + 1)
@@ -458,24 +426,16 @@ class _Found:
             yield self._left_out(Why.BEFORE_FIRST_SEGMENT, first, end, self.first_base)
 
     def below_start(self, lost_from: int | None) -> Iterator[LeftOut]:
-        """Offsets that are asked for and gone.
-
-        Args:
-            lost_from: as above.
-        """
-        start, end = self.asked
-        log_start = self.log_start or self.first_base
-        log_start = log_start if lost_from is None else lost_from
+        """Offsets that are asked for and gone."""
+        start, end = self.range
+        log_start = (self.log_start or self.first_base) if lost_from is None else lost_from
         if start is not None and start < log_start and (end is None or start < end):
             below = log_start if end is None else min(end, log_start)
             yield self._left_out(Why.BELOW_LOG_START, start, below, log_start)
 
     def hidden(self, wanted: Wanted, tail: Tail | None) -> Iterator[LeftOut]:
-        """Offsets that the logs may have, below the log start. `DeleteRecords` leaves them; a log start above the log
-        end is wrong, or the end is lost.
-
-        Args:
-            tail: the end of the last log; None where the log start is below that.
+        """Offsets that the logs may have below the log start. `DeleteRecords` leaves them; a log start above the log
+        end is wrong, or the end is lost. `tail` is None if the log start is not in the last log.
         """
         is_above = tail is not None and tail.is_whole and self.log_start > tail.end_offset
         end = min(tail.end_offset if is_above and tail is not None else self.log_start, wanted.last_offset + 1)
@@ -485,14 +445,14 @@ class _Found:
             yield replace(self._left_out(why, first, end, self.log_start), is_problem=is_above)
 
     def may_be_beyond(self, last: ListedLog) -> bool:
-        """Whether offsets may be asked for that no record has yet, without a look at the last log."""
-        start, end = self.asked
+        """Whether offsets may be asked for that no record has yet, as far as can be told without reading the log."""
+        start, end = self.range
         is_beyond = start is not None and (start > last.base_offset or last.size == 0)
         return is_beyond if end is None else end > last.base_offset
 
     def beyond_end(self, tail: Tail) -> Iterator[LeftOut]:
         """Offsets that are asked for and that no record has yet."""
-        start, end = self.asked
+        start, end = self.range
         first = max(start or 0, tail.end_offset)
         is_asked = first < end if end is not None else start is not None and start >= tail.end_offset
         if tail.is_whole and is_asked:

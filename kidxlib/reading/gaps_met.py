@@ -11,7 +11,7 @@ shows which times were in it.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -45,12 +45,11 @@ class LogRead:
     """A log, or a part of one, that was read to its end.
 
     Attributes:
-        log_path: of the log.
-        next_offset: behind its last batch, or where what is wanted begins, if that is later.
-        end_offset: where the next log begins; the same where none does, or nothing from there on is wanted.
+        next_offset: behind its last batch, or the first wanted offset, if that is later.
+        end_offset: the base offset of the next log; `next_offset` if there is none, or nothing from there on is wanted.
         lacks_records: offsets are missing within it.
-        ends_ms: the largest timestamp of its last batch, in ms since the epoch; −1 where nobody knows it.
-        first_ms, last_ms: the times that are wanted.
+        ends_ms: the largest timestamp of its last batch, in ms since the epoch; −1 if it is not known.
+        first_ms, last_ms: the wanted times.
     """
 
     topic: str
@@ -69,11 +68,8 @@ TakeLog: TypeAlias = Callable[[LogRead], object]
 
 
 def lacks_records(rows: NDArray[np.void], last_offset: int) -> bool:
-    """Whether offsets are missing between consecutive batches, or batches have fewer records than offsets.
-
-    Args:
-        rows: some batches, in the order of the log.
-        last_offset: of the batch before; below 0 where there is none.
+    """Whether offsets are missing between consecutive batches of a log, or batches have fewer records than offsets.
+    `last_offset` is that of the batch before; below 0 if there is none.
     """
     is_v2 = rows["magic"] >= MAGIC_V2
     begins = np.where(is_v2, rows["offset_field"], rows["last_offset"])
@@ -104,14 +100,15 @@ def known_end_of(read: SegmentRead) -> LogRead | None:
 
 def gaps_of(logs: Iterable[LogRead]) -> list[LeftOut]:
     """The gaps that compaction does not explain, by the logs that were read and by their log dirs."""
-    found = list(logs)
-    compacted = COMPACTED_BY_BROKERS | {log.topic for log in found if log.lacks_records}
-    gaps = [log for log in found if log.next_offset < log.end_offset and log.topic not in compacted]
+    logs_read = list(logs)
+    compacted = COMPACTED_BY_BROKERS | {log.topic for log in logs_read if log.lacks_records}
+    gaps = [log for log in logs_read if log.next_offset < log.end_offset and log.topic not in compacted]
     gaps = [log for log in gaps if _may_have_wanted_times(log)]
     if not gaps:
         return []
-    log_dirs = sorted({location(log.log_path).parent.parent for log in found}, key=str)
-    compacted |= _compacted({log.topic for log in gaps}, log_dirs)
+    log_dirs = sorted({location(log.log_path).parent.parent for log in logs_read}, key=str)
+    brokers, topics = BrokersMetadata(log_dirs), {log.topic for log in gaps}
+    compacted |= {topic for topic in topics if any(is_compacted(topic, log_dir, brokers) for log_dir in log_dirs)}
     aside = LogsAside(log_dirs)
     return [
         LeftOut(
@@ -141,12 +138,6 @@ def begins_ms(log: Location) -> int:
         content = opened.log(opened.version.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
         return next((batch.max_timestamp for batch in batches(content)), NO_TIMESTAMP)
     return NO_TIMESTAMP
-
-
-def _compacted(topics: Collection[str], log_dirs: Collection[Location]) -> set[str]:
-    """The topics that are compacted according to a log dir."""
-    brokers = BrokersMetadata(log_dirs)
-    return {topic for topic in topics if any(is_compacted(topic, log_dir, brokers) for log_dir in log_dirs)}
 
 
 def is_compacted(topic: str, log_dir: Location, brokers: BrokersMetadata) -> bool | None:

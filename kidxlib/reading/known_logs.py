@@ -38,13 +38,9 @@ _PARTITION: Final = ("topic", "partition")
 
 
 class KnownLogs:
-    """The rows of a catalog's segments, of all sources."""
+    """The rows of a catalog's segments, of all sources, with the columns of `SegmentToRead`."""
 
     def __init__(self, rows: pa.Table) -> None:
-        """
-        Args:
-            rows: rows with the columns of `SegmentToRead`.
-        """
         self._rows = rows.sort_by([(name, "ascending") for name in _PARTITION])
         columns = [self._rows[name].combine_chunks() for name in _PARTITION]
         self._bounds = {
@@ -57,14 +53,11 @@ class KnownLogs:
         return cls(tables.read(SEGMENTS, SegmentToRead.names(), [PRESENT, *of_topics]))
 
     def of(self, partition: TopicPartition) -> KnownPartition:
-        """The rows of a partition."""
         start, end = self._bounds.get(partition, (0, 0))
         return KnownPartition(SegmentToRead.of_arrow(self._rows.slice(start, end - start)))
 
 
 class KnownPartition:
-    """Rows of one partition."""
-
     def __init__(self, rows: Sequence[SegmentToRead] = ()) -> None:
         self._rows = {_key(row.base_offset, row.version, row.log_path): row for row in rows if _is_sound(row)}
 
@@ -89,11 +82,7 @@ def _is_sound(row: SegmentToRead) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class KnownLog:
-    """The facts of a log in its present state.
-
-    Attributes:
-        row: the catalog's row.
-    """
+    """The facts of a log in its present state."""
 
     row: SegmentToRead
 
@@ -102,7 +91,6 @@ class KnownLog:
         return self.row.index_directory
 
     def reaches(self, offset: int) -> bool:
-        """Whether the log reaches up to an offset."""
         return self.row.next_offset is not None and self.row.next_offset >= offset
 
     def is_without(self, wanted: Wanted) -> bool:
@@ -147,10 +135,8 @@ class KnownLog:
         """The start of a batch from which on all timestamps are later than wanted; None if there is none, or it is not
         known.
         """
-        later = (
-            each["position"] for each in self.row.smallest_timestamps or () if each["timestamp_ms"] > wanted.last_ms
-        )
-        return next(later, None)
+        entries = self.row.smallest_timestamps or ()
+        return next((entry["position"] for entry in entries if entry["timestamp_ms"] > wanted.last_ms), None)
 
     @property
     def _has_largest(self) -> bool:
@@ -193,11 +179,13 @@ class KnownEvents:
         segments = [log.row for log in logs]
         with_transactions = [segment for segment in segments if segment.transactional_batches]
         events = iter(self._events(with_transactions))
-        of_each = [next(events) if segment.transactional_batches else NO_EVENTS for segment in segments]
-        return [each if _are_all(each, segment) else None for each, segment in zip(of_each, segments, strict=True)]
+        by_segment = [next(events) if segment.transactional_batches else NO_EVENTS for segment in segments]
+        return [
+            scanned if _are_all(scanned, segment) else None
+            for scanned, segment in zip(by_segment, segments, strict=True)
+        ]
 
     def _events(self, segments: Sequence[SegmentToRead]) -> list[NDArray[np.void]]:
-        """The events of each segment."""
         if not segments or self._version is None:
             return [NO_EVENTS] * len(segments)
         rows = self._tables.read(PRODUCER_EVENTS, _Event.names(), _where(segments), self._version)

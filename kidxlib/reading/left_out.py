@@ -1,5 +1,5 @@
-"""The offsets that a reading leaves out, or that are asked for and missing, each with the partition and the reason.
-Damage ends the reading, or is reported while reading goes on.
+"""The offsets that a reading leaves out, or that are asked for and missing, with the reason and a line for each reason;
+and damage, which ends the reading, or is reported while reading goes on.
 """
 
 from __future__ import annotations
@@ -52,30 +52,27 @@ class Why(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOut:
-    """Offsets of a partition that are not read.
+    """Offsets of a partition that are not read, or a whole partition, which has no `edge`.
 
     Attributes:
-        first_offset: the first of the offsets.
-        end_offset: the offset after the last of them; None for no end.
-        edge: the high watermark, last stable offset, log start or log end beyond which they lie.
-        records: how many records they have; None if these were not counted.
-        directory_id: of a partition without a directory, the `directory.id` of the log dir that has it by the metadata;
-            None where that does not say it.
-        aside: of a partition without a directory, a folder with its records that the broker moves, deletes or has set
-            aside, or that somebody has renamed; None for none.
-        remedy: of missing offsets or logs, what to do about logs that begin among them and that no broker loads; None
-            for none.
-        unmounted: of a partition that none of the log dirs has that are read, those of them in which nothing is; None
-            for none.
-        told_by: for a partition in an older log dir, or with another topic's id, what shows this.
+        end_offset: the offset after the last one; None for no end.
+        edge: the high watermark, last stable offset, log start or log end beyond which the offsets lie.
+        records: how many records have the offsets; None if these were not counted.
+        directory_id: the `directory.id` of the log dir that has the partition by the metadata, where the partition has
+            no directory; None if the metadata does not say it.
+        aside: a folder with the records of a partition without a directory, which the broker moves, deletes or has set
+            aside, or which somebody has renamed; None for none.
+        remedy: what to do about logs that begin among missing offsets and that no broker loads; None for none.
+        unmounted: the empty ones of the log dirs that are read, if none of these has the partition; None for none.
+        told_by: what shows that a partition is in an older log dir, or has another topic's id.
         is_problem: whether the caller gets less than there is, or not what was asked for; otherwise it is a remark.
     """
 
     partition: TopicPartition
     why: Why
-    first_offset: int
-    end_offset: int | None
-    edge: int
+    first_offset: int = 0
+    end_offset: int | None = None
+    edge: int = 0
     records: int | None = None
     directory_id: str | None = None
     aside: str | None = None
@@ -97,11 +94,11 @@ class LeftOut:
 def lines_of(left_out: Iterable[LeftOut]) -> Iterator[str]:
     """A line for each reason, and for each sign that partitions are not as they should be."""
     by_reason: dict[Why, dict[str | None, list[LeftOut]]] = {}
-    for each in left_out:
-        by_reason.setdefault(each.why, {}).setdefault(each.told_by, []).append(each)
+    for left in left_out:
+        by_reason.setdefault(left.why, {}).setdefault(left.told_by, []).append(left)
     for why in Why:
-        for told_by, found in by_reason.get(why, {}).items():
-            yield _line(why, found) if told_by is None else _line_told_by(why, told_by, found)
+        for told_by, group in by_reason.get(why, {}).items():
+            yield _line(why, group) if told_by is None else _line_told_by(why, told_by, group)
 
 
 #: The words about offsets, by reason: what they are, what they lie beyond, and what to do.
@@ -176,49 +173,43 @@ _AS_TOLD: Final = {Why.OLDER_LOG_DIR: "in an older log dir", Why.OTHER_TOPIC_ID:
 
 
 def mount(unmounted: str) -> str:
-    """The advice about empty log dirs.
-
-    Args:
-        unmounted: the empty log dirs, in words.
-    """
     return f"nothing is in {unmounted}: is the disk mounted? Mount it, and run this again"
 
 
-def _line_told_by(why: Why, told_by: str, found: list[LeftOut]) -> str:
-    names = _few([each.partition.directory for each in found])
-    return f"{_AS_TOLD[why]}: {counted(len(found), 'partition')}: {names}; {told_by}"
+def _line_told_by(why: Why, told_by: str, group: list[LeftOut]) -> str:
+    names = _first_few([left.partition.directory for left in group])
+    return f"{_AS_TOLD[why]}: {counted(len(group), 'partition')}: {names}; {told_by}"
 
 
-def _line(why: Why, found: list[LeftOut]) -> str:
+def _line(why: Why, group: list[LeftOut]) -> str:
     if why in _OF_PARTITIONS:
         what, to_do = _OF_PARTITIONS[why]
-        names = _few([each.partition.directory for each in found])
-        aside = [each.aside for each in found if each.aside is not None]
-        folders = f"; perhaps all that is left is {_few(aside)}: {COPY_IT}" if aside else ""
-        if found[0].unmounted is not None:
-            to_do = mount(found[0].unmounted)
-        return f"{what.format(counted(len(found), 'partition'))}: {names}; {to_do}{folders}{_remedies(found)}"
+        names = _first_few([left.partition.directory for left in group])
+        aside = [left.aside for left in group if left.aside is not None]
+        folders = f"; perhaps all that is left is {_first_few(aside)}: {COPY_IT}" if aside else ""
+        if group[0].unmounted is not None:
+            to_do = mount(group[0].unmounted)
+        return f"{what.format(counted(len(group), 'partition'))}: {names}; {to_do}{folders}{_remedies(group)}"
     what, edge, to_do = _OF_OFFSETS[why]
-    names = _few([f"{each.offsets} ({edge} {each.edge})" for each in found])
-    return f"{what.format(_sizes(found))}: {names}{to_do}{_remedies(found)}"
+    names = _first_few([f"{left.offsets} ({edge} {left.edge})" for left in group])
+    return f"{what.format(_sizes(group))}: {names}{to_do}{_remedies(group)}"
 
 
-def _remedies(found: list[LeftOut]) -> str:
-    remedies = [each.remedy for each in found if each.remedy is not None]
-    return f"; {_few(remedies)}" if remedies else ""
+def _remedies(group: list[LeftOut]) -> str:
+    remedies = [left.remedy for left in group if left.remedy is not None]
+    return f"; {_first_few(remedies)}" if remedies else ""
 
 
-def _sizes(found: list[LeftOut]) -> str:
+def _sizes(group: list[LeftOut]) -> str:
     """The number of offsets, and of records if all were counted."""
-    sizes = [None if each.end_offset is None else each.end_offset - each.first_offset for each in found]
+    sizes = [None if left.end_offset is None else left.end_offset - left.first_offset for left in group]
     offsets = "offsets" if None in sizes else counted(sum(size or 0 for size in sizes), "offset")
-    counts = [each.records for each in found]
-    records = [count for count in counts if count is not None]
-    told = f" ({counted(sum(records), 'record')})" if len(records) == len(counts) else ""
-    return f"{offsets}{told} of {counted(len(found), 'partition')}"
+    records = [left.records for left in group if left.records is not None]
+    of_records = f" ({counted(sum(records), 'record')})" if len(records) == len(group) else ""
+    return f"{offsets}{of_records} of {counted(len(group), 'partition')}"
 
 
-def _few(texts: list[str]) -> str:
+def _first_few(texts: list[str]) -> str:
     more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
     return ", ".join(texts[:_NAMED]) + more
 
@@ -228,9 +219,7 @@ class Damage:
     """A stretch of a log that cannot be read.
 
     Attributes:
-        path: the segment's log.
-        topic, partition: its partition.
-        position: the byte at which the stretch begins.
+        position: the byte of the log at which the stretch begins.
         end: the byte at which reading goes on; None if it does not.
         first_offset: the first offset that may be lost.
         next_offset: the offset at which reading goes on; None if it does not in this segment.
@@ -256,8 +245,8 @@ class Damage:
     @property
     def lost(self) -> str:
         """The lost offsets in words."""
-        upto = "to the end of the segment" if self.next_offset is None else f"to {self.next_offset - 1}"
-        return f"offsets {self.first_offset} {upto}{' of that log' if self.is_whole_log else ''}"
+        end = "to the end of the segment" if self.next_offset is None else f"to {self.next_offset - 1}"
+        return f"offsets {self.first_offset} {end}{' of that log' if self.is_whole_log else ''}"
 
 
 #: Is called with each stretch that is not read.
@@ -266,7 +255,7 @@ OnDamage: TypeAlias = Literal["fail", "skip"] | TakeDamage
 
 
 def warn_of_unfinished(path: str, position: int, size: int) -> None:
-    """Say in one line that a log ends with an unfinished append: it is no damage, as a broker cuts it off."""
+    """Say that a log ends with an unfinished append: it is no damage, as a broker cuts it off."""
     _log.warning("%s: byte %d: %d bytes that are no whole batch; not read", path, position, size - position)
 
 
@@ -280,5 +269,4 @@ def fail_on(damage: Damage) -> NoReturn:
 
 
 def warn_of(damage: Damage) -> None:
-    """Warn of a stretch that is not read, in one line."""
     _log.warning("%s; not read: %s", damage, damage.lost)

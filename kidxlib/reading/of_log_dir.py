@@ -17,11 +17,9 @@ from kidxlib.storage.small_files import read_offset_checkpoint
 
 
 class OfLogDirs:
-    """Reads what some log dirs say of their logs. Checkpoints and the cluster's metadata are read once for each log
-    dir.
+    """Reads checkpoints and the cluster's metadata of log dirs, once for each log dir.
 
-    Args:
-        log_dirs: all that may have the cluster's metadata, besides the one in which a log is.
+    `log_dirs` are those that may have the cluster's metadata, besides the one in which a log is.
     """
 
     def __init__(self, log_dirs: Collection[Location] = ()) -> None:
@@ -33,12 +31,8 @@ class OfLogDirs:
     def of_log(
         self, directory: Location, partition: TopicPartition, first_base: int | None, high_watermark: int | None
     ) -> OfLogDir:
-        """What the log dirs say of a log. Files are read at the first question.
-
-        Args:
-            directory: of the partition, in its log dir.
-            first_base: the base offset of its first log; None for that of the first that is in the directory now.
-            high_watermark: as the checkpoint has it.
+        """What the log dirs say of a partition's log. Files are read at the first question. `first_base` is the base
+        offset of its first log; None for that of the first log that is in the directory now.
         """
         log_dir = directory.parent
         brokers = self._brokers.setdefault(log_dir, BrokersMetadata([log_dir, *self._log_dirs]))

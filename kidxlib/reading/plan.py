@@ -1,4 +1,6 @@
-"""What is read of which segment: a plan, made from names, checkpoints and indexes, and no log but at single batches."""
+"""The plan of a reading: which part of which segment is read. It is made from names, checkpoints and indexes; logs are
+read at single batches only. Begin at `plan_reads`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +8,7 @@ import functools
 import logging
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -26,7 +28,6 @@ from kidxlib.reading.absent import (
     folders_passed_over,
     log_dirs_without_metadata,
     may_be_elsewhere,
-    not_anywhere,
     not_of_one_time,
     of_other_topics,
     unmounted_in,
@@ -57,24 +58,24 @@ _Planned = TypeVar("_Planned")
 
 _log: Final = logging.getLogger(__name__)
 
-#: Partitions that are listed before what becomes of them is planned: their logs may be scanned at the same time.
+#: How many partitions are listed before their reads are planned: their logs may be scanned at the same time.
 _PARTITIONS_AT_ONCE: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
 class ReadPlan:
-    """What is read of which segment, and what is not looked at.
+    """What is read of which segment, and what is not read.
 
     Attributes:
         reads: in the order of topics, partitions and offsets.
-        named_partitions: those that topics and offsets name, also where nothing in them is wanted.
-        skipped_partitions, skipped_segments: those whose names say that nothing in them is wanted, or a catalog.
-        skipped_bytes: of segments, and of what stands in others before and after what is wanted.
-        first_offsets: of partitions that hold offsets that are wanted, the first one of these that may be there.
-        left_out: offsets that are not read, and such as are asked for and not there.
-        failed: partitions that cannot be planned, and why, where that does not end all.
-        unreadable: checkpoint files that are malformed, and what is done without them, a line each; and log dirs of
-            whose broker nobody can tell what else it has, as another one is empty.
+        named_partitions: how many topics and offsets name, also if nothing in them is wanted.
+        skipped_partitions, skipped_segments: how many have nothing wanted, by their names or by a catalog.
+        skipped_bytes: the bytes of such segments, and those before and after the wanted part of others.
+        first_offsets: the first wanted offset that may be there, for each partition that has wanted offsets.
+        left_out: offsets that are not read, or are asked for and not there.
+        failed: partitions that cannot be planned, and why, if that does not end the planning.
+        unreadable: checkpoint files that are malformed, and what is done without them, a line each; and log dirs
+            without the cluster's metadata, while another log dir is empty.
         of_another_time: log dirs that may be older than others of their broker, a line each.
         notes: what a person should know besides, a line each.
     """
@@ -93,12 +94,11 @@ class ReadPlan:
 
     @property
     def log_bytes(self) -> int:
-        """Bytes of logs that are read at most."""
+        """The largest number of bytes of logs that are read."""
         return sum(read.log_bytes for read in self.reads)
 
     @property
     def segments(self) -> int:
-        """How many segments are read."""
         return len({read.log_path for read in self.reads})
 
     def __str__(self) -> str:
@@ -110,18 +110,18 @@ class ReadPlan:
 
     @property
     def problems(self) -> list[str]:
-        """What of that who asked should look at, a line for each kind."""
-        problems = lines_of(each for each in self.left_out if each.is_problem)
+        """What the caller should look at, a line for each kind."""
+        problems = lines_of(left for left in self.left_out if left.is_problem)
         return [*self.unreadable, *self.of_another_time, *problems]
 
     @property
     def remarks(self) -> list[str]:
-        """What else was asked for and is not there, or is left out as it was asked for."""
-        return list(lines_of(each for each in self.left_out if not each.is_problem))
+        """What else was asked for and is not there, or is left out as the caller asked, a line for each kind."""
+        return list(lines_of(left for left in self.left_out if not left.is_problem))
 
 
 def warn_of_left_out(plan: ReadPlan) -> None:
-    """Say by `logging` what is not read, or not there, a line for each reason."""
+    """Log what is not read, or not there, a line for each reason."""
     if not plan.named_partitions:
         _log.warning("%s", "; ".join(plan.notes))
     for line in plan.problems:
@@ -141,51 +141,52 @@ def plan_reads(
     isolates: bool = False,
     looks_around: bool = True,
 ) -> ReadPlan:
-    """Plan what is read. Directories are listed and checkpoint files read; of a segment in which reading begins or ends
-    amid the log, or that is divided, its `.index` and a batch at each such place. Where only what is committed is read,
-    logs of the partitions are scanned, see `transactions_of`.
+    """Plan what is read. Directories are listed, and checkpoint files are read. If reading begins or ends inside a
+    segment, or the segment is divided, its `.index` is read, and a batch at each such place. If only committed records
+    are read, logs of the partitions are scanned, see `transactions_of`.
 
     Args:
-        goes_on: reading goes on after damage. Then each segment is read as a whole: of a damaged disk no index and no
+        goes_on: reading goes on after damage. Then each segment is read as a whole: on a damaged disk no index and no
             catalog is believed.
-        threads: that scan logs, where no `scan` is given.
+        threads: how many scan logs, if no `scan` is given.
         scan: scans logs elsewhere.
-        part_bytes: segments that are larger are divided into parts of so many bytes, about, where their indexes tell
-            how; None for not.
-        catalog: tells which times and transactions are in segments that are as they were when it was written; others
-            are read.
+        part_bytes: larger segments are divided into parts of about so many bytes, if their indexes tell how; None to
+            divide none.
+        catalog: tells which times and transactions are in segments that have not changed since it was written; other
+            segments are read.
         isolates: a partition that cannot be planned is told in the plan, and the others are read.
-        looks_around: tell partitions that are asked for and are not there, and log dirs that are not of one time, where
-            there are several of a broker.
+        looks_around: also tell which partitions are asked for and absent, and which of several log dirs of a broker are
+            older than others.
     """
     skipped = Skipped()
     directories = request.partitions(skipped)
-    asked = [(each, wanted) for each in directories if (wanted := _wanted(request, each)) is not None]
+    asked = [(directory, wanted) for directory in directories if (wanted := _wanted(request, directory)) is not None]
     known, known_events = None, None
     if catalog is not None and not goes_on:
         known = KnownLogs.read(catalog, {directory.topic_partition.topic for directory, _ in asked})
         known_events = KnownEvents(catalog) if request.committed else None
     planner = _Planner(request, goes_on=goes_on, part_bytes=part_bytes, known=known, isolates=isolates)
-    planner.named_partitions = sum(request.names(each) for each in directories)
+    planner.named_partitions = sum(map(request.names, directories))
     planner.skipped_partitions = len(directories) - len(asked)
     for start in range(0, len(asked), _PARTITIONS_AT_ONCE):
-        listed = planner.each(planner.listed, asked[start : start + _PARTITIONS_AT_ONCE])
+        listed = planner.for_each(planner.list_logs, asked[start : start + _PARTITIONS_AT_ONCE])
         if request.committed:
-            listed = planner.committed(listed, scan or scan_in_threads(threads), known_events)
-        planner.each(planner.add, [(partition,) for partition in listed])
+            listed = planner.limit_to_committed(listed, scan or scan_in_threads(threads), known_events)
+        planner.for_each(planner.add_partition, [(partition,) for partition in listed])
     if not planner.listed_segments and planner.skipped_partitions < max(len(directories), 1):
         raise UsageError(
             next(iter(planner.failed.values()), None)
             or f"{request.place}: no segment found; expected files named <20 digits>{LOG_SUFFIX}"
             + _if_unmounted(request)
         )
-    there = {each.topic_partition for each in directories}
+    there = {directory.topic_partition for directory in directories}
     if looks_around:
-        planner.compare_times([each for each, _ in asked])
-        planner.look_for(there)
-    planner.look_for_names(there)
+        planner.note_doubtful_partitions([directory for directory, _ in asked])
+        planner.note_absent_partitions(there)
+    planner.note_missing_names(there)
     planner.notes += _notes_on_sources(request, directories, len(asked), skipped)
-    planner.left_out_topics = sorted({each.topic_partition.topic for each in directories if request.leaves_out(each)})
+    left_out_topics = {directory.topic_partition.topic for directory in directories if request.leaves_out(directory)}
+    planner.left_out_topics = sorted(left_out_topics)
     return planner.plan()
 
 
@@ -199,7 +200,7 @@ def _notes_on_sources(
 ) -> Iterator[str]:
     if directories and not asked:
         yield f"{request.place}: it has {counted(len(directories), 'partition')}, none of which is asked for"
-    there = [each.topic_partition for each in directories]
+    there = [directory.topic_partition for directory in directories]
     yield from folders_passed_over(request.place, skipped, there, filter(request.means, there))
     for source in request.sources:
         if source.remote is not None and source.remote.visible is None:
@@ -227,24 +228,24 @@ def _listed_logs(
 
 
 def _with_ends(logs: Iterable[tuple[ListedLog, FileVersion]]) -> list[tuple[ListedLog, FileVersion]]:
-    """Logs in their order, each with the base offset of the next one for its end."""
-    found = list(logs)
-    ends = [*(log.base_offset for log, _ in found[1:]), None]
-    return [(replace(log, end_offset=end), version) for (log, version), end in zip(found, ends, strict=False)]
+    """Logs in order; the end of each is the base offset of the next one."""
+    in_order = list(logs)
+    ends = [*(log.base_offset for log, _ in in_order[1:]), None]
+    return [(replace(log, end_offset=end), version) for (log, version), end in zip(in_order, ends, strict=False)]
 
 
-def _is_within(log: ListedLog, wanted: Wanted) -> bool:
-    """Whether offsets that are wanted may be in a log."""
+def _has_wanted_offsets(log: ListedLog, wanted: Wanted) -> bool:
     is_below = log.end_offset is not None and log.end_offset <= wanted.first_offset
     return not (wanted.is_empty or is_below or log.base_offset > wanted.last_offset)
 
 
 @dataclass(frozen=True, slots=True)
-class LogToRead:
-    """A segment's log as it was listed, and what a catalog knows of it as it is.
+class _LogToRead:
+    """A segment's log as it was listed, and a catalog's facts of its present state.
 
     Attributes:
-        visible: what consumers get of it, where its other offsets are copied in another segment, too; None for all.
+        visible: the offsets that consumers get of it, if its other offsets are copied in another segment, too; None for
+            all.
         overlap: why it may not be the partition's, so that nothing of it is read; None for most.
     """
 
@@ -254,53 +255,47 @@ class LogToRead:
     visible: VisibleOffsets | None = None
     overlap: Overlap | None = None
 
-    def of(self, seen: Wanted) -> Wanted:
-        """What is wanted of it, of what is wanted of its partition."""
+    def narrowed(self, wanted: Wanted) -> Wanted:
+        """The part of a partition's wanted records that consumers get of this log."""
         if self.visible is None:
-            return seen
+            return wanted
         first, last = self.visible.first_offset, self.visible.last_offset
-        return replace(seen, first_offset=max(seen.first_offset, first), last_offset=min(seen.last_offset, last))
+        return replace(wanted, first_offset=max(wanted.first_offset, first), last_offset=min(wanted.last_offset, last))
+
+    def may_hold(self, wanted: Wanted) -> bool:
+        """Whether a wanted record may be in the log."""
+        is_without = self.facts is not None and self.facts.is_without(wanted)
+        return _has_wanted_offsets(self.listed, wanted) and not is_without
 
 
 @dataclass(frozen=True, slots=True)
-class PartitionToRead:
-    """A partition as it was listed.
+class _PartitionToRead:
+    """A partition as it was listed, with its logs in order.
 
     Attributes:
-        logs: in their order.
-        limit: what happens there and later does not count: the high watermark; None where all does.
-        must_reach: the log has to go on to this offset; None where nobody says so, or it is told that it does not.
-        seen: what is wanted of what consumers see.
+        limit: transactions that end there or later do not count: the high watermark; None for no limit.
+        must_reach: the log has to go on to this offset; None if no checkpoint says so, or it is told that it does not.
+        seen: the wanted records, within what consumers see.
         aborted: the transactions whose records are left out.
     """
 
     directory: PartitionDirectory
-    logs: Sequence[LogToRead]
+    logs: Sequence[_LogToRead]
     limit: int | None
     must_reach: int | None
     seen: Wanted
     aborted: AbortedRanges = field(default_factory=AbortedRanges)
 
 
-def visible_part(directory: PartitionDirectory, base_offset: int) -> VisibleOffsets | None:
-    """What consumers get of a segment of which they get but a part."""
+def _visible_part(directory: PartitionDirectory, base_offset: int) -> VisibleOffsets | None:
+    """The offsets that consumers get of a segment; None if they get all."""
     visible = None if directory.remote is None else directory.remote.files().visible.get(base_offset)
     return None if visible is None or visible.is_whole else visible
 
 
-def has_offsets(log: LogToRead, seen: Wanted) -> bool:
-    """Whether a log may hold offsets that are wanted."""
-    return _is_within(log.listed, seen)
-
-
-def may_hold(log: LogToRead, seen: Wanted) -> bool:
-    """Whether a log may hold records that are wanted."""
-    return has_offsets(log, seen) and not (log.facts is not None and log.facts.is_without(seen))
-
-
-def _passed(partition: PartitionToRead, log: LogToRead, seen: Wanted) -> LogRead | None:
-    """A log of which a catalog tells that its times are not wanted, as one that was read to its end: a gap behind it
-    may have had some that are.
+def _known_end(partition: _PartitionToRead, log: _LogToRead, seen: Wanted) -> LogRead | None:
+    """A log that is not read as a catalog knows that its times are not wanted, as if it were read to its end: a gap
+    behind it may have had wanted times. None if the catalog does not know where it ends.
     """
     row, listed = None if log.facts is None else log.facts.row, log.listed
     if row is None or row.next_offset is None or log.overlap is not None:
@@ -340,7 +335,7 @@ class _Planner:
         self._isolates = isolates
         self._ends = ReadingEnds(request)
         self._left_out: list[LeftOut] = []
-        self._passed: list[LogRead] = []
+        self._known_ends: list[LogRead] = []
         self._of_another_time: list[str] = []
         self._reads: list[SegmentRead] = []
         self._skipped_segments = self._skipped_bytes = 0
@@ -350,7 +345,7 @@ class _Planner:
         self._scanned_logs = self._scanned_bytes = 0
 
     def plan(self) -> ReadPlan:
-        self._left_out += gaps_of(self._passed)
+        self._left_out += gaps_of(self._known_ends)
         if self._ended_at_watermark:
             self.notes.append(
                 f"read to the high watermark, which {HIGH_WATERMARK_CHECKPOINT} says: "
@@ -387,49 +382,47 @@ class _Planner:
             notes=tuple(self.notes),
         )
 
-    def each(self, plan: Callable[..., _Planned], partitions: Iterable[tuple[Any, ...]]) -> list[_Planned]:
-        """What becomes of partitions; one that cannot be planned ends all, or is noted and left out.
+    def for_each(self, step: Callable[..., _Planned], partitions: Iterable[tuple[Any, ...]]) -> list[_Planned]:
+        """The results of a step for partitions. One that cannot be planned ends all, or is noted and left out.
 
-        Args:
-            partitions: arguments of `plan`, the first of which is a partition.
+        `partitions` are the arguments of the step, the first of which is a partition.
         """
-        found: list[_Planned] = []
+        results: list[_Planned] = []
         for arguments in partitions:
             try:
-                found.append(plan(*arguments))
+                results.append(step(*arguments))
             except (OSError, KidxError) as error:
                 if not self._isolates:
                     raise
-                directory = arguments[0].directory if isinstance(arguments[0], PartitionToRead) else arguments[0]
+                directory = arguments[0].directory if isinstance(arguments[0], _PartitionToRead) else arguments[0]
                 self.failed[directory.topic_partition] = describe_error(error)
-        return found
+        return results
 
-    def listed(self, directory: PartitionDirectory, wanted: Wanted) -> PartitionToRead:
-        """A partition with its logs."""
+    def list_logs(self, directory: PartitionDirectory, wanted: Wanted) -> _PartitionToRead:
         known = KnownPartition() if self._known is None else self._known.of(directory.topic_partition)
         listed_logs = _listed_logs(directory, settled_segments(directory))
         overlaps = self._overlaps(directory, listed_logs, wanted, known)
-        logs, found = list[LogToRead](), list[tuple[ListedLog, FileVersion]]()
+        logs, in_sequence = list[_LogToRead](), list[tuple[ListedLog, FileVersion]]()
         for log, version in listed_logs:
             overlap = overlaps.get(log.base_offset)
             if overlap is None or not overlap.is_between:
-                found.append((log, version))
+                in_sequence.append((log, version))
             else:
-                logs.append(LogToRead(replace(log, end_offset=overlap.end_offset), version, None, overlap=overlap))
-        found = _with_ends(found)
-        ends = self._ends.of(directory, [log for log, _ in found], wanted, self._index_of(directory))
+                logs.append(_LogToRead(replace(log, end_offset=overlap.end_offset), version, None, overlap=overlap))
+        in_sequence = _with_ends(in_sequence)
+        ends = self._ends.of(directory, [log for log, _ in in_sequence], wanted, self._index_of(directory))
         self._note_ends(ends)
-        for log, version in found:
-            visible = visible_part(directory, log.base_offset)
-            # What is beyond such a part is in another segment, too, and no damage.
+        for log, version in in_sequence:
+            visible = _visible_part(directory, log.base_offset)
+            # Offsets beyond such a part are in another segment, too, and no damage.
             listed = log if visible is None else replace(log, end_offset=None)
             facts = known.log(log.path, log.base_offset, version)
             if facts is not None and log.end_offset is None and not facts.reaches(ends.high_watermark or 0):
-                facts = None  # it is damaged, and reading it tells so
-            logs.append(LogToRead(listed, version, facts, visible, overlaps.get(log.base_offset)))
+                facts = None  # the log is damaged, and reading it tells so
+            logs.append(_LogToRead(listed, version, facts, visible, overlaps.get(log.base_offset)))
         logs.sort(key=lambda log: log.listed.base_offset)
         must_reach = None if ends.is_short and self._isolates else ends.high_watermark
-        return PartitionToRead(directory, logs, ends.limit, must_reach, ends.seen)
+        return _PartitionToRead(directory, logs, ends.limit, must_reach, ends.seen)
 
     def _overlaps(
         self,
@@ -438,14 +431,11 @@ class _Planner:
         wanted: Wanted,
         known: KnownPartition,
     ) -> Mapping[int, Overlap]:
-        """The logs that may be another partition's, as far as something is wanted of them, and indexes lead near to the
-        ends of logs: else whoever reads meets the overlap. In a bucket logs overlap as they should; a log that is asked
-        for by its name is read as what it is.
-
-        Args:
-            logs: all of the partition.
+        """The wanted logs that may be another partition's, if indexes lead near the ends of logs: otherwise reading
+        meets the overlap. In a bucket logs overlap as they should; a log that is asked for by its name is read as it
+        is.
         """
-        is_cheap = isinstance(directory.path, Path) or self._goes_on  # of an object each look is two requests
+        is_cheap = isinstance(directory.path, Path) or self._goes_on  # in an object store each look is two requests
         if directory.remote is not None or self._request.log_name is not None or not is_cheap:
             return {}
         index_of = self._index_of(directory)
@@ -453,41 +443,43 @@ class _Planner:
         @functools.cache
         def end(log: ListedLog, version: FileVersion, *, is_near: bool = False) -> int:
             facts = known.log(log.path, log.base_offset, version)
-            found = end_of(log, index_of(log), is_near=is_near) if facts is None else facts.row.next_offset
-            return log.base_offset if found is None else max(found, log.base_offset)
+            offset = end_of(log, index_of(log), is_near=is_near) if facts is None else facts.row.next_offset
+            return log.base_offset if offset is None else max(offset, log.base_offset)
 
-        asked = [number for number, (log, _) in enumerate(logs) if _is_within(log, wanted)]
+        asked = [number for number, (log, _) in enumerate(logs) if _has_wanted_offsets(log, wanted)]
         around = logs[max(asked[0] - 1, 0) : asked[-1] + 1] if asked else ()
         ends = [(end(log, version, is_near=True), log.end_offset) for log, version in around]
-        if not any(following is not None and found > following for found, following in ends):
+        if not any(following is not None and log_end > following for log_end, following in ends):
             return {}
         return overlaps_of([LogRange(log.base_offset, end(log, version)) for log, version in logs])
 
-    def look_for(self, there: Collection[TopicPartition]) -> None:
+    def note_absent_partitions(self, there: Collection[TopicPartition]) -> None:
         """Note which partitions are asked for and have no directory, though the cluster's metadata has them; and log
-        dirs without that.
+        dirs without metadata.
         """
         whole = {source.path for source in self._request.sources if source.remote is None}
         by_name = self._request.is_by_name
         self._left_out += absent_partitions(whole, self._request.means, self._ends.brokers, there, by_name=by_name)
         unmounted = unmounted_in(whole)
-        lines = [may_be_elsewhere(each, unmounted) for each in log_dirs_without_metadata(whole, self._ends.brokers)]
+        without = log_dirs_without_metadata(whole, self._ends.brokers)
+        lines = [may_be_elsewhere(log_dir, unmounted) for log_dir in without]
         if unmounted is None:
             self.notes += lines
         else:
             self._ends.unreadable += lines
 
-    def look_for_names(self, there: Collection[TopicPartition]) -> None:
-        """Note which partitions and topics are named, while others are there, and are nowhere."""
+    def note_missing_names(self, there: Collection[TopicPartition]) -> None:
+        """Note which partitions are asked for by name and are not known anywhere, if others that are named exist."""
         if self.named_partitions:
-            known = {*there, *(each.partition for each in self._left_out)}
-            self._left_out += not_anywhere(self._request.missing_names(known))
+            known = {*there, *(left.partition for left in self._left_out)}
+            missing = self._request.missing_names(known)
+            self._left_out += [LeftOut(partition=partition, why=Why.NOT_ANYWHERE) for partition in missing]
 
-    def compare_times(self, directories: Iterable[PartitionDirectory]) -> None:
-        """Note which partitions are read in a log dir that is older than another one of its broker, or have another
-        topic's id.
+    def note_doubtful_partitions(self, directories: Iterable[PartitionDirectory]) -> None:
+        """Note which partitions are in a log dir that is older than another one of its broker, or have another topic's
+        id.
         """
-        there = [(each.topic_partition, each.log_dir) for each in directories]
+        there = [(directory.topic_partition, directory.log_dir) for directory in directories]
         left_out, of_another_time = not_of_one_time(self._ends.brokers, there)
         self._of_another_time += of_another_time
         self._left_out += [*left_out, *of_other_topics(self._ends.brokers, there)]
@@ -509,31 +501,30 @@ class _Planner:
 
         return index_of
 
-    def committed(
-        self, partitions: Sequence[PartitionToRead], scan: ScanLogs, known_events: KnownEvents | None
-    ) -> list[PartitionToRead]:
-        """Partitions of which only what is below the last stable offset is wanted, and not what was aborted."""
+    def limit_to_committed(
+        self, partitions: Sequence[_PartitionToRead], scan: ScanLogs, known_events: KnownEvents | None
+    ) -> list[_PartitionToRead]:
+        """Partitions up to their last stable offsets, without aborted transactions."""
 
-        def counted(logs: Sequence[LogToScan]) -> Generator[ScannedLog, None, None]:
+        def scan_counted(logs: Sequence[LogToScan]) -> Generator[ScannedLog, None, None]:
             self._scanned_logs += len(logs)
             self._scanned_bytes += sum(log.log_bytes for log in logs)
             return scan(logs)
 
-        def decided(*some: PartitionToRead) -> list[PartitionToRead]:
-            found = transactions_of([self._to_scan(each) for each in some], counted, known_events)
-            return [self._up_to_stable(*each) for each in zip(some, found, strict=True)]
+        def limited(*group: _PartitionToRead) -> list[_PartitionToRead]:
+            transactions = transactions_of([*map(self._to_scan, group)], scan_counted, known_events)
+            return [self._up_to_stable(*pair) for pair in zip(group, transactions, strict=True)]
 
         try:
-            return decided(*partitions)
+            return limited(*partitions)
         except (OSError, KidxError):
             if not self._isolates:
                 raise
-        # One of them is damaged: each by itself, so that the others are read.
-        return [each for found in self.each(decided, [(each,) for each in partitions]) for each in found]
+        # One of them is damaged: each partition alone, so that the others are read.
+        return [*chain.from_iterable(self.for_each(limited, [(partition,) for partition in partitions]))]
 
-    def _up_to_stable(self, partition: PartitionToRead, found: Transactions) -> PartitionToRead:
-        """A partition up to its last stable offset."""
-        seen, stable = partition.seen, found.last_stable_offset
+    def _up_to_stable(self, partition: _PartitionToRead, transactions: Transactions) -> _PartitionToRead:
+        seen, stable = partition.seen, transactions.last_stable_offset
         if max(stable, seen.first_offset) <= seen.last_offset and stable < OFFSET_MAX and partition.logs:
             self._left_out.append(
                 LeftOut(
@@ -545,12 +536,11 @@ class _Planner:
                     is_problem=False,
                 )
             )
-        return replace(
-            partition, seen=replace(seen, last_offset=min(seen.last_offset, stable - 1)), aborted=found.aborted
-        )
+        seen = replace(seen, last_offset=min(seen.last_offset, stable - 1))
+        return replace(partition, seen=seen, aborted=transactions.aborted)
 
-    def _to_scan(self, partition: PartitionToRead) -> PartitionToScan:
-        """A partition with the logs that may say what became of transactions; with none if none is wanted."""
+    def _to_scan(self, partition: _PartitionToRead) -> PartitionToScan:
+        """A partition with the logs that may tell how transactions ended; with no log if none is wanted."""
         if cut := [log for log in partition.logs if log.visible is not None]:
             raise UsageError(
                 f"{cut[0].listed.path}: it holds offsets that consumers get of another segment; of such logs kidx does "
@@ -558,7 +548,7 @@ class _Planner:
             )
         end_offset = OFFSET_MAX if partition.limit is None else partition.limit
         own = [log for log in partition.logs if log.overlap is None]
-        wanted = [log for log in own if self._is_asked_for(log) and may_hold(log, partition.seen)]
+        wanted = [log for log in own if self._is_asked_for(log) and log.may_hold(partition.seen)]
         last = wanted[-1].listed.end_offset if wanted else None
         last_offset = partition.seen.last_offset if last is None else min(partition.seen.last_offset, last - 1)
         logs = [
@@ -576,34 +566,34 @@ class _Planner:
         ]
         return PartitionToScan(logs=logs, end_offset=end_offset, last_offset=last_offset)
 
-    def _is_asked_for(self, log: LogToRead) -> bool:
+    def _is_asked_for(self, log: _LogToRead) -> bool:
         return self._request.log_name in (None, log.listed.path.name)
 
-    def add(self, partition: PartitionToRead) -> None:
-        """Plan a partition."""
+    def add_partition(self, partition: _PartitionToRead) -> None:
         for log in partition.logs:
             if not self._is_asked_for(log):
                 continue
-            seen = log.of(partition.seen)
+            seen = log.narrowed(partition.seen)
             self.listed_segments += 1
-            if has_offsets(log, seen):
+            has_offsets = _has_wanted_offsets(log.listed, seen)
+            if has_offsets:
                 first_offset = max(log.listed.base_offset, seen.first_offset)
                 self._first_offsets.setdefault(partition.directory.topic_partition, first_offset)
-            if not may_hold(log, seen):
+            if not log.may_hold(seen):
                 self._skipped_segments += 1
                 self._skipped_bytes += max(log.listed.size, 0)
-                if has_offsets(log, seen) and (passed := _passed(partition, log, seen)) is not None:
-                    self._passed.append(passed)
+                if has_offsets and (known_end := _known_end(partition, log, seen)) is not None:
+                    self._known_ends.append(known_end)
                 continue
             if log.listed.size == NOT_SEEN:
-                log.listed.path.stat()  # raises what it is
+                log.listed.path.stat()  # raises what is wrong with it
             if log.overlap is not None:
-                self._refuse(partition, log, log.overlap)
+                self._add_refused(partition, log, log.overlap)
             else:
-                self._add(partition, log)
+                self._add_log(partition, log)
 
-    def _refuse(self, partition: PartitionToRead, log: LogToRead, overlap: Overlap) -> None:
-        """Plan that nothing is read of a segment, as damage."""
+    def _add_refused(self, partition: _PartitionToRead, log: _LogToRead, overlap: Overlap) -> None:
+        """Add a log of which nothing is read, as damage."""
         self._reads.append(
             SegmentRead(
                 topic=partition.directory.topic_partition.topic,
@@ -615,7 +605,7 @@ class _Planner:
                 end_position=log.listed.size,
                 last_offset_before=log.listed.base_offset - 1,
                 end_offset=log.listed.end_offset,
-                wanted=log.of(partition.seen),
+                wanted=log.narrowed(partition.seen),
                 must_reach=None,
                 aborted=AbortedRanges(),
                 next_offset=overlap.end_offset,
@@ -623,9 +613,8 @@ class _Planner:
             )
         )
 
-    def _add(self, partition: PartitionToRead, log: LogToRead) -> None:
-        """Plan a segment, of which something may be wanted."""
-        directory, listed, facts, seen = partition.directory, log.listed, log.facts, log.of(partition.seen)
+    def _add_log(self, partition: _PartitionToRead, log: _LogToRead) -> None:
+        directory, listed, facts, seen = partition.directory, log.listed, log.facts, log.narrowed(partition.seen)
         bounds = self._bounds(directory, listed, seen, facts)
         self._skipped_bytes += listed.size - (bounds[-1].position - bounds[0].position)
         for start, stop in pairwise(bounds):

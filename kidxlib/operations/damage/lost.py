@@ -671,7 +671,7 @@ def _of_times(
         log_dir: metadata[name] for log_dir, name in names.items() if name in metadata
     }
     brokers = BrokersMetadata(names, known)
-    older, maybe_older = brokers.of_another_time()
+    older, maybe_older = brokers.older_log_dirs()
     found = (OlderLogDir(source=names[each], log_dir=as_text(each), detail=said) for each, said in older.items())
     return tuple(found), tuple(maybe_older)
 
