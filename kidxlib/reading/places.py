@@ -1,5 +1,5 @@
-"""Places between the batches of a partition, in bytes of its logs, one after the other: where an offset is, where a
-number of bytes ends, and where the last whole batch does. Segments are listed while a broker may be at work on them.
+"""Places between the batches of a partition, in bytes of all its logs in a row: where an offset is, where a number of
+bytes ends, and where the last whole batch ends. Segments are listed while a broker may be at work on them.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from kidxlib.storage.opened_log import opened_log
 _WINDOW_BYTES: Final = 64 * 1024
 _WHOLE_INDEX: Final = Wanted(first_offset=Wanted().last_offset)
 
-#: How long to wait: a running broker takes some milliseconds for it, and a broker that was killed in between never ends
-#: it.
+#: How long to wait for the cleaner: a running broker takes some milliseconds to rename files, and a broker that was
+#: killed in between never ends it.
 _TRIES: Final = 20
 _PAUSE_SECONDS: Final = 0.05
 
@@ -59,8 +59,8 @@ class LogEnd:
     """Where the last whole batch of a partition ends.
 
     Attributes:
-        base_offset, version: those of the last segment when it was listed.
-        bound: in its log.
+        base_offset, version: the last segment when it was listed.
+        bound: the place in its log.
     """
 
     base_offset: int
@@ -99,31 +99,26 @@ class PartitionLogs:
 
     @property
     def first_offset(self) -> int:
-        """The base offset of the first segment."""
         return self._base_offsets[0]
 
     def end(self, known: LogEnd | None, on_damage: TakeDamage, *, goes_on: bool) -> LogEnd:
         """Where the last whole batch ends. An unfinished append, or a last batch with a wrong checksum, does not count
-        yet.
-
-        Args:
-            known: where it ended before; only what stands after that is looked at, and nothing if nothing was written.
-            on_damage, goes_on: as of `rows_of`; of what is looked at here.
+        yet. Only bytes behind the end that was `known` before are read, and none if the log has not changed.
         """
         log, version = self._logs[-1], self._last_version
         if known is not None and (known.base_offset, known.version) == (log.base_offset, version):
             return known
         if known is not None and _may_go_on(known, log, version):
-            found = self._end_from(known.bound, on_damage=None, goes_on=False)
-            if found is not None:
-                return LogEnd(log.base_offset, version, found)
+            end = self._end_from(known.bound, on_damage=None, goes_on=False)
+            if end is not None:
+                return LogEnd(log.base_offset, version, end)
         start = bounds_of(log, self._index(log), _WHOLE_INDEX, None)[0] if log.size else log.whole[0]
-        found = self._end_from(start, on_damage, goes_on=goes_on)
-        assert found is not None
-        return LogEnd(log.base_offset, version, found)
+        end = self._end_from(start, on_damage, goes_on=goes_on)
+        assert end is not None
+        return LogEnd(log.base_offset, version, end)
 
     def _end_from(self, start: Bound, on_damage: TakeDamage | None, *, goes_on: bool) -> Bound | None:
-        """Where the last whole batch ends, searched from a place on; None if there is damage and no `on_damage`."""
+        """Where the last whole batch from a place on ends; None if there is damage and no `on_damage`."""
         last, end = start, start
         for item in items_of(self._last_read(start), WalkOptions(goes_on=goes_on, checks=False, whole=False)):
             if isinstance(item, Damage):
@@ -155,14 +150,13 @@ class PartitionLogs:
         )
 
     def _is_whole(self, log: ListedLog, position: int) -> bool:
-        """Whether the checksum of the batch at a position is right."""
         with opened_log(str(log.path)) as opened:
             content = opened.log(log.size, use_mmap=False, chunk_bytes=_WINDOW_BYTES)
             table = next(BatchWalk(content, position, Wanted(), checks=True).tables())
             return bool(table.rows[0]["crc_is_right"])
 
     def position_of(self, offset: int) -> int:
-        """The byte at which the first batch begins that has this offset or a later one."""
+        """The byte at which the first batch with this offset or a later one begins."""
         number = bisect_right(self._base_offsets, offset) - 1
         if number < 0 or offset == self._base_offsets[number]:
             return self._starts[max(number, 0)]
@@ -170,7 +164,7 @@ class PartitionLogs:
         start = bounds_of(log, self._index(log), wanted, None)[0]
         with opened_log(str(log.path)) as opened:
             walk = BatchWalk(opened.log(log.size, use_mmap=False), start.position, wanted, whole=False)
-            rows = next(_rows(walk), None)
+            rows = next(_batches(walk), None)
             return self._starts[number] + (walk.position if rows is None else int(rows["position"][0]))
 
     def parts(self, first_offset: int, end_offset: int) -> Iterator[LogPart]:
@@ -186,11 +180,7 @@ class PartitionLogs:
         return self._last_place(place, None)
 
     def last_place(self, place: Place, position: int) -> Place:
-        """The last place between two batches that is not beyond a byte position.
-
-        Args:
-            place: one that is not beyond it.
-        """
+        """The last place between two batches at or before a position; `place` is one that is not beyond it."""
         number = bisect_right(self._starts, position, hi=len(self._logs)) - 1
         start = self._starts[number]
         if start > place.position:
@@ -202,13 +192,13 @@ class PartitionLogs:
         return self._last_place(place, position)
 
     def _last_place(self, place: Place, position: int | None) -> Place:
-        """The last place in the same log that is not beyond a position; for None the next place."""
+        """The last place in the same log at or before a position; for None the next place."""
         number = bisect_right(self._starts, place.position, hi=len(self._logs)) - 1
         log, start = self._logs[number], self._starts[number]
         with opened_log(str(log.path)) as opened:
             content = opened.log(log.size, use_mmap=False)
             walk = BatchWalk(content, place.position - start, Wanted(), whole=False)
-            for rows in _rows(walk):
+            for rows in _batches(walk):
                 ends = start + rows["position"] + rows["size"]
                 count = 1 if position is None else int(np.searchsorted(ends, position, "right"))
                 if count:
@@ -231,31 +221,30 @@ def settled_segments(directory: PartitionDirectory) -> list[FoundSegment]:
     """
     for _ in range(_TRIES):
         skipped = Skipped()
-        found = sorted(list_segments(directory, skipped))
+        segments = sorted(list_segments(directory, skipped))
         if not skipped.counts[NotASegment.SWAP]:
             break
         time.sleep(_PAUSE_SECONDS)
-    return found
+    return segments
 
 
 def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> PartitionLogs | None:
-    """List a partition's logs; None if it has none, or has lost them by now.
-
-    Args:
-        index_dir: the tree with the index files; None for beside the logs.
+    """List a partition's logs; None if it has none, or has lost them by now. `index_dir` is the tree with the index
+    files; None if they are beside the logs.
     """
-    found: list[tuple[int, FileVersion]] = []
     try:
         segments = settled_segments(directory)
     except FileNotFoundError:
         return None
-    for base_offset, size, mtime_ns, inode in segments:
-        if size != NOT_SEEN:
-            found.append((base_offset, FileVersion(size, mtime_ns, None if inode == NO_INODE else inode)))
-    ends = [*(base_offset for base_offset, _ in found[1:]), None]
+    seen = [
+        (base_offset, FileVersion(size, mtime_ns, None if inode == NO_INODE else inode))
+        for base_offset, size, mtime_ns, inode in segments
+        if size != NOT_SEEN
+    ]
+    ends = [*(base_offset for base_offset, _ in seen[1:]), None]
     logs = [
         (ListedLog(directory.file(base_offset, LOG_SUFFIX), version.size, base_offset, end), version)
-        for (base_offset, version), end in zip(found, ends, strict=False)
+        for (base_offset, version), end in zip(seen, ends, strict=False)
     ]
     return PartitionLogs(directory, index_dir, logs) if logs else None
 
@@ -266,8 +255,8 @@ def _may_go_on(known: LogEnd, log: ListedLog, version: FileVersion) -> bool:
     return same_file and known.bound.position <= log.size
 
 
-def _rows(walk: BatchWalk) -> Iterator[NDArray[np.void]]:
-    """The batches of a walk, as far as there are some. What is wrong with a log is told when it is read."""
+def _batches(walk: BatchWalk) -> Iterator[NDArray[np.void]]:
+    """The batches of a walk up to malformed bytes: reading the log tells what is wrong with it."""
     try:
         for table in walk.tables():
             yield table.rows

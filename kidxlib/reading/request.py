@@ -1,4 +1,4 @@
-"""The request for a reading, checked before anything is listed."""
+"""The request for a reading: what to read, checked before anything is listed."""
 
 from __future__ import annotations
 
@@ -55,18 +55,17 @@ class ReadRequest:
     """The request for a reading.
 
     Attributes:
-        sources: log dirs, partitions' directories, or the one that a segment's log is in.
+        sources: log dirs, partitions' directories, or the directory of a segment's log.
         log_name: the only log that is read, by its name; None for all.
-        index_dir: the tree with the index files; None for beside the logs.
-        topics: matches the full names of topics. Those that brokers keep for themselves it means only if it spells
-            their names.
-        offsets: by partition; None for one range for all.
-        all_offsets: that range.
+        index_dir: the tree with the index files; None if they are beside the logs.
+        topics: matches the full names of topics. Topics that brokers keep for themselves are meant only if the pattern
+            spells their names.
+        offsets: the range of each partition; None for `all_offsets` in all partitions.
         times: ms since the epoch, from the first on to before the second; None for no limit.
-        committed: only records of transactions that were committed, and those outside of transactions, up to the last
-            stable offset.
-        to_log_end: to the end of logs, also beyond the high watermark. False for not beyond it; None for to the end of
-            logs where this is the only replica, see `OnlyReplicas`, and else not beyond it.
+        committed: only records of committed transactions, and records outside transactions, up to the last stable
+            offset.
+        to_log_end: whether to read beyond the high watermark, to the end of logs. None: if this is the only replica,
+            see `OnlyReplicas`.
     """
 
     sources: Sequence[Source]
@@ -81,20 +80,18 @@ class ReadRequest:
 
     @property
     def place(self) -> str:
-        """The sources, as messages name them."""
+        """The sources in messages."""
         return ", ".join(str(source.path) for source in self.sources)
 
     @property
     def log_dirs(self) -> list[Location]:
-        """The log dirs of the sources."""
         return [source.log_dir for source in self.sources]
 
     def partitions(self, skipped: Skipped | None = None) -> list[PartitionDirectory]:
-        """The partitions of the sources, in order. What is no partition is added to `skipped`."""
+        """The partitions of the sources, in order. Other entries of the directories are added to `skipped`."""
         return list_distinct_partitions(self.sources, skipped)
 
     def offsets_of(self, directory: PartitionDirectory) -> OffsetRange:
-        """The offsets that are asked for of a partition."""
         return self.all_offsets if self.offsets is None else self.offsets[directory.topic_partition]
 
     def wanted(self, directory: PartitionDirectory) -> Wanted | None:
@@ -104,7 +101,7 @@ class ReadRequest:
         return Wanted.between(*self.offsets_of(directory), *self.times)
 
     def names(self, directory: PartitionDirectory) -> bool:
-        """Whether topics and offsets are those of a partition, whatever is wanted of it."""
+        """Whether topics and offsets name a partition, also if no record of it is wanted."""
         partition = directory.topic_partition
         is_asked = self.offsets is None or partition in self.offsets
         return is_asked and self.topics.fullmatch(partition.topic) is not None
@@ -113,9 +110,8 @@ class ReadRequest:
         """Whether a partition without a directory is asked for."""
         if self.offsets is not None:
             return partition in self.offsets
-        is_named = partition.topic in self.topics.pattern
-        is_one = partition.topic not in INTERNAL_TOPICS or is_named
-        return is_one and self.topics.fullmatch(partition.topic) is not None
+        is_meant = partition.topic not in INTERNAL_TOPICS or partition.topic in self.topics.pattern
+        return is_meant and self.topics.fullmatch(partition.topic) is not None
 
     @property
     def is_by_name(self) -> bool:
@@ -123,20 +119,20 @@ class ReadRequest:
         return self.offsets is not None or self.topics.pattern != ALL_TOPICS
 
     def missing_names(self, known: Collection[TopicPartition]) -> list[TopicPartition]:
-        """The partitions that are asked for by name and are not among those that are known. Of a topic that is named,
-        by itself or as in `a|b`, it is partition 0, which each topic has.
+        """The partitions that are asked for by name and are not `known`. A topic that is named alone or as in `a|b`
+        stands for its partition 0, which each topic has.
         """
         if self.offsets is not None:
             return sorted(self.offsets.keys() - known)
-        topics = {each.topic for each in known}
+        topics = {partition.topic for partition in known}
         names = self.topics.pattern.split("|")
         if not all(map(_TOPIC_NAME.fullmatch, names)):
             return []
         return [TopicPartition(name, 0) for name in names if not any(map(re.compile(name).fullmatch, topics))]
 
     def leaves_out(self, directory: PartitionDirectory) -> bool:
-        """Whether `topics` matches a partition that is not read, as brokers keep its topic for themselves and nothing
-        here has its name.
+        """Whether `topics` matches a partition that is not read: brokers keep its topic for themselves, and the request
+        does not spell its name.
         """
         topic = directory.topic_partition.topic
         is_named = self.offsets is not None or topic in self.topics.pattern
@@ -154,12 +150,9 @@ def read_request(
     to_log_end: bool | None,
     remote: RemoteOptions = NOT_SAID,
 ) -> ReadRequest:
-    """Check what a caller asks for, and make a request of it.
-
-    Args:
-        path: a log dir, a partition's directory, or a segment's log in one; or a bucket of tiered storage. Or several
-            directories, as of a broker with more than one log dir.
-        remote: what is said of the latter.
+    """Check the arguments of a caller, and make a request of them. `path` is a log dir, a partition's directory, a
+    segment's log in one, or a bucket of tiered storage, which `remote` describes; or several directories, as of a
+    broker with more than one log dir.
     """
     directories, log_name = _places(path)
     if isolation not in ISOLATIONS:
@@ -181,7 +174,7 @@ def read_request(
 
 def _places(path: Paths) -> tuple[list[str], str | None]:
     """The directories of some paths, and the name of the only log to read; None for all logs."""
-    texts = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(each) for each in path]
+    texts = [os.fspath(path)] if isinstance(path, str | os.PathLike) else list(map(os.fspath, path))
     if not texts:
         raise UsageError("no path: expected a log dir, a partition's directory or a log")
     for text in texts:
@@ -201,12 +194,7 @@ def ensure_isolation_means_something(mode: str, isolation: str) -> None:
 
 
 def read_schema(mode: str, columns: Iterable[str] | None, *, include_headers: bool) -> pa.Schema:
-    """The schema of the columns that are read.
-
-    Args:
-        mode: `records` or `batches`.
-        columns: their names, in the order that is wanted; None for all, but for headers where these are not asked for.
-    """
+    """The schema of the columns that are read, in the wanted order; None for all columns, headers only if included."""
     if mode not in MODES:
         raise UsageError(f"mode {mode!r}: expected {' or '.join(MODES)}")
     known = MODES[mode]
@@ -221,17 +209,17 @@ def read_schema(mode: str, columns: Iterable[str] | None, *, include_headers: bo
 
 
 def _by_partition(offsets: Mapping[str, OffsetRange]) -> dict[TopicPartition, OffsetRange]:
-    found = {}
+    ranges = {}
     for name, offset_range in offsets.items():
         partition = parse_partition_directory(name)
         if partition is None:
             raise UsageError(f"offsets of {name!r}: expected the name of a partition's directory, <topic>-<partition>")
-        found[partition] = _checked(offset_range, f"offsets of {name}")
-    return found
+        ranges[partition] = _checked(offset_range, f"offsets of {name}")
+    return ranges
 
 
-def _checked(found: tuple[int | None, int | None], what: str) -> tuple[int | None, int | None]:
-    start, end = found
+def _checked(limits: OffsetRange, what: str) -> OffsetRange:
+    start, end = limits
     if start is not None and end is not None and end < start:
         raise UsageError(f"{what} {start} to {end}: expected an end that is not below the start")
     return start, end

@@ -26,7 +26,7 @@ from kidxlib.records.arrow.schema import Array, has_attribute, numbers, words
 from kidxlib.records.bulk.batch_table import BatchTable
 from kidxlib.records.bulk.decode import BYTES_MAX, ROWS_MAX, RecordPlacer
 
-#: A thread makes about so many bytes of rows before they are asked for; the rest of its table waits until then.
+#: About so many bytes of rows a thread makes before they are asked for; the rest of its table waits until then.
 _AHEAD_BYTES: Final = 16 * 1024 * 1024
 
 
@@ -39,19 +39,14 @@ def rows_of(
     threads: int,
     on_end: TakeLog | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of segments in their order.
+    """The rows of segments in order, with columns of `CONSUMED`.
 
-    Args:
-        schema: columns of `CONSUMED`.
-        on_damage: is called with damage after all rows before it were taken; an error that it raises ends the reading.
-        goes_on: go on with the batches after damage.
-        threads: how many threads make rows; with 1, the caller's thread does all.
-        on_end: see `WalkOptions`.
+    `on_damage` is called after all rows before the damage were taken; an error that it raises ends the reading. Else
+    the reading goes on after damage if `goes_on`. With one thread, the caller's thread does all.
     """
     options = WalkOptions(goes_on=goes_on, on_end=on_end)
     items = ((read, item) for read in reads for item in items_of(read, options))
-    found = _in_turn(items, schema) if threads == 1 else _ahead(items, schema, threads)
-    for rows in found:
+    for rows in _in_turn(items, schema) if threads == 1 else _ahead(items, schema, threads):
         if isinstance(rows, Damage):
             on_damage(rows)
         else:
@@ -59,22 +54,17 @@ def rows_of(
 
 
 class Decoder:
-    """Makes rows of batches. It has its own memory, so it works on the batches of one table at a time."""
+    """Makes rows of batches, with columns of `CONSUMED`. It has its own memory, so it works on the batches of one table
+    at a time.
+    """
 
     def __init__(self, schema: pa.Schema) -> None:
-        """
-        Args:
-            schema: columns of `CONSUMED`.
-        """
         self._schema = schema
         self._placer = RecordPlacer()
 
     def rows(self, read: SegmentRead, table: BatchTable) -> Iterator[pa.RecordBatch | Damage]:
-        """The records of batches as a consumer gets them, some at a time. A batch whose records do not match its header
-        gives damage.
-
-        Args:
-            table: batches of that segment, each with the right checksum.
+        """The records of batches as a consumer gets them, some at a time; a batch whose records do not match its header
+        gives damage. The batches are the segment's, each with the right checksum.
         """
         table = table.where(is_seen(read, table.rows))
         while len(table.rows):
@@ -97,12 +87,12 @@ def is_seen(read: SegmentRead, rows: NDArray[np.void]) -> NDArray[np.bool_]:
 
 def _constants(read: SegmentRead, rows: int, schema: pa.Schema) -> dict[str, Array]:
     """The columns that are the same for all records of a segment."""
-    found = {}
+    constants = {}
     if "topic" in schema.names:
-        found["topic"] = words([read.topic], np.zeros(rows, np.int32))
+        constants["topic"] = words([read.topic], np.zeros(rows, np.int32))
     if "partition" in schema.names:
-        found["partition"] = numbers(pa.int32(), np.full(rows, read.partition))
-    return found
+        constants["partition"] = numbers(pa.int32(), np.full(rows, read.partition))
+    return constants
 
 
 def _damage(read: SegmentRead, batch: NDArray[np.void], error: MalformedRecordsError) -> Damage:

@@ -1,4 +1,4 @@
-"""The part of a plan that is about one segment; it is all that is needed to read the segment."""
+"""The part of a plan that is about one segment."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ class SegmentRead:
         log_path: the segment's log, here or in an object store.
         version: the log's version when the plan was made; an active log may have grown since.
         position: the byte from which batches are read; a batch starts there.
-        end_position: the byte before which it ends: the end of the log, or a batch that holds nothing wanted or is read
-            by another.
+        end_position: the byte before which reading ends: the end of the log, or the start of a batch that has nothing
+            wanted or belongs to another read.
         last_offset_before: the last offset of the batch before `position`; below the base offset if there is none.
-        end_offset: the first offset of what follows, in this segment or the next, which no offset that is read reaches;
-            None of what is last.
-        wanted: the records that are asked for, none of which lies beyond the end of what consumers see.
+        end_offset: the first offset behind the read, in this segment or the next one; every offset that is read is
+            below it. None at the end of a partition.
+        wanted: the records that are asked for, within what consumers see.
         must_reach: the offset up to which the log must reach by a checkpoint; None if no checkpoint says it.
         aborted: transactions whose records are left out.
-        records, next_offset: how many there are to read, and the offset behind the log's last batch, where a catalog
-            tells; None where nobody knows it.
+        records, next_offset: how many records are read, and the offset behind the log's last batch, by a catalog; None
+            if no catalog tells.
         refused: why nothing of the log is read, which counts as damage; None if it is read.
     """
 

@@ -39,14 +39,14 @@ from kidxlib.storage.opened_log import opened_log
 #: With so large an index interval, a scan makes no index entries, and so reports no problem with an index.
 _WITHOUT_INDEXES: Final = RecoverOptions(interval_bytes=layouts.SEGMENT_BYTES_MAX)
 _MARKERS: Final = (EventKind.COMMIT, EventKind.ABORT)
-#: How many batches in transactions are read from a catalog at a time: it has fewer events than batches, and an event
-#: takes about 200 bytes.
+#: Events of so many transactional batches are read from a catalog at a time: there are fewer events than batches, and
+#: an event takes about 200 bytes.
 _BATCHES_AT_ONCE: Final = 500_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogToScan:
-    """A segment's log. It can be pickled.
+    """A segment's log to scan for producer events. It can be pickled.
 
     Attributes:
         size: the byte at which the scan ends.
@@ -68,16 +68,14 @@ class LogToScan:
 
     @property
     def log_bytes(self) -> int:
-        """How many bytes a scan reads."""
         return self.size - self.position
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionToScan:
-    """A partition whose transactions are wanted.
+    """A partition whose transactions are wanted, with its logs in order.
 
     Attributes:
-        logs: its logs in order.
         end_offset: events at this offset and later do not count: the high watermark, or no limit.
         last_offset: the last wanted offset.
     """
@@ -93,7 +91,6 @@ class Transactions:
 
     Attributes:
         last_stable_offset: all transactions that began below it have ended.
-        aborted: the aborted transactions.
     """
 
     last_stable_offset: int
@@ -105,7 +102,7 @@ class ScannedPiece:
     """The producer events in a log, or in the part of a damaged log between two damages.
 
     Attributes:
-        events: an array of dtype `PRODUCER_EVENT`.
+        events: of dtype `PRODUCER_EVENT`.
         damage: where and why the piece ends before the log does; None if it reaches the log's end.
     """
 
@@ -123,18 +120,15 @@ _Asked: TypeAlias = tuple["_Partition", LogToScan]
 def transactions_of(
     partitions: Sequence[PartitionToScan], scan: ScanLogs, known_events: KnownEvents | None
 ) -> list[Transactions]:
-    """The transactions of each partition.
-
-    Args:
-        scan: is given all logs at once of which it is clear that they are needed.
-        known_events: what a catalog has of logs that are known; None where there is no catalog.
+    """The transactions of each partition. `scan` is given all logs at once that are sure to be needed. `known_events`
+    has those of logs that a catalog knows; None if there is no catalog.
     """
     folds = [_Partition(partition) for partition in partitions]
     asked = [(fold, log) for fold in folds for log in fold.logs_asked_for()]
     further = 1
     while asked:
-        for piece in _at_once(asked):
-            _add(piece, scan, known_events)
+        for group in _at_once(asked):
+            _add(group, scan, known_events)
         asked = [(fold, log) for fold in folds for log in fold.logs_further(further)]
         further *= 2
     return [fold.transactions() for fold in folds]
@@ -163,30 +157,30 @@ def scan_log(log: LogToScan) -> ScannedLog:
 
 def _add(asked: Sequence[_Asked], scan: ScanLogs, known_events: KnownEvents | None) -> None:
     """Add the events of logs to folds in the order of the logs; a catalog has them, or a scan finds them."""
-    events: list[NDArray[np.void] | None] = [None] * len(asked)
+    cataloged: list[NDArray[np.void] | None] = [None] * len(asked)
     if known_events is not None:
         known = [(place, log.known) for place, (_, log) in enumerate(asked) if log.known is not None]
-        for (place, _), found in zip(known, known_events.of([log for _, log in known]), strict=True):
-            events[place] = found
-    to_scan = [log for (_, log), found in zip(asked, events, strict=True) if found is None]
+        for (place, _), events in zip(known, known_events.of([log for _, log in known]), strict=True):
+            cataloged[place] = events
+    to_scan = [log for (_, log), events in zip(asked, cataloged, strict=True) if events is None]
     with closing(scan(to_scan)) as scanned:
-        for (fold, log), found in zip(asked, events, strict=True):
-            for piece in next(scanned) if found is None else [ScannedPiece(found)]:
+        for (fold, log), events in zip(asked, cataloged, strict=True):
+            for piece in next(scanned) if events is None else [ScannedPiece(events)]:
                 fold.add(log, piece)
 
 
 def _at_once(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
     """Groups of consecutive logs whose events are read from a catalog at once, and together fit into memory."""
-    piece: list[_Asked] = []
+    group: list[_Asked] = []
     batches = 0
     for fold, log in asked:
-        piece.append((fold, log))
+        group.append((fold, log))
         batches += 0 if log.known is None else log.known.row.transactional_batches or 0
         if batches >= _BATCHES_AT_ONCE:
-            yield piece
-            piece, batches = [], 0
-    if piece:
-        yield piece
+            yield group
+            group, batches = [], 0
+    if group:
+        yield group
 
 
 class _Partition:
@@ -264,21 +258,21 @@ class TransactionFold:
 
     @property
     def undecided(self) -> list[int]:
-        """The first offsets of open transactions, without those that count as aborted."""
+        """The first offsets of open transactions, but for transactions that count as aborted."""
         return [first for producer, first in self._producers.open_transactions if producer not in self._in_doubt]
 
 
 def _pieces(log: LogToScan, content: LogBytes) -> Iterator[ScannedPiece]:
     position, next_offset = log.position, log.base_offset
     while True:
-        found = recover(LogTail(content, position), log.base_offset, _WITHOUT_INDEXES)
-        end, at = found.end, position + found.end.position
-        next_offset = max(next_offset, found.facts.next_offset) if found.facts.batches else next_offset
+        scanned = recover(LogTail(content, position), log.base_offset, _WITHOUT_INDEXES)
+        end, at = scanned.end, position + scanned.end.position
+        next_offset = max(next_offset, scanned.facts.next_offset) if scanned.facts.batches else next_offset
         is_whole = end.status is Status.OK or next_offset >= log.end_offset
         if is_whole or (log.is_last and is_unfinished(content, at, log.base_offset, next_offset)):
-            yield ScannedPiece(found.producer_events)
+            yield ScannedPiece(scanned.producer_events)
             return
-        yield ScannedPiece(found.producer_events, f"byte {at}: {end.reason}: {end.detail}")
+        yield ScannedPiece(scanned.producer_events, f"byte {at}: {end.reason}: {end.detail}")
         after = next_whole_batch(content, at + 1, next_offset, OFFSET_MAX) if log.goes_on else None
         if after is None:
             return
@@ -289,20 +283,13 @@ class FollowedTransactions:
     """The result of `transactions_of` for one partition that is asked about repeatedly, as a stream does."""
 
     def __init__(self, *, goes_on: bool) -> None:
-        """
-        Args:
-            goes_on: after damage, see `LogToScan`.
-        """
         self._goes_on = goes_on
         self._fold = TransactionFold()
         self._next_offset = -1
 
     def up_to(self, logs: PartitionLogs, end_offset: int, *, since: int) -> Transactions:
-        """The transactions, as if the log ended at `end_offset`.
-
-        Args:
-            end_offset: not beyond the last whole batch.
-            since: nothing before this offset is asked for, now and later.
+        """The transactions, as if the log ended at `end_offset`, which is not beyond the last whole batch. Nothing
+        before `since` is asked for, now and later.
         """
         if end_offset < self._next_offset:  # the log was truncated, or the high watermark went back
             self._fold, self._next_offset = TransactionFold(), -1

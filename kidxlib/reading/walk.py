@@ -38,8 +38,8 @@ class WalkOptions:
 
     Attributes:
         goes_on: look for the next whole batch after damage; otherwise the damage is the last item.
-        judges: batches with wrong checksums are damage, as are those that no broker wrote there. Else batches are as
-            their headers say, and damage is only where there is none.
+        judges: batches with wrong checksums are damage, and so are batches that no broker wrote there. Otherwise
+            headers are believed, and only bytes without a batch are damage.
         checks: compute checksums.
         whole: read whole batches, and not only their headers.
         on_end: is called with each log, or part of one, that is read to its end; may be None.
@@ -148,12 +148,12 @@ class _SegmentWalk:
     def _lacks_records(self, rows: NDArray[np.void], last_offset: int) -> bool:
         if self._options.on_end is None:
             return False
-        # With times, batches lie before the first of these that are not wanted.
+        # With times, batches that are not wanted lie before the first one that is.
         before = -1 if self._wanted.has_times else max(last_offset, self._wanted.first_offset - 1)
         return lacks_records(rows, before)
 
     def _tell_of_end(self, last_offset: int, lacks: bool, ends_ms: int) -> None:
-        """Tell that nothing more follows; and where the next log begins, if what is wanted goes on there."""
+        """Tell that the read is over; and where the next log begins, if wanted offsets go on there."""
         read, on_end = self._read, self._options.on_end
         if on_end is None:
             return
@@ -181,8 +181,8 @@ class _SegmentWalk:
         )
 
     def _first_broken(self, rows: NDArray[np.void], last_offset: int) -> tuple[int, str | None]:
-        """The number of the first batch that no broker wrote there, and what is wrong with it; how many there are where
-        none is.
+        """The number of the first batch that no broker wrote there, and what is wrong with it; the count of batches and
+        None if there is no such batch.
         """
         if not self._options.judges:
             return len(rows), None
@@ -190,7 +190,7 @@ class _SegmentWalk:
         before = np.concatenate([[last_offset], last[:-1]])
         begins = np.where(rows["magic"] >= layouts.MAGIC_V2, rows["offset_field"], last)
         is_out = (begins <= before) | (last < begins) | (last > self._most)
-        # A batch that does not fit between those before it and after it: the ones after it are not at fault.
+        # Where a batch begins behind the next one, and the next one follows the one before, the next is not at fault.
         is_out[:-1] |= (begins[:-1] > begins[1:]) & (begins[1:] > before[:-1])
         is_wrong = rows["crc_is_right"] == 0
         is_new = rows["magic"] > layouts.MAGIC_V2
@@ -213,16 +213,14 @@ class _SegmentWalk:
         )
 
     def _broken_end(self, walk: BatchWalk, last_offset: int, malformed: str | None) -> tuple[int, str] | None:
-        """Where and why the log ends too early; None where it does not.
-
-        Args:
-            malformed: what is wrong with the header at which the walk has ended; None where it has not ended at one.
+        """Where and why the log ends too early; None if it does not. `malformed` is what is wrong with the header at
+        which the walk has ended; None if it has not ended at one.
         """
         if walk.is_past and malformed is None:
             return None
         read, next_offset, left = self._read, last_offset + 1, self._log.size - walk.position
-        if left and read.end_offset is None and self._is_unfinished(walk.position, next_offset):
-            if next_offset <= read.wanted.last_offset:  # else what is missing is beyond what is asked for
+        if left and read.end_offset is None and is_unfinished(self._log, walk.position, read.base_offset, next_offset):
+            if next_offset <= read.wanted.last_offset:  # otherwise the missing offsets are not asked for
                 warn_of_unfinished(read.log_path, walk.position, self._log.size)
         elif left:
             if read.end_position < read.version.size:
@@ -233,9 +231,6 @@ class _SegmentWalk:
                 f"the log ends before offset {next_offset}, expected records up to the high watermark {read.must_reach}"
             )
         return None
-
-    def _is_unfinished(self, position: int, next_offset: int) -> bool:
-        return is_unfinished(self._log, position, self._read.base_offset, next_offset)
 
     def _damage(self, position: int, reason: str, last_offset: int) -> Damage:
         least = last_offset + 1
@@ -255,15 +250,10 @@ class _SegmentWalk:
 
 
 def first_offset_at(reads: Iterable[SegmentRead], time_ms: int, on_damage: TakeDamage, *, goes_on: bool) -> int | None:
-    """The offset of the first record that has a timestamp or a later one; None where none has.
+    """The offset of a partition's first record with this timestamp or a later one; None if there is none.
 
-    Markers count, and what was aborted, as for a broker (`FileRecords.searchForTimestamp`). Logs are scanned until it
-    is found: with timestamps in any order, nothing but their headers tells what is in batches.
-
-    Args:
-        reads: of one partition, in order.
-        time_ms: ms since the epoch.
-        on_damage, goes_on: as of `rows_of`.
+    Markers and aborted records count, as for a broker (`FileRecords.searchForTimestamp`). Logs are scanned until the
+    record is found: timestamps are in any order, and only headers tell which are in a batch.
     """
     placer = RecordPlacer()
     for read in reads:
@@ -271,12 +261,12 @@ def first_offset_at(reads: Iterable[SegmentRead], time_ms: int, on_damage: TakeD
         for item in items_of(replace(read, wanted=wanted), WalkOptions(goes_on=goes_on)):
             if isinstance(item, Damage):
                 on_damage(item)
-            elif (found := _first_of(read, item, wanted, placer)) is not None:
-                return found
+            elif (offset := _first_offset(read, item, wanted, placer)) is not None:
+                return offset
     return None
 
 
-def _first_of(read: SegmentRead, table: BatchTable, wanted: Wanted, placer: RecordPlacer) -> int | None:
+def _first_offset(read: SegmentRead, table: BatchTable, wanted: Wanted, placer: RecordPlacer) -> int | None:
     try:
         for placed in placer.placed(table, wanted):
             if len(placed.places):

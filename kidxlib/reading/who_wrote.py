@@ -1,5 +1,5 @@
-"""Who wrote a record: its batch says which producer, the partition's markers what became of the transaction, and
-`__transaction_state` which transactional id the producer has.
+"""Who wrote a record: its batch names the producer, the partition's markers tell how the transaction ended, and
+`__transaction_state` has the producer's transactional id.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from kidxlib.storage.opened_log import opened_log
 _COORDINATORS_TOPIC: Final = "__transaction_state"
 _ANY_TOPIC: Final = re.compile(".*")
 _NO_PRODUCER: Final = -1
-#: Of a value of `TransactionLogValue`, whatever its version: the bytes of the producer's id, behind the version.
+#: The bytes of the producer's id in a `TransactionLogValue`, behind the version, whatever that is.
 _ID_START, _ID_END = 2, 10
 _MARKERS: Final = pa.schema(
     [LISTED_BATCHES.field(name) for name in ("position", "last_offset", "producer_id", "control")]
@@ -50,13 +50,13 @@ _KEYS_AND_VALUES: Final = pa.schema([CONSUMED.field(name) for name in ("key", "v
 
 
 class Outcome(enum.StrEnum):
-    """What became of the transaction that a record is of."""
+    """How the transaction of a record ended."""
 
     COMMITTED = "committed"
     ABORTED = "aborted"
     OPEN = "open"  # no marker of its producer follows
-    NONE = "none"  # it is of no transaction
-    MARKER = "marker"  # it ends one
+    NONE = "none"  # the record is in no transaction
+    MARKER = "marker"  # the record ends a transaction
     UNKNOWN = "unknown"  # the log is damaged, or a part of it missing, before a marker of its producer
 
 
@@ -67,13 +67,13 @@ class WrittenBy:
     Attributes:
         topic, partition, offset: those of the record.
         log_path: the segment's log.
-        batch: what its header says, by the columns of `read` in the mode `batches`.
-        record: what consumers get of it, by the columns of `read` with headers; None of a marker.
+        batch: the header of its batch, by the columns of `read` in the mode `batches`.
+        record: the record as consumers get it, by the columns of `read` with headers; None for a marker.
         producer_id: −1 is none.
-        outcome: what became of its transaction.
-        marker: of a marker `COMMIT`, `ABORT` or one of KRaft's; else None.
-        marker_offset: of the marker that ends its transaction; None where there is none.
-        transactional_id: None where the record is of no transaction, or no `__transaction_state` that is here has it.
+        outcome: how its transaction ended.
+        marker: `COMMIT`, `ABORT` or the name of KRaft's control record, if the record is a marker; else None.
+        marker_offset: the offset of the marker that ends its transaction; None if there is none.
+        transactional_id: None if the record is in no transaction, or no `__transaction_state` that is here has the id.
         notes: why something is not known, a line each.
     """
 
@@ -92,18 +92,15 @@ class WrittenBy:
 
 
 def who_wrote(paths: Paths, partition: str, offset: int) -> WrittenBy:
-    """Who wrote the record at an offset, and what became of its transaction. docs/read.md has more.
+    """Who wrote the record at an offset, and how its transaction ended. docs/read.md has more.
 
-    The batch is looked up by the `.index`. Of batches behind it headers are read, up to the marker of its producer.
-    `__transaction_state` is read in the log dirs that are given: each transactional id is in one of its partitions,
-    which may be on other brokers.
+    The batch is looked up by the `.index`. Then headers of batches are read, up to the marker of its producer.
+    `__transaction_state` is read in the given log dirs: each transactional id is in one of its partitions, which may be
+    on other brokers.
 
     Args:
         paths: as of `kidxlib.read`.
         partition: the name of its directory, <topic>-<partition>.
-
-    Returns:
-        What is known of it.
 
     Raises:
         UsageError: there is no such partition, or no record has the offset.
@@ -113,7 +110,7 @@ def who_wrote(paths: Paths, partition: str, offset: int) -> WrittenBy:
     if wanted is None:
         raise UsageError(f"{partition!r}: expected the name of a partition's directory, <topic>-<partition>")
     request = _request(paths, wanted, offset, offset + 1)
-    there = [each.topic_partition for each in request.partitions()]
+    there = [directory.topic_partition for directory in request.partitions()]
     if wanted not in there:
         raise UsageError(f"{request.place}: {no_such_partition(wanted, there)}")
     plan = plan_reads(request, goes_on=False)
@@ -121,7 +118,7 @@ def who_wrote(paths: Paths, partition: str, offset: int) -> WrittenBy:
     record, notes = _record(plan.reads)
     if not batch["crc_is_right"]:
         notes = ("the checksum of the batch is wrong: nothing in it can be relied on",)
-    found = WrittenBy(
+    written_by = WrittenBy(
         topic=wanted.topic,
         partition=wanted.partition,
         offset=offset,
@@ -130,13 +127,15 @@ def who_wrote(paths: Paths, partition: str, offset: int) -> WrittenBy:
         record=record,
         producer_id=batch["producer_id"],
         outcome=Outcome.NONE,
-        notes=(*notes, *plan.of_another_time, *lines_of(each for each in plan.left_out if each.told_by is not None)),
+        notes=(*notes, *plan.of_another_time, *lines_of(left for left in plan.left_out if left.told_by is not None)),
     )
     if batch["control"]:
-        found = replace(found, outcome=Outcome.MARKER, marker=_control_type(read.log_path, batch["position"]))
+        written_by = replace(written_by, outcome=Outcome.MARKER, marker=_control_type(read.log_path, batch["position"]))
     elif batch["transactional"]:
-        found = _with_end(found, _request(paths, wanted, batch["last_offset"] + 1, None))
-    return found if batch["producer_id"] == _NO_PRODUCER or found.outcome is Outcome.NONE else _with_id(found, request)
+        written_by = _with_end(written_by, _request(paths, wanted, batch["last_offset"] + 1, None))
+    if batch["producer_id"] == _NO_PRODUCER or written_by.outcome is Outcome.NONE:
+        return written_by
+    return _with_id(written_by, request)
 
 
 def _request(paths: Paths, partition: TopicPartition, start: int | None, end: int | None) -> ReadRequest:
@@ -154,11 +153,7 @@ def _request(paths: Paths, partition: TopicPartition, start: int | None, end: in
 def _batch(
     plan: ReadPlan, request: ReadRequest, wanted: TopicPartition, offset: int
 ) -> tuple[dict[str, Any], SegmentRead]:
-    """The batch that holds the offset, and the segment.
-
-    Raises:
-        UsageError: none does.
-    """
+    """The batch that holds the offset, and its segment; an error if no batch holds it."""
     for read in plan.reads:
         for rows in batch_rows_of([read], LISTED_BATCHES, fail_on, goes_on=False):
             for batch in rows.to_pylist():
@@ -171,7 +166,7 @@ def _batch(
 
 
 def _record(reads: Sequence[SegmentRead]) -> tuple[dict[str, Any] | None, tuple[str, ...]]:
-    """The record as consumers get it, None of a marker; and why it cannot be read."""
+    """The record as consumers get it, or None for a marker; and why it cannot be read."""
     try:
         for rows in rows_of(reads, CONSUMED, fail_on, goes_on=False, threads=1):
             for record in rows.to_pylist():
@@ -188,57 +183,56 @@ def _control_type(log_path: str, position: int) -> str | None:
         return read_control_record(next(reader.records(log, batch))).name
 
 
-def _with_end(found: WrittenBy, behind: ReadRequest) -> WrittenBy:
-    """With the next marker of the producer, which ends its transaction: it has one at a time.
-
-    Args:
-        behind: what follows the batch.
+def _with_end(written_by: WrittenBy, behind: ReadRequest) -> WrittenBy:
+    """Add how the transaction ended, by the next marker of the producer, which has one transaction at a time. `behind`
+    asks for all that follows the batch.
     """
-    met, before = list[Damage](), list[LogRead]()
+    damages, before = list[Damage](), list[LogRead]()
     for read in plan_reads(behind, goes_on=False, looks_around=False).reads:
         next_offset = before[-1].next_offset if before else read.base_offset
         # What the cleaner leaves of a transaction has its marker, too (`CleanedTransactionMetadata`).
         if next_offset < read.base_offset and not any(log.lacks_records for log in before):
             offsets = f"offsets {next_offset} to {read.base_offset - 1} are in no log"
             note = f"{offsets}; a marker of the producer may have been there"
-            return replace(found, outcome=Outcome.UNKNOWN, notes=(*found.notes, note))
-        for row in _markers_of(read, found.producer_id, met, before):
+            return replace(written_by, outcome=Outcome.UNKNOWN, notes=(*written_by.notes, note))
+        for row in _markers_of(read, written_by.producer_id, damages, before):
             name = _control_type(read.log_path, row["position"])
             outcome = Outcome.COMMITTED if name == "COMMIT" else Outcome.ABORTED
-            return replace(found, outcome=outcome, marker_offset=row["last_offset"])
-        if met:
-            note = f"{met[0]}; a marker of the producer may have been there"
-            return replace(found, outcome=Outcome.UNKNOWN, notes=(*found.notes, note))
-    return replace(found, outcome=Outcome.OPEN)
+            return replace(written_by, outcome=outcome, marker_offset=row["last_offset"])
+        if damages:
+            note = f"{damages[0]}; a marker of the producer may have been there"
+            return replace(written_by, outcome=Outcome.UNKNOWN, notes=(*written_by.notes, note))
+    return replace(written_by, outcome=Outcome.OPEN)
 
 
 def _markers_of(
-    read: SegmentRead, producer_id: int, met: list[Damage], ended: list[LogRead]
+    read: SegmentRead, producer_id: int, damages: list[Damage], ended: list[LogRead]
 ) -> Iterator[dict[str, Any]]:
     wanted = pa.scalar(producer_id, pa.int64())
-    for rows in batch_rows_of([read], _MARKERS, met.append, goes_on=False, on_end=ended.append):
-        is_it = pc.and_(rows.column("control"), pc.equal(rows.column("producer_id"), wanted))
-        yield from rows.filter(is_it).to_pylist()
+    for rows in batch_rows_of([read], _MARKERS, damages.append, goes_on=False, on_end=ended.append):
+        is_marker = pc.and_(rows.column("control"), pc.equal(rows.column("producer_id"), wanted))
+        yield from rows.filter(is_marker).to_pylist()
 
 
-def _with_id(found: WrittenBy, request: ReadRequest) -> WrittenBy:
-    """With the transactional id of the producer, or why it is not known."""
+def _with_id(written_by: WrittenBy, request: ReadRequest) -> WrittenBy:
+    """Add the transactional id of the producer, or why it is not known."""
     ids: dict[str, None] = {}
-    notes = [*found.notes]
+    notes = [*written_by.notes]
     is_here = False
     for log_dir in dict.fromkeys(request.log_dirs):
         try:
-            of_coordinators = _coordinators(log_dir)
-            if any(each.topic_partition.topic == _COORDINATORS_TOPIC for each in of_coordinators.partitions()):
+            coordinators = _coordinators(log_dir)
+            topics = {directory.topic_partition.topic for directory in coordinators.partitions()}
+            if _COORDINATORS_TOPIC in topics:
                 is_here = True
-                plan = plan_reads(of_coordinators, goes_on=True, isolates=True)
-                ids |= dict.fromkeys(_ids_in(plan, found.producer_id, notes))
+                plan = plan_reads(coordinators, goes_on=True, isolates=True)
+                ids |= dict.fromkeys(_ids_in(plan, written_by.producer_id, notes))
         except (OSError, KidxError) as error:
             notes.append(describe_error(error))
     if not ids:
         elsewhere = "no partition of it that is here names the producer; the right one may be on another broker"
         notes.append(f"{_COORDINATORS_TOPIC}: {elsewhere if is_here else 'not in the log dirs that were given'}")
-    return replace(found, transactional_id=next(reversed(ids), None), notes=tuple(notes))
+    return replace(written_by, transactional_id=next(reversed(ids), None), notes=tuple(notes))
 
 
 def _coordinators(log_dir: Location) -> ReadRequest:
@@ -262,10 +256,10 @@ def _ids_in(plan: ReadPlan, producer_id: int, notes: list[str]) -> Iterator[str]
         notes.append(str(damage))
 
     for rows in rows_of(plan.reads, _KEYS_AND_VALUES, note, goes_on=True, threads=1):
-        of_it = pc.equal(pc.binary_slice(rows.column("value"), _ID_START, _ID_END), wanted)
-        for record in rows.filter(of_it).to_pylist():
+        is_wanted = pc.equal(pc.binary_slice(rows.column("value"), _ID_START, _ID_END), wanted)
+        for row in rows.filter(is_wanted).to_pylist():
             try:
-                read = read_coordinator_record(record["key"], record["value"], TRANSACTION_STATE)
+                record = read_coordinator_record(row["key"], row["value"], TRANSACTION_STATE)
             except (UnreadableMessageError, UnknownRecordTypeError):
-                continue  # of a newer Kafka
-            yield str(read.key["transactionalId"])
+                continue  # a newer Kafka wrote it
+            yield str(record.key["transactionalId"])
