@@ -6,8 +6,8 @@ from __future__ import annotations
 
 import time
 from bisect import bisect_right
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
@@ -236,17 +236,25 @@ def listed_logs(directory: PartitionDirectory, index_dir: Location | None) -> Pa
         segments = settled_segments(directory)
     except FileNotFoundError:
         return None
-    seen = [
-        (base_offset, FileVersion(size, mtime_ns, None if inode == NO_INODE else inode))
-        for base_offset, size, mtime_ns, inode in segments
-        if size != NOT_SEEN
-    ]
-    ends = [*(base_offset for base_offset, _ in seen[1:]), None]
-    logs = [
-        (ListedLog(directory.file(base_offset, LOG_SUFFIX), version.size, base_offset, end), version)
-        for (base_offset, version), end in zip(seen, ends, strict=False)
-    ]
+    logs = logs_of(directory, (segment for segment in segments if segment[1] != NOT_SEEN))
     return PartitionLogs(directory, index_dir, logs) if logs else None
+
+
+def logs_of(directory: PartitionDirectory, segments: Iterable[FoundSegment]) -> list[tuple[ListedLog, FileVersion]]:
+    return with_ends(
+        (
+            ListedLog(directory.file(base_offset, LOG_SUFFIX), size, base_offset, None),
+            FileVersion(size, mtime_ns, None if inode == NO_INODE else inode),
+        )
+        for base_offset, size, mtime_ns, inode in segments
+    )
+
+
+def with_ends(logs: Iterable[tuple[ListedLog, FileVersion]]) -> list[tuple[ListedLog, FileVersion]]:
+    """Logs in order; the end of each is the base offset of the next one."""
+    in_order = list(logs)
+    ends = [*(log.base_offset for log, _ in in_order[1:]), None]
+    return [(replace(log, end_offset=end), version) for (log, version), end in zip(in_order, ends, strict=False)]
 
 
 def _may_go_on(known: LogEnd, log: ListedLog, version: FileVersion) -> bool:

@@ -17,7 +17,7 @@ from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.layouts import NO_TIMESTAMP
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, OFFSET_MAX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.indexing.listed import NO_INODE, NOT_SEEN, FoundSegment
+from kidxlib.indexing.listed import NOT_SEEN
 from kidxlib.indexing.skipped import Skipped
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.log.overlaps import LogRange, Overlap, overlaps_of
@@ -37,7 +37,7 @@ from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
 from kidxlib.reading.gaps_met import LogRead, gaps_of
 from kidxlib.reading.known_logs import KnownEvents, KnownLog, KnownLogs, KnownPartition
 from kidxlib.reading.left_out import LeftOut, Why, lines_of, mount
-from kidxlib.reading.places import settled_segments
+from kidxlib.reading.places import logs_of, settled_segments, with_ends
 from kidxlib.reading.request import ReadRequest
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.transactions import (
@@ -215,25 +215,6 @@ def _wanted(request: ReadRequest, directory: PartitionDirectory) -> Wanted | Non
     return None if wanted is None or wanted.is_empty else wanted
 
 
-def _listed_logs(
-    directory: PartitionDirectory, segments: Iterable[FoundSegment]
-) -> list[tuple[ListedLog, FileVersion]]:
-    return _with_ends(
-        (
-            ListedLog(directory.file(base_offset, LOG_SUFFIX), size, base_offset, None),
-            FileVersion(size, mtime_ns, None if inode == NO_INODE else inode),
-        )
-        for base_offset, size, mtime_ns, inode in segments
-    )
-
-
-def _with_ends(logs: Iterable[tuple[ListedLog, FileVersion]]) -> list[tuple[ListedLog, FileVersion]]:
-    """Logs in order; the end of each is the base offset of the next one."""
-    in_order = list(logs)
-    ends = [*(log.base_offset for log, _ in in_order[1:]), None]
-    return [(replace(log, end_offset=end), version) for (log, version), end in zip(in_order, ends, strict=False)]
-
-
 def _has_wanted_offsets(log: ListedLog, wanted: Wanted) -> bool:
     is_below = log.end_offset is not None and log.end_offset <= wanted.first_offset
     return not (wanted.is_empty or is_below or log.base_offset > wanted.last_offset)
@@ -400,7 +381,7 @@ class _Planner:
 
     def list_logs(self, directory: PartitionDirectory, wanted: Wanted) -> _PartitionToRead:
         known = KnownPartition() if self._known is None else self._known.of(directory.topic_partition)
-        listed_logs = _listed_logs(directory, settled_segments(directory))
+        listed_logs = logs_of(directory, settled_segments(directory))
         overlaps = self._overlaps(directory, listed_logs, wanted, known)
         logs, in_sequence = list[_LogToRead](), list[tuple[ListedLog, FileVersion]]()
         for log, version in listed_logs:
@@ -409,7 +390,7 @@ class _Planner:
                 in_sequence.append((log, version))
             else:
                 logs.append(_LogToRead(replace(log, end_offset=overlap.end_offset), version, None, overlap=overlap))
-        in_sequence = _with_ends(in_sequence)
+        in_sequence = with_ends(in_sequence)
         ends = self._ends.of(directory, [log for log, _ in in_sequence], wanted, self._index_of(directory))
         self._note_ends(ends)
         for log, version in in_sequence:
