@@ -61,6 +61,11 @@ def text_of(data: bytes) -> str:
 _SURROGATE: Final = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 
 
+def boolean_text(value: bool) -> str:
+    """`Boolean.toString`."""
+    return "true" if value else "false"
+
+
 def double_text(value: float) -> str:
     """`Double.toString`: the fewest digits that tell the number from its neighbours, as Java gives them since 19."""
     if math.isnan(value):

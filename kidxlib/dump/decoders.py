@@ -1,7 +1,7 @@
-"""What `kafka-dump-log` prints of the records of Kafka's own topics, with the option for each of them.
+"""What `kafka-dump-log` prints for the records of Kafka's own topics, with the option for each of them.
 
 Sources: `DumpLogSegments.CoordinatorRecordMessageParser` and its subclasses, `ClusterMetadataLogMessageParser`,
-`RemoteMetadataLogMessageParser`, and `toString` of what these read.
+`RemoteMetadataLogMessageParser`, and `toString` of the classes that these read.
 """
 
 from __future__ import annotations
@@ -9,9 +9,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, TypeAlias
 
 from kidxlib.errors import MalformedError, UnknownRecordTypeError, UnreadableMessageError
+from kidxlib.java import boolean_text
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.reading import Readable, json_object, json_text, read_message
 from kidxlib.messages.remote_log_metadata import (
@@ -43,7 +45,7 @@ class Part:
 
     Attributes:
         fields: as a JSON value.
-        text: what Kafka prints; None for this JSON.
+        text: what Kafka prints; None if that is the JSON.
     """
 
     fields: Any
@@ -51,7 +53,6 @@ class Part:
 
     @property
     def shown(self) -> str:
-        """In the words of `kafka-dump-log`."""
         return json_text(self.fields) if self.text is None else self.text
 
 
@@ -60,8 +61,8 @@ class Decoded:
     """A record that was decoded.
 
     Attributes:
-        key, value: None where Kafka prints nothing.
-        is_whole: whether all of it could be read. If not, one of the two says what Kafka says to that.
+        key, value: None if Kafka prints nothing.
+        is_whole: whether all of it could be read. If not, the key or the value is Kafka's message about that.
     """
 
     key: Part | None
@@ -69,7 +70,7 @@ class Decoded:
     is_whole: bool = True
 
 
-#: What reads the records of one of Kafka's own topics.
+#: Decodes the records of one of Kafka's own topics.
 Decoder: TypeAlias = Callable[[Record], Decoded]
 
 _KEY_VERSION: Final = 0
@@ -77,14 +78,13 @@ _KEY_VERSION: Final = 0
 _TOMBSTONE: Final = Part(None, "<DELETE>")
 #: The protocol type of groups whose members say what they subscribe to in messages that Kafka knows.
 _CONSUMER: Final = "consumer"
-#: By the field of a member that holds it, such a message.
+#: The fields of a member that hold such a message, and the message of each.
 _OF_MEMBERS: Final = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
 
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
 def _decode_cluster_metadata(record: Record) -> Decoded:
-    """A record of `__cluster_metadata` (`--cluster-metadata-decoder`)."""
     try:
         framed = read_framed(record.value, CLUSTER_METADATA)
     except UnreadableMessageError as error:
@@ -94,7 +94,6 @@ def _decode_cluster_metadata(record: Record) -> Decoded:
 
 
 def _framed_fields(framed: FramedMessage) -> dict[str, Any]:
-    """A message of a topic of metadata, as JSON."""
     return {
         "type": _WORD_START.sub("_", framed.message.name).upper(),
         "version": framed.version,
@@ -103,7 +102,6 @@ def _framed_fields(framed: FramedMessage) -> dict[str, Any]:
 
 
 def _decode_remote_log_metadata(record: Record) -> Decoded:
-    """A record of `__remote_log_metadata` (`--remote-log-metadata-decoder`)."""
     try:
         framed, metadata = read_remote_log_metadata(record.value)
     except UnreadableMessageError as error:
@@ -121,7 +119,7 @@ def _text(metadata: RemoteLogMetadata) -> str:
                 f"maxTimestampMs={metadata.max_timestamp_ms}, eventTimestampMs={metadata.event_timestamp_ms}, "
                 f"segmentLeaderEpochs={_epochs(metadata.leader_epochs)}, "
                 f"segmentSizeInBytes={metadata.segment_bytes}, customMetadata={_custom(metadata.custom_metadata)}, "
-                f"state={metadata.state.name}, txnIdxEmpty={_boolean(metadata.transaction_index_empty)}}}"
+                f"state={metadata.state.name}, txnIdxEmpty={boolean_text(metadata.transaction_index_empty)}}}"
             )
         case RemoteSegmentUpdate():
             return (
@@ -141,7 +139,7 @@ def _text(metadata: RemoteLogMetadata) -> str:
                 f"endOffset={metadata.end_offset}, maxTimestampMs={metadata.max_timestamp_ms}, "
                 f"segmentLeaderEpochs={_epochs(metadata.leader_epochs)}, "
                 f"segmentSizeInBytes={metadata.segment_bytes}, customMetadata={_custom(metadata.custom_metadata)}, "
-                f"state={metadata.state.name}, txnIdxEmpty={_boolean(metadata.transaction_index_empty)}}}"
+                f"state={metadata.state.name}, txnIdxEmpty={boolean_text(metadata.transaction_index_empty)}}}"
             )
 
 
@@ -161,26 +159,7 @@ def _custom(metadata: bytes | None) -> str:
     return "Optional.empty" if metadata is None else f"Optional[CustomMetadata{{{len(metadata)} bytes}}]"
 
 
-def _boolean(value: bool) -> str:
-    return "true" if value else "false"
-
-
-def _decode_consumer_offsets(record: Record) -> Decoded:
-    """A record of `__consumer_offsets` (`--offsets-decoder`)."""
-    return _decode(record, CONSUMER_OFFSETS)
-
-
-def _decode_transaction_state(record: Record) -> Decoded:
-    """A record of `__transaction_state` (`--transaction-log-decoder`)."""
-    return _decode(record, TRANSACTION_STATE)
-
-
-def _decode_share_group_state(record: Record) -> Decoded:
-    """A record of `__share_group_state` (`--share-group-state-decoder`)."""
-    return _decode(record, SHARE_GROUP_STATE)
-
-
-def _decode(record: Record, module: str) -> Decoded:
+def _decode_coordinator_record(record: Record, module: str) -> Decoded:
     if record.key is None:
         raise MalformedError(f"no key in the record at offset {record.offset}", "one, as this decoder reads it")
     try:
@@ -208,7 +187,7 @@ def _value(read: CoordinatorRecord) -> dict[str, Any]:
 
 
 def _consumer_protocol(message_name: str, data: bytes) -> dict[str, Any] | None:
-    """What a member of a group says in Kafka's consumer protocol; None where it is none."""
+    """The message of a group's member in Kafka's consumer protocol; None if the bytes are none."""
     message, readable = messages_of("kafka-clients")[message_name], Readable(data)
     try:
         version = readable.number(2)
@@ -217,11 +196,14 @@ def _consumer_protocol(message_name: str, data: bytes) -> dict[str, Any] | None:
         return None
 
 
-#: By option: the topic, and what reads its records.
+#: The topic and its decoder, for each option.
 DECODERS: Final[Mapping[str, tuple[str, Decoder]]] = {
-    "--offsets-decoder": ("__consumer_offsets", _decode_consumer_offsets),
-    "--transaction-log-decoder": ("__transaction_state", _decode_transaction_state),
+    "--offsets-decoder": ("__consumer_offsets", partial(_decode_coordinator_record, module=CONSUMER_OFFSETS)),
+    "--transaction-log-decoder": ("__transaction_state", partial(_decode_coordinator_record, module=TRANSACTION_STATE)),
     "--cluster-metadata-decoder": ("__cluster_metadata and its snapshots", _decode_cluster_metadata),
     "--remote-log-metadata-decoder": ("__remote_log_metadata", _decode_remote_log_metadata),
-    "--share-group-state-decoder": ("__share_group_state", _decode_share_group_state),
+    "--share-group-state-decoder": (
+        "__share_group_state",
+        partial(_decode_coordinator_record, module=SHARE_GROUP_STATE),
+    ),
 }

@@ -1,7 +1,7 @@
 """The items that a dump of a segment's files consists of: a log's batches and records, the entries of the other files,
-and what does not fit together. `Findings` counts what is wrong, for the one line that is said of a file at its end.
+and findings, where two of them disagree. `Findings` sums up what is wrong with a file in one line.
 
-The names of their fields are those of `kidx dump --json`.
+The items' fields have the names of `kidx dump --json`.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kidxlib.records.reader import Header, Record
 
 @dataclass(frozen=True, slots=True)
 class LogStart:
-    """A log follows; the offset is that of its name."""
+    """A log follows, with the offset of its name."""
 
     kind: ClassVar[str] = "log"
     base_offset: int
@@ -28,7 +28,7 @@ class LogStart:
 
 @dataclass(frozen=True, slots=True)
 class KRaftSnapshotStart:
-    """A snapshot of KRaft's log follows: where in the log it ends, and that place's epoch; None of the one that a
+    """A snapshot of KRaft's log follows: its end in the log, and the epoch there; None for the snapshot that a
     controller starts with.
     """
 
@@ -39,11 +39,10 @@ class KRaftSnapshotStart:
 
 @dataclass(frozen=True, slots=True)
 class DumpedBatch:
-    """A batch.
-
+    """
     Attributes:
-        crc_valid: whether its checksum fits; None where nothing more can be said of it, as of a codec that is none, and
-            an error follows.
+        crc_valid: whether the checksum is right; None if the batch cannot be judged, as its codec is unknown: then an
+            error follows.
     """
 
     kind: ClassVar[str] = "batch"
@@ -60,17 +59,16 @@ class DumpedBatch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DumpedRecord:
-    """A record.
-
+    """
     Attributes:
         timestamp: in ms since the epoch; −1 is none.
         key_size, value_size: in bytes; below 0 is null.
         sequence: −1 is none.
         headers: empty below magic 2.
-        crc, crc_valid: of magic 0 and 1; None of others, or if metadata was not looked at.
-        control: what a control record says; None of others, if it was not looked into, or if an error follows.
-        contents: key and value; None of control records, if they were not looked at, or if an error follows.
-        decoded: what a decoder makes of them; None where there is none, and where `contents` is None.
+        crc, crc_valid: for magic 0 and 1; None for others, or if metadata was not read.
+        control: the content of a control record; None for other records, if it was not read, or if an error follows.
+        contents: key and value; None for control records, if they were not read, or if an error follows.
+        decoded: key and value as a decoder reads them; None without a decoder, or if `contents` is None.
     """
 
     kind: ClassVar[str] = "record"
@@ -90,7 +88,7 @@ class DumpedRecord:
 
 @dataclass(frozen=True, slots=True)
 class InvalidBytes:
-    """What follows the last whole batch of a log."""
+    """The bytes behind the last whole batch of a log."""
 
     kind: ClassVar[str] = "invalid_bytes"
     position: int
@@ -113,7 +111,7 @@ class Sane:
 
 @dataclass(frozen=True, slots=True)
 class NotCompared:
-    """The entries of an index follow as they stand; what they would be compared with is not there."""
+    """The entries of an index follow as they stand, as the file to compare them with is missing."""
 
     kind: ClassVar[str] = "not_compared"
     missing: str
@@ -121,8 +119,6 @@ class NotCompared:
 
 @dataclass(frozen=True, slots=True)
 class OffsetEntry:
-    """An entry of an offset index."""
-
     kind: ClassVar[str] = "offset_index_entry"
     offset: int
     position: int
@@ -130,8 +126,6 @@ class OffsetEntry:
 
 @dataclass(frozen=True, slots=True)
 class TimeEntry:
-    """An entry of a time index."""
-
     kind: ClassVar[str] = "time_index_entry"
     timestamp_ms: int
     offset: int
@@ -139,8 +133,6 @@ class TimeEntry:
 
 @dataclass(frozen=True, slots=True)
 class AbortedEntry:
-    """An entry of a transaction index."""
-
     kind: ClassVar[str] = "aborted_transaction"
     version: int
     producer_id: int
@@ -151,7 +143,7 @@ class AbortedEntry:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerEntry:
-    """An entry of a producer snapshot. None stands where the file says that there is no such value."""
+    """An entry of a producer snapshot. A field is None if the file says that there is no such value."""
 
     kind: ClassVar[str] = "producer"
     producer_id: int
@@ -176,7 +168,7 @@ class CheckpointEntry:
 
 @dataclass(frozen=True, slots=True)
 class OffsetGap:
-    """A record does not follow the one before it by one, as compaction and transactions bring about, too."""
+    """Offsets are missing between two records, as after compaction and with transactions."""
 
     kind: ClassVar[str] = "offset_gap"
     offset: int
@@ -203,7 +195,7 @@ class OffsetNotFound:
 
 @dataclass(frozen=True, slots=True)
 class TimestampMismatch:
-    """The largest timestamp of the records in the batch that ends with an entry's offset is not the entry's."""
+    """The batch that ends with an entry's offset has another largest timestamp than the entry."""
 
     kind: ClassVar[str] = "timestamp_mismatch"
     index_timestamp_ms: int
@@ -241,7 +233,7 @@ DumpItem: TypeAlias = (
 
 
 def _has_problem(item: DumpItem) -> bool:
-    """Whether an item tells of something that should be otherwise. Gaps between offsets are no problem."""
+    """Whether something is wrong by an item. Gaps between offsets are no problem."""
     match item:
         case DumpedBatch():
             return item.crc_valid is False
@@ -253,9 +245,9 @@ def _has_problem(item: DumpItem) -> bool:
             return False
 
 
-#: Of what a checksum stands in.
+#: The words for what has a checksum.
 _CHECKED: Final[dict[type, str]] = {DumpedBatch: "batches", DumpedRecord: "records"}
-#: What is wrong with entries.
+#: The words for what is wrong with entries.
 _WRONG: Final[dict[type, str]] = {
     OffsetMismatch: "whose batch ends with another offset",
     OffsetNotFound: "with whose offset no batch ends",
@@ -266,14 +258,13 @@ _WRONG: Final[dict[type, str]] = {
 
 @dataclass(slots=True)
 class Findings:
-    """What was found wrong in the items of one file so far."""
+    """The problems in the items of one file so far."""
 
     _seen: Counter[type] = field(default_factory=Counter)
     _wrong: Counter[type] = field(default_factory=Counter)
     _first: dict[type, str] = field(default_factory=dict)
 
     def add(self, item: DumpItem) -> None:
-        """Take the next item into account."""
         kind: type = type(item)
         self._seen[kind] += 1
         if not _has_problem(item):
@@ -286,7 +277,7 @@ class Findings:
 
     @property
     def line(self) -> str | None:
-        """All of it in one line: how many of what, and where the first is; None where nothing is wrong."""
+        """All problems in one line: how many of each kind, and where the first one is; None if nothing is wrong."""
         return "; ".join(map(self._reported, self._wrong)) or None
 
     def _reported(self, kind: type) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Callable
-from dataclasses import fields
 from typing import Any
 
 from kidxlib.dump.items import DumpedBatch, DumpedRecord, DumpItem
@@ -14,17 +14,13 @@ from kidxlib.messages.reading import json_text
 
 
 def as_json(item: DumpItem, file: str, record_format: RecordFormat) -> str:
-    """An item as one JSON object in one line; `docs/dump.md` has its fields.
-
-    Args:
-        file: its path, as the user gave it.
-    """
+    """An item as one JSON object in one line; `docs/dump.md` has its fields. `file` is the path that the user gave."""
     head = {"file": file, "type": item.kind}
     if isinstance(item, DumpedBatch):
         return json.dumps({**head, **_batch_object(item)})
     if isinstance(item, DumpedRecord):
         return _record_object(item, head, record_format)
-    return json.dumps({**head, **{field.name: getattr(item, field.name) for field in fields(item)}})
+    return json.dumps({**head, **{field.name: getattr(item, field.name) for field in dataclasses.fields(item)}})
 
 
 def _batch_object(dumped: DumpedBatch) -> dict[str, Any]:
@@ -55,9 +51,9 @@ def _batch_object(dumped: DumpedBatch) -> dict[str, Any]:
 
 def _record_object(record: DumpedRecord, head: dict[str, Any], record_format: RecordFormat) -> str:
     batch = record.batch
-    what: dict[str, Any] = {**head, "batch_position": batch.position, "offset": record.offset}
+    fields: dict[str, Any] = {**head, "batch_position": batch.position, "offset": record.offset}
     if record_format.metadata:
-        what |= {
+        fields |= {
             "timestamp_type": timestamp_type(batch),
             "timestamp_ms": record.timestamp,
             "key_bytes": record.key_size,
@@ -68,7 +64,7 @@ def _record_object(record: DumpedRecord, head: dict[str, Any], record_format: Re
             "crc_valid": record.crc_valid,
             "control": None if record.control is None else _control_object(record),
         }
-    line = json.dumps(what)
+    line = json.dumps(fields)
     if record.contents is None:
         return line
     headers = ", ".join(

@@ -31,7 +31,7 @@ from kidxlib.dump.items import (
     TimestampOutOfOrder,
 )
 from kidxlib.format import layouts
-from kidxlib.java import text_of
+from kidxlib.java import boolean_text, text_of
 from kidxlib.messages.reading import json_text
 from kidxlib.records.batch_headers import Batch
 
@@ -41,18 +41,18 @@ class ValueFormat(enum.StrEnum):
 
     TEXT = "text"  # UTF-8
     HEX = "hex"
-    JSON = "json"  # as it is, if it is JSON, else text
-    INT = "int"  # the number in the first 4 bytes, if there are as many, else hex
-    LONG = "long"  # the number in the first 8 bytes, if there are as many, else hex
+    JSON = "json"  # unchanged if the bytes are JSON, else text
+    INT = "int"  # the number in the first 4 bytes; hex if there are fewer
+    LONG = "long"  # the number in the first 8 bytes; hex if there are fewer
 
 
 @dataclass(frozen=True, slots=True)
 class RecordFormat:
-    """What is wanted of records.
+    """How records are shown.
 
     Attributes:
-        keys, values: how they are shown; values of headers as values.
-        metadata: whether to show what records say besides key and value.
+        values: also the format of headers' values.
+        metadata: whether to show the other fields of records besides key and value.
     """
 
     keys: ValueFormat = ValueFormat.TEXT
@@ -60,38 +60,38 @@ class RecordFormat:
     metadata: bool = True
 
 
-def as_text(data: bytes, value_format: ValueFormat) -> str:
-    """Bytes in a form; those that are none in it as text or hex."""
+def _as_text(data: bytes, value_format: ValueFormat) -> str:
+    """Bytes in a format; text or hex if they do not fit the format."""
     match value_format:
         case ValueFormat.TEXT:
             return text_of(data)
         case ValueFormat.HEX:
             return data.hex()
         case ValueFormat.JSON:
-            return text_of(data) if (found := _json_in(data)) is None else found
+            return text_of(data) if (text := _json_in(data)) is None else text
         case ValueFormat.INT | ValueFormat.LONG:
             return data.hex() if (number := _number_in(data, value_format)) is None else str(number)
 
 
 def as_json_text(data: bytes | None, value_format: ValueFormat) -> str:
-    """Bytes in a form, as JSON."""
+    """Bytes in a format, as JSON."""
     if data is None:
         return "null"
-    if value_format is ValueFormat.JSON and (found := _json_in(data)) is not None:
-        return found
+    if value_format is ValueFormat.JSON and (text := _json_in(data)) is not None:
+        return text
     if value_format in _NUMBER_BYTES and (number := _number_in(data, value_format)) is not None:
         return str(number)
-    return json.dumps(as_text(data, ValueFormat.TEXT if value_format is ValueFormat.JSON else value_format))
+    return json.dumps(_as_text(data, ValueFormat.TEXT if value_format is ValueFormat.JSON else value_format))
 
 
 def _json_in(data: bytes) -> str | None:
-    """The JSON that `data` is, in one line and else as it stands there, its numbers too; None where it is none."""
+    """The JSON text in one line, and otherwise unchanged, its numbers too; None if the bytes are no JSON."""
     try:
         text = data.decode()
         json.loads(text, parse_constant=_reject_constant)
     except (ValueError, RecursionError):
         return None
-    return text.replace("\n", " ").replace("\r", " ")  # where JSON has these, it has them between its parts
+    return text.replace("\n", " ").replace("\r", " ")  # JSON has these only between its parts
 
 
 def _reject_constant(constant: str) -> None:
@@ -107,7 +107,6 @@ def _number_in(data: bytes, value_format: ValueFormat) -> int | None:
 
 
 def _batch_line(dumped: DumpedBatch) -> str:
-    """A batch."""
     batch = dumped.batch
     if batch.is_v2:
         line = (
@@ -115,7 +114,7 @@ def _batch_line(dumped: DumpedBatch) -> str:
             f"baseSequence: {batch.base_sequence} lastSequence: {dumped.last_sequence} "
             f"producerId: {batch.producer_id} producerEpoch: {batch.producer_epoch} "
             f"partitionLeaderEpoch: {batch.partition_leader_epoch} "
-            f"isTransactional: {_boolean(batch.is_transactional)} isControl: {_boolean(batch.is_control)} "
+            f"isTransactional: {boolean_text(batch.is_transactional)} isControl: {boolean_text(batch.is_control)} "
             f"deleteHorizonMs: {_optional(batch.delete_horizon_ms)}"
         )
     else:
@@ -125,12 +124,12 @@ def _batch_line(dumped: DumpedBatch) -> str:
     return (
         f"{line} position: {batch.position} {timestamp_type(batch)}: {batch.max_timestamp} size: {batch.size} "
         f"magic: {batch.magic} compresscodec: {layouts.CODECS[batch.codec]} crc: {batch.crc} "
-        f"isvalid: {_boolean(dumped.crc_valid)}"
+        f"isvalid: {boolean_text(dumped.crc_valid)}"
     )
 
 
 def _record_line(record: DumpedRecord, record_format: RecordFormat) -> str:
-    """A record; nothing where nothing of it is wanted."""
+    """The line of a record; empty if nothing of it is wanted."""
     parts = []
     if record_format.metadata:
         parts.append(
@@ -141,7 +140,7 @@ def _record_line(record: DumpedRecord, record_format: RecordFormat) -> str:
             keys = ",".join(header.key for header in record.headers)
             parts.append(f"sequence: {record.sequence} headerKeys: [{keys}]")
         if record.crc_valid is not None:
-            parts.append(f"isValid: {_boolean(record.crc_valid)} crc: {record.crc}")
+            parts.append(f"isValid: {boolean_text(record.crc_valid)} crc: {record.crc}")
         if record.control is not None:
             parts.append(_control(record))
     elif record.contents is not None:
@@ -155,17 +154,17 @@ def _record_line(record: DumpedRecord, record_format: RecordFormat) -> str:
 
 
 def _contents(record: DumpedRecord, record_format: RecordFormat) -> tuple[str | None, str | None]:
-    """Key and value as they are shown; None where nothing is."""
+    """Key and value in their formats; None if nothing is shown."""
     if record.decoded is not None:
         key, value = record.decoded.key, record.decoded.value
         return None if key is None else key.shown, None if value is None else value.shown
     if record.contents is None:
         return None, None
-    return _as_text(record.contents.key, record_format.keys), _as_text(record.contents.value, record_format.values)
-
-
-def _as_text(data: bytes | None, value_format: ValueFormat) -> str | None:
-    return None if data is None else as_text(data, value_format)
+    key_bytes, value_bytes = record.contents.key, record.contents.value
+    return (
+        None if key_bytes is None else _as_text(key_bytes, record_format.keys),
+        None if value_bytes is None else _as_text(value_bytes, record_format.values),
+    )
 
 
 def _control(record: DumpedRecord) -> str:
@@ -187,28 +186,20 @@ _KRAFT_WORDS: Final = {
 }
 
 
-def _boolean(value: bool) -> str:
-    return "true" if value else "false"
-
-
 def _optional(value: int | None) -> str:
-    """A number or none, as Java shows an `OptionalLong`."""
+    """`OptionalLong.toString`."""
     return "OptionalLong.empty" if value is None else f"OptionalLong[{value}]"
 
 
 def timestamp_type(batch: Batch) -> str:
-    """The name of a batch's `TimestampType`."""
+    """The name of Kafka's `TimestampType`."""
     if batch.magic == 0:
         return "NoTimestampType"
     return "LogAppendTime" if batch.is_log_append_time else "CreateTime"
 
 
 def as_line(item: DumpItem, file: str, record_format: RecordFormat) -> str:
-    """An item, other than a finding, in the words of `DumpLogSegments`.
-
-    Args:
-        file: its path, as the user gave it.
-    """
+    """An item other than a finding, in the words of `DumpLogSegments`. `file` is the path that the user gave."""
     match item:
         case DumpedRecord():
             return _record_line(item, record_format)
@@ -230,7 +221,7 @@ def as_line(item: DumpItem, file: str, record_format: RecordFormat) -> str:
             return " ".join(f"{word} {getattr(item, field)}" for word, field in _WORDS[type(item)].items())
 
 
-#: Of items that are all numbers: Kafka's word for each field.
+#: Kafka's word for each field of items that have only numbers.
 _WORDS: Final = {
     LogStart: {"Log starting offset:": "base_offset"},
     OffsetEntry: {"offset:": "offset", "position:": "position"},
@@ -262,10 +253,8 @@ def _producer_line(entry: ProducerEntry) -> str:
 
 
 def finding_lines(finding: DumpFinding, file: str) -> tuple[str, str]:
-    """The line that Kafka puts above all findings of this sort in a file, and that of this one.
-
-    Args:
-        file: its absolute path.
+    """The line that Kafka prints above all findings of a kind in a file, and the line of this finding. `file` is the
+    absolute path.
     """
     match finding:
         case OffsetGap():
@@ -276,10 +265,10 @@ def finding_lines(finding: DumpFinding, file: str) -> tuple[str, str]:
                 f"  Index offset: {finding.index_offset}, log offset: {finding.log_offset}",
             )
         case OffsetNotFound():
-            found = -1 if finding.log_offset is None else finding.log_offset
+            log_offset = -1 if finding.log_offset is None else finding.log_offset
             return (
                 f"The following indexed offsets are not found in :{file}",
-                f"Indexed offset: {finding.index_offset}, found log offset: {found}",
+                f"Indexed offset: {finding.index_offset}, found log offset: {log_offset}",
             )
         case TimestampMismatch():
             return (

@@ -60,13 +60,12 @@ from kidxlib.storage.small_files import read_epoch_entries
 
 _Entry = TypeVar("_Entry", OffsetPosition, TimestampOffset)
 
-#: In place of an entry's number: a lookup without an entry leads to byte 0.
+#: The number of no entry: a lookup without an entry leads to byte 0.
 _NO_ENTRY: Final = -1
 
 
 @contextlib.contextmanager
 def _opened_log(path: Path) -> Iterator[LogFile]:
-    """A log, closed at the end."""
     with contextlib.closing(LogFile(str(path))) as log:
         if log.size > layouts.SEGMENT_BYTES_MAX:
             raise DumpError(f"{log.size} bytes, expected {layouts.SEGMENT_BYTES_MAX} or less, all that Kafka opens")
@@ -84,8 +83,9 @@ def _content(path: PathLike[str]) -> bytes:
 def _dump_log(path: Path, options: DumpOptions) -> Iterator[DumpItem]:
     """The items of a log, or of a KRaft snapshot, which has the same layout."""
     if path.name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
-        found = snapshot_id(path)
-        yield KRaftSnapshotStart(None, None) if found is None else KRaftSnapshotStart(found.end_offset, found.epoch)
+        snapshot = snapshot_id(path)
+        end_offset, epoch = (None, None) if snapshot is None else (snapshot.end_offset, snapshot.epoch)
+        yield KRaftSnapshotStart(end_offset, epoch)
     else:
         yield LogStart(base_offset(path))
     with _opened_log(path) as log:
@@ -94,7 +94,8 @@ def _dump_log(path: Path, options: DumpOptions) -> Iterator[DumpItem]:
         end = 0
         previous_offset: int | None = None
         for batch in headers(log):
-            yield _dumped(log, batch)
+            is_known = batch.magic >= 0 and batch.codec < _CODECS_ASSIGNED
+            yield DumpedBatch(batch, is_crc_valid(log, batch) if is_known else None)
             _check_known(batch)
             if options.deep:
                 for record in _records(log, batch, options):
@@ -105,11 +106,6 @@ def _dump_log(path: Path, options: DumpOptions) -> Iterator[DumpItem]:
             end = batch.next_position
         if options.max_bytes is None and end < log.size:
             yield InvalidBytes(end, log.size - end)
-
-
-def _dumped(log: LogBytes, batch: Batch) -> DumpedBatch:
-    known = batch.magic >= 0 and batch.codec < _CODECS_ASSIGNED
-    return DumpedBatch(batch, is_crc_valid(log, batch) if known else None)
 
 
 def _check_known(batch: Batch) -> None:
@@ -126,9 +122,9 @@ def _records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[Dump
     """The records of a batch. Kafka decodes a compressed batch before it prints the first record, so a malformed batch
     yields none. To hold no records either, such a batch is decompressed twice.
     """
-    taken_apart: Callable[[LogBytes, Batch], Iterator[Any]] = records if batch.is_v2 else messages
+    decoded: Callable[[LogBytes, Batch], Iterator[Any]] = records if batch.is_v2 else messages
     if batch.codec != layouts.CODEC_NONE:
-        for _ in taken_apart(log, batch):
+        for _ in decoded(log, batch):
             pass
     try:
         yield from _records_v2(log, batch, options) if batch.is_v2 else _legacy_records(log, batch, options)
@@ -205,9 +201,7 @@ def _size(data: bytes | None) -> int:
 
 
 def _used_entries(index: AbstractIndex[_Entry]) -> Iterator[tuple[int, _Entry]]:
-    """The entries with their numbers, up to the unused room of an index that is written to, which Kafka recognizes by
-    zeros.
-    """
+    """The entries with their numbers, up to the zeros of an active segment's index, whose file is preallocated."""
     for number in range(len(index)):
         entry = index.entry(number)
         if number and entry.offset == index.base_offset:
@@ -250,7 +244,7 @@ def _where_it_leads(index: OffsetIndex, number: int, position: int) -> str:
 
 
 def _at_fault(log: LogBytes, position: int, leads: str, error: MalformedRecordsError) -> DumpError:
-    """The error at the target of an entry: the index is malformed if no batch starts there, else the log."""
+    """The error at the position that an entry names: the index is wrong if no batch starts there, else the log."""
     try:
         start = next((start for start, _size, _head in spans(log) if start >= position), log.size)
     except MalformedRecordsError as first:
@@ -373,7 +367,6 @@ def _compared(
 
 
 def dump_file(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
-    """The items of a file."""
     path = source.path
     match source.kind:
         case FileKind.LOG | FileKind.KRAFT_SNAPSHOT:

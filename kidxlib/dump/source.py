@@ -1,4 +1,4 @@
-"""Which file a dump is of, what an index is compared with, and what is wanted of them."""
+"""The file to dump, the log that an index is compared with, and the options."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ MAX_MESSAGE_SIZE_DEFAULT: Final = 5 * 1024 * 1024
 
 
 class FileKind(enum.Enum):
-    """What a file is, by its name."""
-
     LOG = segment_files.LOG_SUFFIX
     OFFSET_INDEX = segment_files.OFFSET_INDEX_SUFFIX
     TIME_INDEX = segment_files.TIME_INDEX_SUFFIX
@@ -32,14 +30,14 @@ class FileKind(enum.Enum):
 class DumpOptions:
     """
     Attributes:
-        deep: look at the records in the batches, not only at the batches.
-        contents: look at keys and values, too; `deep` goes with it.
-        decode: what reads keys and values; None where they are shown as they are. `contents` goes with it.
-        metadata: look at what records say besides key and value; control records say nothing else.
-        max_bytes: of a log, only the batches that lie in so many bytes; None for all.
-        verify_only: of an index, give only the findings.
-        sanity_only: of an index, only do what a broker did before it used one (`sanityCheck`).
-        max_message_size: no batch that an offset index names is larger, in bytes.
+        deep: read the records in the batches, not only the batches.
+        contents: read keys and values, too; `deep` must be set.
+        decode: decodes keys and values; None to show them undecoded. `contents` must be set.
+        metadata: read the other fields of records besides key and value; control records have no others.
+        max_bytes: only the batches of a log that lie in so many bytes; None for all.
+        verify_only: give only the findings of an index.
+        sanity_only: check an index only as a broker did before it used one (`sanityCheck`).
+        max_message_size: the largest batch that an offset index may name, in bytes.
     """
 
     deep: bool = False
@@ -57,11 +55,9 @@ class DumpSource:
     """A file to dump.
 
     Attributes:
-        path: the file.
-        kind: what it is.
-        log: of an index, the log that its entries are compared with; None of other files, and where `missing` says
-            that something for the comparison is not there.
-        missing: the file without which an index is shown as it stands; None where none is missing.
+        log: the log that the entries of an index are compared with; None for other files, or if a file for the
+            comparison is missing.
+        missing: the missing file, without which an index is shown as it stands; None if none is missing.
     """
 
     path: Path
@@ -76,13 +72,11 @@ _KINDS: Final = {kind.value: kind for kind in FileKind if kind is not FileKind.L
 
 
 def dump_source(path: Path, options: DumpOptions, log_dir: Path | None = None) -> DumpSource:
-    """What is to be dumped of a file, by its name.
-
-    Args:
-        log_dir: where the log of an index lies: a log dir, or that partition's directory. None for beside the index.
+    """The source of a dump, by the file's name. `log_dir` has the log of an index: a log dir, or the partition's
+    directory; None if the log is beside the index.
     """
     kind = FileKind.LEADER_EPOCHS if path.name == LEADER_EPOCH_CHECKPOINT else _KINDS.get(path.suffix)
-    is_file = _is_file(path)  # of what is not there no name is at fault
+    is_file = _is_file(path)  # first: a missing file is an error whatever its name is
     if kind is None:
         raise UsageError(
             f"{path}: not a file that can be dumped, expected {', '.join(_KINDS)} or {LEADER_EPOCH_CHECKPOINT}"
@@ -114,10 +108,10 @@ def dump_source(path: Path, options: DumpOptions, log_dir: Path | None = None) -
 
 
 def _log_in(log_dir: Path, index: Path) -> Path:
-    """The log of an index: in the directory that is called as the index's own."""
+    """The log of an index, in the directory with the same name as the index's."""
     directory = index.absolute().parent.name
     name = beside(index, FileKind.LOG).name
-    if parse_partition_directory(directory) is None:  # nothing says of which partition it is
+    if parse_partition_directory(directory) is None:  # the partition is not known
         return log_dir / name
     return (log_dir if log_dir.absolute().name == directory else log_dir / directory) / name
 
@@ -129,7 +123,7 @@ def _is_file(path: Path) -> bool:
         raise UsageError(f"{path}: no such file; expected one that Kafka has written") from error
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
-    except ValueError as error:  # of a NUL
+    except ValueError as error:  # a NUL in the path
         raise UsageError(f"{path}: {error}") from error
     return path.is_file()
 
@@ -142,7 +136,7 @@ def _is_there(path: Path) -> bool:
 
 
 def base_offset(path: Path) -> int:
-    """What Kafka takes for it: all up to the first dot."""
+    """The offset that Kafka reads in a file's name: all up to the first dot."""
     text = path.name.partition(".")[0]
     is_number = text.removeprefix("-").isdecimal() and text.isascii() and len(text) <= _NAME_MAX
     offset = int(text) if is_number else None
@@ -154,13 +148,13 @@ def base_offset(path: Path) -> int:
 
 
 def snapshot_id(path: Path) -> segment_files.SnapshotId | None:
-    """Which snapshot of KRaft's log a file is; None for that of a controller that starts for the first time."""
+    """The snapshot of KRaft's log that a file's name tells; None for that of a controller's first start."""
     if path.name == segment_files.BOOTSTRAP_SNAPSHOT:
         return None
-    if (found := segment_files.parse_kraft_snapshot(path.name)) is None:
+    if (snapshot := segment_files.parse_kraft_snapshot(path.name)) is None:
         example = segment_files.kraft_snapshot_file(segment_files.SnapshotId(0, 0))
         raise UsageError(f"{path}: its name has to be as {example}, or {segment_files.BOOTSTRAP_SNAPSHOT}")
-    return found
+    return snapshot
 
 
 def beside(path: Path, kind: FileKind) -> Path:

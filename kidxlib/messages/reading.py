@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
 from kidxlib.errors import UnreadableMessageError
-from kidxlib.java import as_int, double_text, text_of
+from kidxlib.java import as_int, boolean_text, double_text, text_of
 from kidxlib.messages.definitions import Field, Message, Struct, Versions
 
 #: A message's values by the names of all fields; fields that the version lacks have their defaults. Bytes are `bytes`,
@@ -356,7 +356,7 @@ def json_text(value: Any) -> str:
         case None:
             return "null"
         case bool():
-            return "true" if value else "false"
+            return boolean_text(value)
         case int():
             return str(value)
         case float():
