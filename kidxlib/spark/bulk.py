@@ -29,12 +29,12 @@ from kidxlib.spark.task_rows import PART_BYTES, task_rows, tasks_of
 
 _log: Final = logging.getLogger(__name__)
 
-#: How many tasks a job has: all their results are in the driver's memory at the same time.
+#: How many tasks a job has: the driver's memory holds all their results at the same time.
 _TASKS_AT_ONCE: Final = 256
 
 
 def _scan_by_tasks(spark: SparkSession) -> ScanLogs:
-    """Scans logs in tasks, or in this process if there is no more than one task's work."""
+    """A scan in tasks, or in this process if one task is enough."""
 
     def scan(logs: Sequence[LogToScan]) -> Generator[ScannedLog, None, None]:
         tasks = tasks_of(logs)
@@ -49,26 +49,25 @@ def _scan_by_tasks(spark: SparkSession) -> ScanLogs:
 
 def _scanned(spark: SparkSession, tasks: Sequence[Sequence[LogToScan]]) -> Iterator[ScannedLog]:
     """The results of one job, log by log."""
-    # As bytes, which each task unpickles for itself.
-    pickled = [pickle.dumps(logs) for logs in tasks]
+    pickled = [pickle.dumps(logs) for logs in tasks]  # a task unpickles only its own logs
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in numbers:
             for number in batch.column("id").to_pylist():
-                found = pickle.dumps(list(map(_scanned_or_error, pickle.loads(pickled[int(str(number))]))))
-                yield pa.record_batch({"id": pa.array([number], pa.int64()), "found": pa.array([found], pa.binary())})
+                result = pickle.dumps(list(map(_scanned_or_error, pickle.loads(pickled[int(str(number))]))))
+                yield pa.record_batch({"id": pa.array([number], pa.int64()), "result": pa.array([result], pa.binary())})
 
-    job = spark.range(0, len(pickled), 1, len(pickled)).mapInArrow(rows, "id long, found binary")
-    in_order: list[Any] = job.toArrow().sort_by("id")["found"].to_pylist()
-    for found in in_order:
-        for scanned in pickle.loads(found):
+    job = spark.range(0, len(pickled), 1, len(pickled)).mapInArrow(rows, "id long, result binary")
+    in_order: list[Any] = job.toArrow().sort_by("id")["result"].to_pylist()
+    for result in in_order:
+        for scanned in pickle.loads(result):
             if isinstance(scanned, Exception):
                 raise scanned
             yield scanned
 
 
 def _scanned_or_error(log: LogToScan) -> ScannedLog | Exception:
-    """The result of a scan, or its error, which the driver raises."""
+    """The result of a scan, or an error for the driver to raise."""
     try:
         return scan_log(log)
     except (KidxError, OSError) as error:
@@ -93,17 +92,17 @@ def read(
     layout: str | None = None,
     tiered_metadata: Sequence[str | os.PathLike[str]] = (),
 ) -> DataFrame:
-    """What `kidxlib.read` gives, as a DataFrame: planned now, by this process, and read by tasks each time it is used.
-    Tasks also scan logs for transactions, where only what was committed is read, in jobs of their own, at once.
+    """A DataFrame with the rows of `kidxlib.read`. This process plans it now; tasks read it each time it is used. If
+    only committed records are read, tasks also scan logs for transactions, now, in jobs of their own.
 
-    Rows come faster than from the source `kafka_segment`: Spark hands on what `mapInArrow` gives as it is. Filters are
-    not pushed down; the arguments say what is read.
+    Rows come faster than from the source `kafka_segment`: Spark hands on the rows of `mapInArrow` as they are. Filters
+    are not pushed down; the arguments say what is read.
 
     Args:
         spark: a session. Executors see the path, or the object store, and have the package.
         path, topics, offsets, times, isolation, mode, columns, include_headers, index_dir, to_log_end, layout,
             tiered_metadata: as of `kidxlib.read`.
-        catalog: as of `kidxlib.read`; this process alone reads it, by way of delta-rs.
+        catalog: as of `kidxlib.read`; only this process reads it, with delta-rs.
         on_damage: `fail` ends a query with an error; `skip` goes on, and executors' logs tell what is lost.
 
     Returns:
@@ -122,7 +121,7 @@ def read(
         isolation=isolation,
         index_dir=None if index_dir is None else existing_index_dir("index_dir", os.fspath(index_dir)),
         to_log_end=to_log_end,
-        remote=RemoteOptions(layout, tuple(os.fspath(each) for each in tiered_metadata)),
+        remote=RemoteOptions(layout, tuple(map(os.fspath, tiered_metadata))),
     )
     goes_on = on_damage == "skip"
     tables = None if catalog is None else existing_tables("catalog", os.fspath(catalog))
@@ -134,10 +133,8 @@ def read(
 
 
 def _frame(spark: SparkSession, plan: ReadPlan, mode: str, schema: StructType, *, goes_on: bool) -> DataFrame:
-    """A DataFrame of a plan."""
     expected = to_arrow_schema(schema, timezone="UTC")
-    # As bytes, so that a task unpickles only its own reads, and not the plan.
-    tasks = [pickle.dumps(reads) for reads in tasks_of(plan.reads)]
+    tasks = [pickle.dumps(reads) for reads in tasks_of(plan.reads)]  # a task unpickles only its own reads
     on_damage = warn_of if goes_on else fail_on
 
     def rows(numbers: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

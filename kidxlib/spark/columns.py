@@ -12,7 +12,7 @@ from pyspark.sql.types import ArrayType, BinaryType, DataType, LongType, StringT
 from kidxlib.errors import UsageError
 from kidxlib.reading.request import MODES, read_schema
 
-#: Types for columns that Spark has no type for, and for headers as in its Kafka source, where all may be null.
+#: The types of columns that Spark has no type for, and of headers as in its Kafka source, where all may be null.
 _TYPES: Final[dict[str, DataType]] = {
     "crc": LongType(),
     "headers": ArrayType(StructType([StructField("key", StringType()), StructField("value", BinaryType())])),
@@ -20,14 +20,13 @@ _TYPES: Final[dict[str, DataType]] = {
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """The read columns in Spark's types. As in Spark's Kafka source, all are declared nullable."""
+    """Columns in Spark's types. All are declared nullable, as in Spark's Kafka source."""
     return StructType(
         [StructField(field.name, _TYPES.get(field.name) or from_arrow_type(field.type)) for field in schema]
     )
 
 
 def source_schema(mode: str, *, include_headers: bool) -> StructType:
-    """All columns of the source."""
     return spark_schema(read_schema(mode, None, include_headers=include_headers))
 
 
@@ -44,16 +43,11 @@ def ensure_columns(mode: str, schema: StructType) -> None:
 
 
 def columns_read(mode: str, names: Sequence[str]) -> pa.Schema:
-    """The columns with these names as they are read."""
     return pa.schema([MODES[mode].field(name) for name in names])
 
 
 def as_spark_has_them(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Rows in Spark's types.
-
-    Args:
-        schema: Spark's, with the same columns.
-    """
+    """Rows in the types of Spark's schema, which has the same columns."""
     try:
         return rows.cast(schema)
     except pa.ArrowInvalid as error:

@@ -11,7 +11,7 @@ from typing import Final
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 
-#: The offsets that mean the ends of a log in Spark's options.
+#: The numbers that mean the ends of a log in Spark's options.
 LATEST: Final = -1
 _EARLIEST: Final = -2
 
@@ -60,10 +60,10 @@ class Limit:
 
     Attributes:
         option: the option with the limit.
-        is_time: numbers are timestamps in ms since the epoch, and mean the first record with this one or a later one.
-            Else they are offsets.
-        everywhere: the limit of all partitions; None: no limit.
-        by_partition: the limit of each partition that is read; None: it has no limit. None in all: `everywhere` counts.
+        is_time: numbers are timestamps in ms since the epoch, and mean the first record with this timestamp or a later
+            one. Else they are offsets.
+        everywhere: the limit of all partitions; None for no limit.
+        by_partition: the limit of each partition that is read, None for no limit; None if `everywhere` counts.
     """
 
     option: str
@@ -72,31 +72,28 @@ class Limit:
     by_partition: Mapping[TopicPartition, int | None] | None = None
 
     def of(self, partition: TopicPartition) -> int | None:
-        """The number for a partition; None: no limit."""
+        """The limit of a partition; None for no limit."""
         return self.everywhere if self.by_partition is None else self.by_partition[partition]
 
     def ensure_names(self, partitions: Collection[TopicPartition]) -> None:
         named = set(self.by_partition or ())
         if self.by_partition is None or named == set(partitions):
             return
-        missing, others = (sorted(each)[:3] for each in (set(partitions) - named, named - set(partitions)))
+        differences = {"missing": set(partitions) - named, "not read": named - set(partitions)}
         raise UsageError(
             f"{self.option}: expected each partition that is read, and no other; "
             + "; ".join(
-                f"{what}: {', '.join(each.directory for each in found)}"
-                for what, found in (("missing", missing), ("not read", others))
-                if found
+                f"{what}: {', '.join(partition.directory for partition in sorted(different)[:3])}"
+                for what, different in differences.items()
+                if different
             )
         )
 
 
 def parse_limit(given: Mapping[str, str], options: LimitOptions, *, takes_other: bool = False) -> Limit:
-    """What the options say, of which the first one counts that is there, as in Spark: the timestamp, offsets by
-    timestamps, offsets.
-
-    Args:
-        takes_other: the other end of the log may be meant, as a stream may begin at the latest offset. Its number
-            stands for it then.
+    """The limit that the options give. The first option that is there counts, as in Spark: the timestamp, offsets by
+    timestamps, offsets. With `takes_other`, the limit may be the other end of the log, as its number: a stream may
+    begin at the latest offset.
     """
     if (text := given.get(options.timestamp)) is not None:
         return Limit(options.timestamp, is_time=True, everywhere=_milliseconds(options.timestamp, text))
@@ -123,10 +120,9 @@ def parse_limit(given: Mapping[str, str], options: LimitOptions, *, takes_other:
 def by_partition(option: str, text: str) -> dict[TopicPartition, int]:
     """A number for each partition, from JSON: {"topic": {"0": 23, "1": 42}}."""
     try:
-        found = json.loads(text)
         return {
             TopicPartition(topic, int(partition)): _whole(number)
-            for topic, numbers in found.items()
+            for topic, numbers in json.loads(text).items()
             for partition, number in numbers.items()
         }
     except (ValueError, TypeError, AttributeError, RecursionError) as error:

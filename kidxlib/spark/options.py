@@ -48,8 +48,8 @@ _STRATEGIES: Final = ("error", "latest")
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """The partitions to read: given ones, those of given topics, or those of topics whose names contain a match of a
-    pattern; all if nothing is set. Brokers' internal topics must be given by name. At most one attribute is set.
+    """The partitions to read: `assigned` ones, those of `subscribed` topics, or those of topics whose names contain a
+    match of a pattern; all if nothing is set. Brokers' internal topics must be given by name.
     """
 
     subscribed: frozenset[str] | None = None
@@ -57,20 +57,20 @@ class Topics:
     assigned: frozenset[TopicPartition] | None = None
 
     def among(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
-        """The existing partitions to read."""
+        """The existing partitions to read; an error if a given one is missing."""
         missing: list[str] = []
-        there = [each.topic_partition for each in listed]
+        there = [directory.topic_partition for directory in listed]
         if self.assigned is not None:
-            missing = sorted(each.directory for each in self.assigned.difference(there))
+            missing = sorted(partition.directory for partition in self.assigned.difference(there))
         elif self.subscribed is not None:
-            missing = sorted(self.subscribed.difference(each.topic for each in there))
+            missing = sorted(self.subscribed.difference(partition.topic for partition in there))
         if missing:
-            topics = sorted({each.topic for each in there})
+            topics = sorted({partition.topic for partition in there})
             raise UsageError(f"no partition of {', '.join(missing[:3])}; there are topics {', '.join(topics[:10])}")
-        return self.found(listed)
+        return self.existing(listed)
 
     def means(self, partition: TopicPartition) -> bool:
-        """Whether a partition is to be read that has no directory."""
+        """Whether a partition without a directory is to be read."""
         if self.assigned is not None:
             return partition in self.assigned
         if self.subscribed is not None:
@@ -78,19 +78,18 @@ class Topics:
         is_any = partition.topic not in INTERNAL_TOPICS
         return is_any and (self.pattern is None or self.pattern.search(partition.topic) is not None)
 
-    def found(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
+    def existing(self, listed: Sequence[PartitionDirectory]) -> list[TopicPartition]:
         """The existing partitions to read; given ones may be missing."""
-        there = [each.topic_partition for each in listed]
+        there = [directory.topic_partition for directory in listed]
         if self.assigned is not None:
-            return [each for each in there if each in self.assigned]
+            return [partition for partition in there if partition in self.assigned]
         if self.subscribed is not None:
-            return [each for each in there if each.topic in self.subscribed]
-        there = [each.topic_partition for each in listed if not each.is_meant_by_name_only]
-        return [each for each in there if self.pattern is None or self.pattern.search(each.topic)]
+            return [partition for partition in there if partition.topic in self.subscribed]
+        there = [directory.topic_partition for directory in listed if not directory.is_meant_by_name_only]
+        return [partition for partition in there if self.pattern is None or self.pattern.search(partition.topic)]
 
 
-def _parse_choice(given: Mapping[str, str]) -> Topics:
-    """What the options say."""
+def _parse_topics(given: Mapping[str, str]) -> Topics:
     named = [option for option in _OF_TOPICS if option in given]
     if len(named) > 1:
         raise UsageError(f"{' and '.join(named)}: expected one of them, or none for all topics")
@@ -106,14 +105,14 @@ def _parse_choice(given: Mapping[str, str]) -> Topics:
 
 def _assigned(text: str) -> frozenset[TopicPartition]:
     try:
-        found = frozenset(
+        assigned = frozenset(
             TopicPartition(topic, int(number)) for topic, numbers in json.loads(text).items() for number in numbers
         )
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise UsageError(f'assign {text}: expected JSON as {{"topic": [0, 1], "another": [3]}}') from error
-    if not found:
+    if not assigned:
         raise UsageError(f"assign {text}: expected a partition")
-    return found
+    return assigned
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -146,7 +145,7 @@ class SourceOptions:
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """The most offsets, or bytes of logs, of a micro-batch; None: no limit."""
+    """The most offsets, or bytes of logs, of a micro-batch; None for no limit."""
 
     offsets: int | None = None
     log_bytes: int | None = None
@@ -154,23 +153,14 @@ class Limits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamOptions:
-    """The options of a stream.
-
-    Attributes:
-        source: with an end that is no limit.
-        limits: the limits of a micro-batch.
-    """
+    """The options of a stream, whose `source` has no end."""
 
     source: SourceOptions
     limits: Limits
 
 
 def parse_options(given: Mapping[str, str]) -> SourceOptions:
-    """Parse the options of a batch read; those of a stream are refused.
-
-    Args:
-        given: finds options in any case.
-    """
+    """Parse the options of a batch read; those of a stream are refused. `given` finds options in any case."""
     for option in _OF_STREAMS:
         if option in given:
             raise UsageError(f"option {option}: only a stream has micro-batches; leave it out, or use spark.readStream")
@@ -178,7 +168,6 @@ def parse_options(given: Mapping[str, str]) -> SourceOptions:
 
 
 def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
-    """What the options of a stream say; as `parse_options`, for a stream."""
     for option in (ENDING.offsets, ENDING.timestamp, ENDING.offsets_by_timestamp):
         if option in given:
             raise UsageError(f"option {option}: a stream goes on; leave it out, or use spark.read")
@@ -196,7 +185,7 @@ def parse_stream_options(given: Mapping[str, str]) -> StreamOptions:
 
 
 def parse_columns(given: Mapping[str, str]) -> tuple[str, bool]:
-    """What the options say of columns, whether of a stream or not: the mode, and whether headers are included."""
+    """The mode, and whether headers are included."""
     _ensure_known(given)
     return _one_of(given, "mode", tuple(MODES)), _flag(given, "includeHeaders", default=False)
 
@@ -207,7 +196,7 @@ def _parse(given: Mapping[str, str], *, of_stream: bool) -> SourceOptions:
     ensure_isolation_means_something(mode, isolation)
     return SourceOptions(
         paths=_paths(given),
-        topics=_parse_choice(given),
+        topics=_parse_topics(given),
         start=parse_limit(given, STARTING, takes_other=of_stream),
         end=parse_limit(given, ENDING),
         skips_unmatched=_one_of(given, "startingOffsetsByTimestampStrategy", _STRATEGIES) == "latest",
@@ -238,7 +227,7 @@ def _ensure_known(given: Mapping[str, str]) -> None:
 
 
 def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
-    """The places that are read: `load` takes a list of them, of which Spark makes the option `paths`, in JSON."""
+    """The paths to read: of a list that `load` takes Spark makes the option `paths`, in JSON."""
     named = [option for option in ("path", "paths", "source") if option in given]
     if len(named) != 1:
         what = f"{' and '.join(named)} given" if named else "none given"
@@ -247,16 +236,16 @@ def _paths(given: Mapping[str, str]) -> tuple[str, ...]:
     if named != ["paths"]:
         return (text,)
     try:
-        found = json.loads(text)
+        paths = json.loads(text)
     except ValueError:
-        found = None
-    if not isinstance(found, list) or not found or not all(isinstance(each, str) for each in found):
+        paths = None
+    if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
         raise UsageError(f"paths {text}: expected a list of directories in JSON, as load gives it")
-    return tuple(found)
+    return tuple(paths)
 
 
 def _one_of(given: Mapping[str, str], option: str, words: tuple[str, ...]) -> str:
-    """The value of an option; the first of its words where it is not given."""
+    """The value of an option; the first word if the option is not given."""
     word = given.get(option, words[0]).strip().lower()
     if word not in words:
         raise UsageError(f"{option} {given[option]!r}: expected {' or '.join(words)}")

@@ -31,17 +31,13 @@ _EVERY: Final = Wanted()
 
 
 def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
-    """Plan the reads, as `plan_reads`. If options have times, logs are scanned for their offsets.
-
-    Args:
-        pushed: the filters that narrow the reads.
-    """
+    """Plan the reads, narrowed by filters, as `plan_reads`. If options have times, logs are scanned for the offsets."""
     everything = source_request(options, None)
     there = everything.partitions()
     partitions = options.topics.among(there)
     for limit in (options.start, options.end):
         limit.ensure_names(partitions)
-    partitions = [each for each in partitions if pushed.holds(each)]
+    partitions = [partition for partition in partitions if pushed.holds(partition)]
     starts = offsets_of(options, options.start, partitions)
     ends = offsets_of(options, options.end, partitions)
     offsets: dict[TopicPartition, OffsetRange] = {}
@@ -52,7 +48,7 @@ def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
             continue
         first = pushed.wanted.first_offset if start is None else max(start, pushed.wanted.first_offset)
         until = pushed.wanted.last_offset + 1 if end is None else min(end, pushed.wanted.last_offset + 1)
-        if first < until:  # no limit where nobody asked for one: of limits it is told what is not there
+        if first < until:  # None where nobody asked for a limit: the plan tells what is missing up to a limit
             offsets[partition] = (
                 None if first <= max(_EVERY.first_offset, 0) else first,
                 None if until > _EVERY.last_offset else until,
@@ -60,8 +56,9 @@ def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
     times = (pushed.wanted.first_ms, pushed.wanted.last_ms + 1) if offsets else None
     plan = _plan(options, source_request(options, offsets, options.isolation, times))
     brokers = BrokersMetadata(everything.log_dirs)
-    absent = absent_of(options, everything, brokers, {each.topic_partition for each in there})
-    plan = replace(plan, left_out=(*plan.left_out, *filter(lambda each: pushed.holds(each.partition), absent)))
+    absent = absent_of(options, everything, brokers, {directory.topic_partition for directory in there})
+    absent = [left for left in absent if pushed.holds(left.partition)]
+    plan = replace(plan, left_out=(*plan.left_out, *absent))
     if options.fails_on_loss and not options.start.is_time:
         _ensure_not_gone(options, offsets, plan)
     return plan
@@ -70,11 +67,8 @@ def plan_source(options: SourceOptions, pushed: Pushed) -> ReadPlan:
 def absent_of(
     options: SourceOptions, request: ReadRequest, brokers: BrokersMetadata, there: Collection[TopicPartition]
 ) -> list[LeftOut]:
-    """Partitions that options mean, and that have no directory.
-
-    Args:
-        request: of all partitions.
-        there: those that have one.
+    """The partitions that options mean and that have no directory. `request` asks for all partitions; those that have a
+    directory are `there`.
     """
     whole = {source.path for source in request.sources if source.remote is None}
     by_name = options.topics != Topics()
@@ -91,7 +85,7 @@ def source_request(
     return read_request(
         options.paths,
         topics=_ANY_TOPIC,
-        offsets=None if offsets is None else {each.directory: limits for each, limits in offsets.items()},
+        offsets=None if offsets is None else {partition.directory: limits for partition, limits in offsets.items()},
         times=times,
         isolation=isolation,
         index_dir=None if index_dir is None else existing_index_dir("indexDir", index_dir),
@@ -113,24 +107,24 @@ def threads() -> int:
 def offsets_of(
     options: SourceOptions, limit: Limit, partitions: list[TopicPartition]
 ) -> dict[TopicPartition, int | None]:
-    """The offsets of a limit in each partition; None: there is no limit."""
+    """The offset of a limit in each partition; None for no limit."""
     if not limit.is_time:
-        return {each: limit.of(each) for each in partitions}
-    numbers = [number for each in partitions if (number := limit.of(each)) is not None]
-    since = min(numbers, default=None), None  # a catalog tells which segments hold nothing as late
+        return {partition: limit.of(partition) for partition in partitions}
+    times = [time for partition in partitions if (time := limit.of(partition)) is not None]
+    since = min(times, default=None), None  # a catalog tells which segments hold nothing as late
     everything = source_request(options, dict.fromkeys(partitions, _EVERYTHING), times=since)
-    reads: dict[TopicPartition, list[SegmentRead]] = {each: [] for each in partitions}
+    reads: dict[TopicPartition, list[SegmentRead]] = {partition: [] for partition in partitions}
     for read in _plan(options, everything).reads:
         reads[TopicPartition(read.topic, read.partition)].append(read)
     on_damage = damage_taker(fails=options.fails_on_loss)
 
-    def found(partition: TopicPartition) -> int | None:
+    def first_offset(partition: TopicPartition) -> int | None:
         time = limit.of(partition)
         assert time is not None
         return first_offset_at(reads[partition], time, on_damage, goes_on=not options.fails_on_loss)
 
     with ThreadPoolExecutor(threads()) as pool:
-        return dict(zip(partitions, pool.map(found, partitions), strict=True))
+        return dict(zip(partitions, pool.map(first_offset, partitions), strict=True))
 
 
 def ensure_may_be_skipped(options: SourceOptions, partition: TopicPartition) -> None:
@@ -142,7 +136,7 @@ def ensure_may_be_skipped(options: SourceOptions, partition: TopicPartition) -> 
 
 
 def _ensure_not_gone(options: SourceOptions, offsets: Mapping[TopicPartition, OffsetRange], plan: ReadPlan) -> None:
-    """A start that options name is there, or nothing from there on."""
+    """Raise if a start that options name is gone, and later offsets are there."""
     for partition, first in plan.first_offsets.items():
         if options.start.of(partition) is not None and first > (offsets[partition][0] or 0):
             raise UsageError(

@@ -1,4 +1,4 @@
-"""Filters that Spark pushes down: which of them this source applies exactly, and what remains to be read."""
+"""Filters that Spark pushes down: those that this source applies exactly, and the rows that are left to read."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _MS: Final = timedelta(milliseconds=1)
 #: Columns with one value in a partition.
 _OF_PARTITIONS: Final[dict[str, type]] = {"topic": str, "partition": int}
 _NOTHING: Final = 0, -1
-#: Of offsets, and of milliseconds since the epoch.
+#: The bounds of offsets, and of milliseconds since the epoch.
 _LEAST, _MOST = -(2**63), 2**63 - 1
 
-#: A range of whole numbers, both ends inclusive; None: no limit.
+#: A range of whole numbers, both ends inclusive; None for no limit.
 _Range: TypeAlias = tuple[int | None, int | None]
 #: The whole numbers around a constant: the last at or below it, and the first at or above it.
 _Around: TypeAlias = tuple[int, int]
@@ -43,49 +43,45 @@ class Pushed:
     def holds(self, partition: TopicPartition) -> bool:
         """Whether anything of a partition is to be read."""
         values = {"topic": partition.topic, "partition": partition.partition}
-        return not self.wanted.is_empty and all(_is_true(each, values[_column(each)]) for each in self.of_partitions)
+        is_meant = all(_is_true(condition, values[_column(condition)]) for condition in self.of_partitions)
+        return is_meant and not self.wanted.is_empty
 
 
 def push_filters(filters: Iterable[Filter], mode: str) -> tuple[Pushed, list[Filter]]:
-    """The rows to read after filters, and the filters that Spark has to apply itself, some of which also narrow the
-    reads.
-
-    Args:
-        filters: from Spark, each with one column and constants.
-        mode: only records have offsets and timestamps.
+    """The rows to read after filters, each of which has one column and constants; and the filters that Spark has to
+    apply itself, some of which also narrow the reads. Only the mode `records` has offsets and timestamps.
     """
     of_partitions: list[Filter] = []
     others: list[Filter] = []
     wanted = Wanted()
-    for each in filters:
-        column = _column(each)
-        if column in _OF_PARTITIONS and _is_answered(each, _OF_PARTITIONS[column]):
-            of_partitions.append(each)
+    for condition in filters:
+        column = _column(condition)
+        if column in _OF_PARTITIONS and _is_answered(condition, _OF_PARTITIONS[column]):
+            of_partitions.append(condition)
             continue
-        found = _range(each, _AROUND[column]) if mode == "records" and column in _AROUND else None
-        if found is not None:
-            wanted = _narrowed(wanted, column, found[0])
-        if found is None or not found[1]:
-            others.append(each)
+        limits, is_exact = None, False
+        if mode == "records" and column in _AROUND:
+            limits, is_exact = _range(condition, _AROUND[column])
+        if limits is not None:
+            wanted = _narrowed(wanted, column, limits)
+        if not is_exact:
+            others.append(condition)
     return Pushed(tuple(of_partitions), wanted), others
 
 
-def _column(each: Filter) -> str:
+def _column(condition: Any) -> str:
     """The name of a filter's column; for a field of a column, a name that no column has."""
-    path: tuple[str, ...] = _column_path(each)
-    return ".".join(path)
-
-
-def _column_path(each: Any) -> tuple[str, ...]:
-    return _column_path(each.child) if isinstance(each, spark.Not) else each.attribute
+    while isinstance(condition, spark.Not):
+        condition = condition.child
+    return ".".join(condition.attribute)
 
 
 # ---- topics and partitions ----
 
 
-def _is_answered(each: Filter, kind: type) -> bool:
+def _is_answered(condition: Filter, kind: type) -> bool:
     """Whether `_is_true` agrees with Spark for each value: constants are of the column's type, and none is null."""
-    match each:
+    match condition:
         case spark.Not(child):
             return _is_answered(child, kind)
         case spark.IsNull() | spark.IsNotNull():
@@ -93,13 +89,13 @@ def _is_answered(each: Filter, kind: type) -> bool:
         case spark.In(_, constants):
             return all(type(constant) is kind for constant in constants)
         case spark.StringStartsWith() | spark.StringEndsWith() | spark.StringContains():
-            return kind is str and type(each.value) is str
-    return type(each) in _COMPARISONS and type(each.value) is kind  # type: ignore[attr-defined]
+            return kind is str and type(condition.value) is str
+    return type(condition) in _COMPARISONS and type(condition.value) is kind  # type: ignore[attr-defined]
 
 
-def _is_true(each: Filter, value: Any) -> bool:
+def _is_true(condition: Filter, value: Any) -> bool:
     """Whether a value passes a filter. Spark compares texts by their bytes in UTF-8, which is Python's order."""
-    match each:
+    match condition:
         case spark.Not(child):
             return not _is_true(child, value)
         case spark.IsNull():
@@ -114,7 +110,7 @@ def _is_true(each: Filter, value: Any) -> bool:
             return bool(value.endswith(text))
         case spark.StringContains(_, text):
             return text in value
-    return _COMPARISONS[type(each)](value, each.value)  # type: ignore[attr-defined]
+    return _COMPARISONS[type(condition)](value, condition.value)  # type: ignore[attr-defined]
 
 
 _COMPARISONS: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
@@ -130,9 +126,9 @@ _COMPARISONS: Final[dict[type[Filter], Callable[[Any, Any], bool]]] = {
 # ---- offsets and timestamps ----
 
 
-def _range(each: Filter, around: Callable[[Any], _Around | None]) -> tuple[_Range, bool] | None:
-    """The range that a filter leaves, and whether all numbers in it pass; None: not known."""
-    match each:
+def _range(condition: Filter, around: Callable[[Any], _Around | None]) -> tuple[_Range | None, bool]:
+    """The range that a filter leaves, and whether all numbers in it pass; None if no range is known."""
+    match condition:
         case spark.IsNotNull():
             return (None, None), True
         case spark.IsNull():
@@ -141,14 +137,14 @@ def _range(each: Filter, around: Callable[[Any], _Around | None]) -> tuple[_Rang
             return _range_of([around(constant) for constant in constants])
         case spark.EqualTo(_, constant) | spark.EqualNullSafe(_, constant):
             return _range_of([around(constant)])
-    found = around(each.value) if type(each) in _LIMITS else None  # type: ignore[attr-defined]
-    return None if found is None else (_LIMITS[type(each)](*found), True)
+    numbers = around(condition.value) if type(condition) in _LIMITS else None  # type: ignore[attr-defined]
+    return (None, False) if numbers is None else (_LIMITS[type(condition)](*numbers), True)
 
 
-def _range_of(constants: list[_Around | None]) -> tuple[_Range, bool] | None:
+def _range_of(constants: list[_Around | None]) -> tuple[_Range | None, bool]:
     """The range of some numbers, and whether it has no gaps."""
     if None in constants:
-        return None
+        return None, False
     numbers = {last for last, first in filter(None, constants) if last == first}
     if not numbers:
         return _NOTHING, True
@@ -169,7 +165,7 @@ def _around_offset(constant: Any) -> _Around | None:
 
 
 def _around_time(constant: Any) -> _Around | None:
-    """Milliseconds since the epoch, all that timestamps of records have; Spark's have microseconds."""
+    """Milliseconds since the epoch, as timestamps of records have no more digits; Spark's have microseconds."""
     if not isinstance(constant, datetime) or constant.tzinfo is None:
         return None
     since = constant - _EPOCH

@@ -40,7 +40,7 @@ def register(spark: SparkSession) -> None:
 
 
 def show_log(log: logging.Logger) -> None:
-    """In standard error, where nobody has said where it goes: nobody does in the process that plans for Spark."""
+    """Log to standard error if no handler is set, as in the process that plans for Spark."""
     if not log.hasHandlers():
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter(f"{KafkaSegmentSource.name()}: %(message)s"))
@@ -51,27 +51,23 @@ def show_log(log: logging.Logger) -> None:
 class KafkaSegmentSource(DataSource):
     """Segments of a log dir, a partition or one log, as Spark's Kafka source gives the topics of a broker.
 
-    Its methods raise `UsageError` where options are wrong; of that Spark makes the end of an error of its own.
+    Methods raise `UsageError` for wrong options; Spark puts it at the end of an error of its own.
     """
 
     @classmethod
     def name(cls) -> str:
-        """What `spark.read.format` calls it."""
         return "kafka_segment"
 
     def schema(self) -> StructType:
-        """All columns."""
         mode, include_headers = parse_columns(self.options)
         return source_schema(mode, include_headers=include_headers)
 
     def reader(self, schema: StructType) -> KafkaSegmentReader:
-        """Reads these columns, and no others."""
         options = parse_options(self.options)
         ensure_columns(options.mode, schema)
         return KafkaSegmentReader(options, to_arrow_schema(schema, timezone="UTC"))
 
     def streamReader(self, schema: StructType) -> KafkaSegmentStreamReader:  # noqa: N802  # Spark's name
-        """Reads these columns, and no others, of what is there and what comes."""
         from kidxlib.spark.stream import KafkaSegmentStreamReader
 
         options = parse_stream_options(self.options)
@@ -81,29 +77,22 @@ class KafkaSegmentSource(DataSource):
 
 @dataclass(frozen=True)
 class TaskReads(InputPartition):
-    """The reads of one task."""
-
     reads: tuple[SegmentRead, ...]
 
 
 class KafkaSegmentReader(DataSourceReader):
-    """Plans where the driver is, and reads in tasks."""
+    """Plans where the driver is, and reads in tasks. `schema` is the one that Spark expects."""
 
     def __init__(self, options: SourceOptions, schema: pa.Schema) -> None:
-        """
-        Args:
-            schema: what Spark expects.
-        """
         self._options, self._schema = options, schema
         self._pushed = Pushed()
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802  # Spark's name
-        """The filters that Spark has to apply itself; see `push_filters`."""
+        """The filters that Spark has to apply itself."""
         self._pushed, others = push_filters(filters, self._options.mode)
         return others
 
     def partitions(self) -> list[InputPartition]:
-        """What is read by which task."""
         from kidxlib.spark.planning import plan_source
         from kidxlib.spark.task_rows import tasks_of
 
@@ -112,11 +101,10 @@ class KafkaSegmentReader(DataSourceReader):
         _log.info("%s", plan)
         for line in (*plan.problems, *plan.remarks):
             _log.warning("%s", line)
-        # Spark takes no task at all for one that is to read everything.
+        # Spark takes an empty list for one task that reads everything.
         return [TaskReads(reads) for reads in tasks_of(plan.reads) or [()]]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task."""
         from kidxlib.spark.task_rows import damage_taker, task_rows
 
         assert isinstance(partition, TaskReads)

@@ -1,7 +1,7 @@
 """The source `kafka_segment` as a stream: micro-batches of a log dir that grows, or that does not change.
 
-Spark keeps one `KafkaSegmentStreamReader` in a process of its own as long as a query runs. It plans the micro-batches.
-Tasks have others, which only read.
+Spark keeps one `KafkaSegmentStreamReader`, which plans the micro-batches, in a process of its own as long as a query
+runs. Readers in tasks only read.
 """
 
 from __future__ import annotations
@@ -29,19 +29,17 @@ if TYPE_CHECKING:
     from kidxlib.spark.stream_planning import StreamPlanner
 
 _log: Final = logging.getLogger(__name__)
-#: Unlike any offset of a micro-batch. The start in options is resolved once, and kept with the end of the first
+#: Differs from every offset of a micro-batch. The start in options is resolved once, and kept with the end of the first
 #: micro-batch, so that it is the same when that micro-batch is read again.
 _BEGINNING: Final[dict[str, Any]] = {}
 
 
 class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Offsets are those of Spark's Kafka source (`KafkaSourceOffset`), with what `StreamOffsets` adds."""
+    """Offsets are those of Spark's Kafka source (`KafkaSourceOffset`), with additions of `StreamOffsets`. `schema` is
+    the one that Spark expects.
+    """
 
     def __init__(self, options: StreamOptions, schema: pa.Schema) -> None:
-        """
-        Args:
-            schema: what Spark expects.
-        """
         self._options, self._schema = options, schema
 
     @cached_property
@@ -52,11 +50,9 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         return StreamPlanner(self._options)
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802  # Spark's name
-        """The beginning of a stream."""
         return _BEGINNING
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """The limits of a micro-batch in the options."""
         limits = self._options.limits
         if limits.log_bytes is not None:
             return ReadMaxBytes(limits.log_bytes)
@@ -80,7 +76,6 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         return None if latest is None else StreamOffsets(latest).as_json()
 
     def partitions(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[InputPartition]:
-        """What is read by which task."""
         from kidxlib.spark.task_rows import tasks_of
 
         plan = self._planner.plan(_parsed(start), StreamOffsets.parse(end))
@@ -90,7 +85,6 @@ class KafkaSegmentStreamReader(DataSourceStreamReader, SupportsTriggerAvailableN
         return [TaskReads(reads) for reads in tasks_of(plan.reads)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """The rows of a task; see `KafkaSegmentReader.read`."""
         return KafkaSegmentReader(self._options.source, self._schema).read(partition)
 
 

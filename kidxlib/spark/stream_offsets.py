@@ -1,4 +1,4 @@
-"""The end of a micro-batch of a stream, in Spark's checkpoint: in the JSON of its Kafka source."""
+"""The end of a stream's micro-batch, as it stands in Spark's checkpoint: the JSON of Spark's Kafka source."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 
-#: A key among topics, none of which can have this name.
+#: Keys among topics; no topic can have these names.
 _LOG_BYTES: Final = "log bytes"
 _STARTS: Final = "starting offsets"
 
@@ -21,10 +21,10 @@ class StreamOffsets:
     """The end of a micro-batch.
 
     Attributes:
-        ends: records of a partition with lower offsets were read by then. A partition that is not named is new: it is
-            read from 0 on.
-        log_bytes: of the batches from the start of the micro-batch to its end, for each partition of which something is
-            read. Logs of Kafka do not change but by compaction and truncation, which this shows.
+        ends: the offset behind the last one that was read by then, for each partition. A partition that is not named is
+            new: it is read from 0 on.
+        log_bytes: the bytes of batches from the start of the micro-batch to its end, for each partition that is read.
+            Only compaction and truncation change Kafka's logs, and this number shows that.
         starts: where the stream begins, if this is its first micro-batch; else None.
     """
 
@@ -33,26 +33,25 @@ class StreamOffsets:
     starts: Numbers | None = None
 
     @classmethod
-    def parse(cls, found: Mapping[str, Any]) -> Self:
-        """Parse the JSON of a checkpoint."""
+    def parse(cls, checkpoint: Mapping[str, Any]) -> Self:
         try:
-            topics = {name: each for name, each in found.items() if name not in (_LOG_BYTES, _STARTS)}
-            starts = _numbers(found[_STARTS]) if _STARTS in found else None
-            return cls(_numbers(topics), _numbers(found.get(_LOG_BYTES, {})), starts)
+            topics = {name: numbers for name, numbers in checkpoint.items() if name not in (_LOG_BYTES, _STARTS)}
+            starts = _numbers(checkpoint[_STARTS]) if _STARTS in checkpoint else None
+            return cls(_numbers(topics), _numbers(checkpoint.get(_LOG_BYTES, {})), starts)
         except (ValueError, AttributeError) as error:
             raise UsageError(
-                f'offsets {found}: expected a checkpoint of this source, as {{"topic": {{"0": 23}}}}; start the stream '
+                f'offsets {checkpoint}: expected a checkpoint of this source, as {{"topic": {{"0": 23}}}}; start the stream '
                 "with a checkpoint location of its own"
             ) from error
 
     def as_json(self) -> dict[str, Any]:
         """The JSON of a checkpoint, with keys in a fixed order, as Spark compares texts."""
-        found: dict[str, Any] = _by_topic(self.ends)
+        checkpoint: dict[str, Any] = _by_topic(self.ends)
         if self.log_bytes:
-            found[_LOG_BYTES] = _by_topic(self.log_bytes)
+            checkpoint[_LOG_BYTES] = _by_topic(self.log_bytes)
         if self.starts is not None:
-            found[_STARTS] = _by_topic(self.starts)
-        return found
+            checkpoint[_STARTS] = _by_topic(self.starts)
+        return checkpoint
 
 
 def _numbers(by_topic: Mapping[str, Mapping[str, int]]) -> Numbers:
@@ -64,7 +63,7 @@ def _numbers(by_topic: Mapping[str, Mapping[str, int]]) -> Numbers:
 
 
 def _by_topic(numbers: Numbers) -> dict[str, dict[str, int]]:
-    found: dict[str, dict[str, int]] = {}
+    by_topic: dict[str, dict[str, int]] = {}
     for partition in sorted(numbers):
-        found.setdefault(partition.topic, {})[str(partition.partition)] = numbers[partition]
-    return found
+        by_topic.setdefault(partition.topic, {})[str(partition.partition)] = numbers[partition]
+    return by_topic

@@ -1,5 +1,5 @@
-"""Which offsets of which partition a micro-batch of a stream holds, where it ends if a limit is given, and what is read
-for it. What lies there is looked at anew for each micro-batch.
+"""The micro-batches of a stream: the offsets of each partition in one, where it ends if a limit is given, and what is
+read for it. Partitions and their logs are listed anew for each micro-batch. Begin at `StreamPlanner`.
 """
 
 from __future__ import annotations
@@ -49,16 +49,15 @@ class Lag:
 
     @cached_property
     def log_bytes(self) -> int:
-        """From the first batch of it on, to the batch that follows its last one."""
+        """The bytes of its batches."""
         return self.logs.position_of(self.end) - self.start.position
 
     @property
     def first_batch(self) -> int:
-        """The size of the first batch, in bytes."""
         return min(self.logs.place_after(self.start).position - self.start.position, self.log_bytes)
 
     def up_to(self, log_bytes: int) -> Taken:
-        """The batches within a number of bytes, at least the first one."""
+        """The batches within a number of bytes, and at least the first one."""
         if log_bytes >= self.log_bytes:
             return Taken(self.end, self.log_bytes)
         place = self.logs.last_place(self.start, self.start.position + log_bytes)
@@ -74,8 +73,8 @@ class Taken:
 
 
 def _cut(lags: Sequence[Lag], limits: Limits) -> dict[TopicPartition, Taken]:
-    """What a micro-batch takes of what is to be read: of each partition nothing, or from its beginning on. Of bytes
-    whole batches are taken, and one where that alone is more than the limit.
+    """The part of each unread partition that a micro-batch takes, from its beginning on; none of partitions without a
+    share. A limit of bytes takes whole batches, and one batch if that alone is above the limit.
     """
     if limits.log_bytes is not None:
         sizes = [lag.log_bytes for lag in lags]
@@ -96,15 +95,12 @@ def _cut(lags: Sequence[Lag], limits: Limits) -> dict[TopicPartition, Taken]:
 
 
 def shares(sizes: Sequence[int], firsts: Sequence[int], limit: int) -> list[int]:
-    """How much may be taken of each partition: in proportion to what each has, as in Spark's Kafka source
-    (`KafkaMicroBatchStream.rateLimit`), so that all come to their ends together. But before, each is given its first
-    piece, those with the most first, as far as there is room: so all go on, and those that had to wait have the most
-    at last.
+    """How much may be taken of each partition: in proportion to its size, as in Spark's Kafka source
+    (`KafkaMicroBatchStream.rateLimit`), so that all come to their ends together. But before that, each partition is
+    given its first piece, which cannot be divided, the largest partition first, as far as there is room: so all go on,
+    and a partition that had to wait is the largest at last.
 
-    Args:
-        sizes: what each partition has, as bytes.
-        firsts: the size of its first piece, of which no part can be taken.
-        limit: 1 or more. The sum of the shares is not above it, unless all of it is one first piece.
+    `limit` is 1 or more. The sum of the shares is not above it, unless all of it is one first piece.
     """
     if sum(sizes) <= limit:
         return list(sizes)
@@ -129,9 +125,9 @@ class Available:
 
     Attributes:
         first_offset: records below it are gone.
-        log_end: where the last whole batch ends.
+        log_end: behind the last whole batch.
         limit: the end of the log, or its high watermark if nothing from there on is read.
-        end: up to where a consumer reads: that, or the last stable offset.
+        end: up to where a consumer reads: `limit`, or the last stable offset.
         aborted: transactions whose records are left out.
     """
 
@@ -145,7 +141,7 @@ class Available:
 
 
 class _StreamLogs:
-    """Remembers where logs end, so that only new batches are looked at."""
+    """Remembers where logs end, so that only new batches are read."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -153,38 +149,37 @@ class _StreamLogs:
         self._transactions: dict[TopicPartition, FollowedTransactions] = {}
 
     def look(self, since: Mapping[TopicPartition, int], *, at_start: bool = False) -> dict[TopicPartition, Available]:
-        """Look at all partitions that are read, and have segments.
-
-        Args:
-            since: what was aborted before these offsets is not asked for, now and later.
-            at_start: a topic or partition that is named has to be there.
+        """The available offsets of all partitions that are read and have segments. Transactions that were aborted
+        before the offsets of `since` are not asked for, now and later. `at_start`, named topics and partitions have to
+        be there.
         """
         request = source_request(self._options, None)
         listed = request.partitions()
         topics = self._options.topics
-        chosen = {*(topics.among(listed) if at_start else topics.found(listed))}
-        directories = [each for each in listed if each.topic_partition in chosen]
-        # Before logs are listed: what a high watermark names is in a log by then.
-        known = {each: read_checkpoints(each) for each in dict.fromkeys(each.log_dir for each in directories)}
+        chosen = {*(topics.among(listed) if at_start else topics.existing(listed))}
+        directories = [directory for directory in listed if directory.topic_partition in chosen]
+        # Checkpoints are read before logs are listed: offsets below a high watermark are in a log by then.
+        log_dirs = dict.fromkeys(directory.log_dir for directory in directories)
+        checkpoints = {log_dir: read_checkpoints(log_dir) for log_dir in log_dirs}
 
         def look(directory: PartitionDirectory) -> Available | None:
             logs = listed_logs(directory, request.index_dir)
             start = since.get(directory.topic_partition, 0)
-            return None if logs is None else self._available(directory, logs, known[directory.log_dir], start)
+            return None if logs is None else self._available(directory, logs, checkpoints[directory.log_dir], start)
 
         with ThreadPoolExecutor(threads()) as pool:
-            found = pool.map(look, directories)
-            return {each.directory.topic_partition: each for each in found if each is not None}
+            looks = pool.map(look, directories)
+            return {available.directory.topic_partition: available for available in looks if available is not None}
 
     def _available(
-        self, directory: PartitionDirectory, logs: PartitionLogs, known: Checkpoints, since: int
+        self, directory: PartitionDirectory, logs: PartitionLogs, checkpoints: Checkpoints, since: int
     ) -> Available:
         partition = directory.topic_partition
         fails = self._options.fails_on_loss
         self._ends[partition] = logs.end(self._ends.get(partition), damage_taker(fails=fails), goes_on=not fails)
         log_end = self._ends[partition].offset
-        first_offset = max(logs.first_offset, (known.log_start_offsets or {}).get(partition, 0))
-        high_watermark = (known.high_watermarks or {}).get(partition)
+        first_offset = max(logs.first_offset, (checkpoints.log_start_offsets or {}).get(partition, 0))
+        high_watermark = (checkpoints.high_watermarks or {}).get(partition)
         if high_watermark is None or self._options.to_log_end:
             end = log_end
         elif high_watermark > log_end and fails:
@@ -217,110 +212,118 @@ class StreamPlanner:
         self._warned: set[str] = set()
 
     def stop_at_what_is_there(self) -> None:
-        """What is written from now on is not read, nor partitions that come. What is left out beyond high watermarks is
-        told: the query ends before it.
+        """Read no records that are written from now on, and no new partitions. The log tells which offsets are left out
+        beyond high watermarks: the query ends before them.
         """
         there = self._logs.look({})
-        self._until = {each: found.end for each, found in there.items()}
+        self._until = {partition: available.end for partition, available in there.items()}
         beyond = [
             LeftOut(
-                partition=each,
+                partition=partition,
                 why=Why.BEYOND_HIGH_WATERMARK,
-                first_offset=found.limit,
-                end_offset=found.log_end,
-                edge=found.limit,
+                first_offset=available.limit,
+                end_offset=available.log_end,
+                edge=available.limit,
             )
-            for each, found in sorted(there.items())
-            if found.limit < found.log_end
+            for partition, available in sorted(there.items())
+            if available.limit < available.log_end
         ]
         for line in lines_of(beyond):
             _log.warning("%s", line)
 
     def next_end(self, start: StreamOffsets | None, limits: Limits) -> StreamOffsets:
-        """Where the micro-batch ends that begins at a start: there, if there is nothing to read.
-
-        Args:
-            start: None at the beginning of a stream.
+        """Where the micro-batch from a start on ends: at the start, if there is nothing to read. `start` is None at the
+        beginning of a stream.
         """
         if self.latest is None:
             self._warn_of_log_dirs()
         there = self._logs.look({} if start is None else start.ends, at_start=start is None)
         starts = self._starts(there) if start is None else start.ends
-        begins = {each: self._begin(each, starts.get(each, 0), there.get(each)) for each in starts.keys() | there}
-        self.latest = {each: found.end for each, found in there.items()}
+        begins = {
+            partition: self._begin(partition, starts.get(partition, 0), there.get(partition))
+            for partition in starts.keys() | there
+        }
+        self.latest = {partition: available.end for partition, available in there.items()}
         ends = self.latest
-        if self._until is not None:
-            ends = {each: min(end, self._until[each]) for each, end in ends.items() if each in self._until}
-        lags = [Lag(each, there[each].logs, begins[each], end) for each, end in ends.items() if end > begins[each]]
+        if (until := self._until) is not None:
+            ends = {partition: min(end, until[partition]) for partition, end in ends.items() if partition in until}
+        lags = [
+            Lag(partition, there[partition].logs, begins[partition], end)
+            for partition, end in ends.items()
+            if end > begins[partition]
+        ]
         taken = _cut(sorted(lags, key=lambda lag: lag.partition), limits)
-        until = {each: begins[each] for each in starts} | {each: found.end for each, found in taken.items()}
-        if start is not None and until == start.ends:
+        new_ends = {partition: begins[partition] for partition in starts}
+        new_ends |= {partition: part.end for partition, part in taken.items()}
+        if start is not None and new_ends == start.ends:
             return start
-        log_bytes = {each: found.log_bytes for each, found in taken.items()}
-        return StreamOffsets(until, log_bytes, starts if start is None else None)
+        log_bytes = {partition: part.log_bytes for partition, part in taken.items()}
+        return StreamOffsets(new_ends, log_bytes, starts if start is None else None)
 
     def _warn_of_log_dirs(self) -> None:
-        """Say which log dirs are not of one time, which partitions have another topic's id, and which are not there:
-        once, and not for each micro-batch.
+        """Warn of log dirs that are older than others, and of partitions with another topic's id or without a
+        directory: once, and not for each micro-batch.
         """
         request = source_request(self._options, None)
         brokers, listed = BrokersMetadata(request.log_dirs), request.partitions()
-        _, told = not_of_one_time(brokers, ())
-        there = ((each.topic_partition, each.log_dir) for each in filter(request.names, listed))
-        absent = absent_of(self._options, request, brokers, {each.topic_partition for each in listed})
-        lacking = [*of_other_topics(brokers, there), *(each for each in absent if each.is_problem)]
-        for line in (*told, *lines_of(lacking)):
+        _, older = not_of_one_time(brokers, ())
+        there = ((directory.topic_partition, directory.log_dir) for directory in filter(request.names, listed))
+        absent = absent_of(self._options, request, brokers, {directory.topic_partition for directory in listed})
+        doubtful = [*of_other_topics(brokers, there), *(left for left in absent if left.is_problem)]
+        for line in (*older, *lines_of(doubtful)):
             _log.warning("%s", line)
 
     def _starts(self, there: Mapping[TopicPartition, Available]) -> Numbers:
-        """Where a stream begins."""
         limit, partitions = self._options.start, sorted(there)
         limit.ensure_names(partitions)
         if limit.is_time:
-            found = offsets_of(self._options, limit, partitions)
-            for each, number in found.items():
-                if number is None:
-                    ensure_may_be_skipped(self._options, each)
-            return {each: there[each].end if number is None else number for each, number in found.items()}
-        return {each: _start(limit.of(each), there[each]) for each in partitions}
+            offsets = offsets_of(self._options, limit, partitions)
+            for partition, offset in offsets.items():
+                if offset is None:
+                    ensure_may_be_skipped(self._options, partition)
+            return {
+                partition: there[partition].end if offset is None else offset for partition, offset in offsets.items()
+            }
+        return {partition: _start(limit.of(partition), there[partition]) for partition in partitions}
 
-    def _begin(self, partition: TopicPartition, start: int, found: Available | None) -> int:
-        """Where reading of a partition goes on: at its start, or where its log ends before that."""
-        if found is None:
+    def _begin(self, partition: TopicPartition, start: int, available: Available | None) -> int:
+        """Where reading of a partition goes on: at its start, or at the end of its log if that is before."""
+        if available is None:
             self._lose(partition, f"it was read up to offset {start}, and is not there any more, or not asked for")
             return start
-        if start > found.log_end:
+        log_end = available.log_end
+        if start > log_end:
             self._lose(
                 partition,
-                f"offsets {found.log_end} to {start - 1} are gone: the log ends before {found.log_end}, and was read "
-                f"up to {start}; it was truncated",
+                f"offsets {log_end} to {start - 1} are gone: the log ends before {log_end}, and was read up to "
+                f"{start}; it was truncated",
             )
-        return min(start, found.log_end)
+        return min(start, log_end)
 
     def plan(self, start: StreamOffsets | None, end: StreamOffsets) -> ReadPlan | None:
-        """What is read for a micro-batch, also for one that was planned by a process that has ended since; None for
-        nothing.
+        """The reads of a micro-batch, also of one that a process has planned that has ended since; None if there are
+        none.
         """
         starts = (end.starts or {}) if start is None else start.ends
-        wanted = {each: (starts.get(each, 0), until) for each, until in sorted(end.ends.items())}
-        wanted = {each: limits for each, limits in wanted.items() if limits[0] < limits[1]}
+        wanted = {partition: (starts.get(partition, 0), until) for partition, until in sorted(end.ends.items())}
+        wanted = {partition: limits for partition, limits in wanted.items() if limits[0] < limits[1]}
         there = self._logs.look(starts) if wanted else {}
-        if any(found.end < wanted[each][1] for each, found in there.items() if each in wanted):
-            # The high watermark is an older one. What becomes of transactions that were decided stands in the log.
+        if any(available.end < wanted[each][1] for each, available in there.items() if each in wanted):
+            # The high watermark went back. The log tells how transactions ended that were decided then.
             there = _StreamLogs(replace(self._options, to_log_end=True)).look(starts)
         offsets: dict[TopicPartition, OffsetRange] = {}
-        for each, (first, until) in wanted.items():
-            found = there.get(each)
-            if (lost := _lost(found, first, until, end.log_bytes.get(each))) is not None:
-                self._lose(each, lost)
-            if found is not None and max(first, found.first_offset) < min(until, found.log_end):
-                offsets[each] = max(first, found.first_offset), min(until, found.log_end)
+        for partition, (first, until) in wanted.items():
+            available = there.get(partition)
+            if (lost := _lost(available, first, until, end.log_bytes.get(partition))) is not None:
+                self._lose(partition, lost)
+            if available is not None and max(first, available.first_offset) < min(until, available.log_end):
+                offsets[partition] = max(first, available.first_offset), min(until, available.log_end)
         return self._plan(offsets, there) if offsets else None
 
     def _plan(
         self, offsets: Mapping[TopicPartition, OffsetRange], there: Mapping[TopicPartition, Available]
     ) -> ReadPlan:
-        # What was planned is read, wherever the high watermark is now.
+        # The planned offsets are read, wherever the high watermark is now.
         request = source_request(replace(self._options, to_log_end=True), offsets)
         plan = plan_reads(request, goes_on=False, threads=threads(), part_bytes=PART_BYTES, looks_around=False)
         return replace(plan, reads=tuple(_without_aborted(read, there) for read in plan.reads))
@@ -334,11 +337,11 @@ class StreamPlanner:
             _log.warning("%s", message)
 
 
-def _start(number: int | None, found: Available) -> int:
+def _start(number: int | None, available: Available) -> int:
     """The offset for an option's number."""
     if number is None:
-        return found.first_offset
-    return found.end if number == LATEST else number
+        return available.first_offset
+    return available.end if number == LATEST else number
 
 
 def _without_aborted(read: SegmentRead, there: Mapping[TopicPartition, Available]) -> SegmentRead:
@@ -347,21 +350,21 @@ def _without_aborted(read: SegmentRead, there: Mapping[TopicPartition, Available
     return replace(read, aborted=aborted.between(read.last_offset_before + 1, end_offset))
 
 
-def _lost(found: Available | None, first: int, until: int, log_bytes: int | None) -> str | None:
-    """What of offsets that were planned is gone; None where nothing shows that something is.
+def _lost(available: Available | None, first: int, until: int, log_bytes: int | None) -> str | None:
+    """Which of the planned offsets are gone, in words; None if nothing shows a loss.
 
-    That compaction has left holes is no loss if they were there when the micro-batch was planned: of a log that nobody
-    has changed the same bytes lie between two offsets.
+    Holes of compaction are no loss if they were there when the micro-batch was planned: in an unchanged log the same
+    number of bytes lies between two offsets.
     """
-    if found is None:
+    if available is None:
         return f"offsets {first} to {until - 1} are gone, with the log"
-    if found.first_offset > first:
-        left = f"the first one that is left is {found.first_offset}"
-        return f"offsets {first} to {min(until, found.first_offset) - 1} are gone: {left}"
-    if found.log_end < until:
-        left = f"the log ends before {found.log_end}; it was truncated"
-        return f"offsets {max(first, found.log_end)} to {until - 1} are gone: {left}"
-    now = found.logs.position_of(until) - found.logs.position_of(first)
+    if available.first_offset > first:
+        left = f"the first one that is left is {available.first_offset}"
+        return f"offsets {first} to {min(until, available.first_offset) - 1} are gone: {left}"
+    if available.log_end < until:
+        left = f"the log ends before {available.log_end}; it was truncated"
+        return f"offsets {max(first, available.log_end)} to {until - 1} are gone: {left}"
+    now = available.logs.position_of(until) - available.logs.position_of(first)
     if log_bytes is not None and now != log_bytes:
         return (
             f"offsets {first} to {until - 1} are {now} bytes of batches, and were {log_bytes} when they were planned: "

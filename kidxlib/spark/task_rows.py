@@ -1,5 +1,5 @@
-"""Segments read by a task of Spark: rows in Spark's types, in batches as large as suits it, in bounded memory; damage
-ends the task or is passed over, as the options say.
+"""Segments read by a task of Spark: rows in Spark's types, in batches of a size that suits Spark, in bounded memory;
+damage ends the task or is passed over, as the options say.
 """
 
 from __future__ import annotations
@@ -20,29 +20,27 @@ from kidxlib.spark.columns import as_spark_has_them, columns_read
 
 _log: Final = logging.getLogger(__name__)
 
-#: Spark takes fewer rows at once slower: 1,000 cost it half as much again.
+#: Spark is slower with fewer rows at once: batches of 1,000 cost it half as much again.
 _ROWS_MIN: Final = 10_000
-#: Nor does it matter to it how many rows have so many bytes. To put them together copies them.
+#: Batches of so many bytes are not joined, however few rows they have: joining copies them.
 _BYTES_MIN: Final = 2 * 1024 * 1024
 #: A larger segment is read by several tasks, where its index tells how to divide it.
 PART_BYTES: Final = 128 * 1024 * 1024
-#: Segments of so many bytes are read by one task, about; a larger one, or each part of it, by one of its own. A task
-#: takes Spark as long as it takes to read a few megabytes.
+#: One task reads segments of about so many bytes together; a larger segment, or each part of it, has its own task. To
+#: start a task takes Spark as long as to read a few megabytes.
 _TASK_BYTES: Final = 32 * 1024 * 1024
 
 
-class _OfLog(Protocol):
-    """Something that takes as long as it reads bytes of a log."""
-
+class _LogRead(Protocol):
     @property
     def log_bytes(self) -> int: ...
 
 
-_R = TypeVar("_R", bound=_OfLog)
+_R = TypeVar("_R", bound=_LogRead)
 
 
 def tasks_of(reads: Iterable[_R]) -> list[tuple[_R, ...]]:
-    """Segments and parts of them, those of each task together, in their order."""
+    """The segments and parts of segments of each task, in order."""
     tasks: list[tuple[_R, ...]] = []
     task: list[_R] = []
     size = 0
@@ -63,28 +61,25 @@ def task_rows(
     *,
     goes_on: bool,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a task. A warning by `logging` tells gaps behind logs that it has read to their ends.
-
-    Args:
-        mode: see `kidxlib.read`.
-        schema: what Spark expects.
-        on_damage, goes_on: as of `rows_of`.
+    """The rows of a task in Spark's schema. A warning tells of gaps behind logs that the task has read to their
+    ends.
     """
     columns, logs = columns_read(mode, schema.names), list[LogRead]()
     if mode == "batches":
-        found = batch_rows_of(reads, columns, on_damage, goes_on=goes_on, on_end=logs.append)
+        rows = batch_rows_of(reads, columns, on_damage, goes_on=goes_on, on_end=logs.append)
     else:
-        found = rows_of(reads, columns, on_damage, goes_on=goes_on, threads=1, on_end=logs.append)
-    for rows in _put_together(found):
-        yield as_spark_has_them(rows, schema)
+        rows = rows_of(reads, columns, on_damage, goes_on=goes_on, threads=1, on_end=logs.append)
+    for joined in _joined(rows):
+        yield as_spark_has_them(joined, schema)
     for line in lines_of(gaps_of(logs)):
         _log.warning("%s", line)
 
 
-def _put_together(found: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Batches of at least so many rows or bytes, but for the last one."""
     pending: list[pa.RecordBatch] = []
     rows = size = 0
-    for batch in found:
+    for batch in batches:
         if rows >= _ROWS_MIN or size >= _BYTES_MIN:
             yield _as_one(pending)
             pending, rows, size = [], 0, 0
@@ -102,7 +97,7 @@ def _as_one(batches: Sequence[pa.RecordBatch]) -> pa.RecordBatch:
 
 
 def damage_taker(*, fails: bool) -> TakeDamage:
-    """Damage ends the reading; or a warning says what is lost, by way of `logging`."""
+    """Damage ends the reading, or a warning says what is lost."""
     return _fail_on if fails else warn_of
 
 
