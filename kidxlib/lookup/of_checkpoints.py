@@ -1,4 +1,4 @@
-"""What the checkpoint files of a log dir say of a partition's log: how far it went, and where it began."""
+"""A partition's log by the checkpoint files of its log dir: how far the log went, and where it began."""
 
 from __future__ import annotations
 
@@ -27,13 +27,8 @@ def of_checkpoints(
     high_watermark: int | None,
     offsets_in: ReadOffsets = read_offset_checkpoint,
 ) -> OfLogDir:
-    """What is said of a log. Files are read once somebody asks.
-
-    Args:
-        directory: of the partition, in its log dir.
-        first_base: the base offset of its first log; None for that of the first that is in the directory now.
-        high_watermark: as the checkpoint has it.
-        offsets_in: reads checkpoint files.
+    """The answers of checkpoint files on a partition's log. Files are read at the first question. `first_base` is the
+    base offset of its first log; None for that of the first log that is in the directory now.
     """
     return OfLogDir(
         high_watermark,
@@ -47,8 +42,8 @@ def of_checkpoints(
 def high_watermark_of(
     directory: Location, partition: TopicPartition, offsets_in: ReadOffsets = read_offset_checkpoint
 ) -> int | None:
-    """The high watermark of a partition in its log dir's checkpoint; None where that has none, or cannot be read, which
-    `why_no_high_watermark` says.
+    """The high watermark of a partition in its log dir's checkpoint; None if the checkpoint has none, or cannot be
+    read: `why_no_high_watermark` tells which.
     """
     with contextlib.suppress(CheckpointError, OSError):
         return (offsets_in(directory.parent / HIGH_WATERMARK_CHECKPOINT) or {}).get(partition)
@@ -58,8 +53,8 @@ def high_watermark_of(
 def why_no_high_watermark(
     log_dir: Location, partition: TopicPartition, offsets_in: ReadOffsets
 ) -> tuple[str, bool] | None:
-    """Why a broker's checkpoint has no high watermark of a partition, and whether it cannot be read. None where it has
-    one by now, or where no broker has written: a broker writes one of each partition of a log dir
+    """Why a broker's checkpoint has no high watermark of a partition, and whether the file cannot be read. None if it
+    has one by now, or if no broker has written to the log dir: a broker writes one for each partition of a log dir
     (`ReplicaManager.checkpointHighWatermarks`).
     """
     path = log_dir / HIGH_WATERMARK_CHECKPOINT
@@ -77,16 +72,12 @@ def why_no_high_watermark(
 def lost_first_offset(
     directory: Location, partition: TopicPartition, first_base: int | None, offsets_in: ReadOffsets
 ) -> int | None:
-    """Where a partition's leader epochs begin, if logs from there on were lost; None where they were not, or nobody
-    knows.
+    """Where a partition's leader epochs begin, if logs from there on were lost; None if they were not, or it is not
+    known.
 
-    Whatever a broker deletes from the start, it cuts the epochs there at once
-    (`LeaderEpochFileCache.truncateFromStart`). A partition that the checkpoint of log starts names may begin amid its
-    first log, or in a bucket (`LogManager.checkpointLogStartOffsetsInDir`).
-
-    Args:
-        first_base: as of `of_checkpoints`.
-        offsets_in: reads checkpoint files, each once.
+    When a broker deletes logs at the start, it cuts the epochs there at once
+    (`LeaderEpochFileCache.truncateFromStart`). A partition in the checkpoint of log starts may begin inside its first
+    log, or in a bucket (`LogManager.checkpointLogStartOffsetsInDir`).
     """
     with contextlib.suppress(KidxError, OSError):
         starts = offsets_in(directory.parent / LOG_START_OFFSET_CHECKPOINT)

@@ -1,8 +1,7 @@
-"""A partition in a bucket of tiered storage, to be asked as a broker is asked, with the objects that it has there."""
+"""A partition in a bucket of tiered storage as a log, which answers as a broker does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 
 from kidxlib.errors import UsageError
@@ -18,13 +17,9 @@ from kidxlib.text.times import NS_PER_MS
 
 
 def remote_log(directory: PartitionDirectory, index_directory: Location | None, *, by_time: bool) -> Log:
-    """The remote segments of a partition as one log. It begins where they begin: where a broker lets its log begin, the
-    bucket does not say.
-
-    Args:
-        directory: in a bucket.
-        index_directory: that of its index files; None for the objects of the segments.
-        by_time: it is asked for times.
+    """The remote segments of a partition as one log, which begins at the first segment: the bucket does not say where a
+    broker's log starts. `index_directory` has the index files; None for the objects of the segments. `by_time` tells
+    that the log is asked for times.
     """
     assert directory.remote is not None
     files = directory.remote.files()
@@ -40,7 +35,7 @@ def remote_log(directory: PartitionDirectory, index_directory: Location | None, 
         CheckedSegment(
             directory.file(base_offset, LOG_SUFFIX),
             base_offset,
-            _indexes(directory, base_offset) if index_directory is None else index_directory,
+            partial(directory.file, base_offset) if index_directory is None else index_directory,
             ExpectedFiles(),
             mtime_ms=mtime_ns // NS_PER_MS,
         )
@@ -52,12 +47,8 @@ def remote_log(directory: PartitionDirectory, index_directory: Location | None, 
     return Log(segments, name=str(directory.path), leader_epochs=epochs)
 
 
-def _indexes(directory: PartitionDirectory, base_offset: int) -> Callable[[str], Location]:
-    return partial(directory.file, base_offset)
-
-
 def _leader_epochs(directory: PartitionDirectory, base_offset: int) -> LeaderEpochs | None:
-    """What was copied with a segment: all epochs up to its end."""
+    """The epochs that were copied with a segment: all up to its end."""
     place = directory.file(base_offset, EPOCHS_SUFFIX)
     try:
         content = place.read_bytes()

@@ -1,5 +1,4 @@
-"""The batches of a log, from header to header: the fields of a header, where the next one is, and whether a batch's
-checksum is right.
+"""The batches of a log, from header to header: the fields of a header, the place of the next one, and the checksum.
 
 `batches` and `headers` find batches as Kafka's `FileLogInputStream` does. `batches` refuses headers that no broker
 accepts; `headers` yields them too, as Kafka does until more than the header is read. Both are lazy and check no
@@ -36,12 +35,12 @@ class Batch:
         attributes: bits, see `kidxlib.format.layouts`.
         crc: the checksum in the header.
         offset_field: the first field: the base offset of a v2 batch, the last record's offset in a wrapper.
-        last_offset: the last record's; compaction may have removed that record.
+        last_offset: of the last record, which compaction may have removed.
         max_timestamp: the largest timestamp by the header, in ms since the epoch; −1 in magic 0.
-        partition_leader_epoch: −1: none, as always below magic 2.
+        partition_leader_epoch: −1 is none, as always below magic 2.
         base_timestamp: the base of the records' timestamps in a v2 batch.
-        producer_id, producer_epoch: −1: none.
-        base_sequence: the first record's; −1: none.
+        producer_id, producer_epoch: −1 is none.
+        base_sequence: of the first record; −1 is none.
         records_count: None in a wrapper, which would have to be decompressed.
     """
 
@@ -85,9 +84,9 @@ class Batch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When compaction may drop tombstones and markers, in ms since the epoch; None: not set yet."""
-        has_one = self.is_v2 and self.attributes & layouts.ATTRIBUTE_DELETE_HORIZON
-        return self.base_timestamp if has_one else None
+        """When compaction may drop tombstones and markers, in ms since the epoch; None if it is not set yet."""
+        is_set = self.is_v2 and self.attributes & layouts.ATTRIBUTE_DELETE_HORIZON
+        return self.base_timestamp if is_set else None
 
     @property
     def next_position(self) -> int:
@@ -165,8 +164,8 @@ def stream_of(log: LogBytes, position: int, end: int) -> ByteStream:
 def batches(log: LogBytes, position: int = 0) -> Iterator[Batch]:
     """The batches from file position `position` on, where a batch must start (`FileRecords.batchesFrom`).
 
-    It ends where no whole batch follows, at the end of the file or at a torn batch; remaining bytes are no error. Each
-    batch takes one small read of the file.
+    The last one is before the end of the file or before a torn batch; remaining bytes are no error. Each batch takes
+    one small read of the file.
     """
     for batch in headers(log, position):
         if batch.magic < 0:
@@ -177,8 +176,8 @@ def batches(log: LogBytes, position: int = 0) -> Iterator[Batch]:
 
 
 def headers(log: LogBytes, position: int = 0) -> Iterator[Batch]:
-    """The batches of `batches`, and also batches with a negative magic or a size too small for magic 2. The fields of
-    these are read at their usual positions.
+    """The batches of `batches`, and also batches with a negative magic or a size too small for magic 2, whose fields
+    are read at their usual positions.
     """
     return (parse_batch(*span) for span in spans(log, position))
 

@@ -15,7 +15,7 @@ from kidxlib.storage.log_bytes import LogBytes
 
 _Longs: TypeAlias = NDArray[np.int64]
 
-#: More decompressed bytes than usual batches have. A larger batch is read record by record.
+#: Decompressed bytes, more than usual batches have. A larger batch is read record by record.
 _CONTENT_BYTES_MAX: Final = 64 * 1024 * 1024
 
 
@@ -24,8 +24,8 @@ class RecordsIn:
     """The records of a batch.
 
     Attributes:
-        offsets, timestamps: of the records, of shape (n,).
-        complete: these are all; if not, a malformed one follows.
+        offsets, timestamps: of shape (n,).
+        complete: these are all records; if not, a malformed one follows.
     """
 
     base_offset: int

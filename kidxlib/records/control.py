@@ -18,12 +18,11 @@ from kidxlib.records.reader import Record
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """A control record.
-
+    """
     Attributes:
         type_id: the type in the key.
-        name: the type's name; None: Kafka does not know the type.
-        fields: the fields of the value, as in Kafka's JSON; None: the type is not known.
+        name: the type's name; None if Kafka does not know the type.
+        fields: the fields of the value, as in Kafka's JSON; None if the type is not known.
     """
 
     type_id: int

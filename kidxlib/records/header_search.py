@@ -37,8 +37,8 @@ _MEASURE: Final = np.dtype(
         ("is_batch", "i8"),  # a whole batch starts there
         ("base_offset", "i8"),  # the batch's first field: in a wrapper the last offset
         ("last_offset", "i8"),
-        ("last_offset_before", "i8"),  # the largest of the batches before it; `_LEAST`: none
-        ("max_timestamp_before", "i8"),  # their largest timestamp; `_LEAST`: none
+        ("last_offset_before", "i8"),  # the largest of the batches before it; `_LEAST` is none
+        ("max_timestamp_before", "i8"),  # the largest timestamp of these batches; `_LEAST` is none
     ]
 )
 _LEAST: Final = -(2**63)
@@ -47,8 +47,6 @@ _SWEEP: Final = np.dtype([("position", "i8"), ("bytes_read", "i8"), ("last_offse
 
 
 class SearchOutcome(enum.IntEnum):
-    """The outcome of a walk."""
-
     UNDECIDED = 0
     FOUND = 1
     NONE = 2  # the log ends, or a torn batch follows
@@ -202,10 +200,8 @@ def _sweep(window, window_position, log_bytes, sweeps, measures, number):
 
 
 def measure(log: LogBytes, positions: NDArray[np.int64]) -> NDArray[np.void]:
-    """Measure the batches before and at file positions, of dtype `_MEASURE`; the headers of the log are read once.
-
-    Args:
-        positions: of shape (n,), ascending.
+    """Measure the batches before and at file positions, as dtype `_MEASURE`. Positions have shape (n,) and increase;
+    the headers of the log are read once.
     """
     measures = np.zeros(len(positions), _MEASURE)
     measures["position"] = positions

@@ -1,9 +1,9 @@
 """The records of a batch of any magic, as Kafka iterates over them, and the first record since a time
 (`FileRecords.searchForTimestamp`).
 
-All is lazy: records are read, decompressed and decoded one by one. No more than one record and one chunk of its batch
-are held at a time; raw snappy is one chunk. So the records before a malformed one are yielded, where Kafka may throw at
-once. Checksums are not checked, as on a broker's read path.
+Records are read, decompressed and decoded one by one. At most one record and one chunk of its batch are in memory; raw
+snappy is one chunk. So the records before a malformed one are yielded, where Kafka may throw at once. Checksums are not
+checked, as on a broker's read path.
 """
 
 from __future__ import annotations
@@ -30,12 +30,7 @@ _KEY_AT_V1: Final = layouts.MESSAGE_V1.itemsize - layouts.LOG_OVERHEAD
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header of a record.
-
-    Attributes:
-        key: its name. Bytes that are not UTF-8 are read as U+FFFD, as in Java.
-        value: None: null.
-    """
+    """A header of a record. Bytes of the key that are not UTF-8 are read as U+FFFD, as in Java."""
 
     key: str
     value: bytes | None
@@ -46,10 +41,8 @@ class Record:
     """A record as a consumer would get it, or a control record.
 
     Attributes:
-        offset: in the partition.
-        timestamp: in ms since the epoch, from the producer, or with LogAppendTime from the broker; −1: none.
-        key, value: None: null; a null value is a tombstone.
-        headers: in order.
+        timestamp: in ms since the epoch, from the producer, or with LogAppendTime from the broker; −1 is none.
+        value: None in a tombstone.
     """
 
     offset: int
@@ -85,8 +78,8 @@ def _parse_record(body: bytes, base_offset: int, base_timestamp: int, append_tim
 
 
 def _read_varint(data: bytes, at: int, bytes_max: int = 5) -> tuple[int, int]:
-    """A zig-zag varint (`ByteUtils.readVarint`; with 10 bytes `readVarlong`), and where it ends; IndexError if it ends
-    past `data`.
+    """A zig-zag varint (`ByteUtils.readVarint`; with 10 bytes `readVarlong`), and its end; IndexError if that is past
+    `data`.
     """
     byte = data[at]
     if byte < 128:
@@ -168,7 +161,7 @@ class Message:
 
     Attributes:
         body: the bytes after offset and size.
-        append_time: the broker's timestamp in the wrapper; None: it has none.
+        append_time: the broker's timestamp in the wrapper; None if it has none.
     """
 
     offset: int
@@ -177,7 +170,6 @@ class Message:
 
     @property
     def crc(self) -> int:
-        """The checksum in the message."""
         return int.from_bytes(self.body[_CRC_AT:_LEGACY_MAGIC_AT])
 
     @property
@@ -187,7 +179,7 @@ class Message:
 
     @property
     def timestamp(self) -> int:
-        """In ms since the epoch; −1: none, as always in magic 0."""
+        """In ms since the epoch; −1 is none, as always in magic 0."""
         magic = self.body[_LEGACY_MAGIC_AT]
         if magic == 0:
             return layouts.NO_TIMESTAMP
@@ -196,7 +188,7 @@ class Message:
         return int.from_bytes(self.body[_TIMESTAMP_AT:_KEY_AT_V1], signed=True)
 
     def sizes(self) -> tuple[int, int]:
-        """The stored sizes of key and value; below 0: null."""
+        """The stored sizes of key and value; below 0 is null."""
         key_size = self._size(self._key_at, "key")
         return key_size, self._size(self._key_at + 4 + max(key_size, 0), "value")
 
@@ -238,8 +230,8 @@ def _legacy_messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
 
 
 def _messages_of_wrapper(log: LogBytes, batch: Batch) -> Iterator[Message]:
-    """`AbstractLegacyRecordBatch.DeepRecordsIterator`. The offsets in a wrapper of magic 1 are relative to the last
-    record's, which the wrapper has. So it is decompressed twice, where Kafka keeps all its content.
+    """`AbstractLegacyRecordBatch.DeepRecordsIterator`. In a wrapper of magic 1, offsets are relative to the last
+    record's, which the wrapper has. So a wrapper is decompressed twice, where Kafka keeps all its content.
     """
     base = 0
     stream = wrapper_content(log, batch)
@@ -315,11 +307,7 @@ def _value_of_wrapper(log: LogBytes, batch: Batch) -> tuple[int, int]:
 
 
 def records(log: LogBytes, batch: Batch) -> Iterator[Record]:
-    """The records of a batch in the order of the log, which is that of their offsets.
-
-    Args:
-        log: the log of `batch`.
-    """
+    """The records of a batch in the order of the log, and so of their offsets."""
     try:
         if batch.is_v2:
             yield from _records_v2(log, batch)
@@ -332,9 +320,8 @@ def records(log: LogBytes, batch: Batch) -> Iterator[Record]:
 
 
 def base_offset(log: LogBytes, batch: Batch) -> int:
-    """The offset of the first record of a batch (`RecordBatch.baseOffset`); a wrapper is decompressed for it.
-
-    For a v2 batch it is in the header, even if compaction has removed that record.
+    """The offset of the first record of a batch (`RecordBatch.baseOffset`). A wrapper is decompressed; a v2 batch has
+    the offset in its header, even if compaction has removed that record.
     """
     if batch.is_v2 or batch.codec == layouts.CODEC_NONE:
         return batch.offset_field
@@ -342,14 +329,12 @@ def base_offset(log: LogBytes, batch: Batch) -> int:
 
 
 def first_record_since(log: LogBytes, batch: Batch, timestamp: int, offset: int) -> Record | None:
-    """The first record with at least this timestamp (ms since the epoch) and at least this offset; None: there is none.
-
-    The loop within `FileRecords.searchForTimestamp`.
+    """The first record with at least this timestamp (ms since the epoch) and at least this offset; None if there is
+    none: the loop within `FileRecords.searchForTimestamp`.
     """
-    for record in records(log, batch):
-        if record.timestamp >= timestamp and record.offset >= offset:
-            return record
-    return None
+    return next(
+        (record for record in records(log, batch) if record.timestamp >= timestamp and record.offset >= offset), None
+    )
 
 
 def offset_of_max_timestamp(log: LogBytes, batch: Batch) -> int | None:
@@ -362,9 +347,7 @@ def offset_of_max_timestamp(log: LogBytes, batch: Batch) -> int | None:
 
 
 def messages(log: LogBytes, batch: Batch) -> Iterator[Message]:
-    """The messages of a batch of magic 0 or 1: the batch itself, or the messages of a wrapper, without decoding
-    them.
-    """
+    """The messages of a batch of magic 0 or 1: the batch itself, or those of a wrapper, without decoding them."""
     try:
         yield from _legacy_messages(log, batch)
     except MalformedError as error:

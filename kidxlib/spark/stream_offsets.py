@@ -40,8 +40,8 @@ class StreamOffsets:
             return cls(_numbers(topics), _numbers(checkpoint.get(_LOG_BYTES, {})), starts)
         except (ValueError, AttributeError) as error:
             raise UsageError(
-                f'offsets {checkpoint}: expected a checkpoint of this source, as {{"topic": {{"0": 23}}}}; start the stream '
-                "with a checkpoint location of its own"
+                f'offsets {checkpoint}: expected a checkpoint of this source, as {{"topic": {{"0": 23}}}}; start the '
+                "stream with a checkpoint location of its own"
             ) from error
 
     def as_json(self) -> dict[str, Any]:
