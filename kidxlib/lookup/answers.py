@@ -1,6 +1,4 @@
-"""Answers to many seeks at a time: their columns, how they are filled, and what their notes say of a segment or of a
-log's first or last one.
-"""
+"""Answers to many seeks at a time: first the columns and how they are filled, then the remarks in their notes."""
 
 from __future__ import annotations
 
@@ -22,7 +20,7 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.log.log import Log
 from kidxlib.log.segment import LogSegment
-from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
+from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.text.times import show_ms
@@ -31,7 +29,7 @@ from kidxlib.text.words import counted
 _Rows: TypeAlias = NDArray[np.int64]
 _Long: TypeAlias = NDArray[np.int64] | int
 
-#: What is asked for: the batch that holds an offset, or the first record of a time.
+#: The kinds of questions: for the batch that holds an offset, or for the first record of a time.
 OFFSET: Final = "offset"
 TIMESTAMP: Final = "timestamp"
 
@@ -54,10 +52,10 @@ RESULT_COLUMNS: Final = (
     "source",
 )
 
-#: What is said of a question.
+#: The columns of an answer.
 _FIELDS: Final[list[pa.Field[Any]]] = [
     pa.field("found", pa.bool_(), nullable=False),
-    pa.field("answered", pa.bool_(), nullable=False),  # false: files do not let it be said for certain
+    pa.field("answered", pa.bool_(), nullable=False),  # false: `found` is not certain, because of a file
     pa.field("segment_base_offset", pa.int64()),
     pa.field("position", pa.int64()),
     pa.field("batch_base_offset", pa.int64()),
@@ -73,16 +71,12 @@ _NUMBERS: Final = {field.name: field.type for field in _FIELDS if pa.types.is_in
 
 Longs: TypeAlias = NDArray[np.int64]
 
-#: What a segment of files can raise: it is said in the answer's note.
+#: The errors that reading a segment's files can raise: the answer's note tells them.
 FILE_ERRORS: Final = (KidxError, OSError)
 
 
 class Answers:
-    """Answers that are being filled, column by column.
-
-    Attributes:
-        found: whether each row has its answer.
-    """
+    """Answers that are being filled, column by column. `found` tells whether a row has its answer."""
 
     def __init__(self, rows: int) -> None:
         self.found = np.zeros(rows, np.bool_)
@@ -95,29 +89,27 @@ class Answers:
         self._unsure = np.zeros(rows, np.bool_)
 
     def is_open(self, rows: _Rows) -> NDArray[np.bool_]:
-        """Which of the rows are neither found nor have a note."""
+        """Which of the rows have neither an answer nor a note."""
         is_open: NDArray[np.bool_] = ~self.found[rows] & (self._notes[rows] == 0)
         return is_open
 
     def timestamps(self, rows: _Rows) -> _Rows:
-        """The timestamps of the records that were found."""
         return self._columns["timestamp"][rows]
 
     def offsets(self, rows: _Rows) -> _Rows:
-        """The offsets of the records that were found."""
         return self._columns["offset"][rows]
 
     def segments(self, rows: _Rows) -> _Rows:
-        """The base offsets of the segments with the batches that were found."""
+        """The base offsets of the segments in which the answers are."""
         return self._columns["segment_base_offset"][rows]
 
     def is_first_batch(self, rows: _Rows) -> NDArray[np.bool_]:
-        """Which of the rows have the first batch of a segment for their answer."""
+        """Which of the rows have the first batch of a segment as their answer."""
         is_first: NDArray[np.bool_] = self._filled["position"][rows] & (self._columns["position"][rows] == 0)
         return is_first
 
     def batches(self, rows: _Rows, segment: int, position: _Long, base_offset: _Long, leader_epoch: _Long) -> None:
-        """Set the batches in which the answers are; leader epoch −1 means none."""
+        """Set the batches in which the answers are; a leader epoch of −1 is none."""
         self.found[rows] = True
         self._set("segment_base_offset", rows, segment)
         self._set("position", rows, position)
@@ -144,24 +136,23 @@ class Answers:
         self.add_bytes(rows, log.bytes_read - before if isinstance(log, LogFile) else 0)
 
     def file_error(self, rows: _Rows, text: str | None) -> None:
-        """Add a remark on a file that is not as it should be."""
+        """Add a remark on a file with a problem."""
         if text is not None:
             self.note(rows, text)
             self._file_error[rows] = True
 
     def unsure(self, rows: _Rows, text: str | None) -> None:
-        """Add a remark on a file without which there is no answer, or the answer may be another."""
+        """Add a remark on a file because of which there is no answer, or the answer may be wrong."""
         if text is not None:
             self.file_error(rows, text)
             self._unsure[rows] = True
 
     def fail(self, rows: _Rows, text: str) -> None:
-        """Add a remark on a file that ends the search: what was found before it remains, the rest is unsure."""
+        """Add a remark on a file that ends the search: answers that were found before remain, the others are unsure."""
         self.file_error(rows[self.found[rows]], text)
         self.unsure(rows[~self.found[rows]], text)
 
     def note(self, rows: _Rows, text: str) -> None:
-        """Add a remark to the notes of rows."""
         for code in np.unique(self._notes[rows]).tolist():
             joined = f"{self._texts[code]}; {text}" if code else text
             self._notes[rows[self._notes[rows] == code]] = len(self._texts)
@@ -191,8 +182,8 @@ class Answers:
 def groups(keys: NDArray[Any], rows: Longs) -> Iterator[tuple[int, Longs]]:
     """Group rows by key, both of shape (n,). Keys come in order; rows of one key keep their order."""
     order = np.argsort(keys, kind="stable")
-    found, starts = np.unique(keys[order], return_index=True)
-    yield from zip(found.tolist(), np.split(rows[order], starts[1:]), strict=True) if len(found) else ()
+    distinct, starts = np.unique(keys[order], return_index=True)
+    yield from zip(distinct.tolist(), np.split(rows[order], starts[1:]), strict=True) if len(distinct) else ()
 
 
 def log_name(segment: LogSegment) -> str:
@@ -200,8 +191,8 @@ def log_name(segment: LogSegment) -> str:
 
 
 def why_end_is_missing(segment: LogSegment) -> str | None:
-    """Why there may have been more in a segment's log than there is."""
-    torn = segment.torn  # first: it may have to recover the segment, which finds out where it is to be truncated
+    """Why a segment's log may have had more than it has now."""
+    torn = segment.torn  # before `truncation`, which is known once `torn` has had to recover the segment
     return segment.truncation or torn
 
 
@@ -215,10 +206,10 @@ def why_not_in(segment: LogSegment, since: int) -> str:
 
 
 NO_RECORDS: Final = "no records"
-#: What is found of a transaction's end is no record that consumers get.
+#: The note where the answer is a transaction's marker, which consumers do not get.
 MARKER: Final = "the marker at the end of a transaction; consumers that begin there get the record after it"
 FAR: Final = "after the time that was asked for"
-#: Of a record far from the time that was asked for: what stands before it, and who tells what stands behind it.
+#: Notes on a record far from the time that was asked for: why it is the first, and which command tells more.
 _BEGINS: Final = "the log begins there"
 _ALL_OLDER: Final = "all records before it are older than that time"
 _BETWEEN: Final = (
@@ -229,15 +220,13 @@ GAP: Final = "in no log: unless the topic is compacted, a segment is missing"
 _LOST: Final = "in no log, and the topic is not compacted: a segment is missing; kidx verify looks for who has it"
 HIDDEN: Final = "no consumer gets what the logs have below it"
 _HOUR_MS: Final = 3_600_000
-#: In which a distance of times is told: what one is called, and its ms.
+#: The units of a distance between times, and the ms of each.
 _UNITS: Final = (("year", 365 * 24 * _HOUR_MS), ("day", 24 * _HOUR_MS), ("hour", _HOUR_MS))
 
 
 def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> None:
-    """Add remarks where what was found is far from the time that was asked for, and why.
-
-    Args:
-        rows: those that ask for times, of the n in `targets` and `answers`.
+    """Add remarks where a record is far from the time that was asked for, and why. `rows` are those that ask for
+    times.
     """
     found = rows[answers.found[rows]]
     timestamps = answers.timestamps(found)
@@ -247,9 +236,9 @@ def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> 
     far = found[is_far]
     distances = np.maximum(timestamps[is_far], 0) - np.maximum(targets[far], 0)
     numbers, units = _in_largest_units(np.maximum(distances, _HOUR_MS))
-    for unit, (one, _) in enumerate(_UNITS):
-        for number, each in groups(numbers[units == unit], far[units == unit]):
-            answers.note(each, f"{counted(number, one)} {FAR}")
+    for unit, (name, _) in enumerate(_UNITS):
+        for number, rows_in in groups(numbers[units == unit], far[units == unit]):
+            answers.note(rows_in, f"{counted(number, name)} {FAR}")
     last = _last_timestamp(log)
     is_later = is_far & (timestamps > last) if last is not None else np.zeros_like(is_far)
     merely_far = found[is_far & ~is_later]
@@ -265,10 +254,8 @@ def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> 
 
 
 def _in_largest_units(distances: Longs) -> tuple[Longs, Longs]:
-    """How far times are apart, in whole numbers of the largest of `_UNITS` of which it is one at least.
-
-    Args:
-        distances: in ms, of an hour at least.
+    """Distances in whole numbers of the largest unit of `_UNITS` that is not larger, and the number of that unit.
+    Distances are in ms, and at least an hour.
     """
     sizes = np.array([size for _, size in _UNITS], np.int64)
     units: Longs = (distances[:, None] < sizes[:-1]).sum(axis=1).astype(np.int64)
@@ -276,10 +263,8 @@ def _in_largest_units(distances: Longs) -> tuple[Longs, Longs]:
 
 
 def _in_the_way(segment: LogSegment, last: int) -> str:
-    """Why a search by time ends in a segment, though later ones may have earlier records.
-
-    Args:
-        last: the largest timestamp at the end of the log.
+    """Why a search by time ends in a segment, though later segments may have earlier records. `last` is the largest
+    timestamp at the end of the log.
     """
     try:
         largest = show_ms(segment.largest_timestamp)
@@ -295,29 +280,26 @@ def _in_the_way(segment: LogSegment, last: int) -> str:
 
 
 def _last_timestamp(log: Log) -> int | None:
-    """The largest timestamp of a log's last batch; None where it cannot be read."""
+    """The largest timestamp of a log's last batch; None if it cannot be read."""
     for segment in reversed(log.segments):
+        timestamp = None
         try:
             start = segment.translate_offset(segment.offset_index.last_offset)
             # Behind the last entry there may be all that was written since a build, or the whole log.
-            found = None
-            for table in () if start is None else _batches(segment, start.position):
-                found = int(table.rows["max_timestamp"][-1])
+            if start is not None:
+                for table in BatchWalk(segment.log, start.position, Wanted(), whole=False).tables():
+                    timestamp = int(table.rows["max_timestamp"][-1])
         except FILE_ERRORS:
             return None
         finally:
             segment.release()
-        if found is not None:
-            return found
+        if timestamp is not None:
+            return timestamp
     return None
 
 
-def _batches(segment: LogSegment, position: int) -> Iterator[BatchTable]:
-    return BatchWalk(segment.log, position, Wanted(), whole=False).tables()
-
-
 def is_empty(log: Log) -> bool:
-    """Whether no segment of a log has a byte; not where that cannot be seen, which others say."""
+    """Whether no segment of a log has a byte; false if a file cannot be read, which the search tells."""
     try:
         return all(segment.size == 0 for segment in log.segments)
     except FILE_ERRORS:
@@ -328,11 +310,8 @@ def is_empty(log: Log) -> bool:
 
 
 def remark_on_gap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
-    """Add a remark where offsets between a segment and the one before it are in no log.
-
-    Args:
-        number: of the segment.
-        rows: those whose answer is the first batch of it.
+    """Add a remark if offsets between a segment and the one before it are in no log. The answer of `rows` is the first
+    batch of the segment with this number.
     """
     if number == 0 or not len(rows):
         _remark_on_lost_start(log, rows, answers)
@@ -342,7 +321,7 @@ def remark_on_gap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
         with answers.counting(rows, before):
             end = before.next_offset()
     except FILE_ERRORS:
-        return  # whoever looks for something in it says why
+        return  # a search in that segment tells why
     finally:
         before.release()
     if end < base_offset:
@@ -357,13 +336,13 @@ def remark_on_gap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
 
 
 def remark_on_overlap(log: Log, number: int, rows: Longs, answers: Answers) -> None:
-    """Add a remark where a segment may be another partition's, by its number. A broker looks there all the same."""
+    """Add a remark if the segment with this number may be another partition's. A broker searches it all the same."""
     if len(rows) and (overlap := log.overlap_at(number)) is not None:
         answers.unsure(rows, f"{log_name(log.segments[number])}: {overlap.why}")
 
 
 def remark_on_lost_start(log: Log, targets: Longs, answers: Answers) -> None:
-    """Add a remark where the offset that is asked for was in a log before the first one, which was lost."""
+    """Add a remark if the offset that is asked for was in a lost log, before the first one."""
     _remark_on_lost_start(log, np.flatnonzero(targets < log.segments[0].base_offset), answers)
 
 
@@ -396,14 +375,14 @@ def remark_on_start(log: Log, rows: Longs, answers: Answers) -> None:
 
 
 def remark_on_hidden(log: Log, rows: Longs, answers: Answers) -> None:
-    """Add a remark where an answer is at the log start, or below it, and the logs have more below that."""
+    """Add a remark if an answer is at the log start, or below it, and the logs have more below that."""
     first, start = log.segments[0].base_offset, log.log_start_offset
     if not len(rows) or start <= first:
         return
     try:
         is_late = _why_start_is_late(log) is not None
     except FILE_ERRORS:
-        return  # whoever looks for the end says it
+        return  # the remark on the end tells it
     if not is_late:
         answers.note(
             rows,
@@ -420,7 +399,7 @@ def remark_on_end(log: Log, rows: Longs, answers: Answers) -> None:
     remark_on_overlap(log, len(log.segments) - 1, rows, answers)
     active = log.segments[-1]
     try:
-        _ = active.size  # where its file is not as it was recorded, that raises
+        _ = active.size  # raises if the file is not the one that was recorded
         missing = why_end_is_missing(active)
     except FILE_ERRORS as error:
         missing = describe_error(error)
@@ -453,7 +432,7 @@ def _why_end_is_early(log: Log) -> str | None:
 
 
 def _remark_on_unknown_end(log: Log, rows: Longs, answers: Answers) -> None:
-    """Add a remark where a broker's checkpoint does not tell whether the end of the log is missing."""
+    """Add a remark if a broker's checkpoint does not tell whether the end of the log is missing."""
     if log.of_log_dir.high_watermark is not None or (why := log.of_log_dir.why_no_high_watermark()) is None:
         return
     text = f"{why[0]}: it is not known whether the log ends below its high watermark"

@@ -1,7 +1,7 @@
-"""The partitions in a catalog: the message for one that is not among them, and one that is, ready to be searched.
+"""The partitions in a catalog: one that can be searched, and the message for one that the catalog does not have.
 
-No directory is listed, and no file is opened before it is needed. The files are checked against the catalog. A log that
-is missing, or whose size differs from its row, is reported and not searched.
+No directory is listed, and no file is opened before it is needed. Files are checked against the catalog: a log that is
+missing, or whose size differs from its row, is reported and not searched.
 """
 
 from __future__ import annotations
@@ -34,18 +34,14 @@ class CatalogedPartition:
 
     Attributes:
         facts: its row of `partitions`.
-        segments: its rows of `segments` that are present, with the columns of `SegmentToSearch`.
+        segments: its present rows of `segments`, with the columns of `SegmentToSearch`.
     """
 
     facts: PartitionToSearch
     segments: pa.Table
 
     def seeker(self, of_log_dir: OfLogDir | None = None) -> Seeker | str:
-        """The seeker that answers questions to this partition, or the reason why none can be answered.
-
-        Args:
-            of_log_dir: what files of its log dir say of its log.
-        """
+        """The seeker that answers questions to this partition, or the reason why there is none."""
         rows = sorted(SegmentToSearch.of_arrow(self.segments), key=lambda row: row.base_offset)
         if not rows:
             return f"{self.facts.directory}: no segment was there when the catalog was built"
@@ -78,7 +74,7 @@ def _segment(row: SegmentToSearch) -> CheckedSegment:
         location(row.index_directory),
         expected,
         mtime_ms=None if row.log_mtime_ns is None else row.log_mtime_ns // NS_PER_MS,
-        # Of what cannot be searched nothing is known: what its row has is of the batches before the scan ended.
+        # If a segment cannot be searched, its row has only the batches before the scan ended.
         max_timestamp=_max_timestamp(row) if is_usable else None,
     )
 
@@ -106,10 +102,8 @@ def _leader_epochs(rows: Iterable[SegmentToSearch]) -> LeaderEpochs:
 
 
 def not_cataloged(wanted: TopicPartition, source: str | None, known: Iterable[Mapping[str, Any]]) -> str:
-    """The message for a partition, or for a source of it, that the catalog does not have.
-
-    Args:
-        known: `source`, `topic` and `partition` of those that it has.
+    """The message for a partition, or for a source of it, that the catalog does not have. `known` has `source`, `topic`
+    and `partition` of those that it has.
     """
     by_name: dict[TopicPartition, list[str]] = defaultdict(list)
     for row in known:
@@ -121,11 +115,7 @@ def not_cataloged(wanted: TopicPartition, source: str | None, known: Iterable[Ma
 
 @dataclass(frozen=True, slots=True)
 class KnownPartitions:
-    """The partitions in a catalog, for the message about one that is not among them.
-
-    Attributes:
-        sources: the sources of each partition, by topic and number.
-    """
+    """The sources of each partition in a catalog, by topic and number, for the message about one that is not there."""
 
     sources: Mapping[str, Mapping[int, Sequence[str]]]
 
@@ -138,7 +128,7 @@ class KnownPartitions:
         return cls(sources)
 
     def why_unknown(self, wanted: TopicPartition, source: str | None) -> str:
-        """The message that a partition is not in the catalog, or not in a source, and what is."""
+        """The message that a partition is not in the catalog, or not in a source, and which ones are."""
         numbers = self.sources.get(wanted.topic)
         if numbers is None:
             topics = _like(wanted.topic, sorted(self.sources))
@@ -149,7 +139,7 @@ class KnownPartitions:
         return f"{wanted.directory} is not in source {source}; it is in {_some(sorted(numbers[wanted.partition]))}"
 
 
-#: So many names are worth listing.
+#: How many names a message lists.
 _NAMED: Final = 3
 
 
@@ -160,12 +150,12 @@ def no_such_partition(wanted: TopicPartition, known: Iterable[TopicPartition]) -
 
 
 def _like(name: str, there: Sequence[str]) -> str:
-    """The names most similar to one that is not there; the first of all where none is similar."""
+    """The names most similar to one that is not there; the first names if none is similar."""
     return _some(there, difflib.get_close_matches(name, there, n=_NAMED))
 
 
 def _some(there: Sequence[str], chosen: Sequence[str] = ()) -> str:
-    """The names that are chosen, else the first, and how many there are besides, as a text."""
+    """The chosen names, or the first ones, and how many others there are."""
     named = chosen or there[:_NAMED]
     more = f" and {len(there) - len(named)} more" if len(there) > len(named) else ""
     return f"{', '.join(named) or 'none'}{more}"

@@ -1,4 +1,4 @@
-"""A segment to search, whose files nobody vouches for: indexes are checked before use, and made from the log if one
+"""A segment to search. Nobody vouches for its files: indexes are checked before use, and made from the log if one
 cannot be right.
 """
 
@@ -31,11 +31,11 @@ from kidxlib.storage.opened_file import map_file
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.text.times import NS_PER_MS
 
-#: Bytes read at once where a walk goes on. A walk is as long as the index interval, or from one large batch to the
-#: next, of which headers are enough. The fastest for scattered offsets; see docs/performance.md for other sizes.
+#: How many bytes a walk reads at once. A walk is as long as the index interval, or goes from the header of one large
+#: batch to the next. The fastest size for scattered offsets; see docs/performance.md for others.
 WINDOW_BYTES: Final = 32 * 1024
 
-#: Of an index that leads behind the end of its log, so many entries are held against the log.
+#: How many entries of an index that leads beyond the end of its log are compared with the log.
 _ENTRIES_TRIED: Final = 16
 
 _Index: TypeAlias = OffsetIndex | TimeIndex
@@ -43,13 +43,13 @@ _Index: TypeAlias = OffsetIndex | TimeIndex
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedFiles:
-    """What is known of a segment's files; by default nothing.
+    """The known facts of a segment's files; by default none.
 
     Attributes:
         log_bytes, offset_index_bytes, time_index_bytes: the sizes that the files must have; None if unknown.
         valid_bytes: the log's valid prefix; None for all of it.
         broken: why the segment cannot be searched, which a search raises; None if it can.
-        truncation: why its valid prefix ends where it does; None where it is the whole log.
+        truncation: why the valid prefix ends where it does; None if it is the whole log.
     """
 
     log_bytes: int | None = None
@@ -64,8 +64,8 @@ class IndexesOfLog:
     """Both indexes of a segment, made from its log in memory after one of the files could not be right.
 
     Attributes:
-        broken: why the segment cannot be searched; None where it can.
-        note: what was wrong with an index; None where nothing was.
+        broken: why the segment cannot be searched; None if it can.
+        note: what was wrong with an index; None if nothing was.
         truncation: why the segment ends before its file does; None if it does not, or if that is unknown.
         recovered: the indexes, once they were made.
     """
@@ -79,11 +79,7 @@ class IndexesOfLog:
         self._base_offset = base_offset
 
     def make(self, file_error: str) -> RecoveredSegment:
-        """Scan the log and make both indexes.
-
-        Args:
-            file_error: what is wrong with an index.
-        """
+        """Scan the log and make both indexes, because of an error in the file of one."""
         with self._log.read_sequentially() as log:
             recovered = recover(log, self._base_offset, RecoverOptions())
         end = recovered.end
@@ -100,16 +96,11 @@ class IndexesOfLog:
 
 
 class _CheckedIndexReader:
-    """Reads an offset or time index and checks that it can be right."""
+    """Reads an offset or time index and checks that it can be right; if not, the index is made from the log."""
 
     def __init__(
         self, kind: type[_Index], path: str, base_offset: int, expected_bytes: int | None, of_log: IndexesOfLog
     ) -> None:
-        """
-        Args:
-            expected_bytes: the size that the file has to have; None where nobody knows.
-            of_log: what stands in for it.
-        """
         self._kind = kind
         self._path = path
         self._base_offset = base_offset
@@ -117,7 +108,6 @@ class _CheckedIndexReader:
         self._of_log = of_log
 
     def read(self) -> NDArray[np.uint8]:
-        """The bytes of the index."""
         if self._of_log.broken is not None:
             raise BrokenSegmentError(self._of_log.broken)
         recovered = self._of_log.recovered
@@ -140,8 +130,8 @@ class _CheckedIndexReader:
         return content
 
     def _entries_of(self, content: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """Without the room that a broker keeps after the entries of a segment that it writes to. The file of any other
-        ends with an entry, so that its last bytes tell enough.
+        """The bytes before the zeros of an active segment's preallocated file. Any other file ends with an entry, so
+        that its last bytes tell enough.
         """
         size = self._kind.entry_bytes
         if len(content) % size or content[-size:].any():
@@ -164,11 +154,7 @@ class CheckedSegment(LogSegment):
         mtime_ms: int | None,
         max_timestamp: TimestampOffset | None = None,
     ) -> None:
-        """
-        Args:
-            indexes: their directory, or what gives the place of one by its suffix.
-            mtime_ms, max_timestamp: as for `LogSegment`.
-        """
+        """`indexes` is the directory of index files, or a function that gives the place of one by its suffix."""
 
         def path(suffix: str) -> str:
             if callable(indexes):
@@ -206,7 +192,7 @@ class CheckedSegment(LogSegment):
 
     @property
     def note(self) -> str | None:
-        """What was wrong with an index; None where nothing was."""
+        """What was wrong with an index; None if nothing was."""
         return self._of_log.note
 
     @property
@@ -215,8 +201,8 @@ class CheckedSegment(LogSegment):
         return self._of_log.truncation
 
     def next_offset(self) -> int:
-        """The offset after the last batch, as `LogSegment.next_offset`; where the index leads behind the end of the
-        log, batches are read from its last entry on that the log bears out.
+        """The offset after the last batch, as `LogSegment.next_offset`; if the index leads beyond the end of the log,
+        batches are read from the last entry that the log bears out.
         """
         if not self._is_cut:
             return super().next_offset()
@@ -227,12 +213,12 @@ class CheckedSegment(LogSegment):
 
     @property
     def _is_cut(self) -> bool:
-        """Whether the index leads to the end of the log or behind it: a batch was there."""
+        """Whether the index leads to the end of the log or beyond it: a batch was there."""
         return self.offset_index.last_entry.position >= max(self.size, 1)
 
     @property
     def _last_position(self) -> int:
-        """Where the batch of the last index entry begins that the log bears out; 0 where it bears out none."""
+        """The position of the last index entry that the log bears out; 0 if it bears out none."""
         index = self.offset_index
         entries = range(len(index))
         within = bisect_left(entries, self.size, key=lambda number: index.entry(number).position)

@@ -1,8 +1,8 @@
 """Answers many questions for an offset or a time, one partition at a time.
 
 The answers are those of `Log` and `LogSegment`, and so of a broker; but index lookups and walks over batch headers are
-made for many targets at once, and a batch is decompressed once for all targets in it. What prevents an answer is not
-raised: it becomes the answer's note.
+made for many targets at once, and a batch is decompressed once for all targets in it. A file's error is not raised: it
+becomes the answer's note. Begin at `Seeker`.
 """
 
 from __future__ import annotations
@@ -53,11 +53,7 @@ _LEAST: Final = -(2**63)
 
 
 def answer_special(log: Log, target: int, rows: Longs, answers: Answers) -> None:
-    """Answer a special target, see `Log.fetch_offset_by_timestamp`.
-
-    Args:
-        rows: those that ask for this target.
-    """
+    """Answer a special target for the rows that ask for it, see `Log.fetch_offset_by_timestamp`."""
     try:
         if target == MAX_TIMESTAMP:
             _answer_latest_timestamp(log, rows, answers)
@@ -84,8 +80,8 @@ def _answer_latest_timestamp(log: Log, rows: Longs, answers: Answers) -> None:
             batch = None if found is None else segment.translate_offset(found.offset)
     finally:
         segment.release()
-    for each in log.segments[:-1]:
-        answers.unsure(rows, each.truncation)
+    for earlier in log.segments[:-1]:
+        answers.unsure(rows, earlier.truncation)
     remark_on_overlap(log, log.segments.index(segment), rows, answers)
     if found is None:
         answers.note(rows, "no record has a timestamp")
@@ -99,11 +95,8 @@ def _answer_latest_timestamp(log: Log, rows: Longs, answers: Answers) -> None:
 
 
 def _answer_offsets(log: Log, base_offsets: Longs, targets: Longs, answers: Answers) -> None:
-    """Answer for each target in which batch a fetch from there starts, or why there is none.
-
-    Args:
-        base_offsets: of the log's segments.
-        targets, answers: of n rows.
+    """Answer for each target in which batch a fetch from there starts, or why there is none. `base_offsets` are those
+    of the log's segments.
     """
     inside = _inside(log, targets, answers)
     floors = np.maximum(np.searchsorted(base_offsets, targets[inside], "right") - 1, 0)
@@ -130,7 +123,7 @@ def _inside(log: Log, targets: Longs, answers: Answers) -> Longs:
     try:
         end = log.log_end_offset
     except FILE_ERRORS:
-        pass  # the last segment will say it
+        pass  # the search in the last segment tells why
     else:
         answers.note(np.flatnonzero(targets == end), f"at the log end offset {end}, which no record has yet")
         answers.note(np.flatnonzero(targets > end), f"above the log end offset {end}")
@@ -140,7 +133,7 @@ def _inside(log: Log, targets: Longs, answers: Answers) -> Longs:
 
 
 def _answer_offsets_in(segment: LogSegment, rows: Longs, targets: Longs, answers: Answers) -> Longs:
-    """Answer what one segment has; the rows whose offsets are past its last batch."""
+    """Answer the rows whose offsets one segment has; return the rows whose offsets are past its last batch."""
     try:
         walks = new_walks(targets[rows], segment.offset_index.lookup_many(targets[rows])["position"])
         walk(segment.log, walks, step_to_offsets)
@@ -169,7 +162,7 @@ def _answer_offsets_in(segment: LogSegment, rows: Longs, targets: Longs, answers
 
 
 def _answer_offset_by_hand(segment: LogSegment, row: int, target: int, answers: Answers) -> bool:
-    """Answer one; whether its offset is past the last batch."""
+    """Answer one row; return whether its offset is past the last batch."""
     rows = np.array([row])
     try:
         with answers.counting(rows, segment):
@@ -187,7 +180,7 @@ class LargestTimestamps:
     """The largest timestamps of the first segments of a log.
 
     Attributes:
-        known: for each segment the largest timestamp in it and those before it, in ms since the epoch.
+        known: the largest timestamp of a segment and all before it, for each segment, in ms since the epoch.
         unknown: the segments whose largest timestamp cannot be read, and why.
     """
 
@@ -197,15 +190,15 @@ class LargestTimestamps:
         self._log = log
 
     def first_segments(self, timestamps: Longs) -> Longs:
-        """For each timestamp the number of the first segment that has it or a later one; the number of segments in the
-        log if none has.
+        """The number of the first segment with this timestamp or a later one, for each timestamp; the count of the
+        log's segments if there is none.
         """
         if len(timestamps):
             self._load(int(timestamps.max()))
         return np.searchsorted(self.known, timestamps, "left")
 
     def _load(self, timestamp: int) -> None:
-        """Ask the segments for theirs, up to the first that has this timestamp or a later one."""
+        """Read the largest timestamps, up to the first segment that has this timestamp or a later one."""
         for number in range(len(self.known), len(self._log.segments)):
             largest = self.known[-1] if self.known else _LEAST
             if largest >= timestamp > _LEAST:
@@ -222,12 +215,7 @@ class LargestTimestamps:
 
 
 def _answer_timestamps(log: Log, largest: LargestTimestamps, rows: Longs, targets: Longs, answers: Answers) -> None:
-    """Answer for each target which record is the first with this timestamp or a later one, or why there is none.
-
-    Args:
-        largest: of the log.
-        rows: the rows to answer, of the n in `targets` and `answers`.
-    """
+    """Answer for each target which record is the first with this timestamp or a later one, or why there is none."""
     for number, asked in groups(largest.first_segments(targets[rows]), rows):
         if number < len(largest.known):
             _answer_times_in(log, number, asked, targets, answers)
@@ -245,7 +233,7 @@ def _answer_timestamps(log: Log, largest: LargestTimestamps, rows: Longs, target
 
 
 def _answer_times_in(log: Log, number: int, rows: Longs, targets: Longs, answers: Answers) -> None:
-    """Answer from the one segment in which a broker looks, by its number."""
+    """Answer from the one segment that a broker searches, by its number."""
     segment, since = log.segments[number], log.log_start_offset
     try:
         known_older = segment.time_index.lookup_many(targets[rows])["offset"]
@@ -270,7 +258,7 @@ def _answer_times_in(log: Log, number: int, rows: Longs, targets: Longs, answers
 
 
 def _look_inside(segment: LogSegment, since: int, walks: NDArray[np.void], rows: Longs, answers: Answers) -> bool:
-    """Look for the records in the batches that walks have come to; whether some walks have to go on."""
+    """Search the batches that walks have come to for the records; return whether some walks have to go on."""
     arrived = np.flatnonzero((walks["outcome"] == SearchOutcome.FOUND) & ~answers.found[rows])
     goes_on = False
     for position, numbers in groups(walks["position"][arrived], arrived):
@@ -282,7 +270,7 @@ def _look_inside(segment: LogSegment, since: int, walks: NDArray[np.void], rows:
             continue
         eligible = inside.offsets >= since
         offsets, timestamps = inside.offsets[eligible], inside.timestamps[eligible]
-        # The first that is not below a target is the first at which the largest so far is not below it.
+        # The first timestamp at or above a target is where the running maximum first is at or above it.
         at = np.searchsorted(np.maximum.accumulate(timestamps), walks["target"][numbers], "left")
         hit = at < len(offsets)
         found = rows[numbers[hit]]
@@ -325,12 +313,12 @@ class Seeker:
     n questions have an answer of n rows, in the order of the questions, with these columns:
 
     - `found`: bool; whether there is such a batch or record.
-    - `answered`: bool; whether `found` is certain. It is false where a file that the answer depends on is damaged,
+    - `answered`: bool; whether `found` is certain. It is false if a file that the answer depends on is damaged,
       missing, or not the recorded one.
     - `segment_base_offset`, `position`, `batch_base_offset`: int64; the segment, the byte of its log where the batch
       starts, the batch's first offset.
     - `offset`, `timestamp`: int64; the record that was found for a time, null for an offset.
-    - `leader_epoch`: int32; of the batch, null where it has none.
+    - `leader_epoch`: int32; of the batch, null if it has none.
     - `bytes_read`: int64; the bytes of logs that this question read.
     - `note`: string; why nothing was found, or which problem was met.
     - `file_error`: bool; whether the note is about a file that is not as it should be.
@@ -427,10 +415,6 @@ class Seeker:
 
 
 def _whole_numbers(targets: ArrayLike) -> Longs:
-    """
-    Raises:
-        UsageError: they are none, or not of shape (n,).
-    """
     try:
         given = np.asarray(targets)
     except ValueError as error:
@@ -445,10 +429,8 @@ def _whole_numbers(targets: ArrayLike) -> Longs:
 
 
 def answer_all(partition: Seeker | str, query: str, targets: Longs) -> pa.RecordBatch:
-    """Answer targets of one kind, `offset` or `timestamp`, as rows of `ANSWER`.
-
-    Args:
-        partition: the seeker that answers, or the reason why none can.
+    """Answer targets of one kind, `offset` or `timestamp`, as rows of `ANSWER`. The partition is a seeker, or the
+    reason why there is none.
     """
     if isinstance(partition, Seeker):
         return partition.offsets(targets) if query == OFFSET else partition.timestamps(targets)
@@ -456,7 +438,7 @@ def answer_all(partition: Seeker | str, query: str, targets: Longs) -> pa.Record
 
 
 def unanswered(count: int, file_error: str) -> pa.RecordBatch:
-    """That many rows of `ANSWER`, all with the reason why there is no answer."""
+    """Rows of `ANSWER` that all have the reason why there is no answer."""
     answers = Answers(count)
     answers.unsure(np.arange(count), file_error)
     return answers.to_arrow()
