@@ -14,7 +14,6 @@ from kidxlib.audit.gaps import FACTS, Directories, gaps_in
 from kidxlib.audit.logs.partition_logs import is_missing
 from kidxlib.audit.partition import audit_partition
 from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_segment
-from kidxlib.audit.startup.last_stop import LastStop
 from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.simulation import StartupSimulation
 from kidxlib.audit.tasks import PartitionAudit, partition_audits
@@ -33,21 +32,20 @@ from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
-from kidxlib.storage.location import Location
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionFindings:
-    """What is to be said of one partition.
+    """The findings of one partition.
 
     Attributes:
-        topic_partition: its topic and number.
+        topic_partition: the topic and the number.
         directory: where its logs are.
         index_directory: where its index files are; may be the same.
-        findings: on its logs and other files, and on gaps between logs, by base offset and file; those on files of the
-            partition as a whole stand at its first base offset, one on a gap at the first offset that is missing.
-        simulation: what a broker would do with it at its next start.
-        not_ready: segments that are not ready for tiered storage; None where nobody asked.
+        findings: on its logs and other files, and on gaps between logs, by base offset and file. A finding on a file of
+            the whole partition has the first base offset; one on a gap has the first missing offset.
+        simulation: what a broker would do with the partition at its next start.
+        not_ready: segments that are not ready for tiered storage; None if the caller did not ask.
     """
 
     topic_partition: TopicPartition
@@ -59,18 +57,19 @@ class PartitionFindings:
 
     @property
     def worst(self) -> Verdict:
-        """The worst of the verdicts in its findings; `whole` where there are none."""
-        return max((each.finding.verdict for each in self.findings), key=_severity, default=Verdict.WHOLE)
+        """The worst verdict of its findings; `whole` if there are none."""
+        return max((found.finding.verdict for found in self.findings), key=_severity, default=Verdict.WHOLE)
 
 
 @dataclass(frozen=True, slots=True)
 class AuditedDirectory:
-    """What is to be said of a log dir, or of one partition's directory.
+    """The findings of a log dir, or of one partition's directory.
 
     Attributes:
         partitions: by topic and number.
-        notes: what a person should know of the listing, and of files of the log dir as a whole.
-        failures: what keeps a broker from starting with the log dir, or from records, besides what `simulation` says.
+        notes: what a person should know of the listing, and of files of the whole log dir.
+        failures: what keeps a broker from starting with the log dir, or from records, besides the `simulation` of each
+            partition.
     """
 
     partitions: tuple[PartitionFindings, ...]
@@ -79,7 +78,7 @@ class AuditedDirectory:
 
     @property
     def worst(self) -> Verdict:
-        """The worst of the verdicts in all findings."""
+        """The worst verdict of all findings."""
         return max((partition.worst for partition in self.partitions), key=_severity, default=Verdict.WHOLE)
 
 
@@ -93,20 +92,20 @@ def audit_directory(
     tiering: bool = False,
     clean_shutdown: bool | None = None,
 ) -> AuditedDirectory:
-    """Say of each log in a directory whether it is whole, of each index file whether it is right, and what a broker
-    would do with them at its next start. Nothing is written. All logs are read, one after the other, on one core;
-    `kidx verify` takes all cores.
+    """Tell whether each log in a directory is whole, whether each index file is right, and what a broker would do with
+    them at its next start. Nothing is written. All logs are read, one after the other, on one core; `kidx verify` takes
+    all cores.
 
     Damage is no error: it is a finding, with its consequence.
 
     Args:
         directory: a log dir or one partition's directory, here or in `s3://<bucket>/<prefix>`.
-        index_dir: the tree with the index files, as `recover_directory` makes it; None for beside the logs.
+        index_dir: the tree with the index files, as `recover_directory` makes it; None if they are beside the logs.
         topics: a regular expression for the full names of topics.
-        options: what a broker that starts would make indexes with; None for Kafka's defaults.
-        deep: look at the records in the batches, too.
-        tiering: say which segments are not ready for tiered storage.
-        clean_shutdown: whether the broker stopped cleanly; None for what the log dir says.
+        options: the options with which a broker that starts would make indexes; None for Kafka's defaults.
+        deep: check the records in the batches, too.
+        tiering: tell which segments are not ready for tiered storage.
+        clean_shutdown: whether the broker stopped cleanly; None to believe the log dir.
 
     Raises:
         UsageError: a directory is missing, cannot be listed or is not what it should be, or holds no segment of these
@@ -131,37 +130,36 @@ def audit_directory(
         metadata={} if metadata is None else {source.name: metadata},
     )
     tasks = {listed.key: list(listed.scan_tasks(rows)) for listed, rows in plan.by_partition()}
-    found: dict[PartitionKey, PartitionFindings] = {}
+    audited: dict[PartitionKey, PartitionFindings] = {}
     facts: list[dict[str, Any]] = []
     for key, audit in audits.items():
-        found[key], of_partition = _audited(audit, tasks.get(key, []), deep)
-        facts += [{**dict(zip(PARTITION_KEY, key, strict=True)), **row} for row in of_partition]
+        audited[key], segments = _audited(audit, tasks.get(key, []), deep)
+        facts += [{**dict(zip(PARTITION_KEY, key, strict=True)), **row} for row in segments]
     known = read_known_topics(MetadataOptions(), (source,))
-    partitions = _with_gaps(found, pa.Table.from_pylist(facts, SEGMENTS.schema(FACTS)), plan, known)
+    partitions = _with_gaps(audited, pa.Table.from_pylist(facts, SEGMENTS.schema(FACTS)), plan, known)
     return AuditedDirectory(
         tuple(sorted(partitions, key=lambda partition: partition.topic_partition)),
         (*plan.warnings, *(note for stop in stops.values() for note in stop.notes), *known.warnings),
-        _failures(stops),
+        tuple(failure for stop in stops.values() for failure in stop.failures),
     )
 
 
-def _failures(stops: Mapping[Location, LastStop]) -> tuple[str, ...]:
-    return tuple(failure for stop in stops.values() for failure in stop.failures)
-
-
 def _with_gaps(
-    found: Mapping[PartitionKey, PartitionFindings], facts: pa.Table, plan: Plan, known: KnownTopics
+    audited: Mapping[PartitionKey, PartitionFindings], facts: pa.Table, plan: Plan, known: KnownTopics
 ) -> Iterator[PartitionFindings]:
     """The partitions, with the findings on gaps between their logs."""
     places = {partition.key: partition.directory.path for partition in plan.partitions}
     policy_of = known.policy_of((*partition.key[:2], partition.topic_id) for partition in plan.partitions)
     gaps = gaps_in(facts, policy_of, Directories(places))
-    missing = {key: [each.base_offset for each in of.findings if is_missing(each.finding)] for key, of in found.items()}
-    of_partitions: dict[PartitionKey, list[SegmentFinding]] = {}
+    missing = {
+        key: [found.base_offset for found in partition.findings if is_missing(found.finding)]
+        for key, partition in audited.items()
+    }
+    on_gaps: dict[PartitionKey, list[SegmentFinding]] = {}
     for gap in gaps.without_logs_at(missing).lost:
-        of_partitions.setdefault(gap.partition_key, []).append(SegmentFinding(gap.first_offset, gap.finding))
-    for key, of in found.items():
-        yield replace(of, findings=_in_order((*of.findings, *of_partitions.get(key, ()))))
+        on_gaps.setdefault(gap.partition_key, []).append(SegmentFinding(gap.first_offset, gap.finding))
+    for key, partition in audited.items():
+        yield replace(partition, findings=_in_order((*partition.findings, *on_gaps.get(key, ()))))
 
 
 def _in_order(findings: Iterable[SegmentFinding]) -> tuple[SegmentFinding, ...]:
@@ -169,7 +167,7 @@ def _in_order(findings: Iterable[SegmentFinding]) -> tuple[SegmentFinding, ...]:
 
 
 def _facts(segment: AuditedSegment) -> dict[str, Any]:
-    """What gaps are found by; of a log that could not be read the end is not known."""
+    """The facts by which gaps are found; the end of a log that could not be read is not known."""
     recovery = segment.log.recovery
     if recovery is None:
         return {"base_offset": segment.base_offset, "status": Status.UNREADABLE.value}
@@ -185,20 +183,20 @@ def _facts(segment: AuditedSegment) -> dict[str, Any]:
 def _audited(
     audit: PartitionAudit, tasks: list[ScanTask], deep: bool
 ) -> tuple[PartitionFindings, list[dict[str, Any]]]:
-    """What is to be said of a partition but for gaps, and the facts that these are found by."""
+    """The findings of a partition, but for gaps, and the facts by which gaps are found."""
     clean_shutdown = audit.last_stop.clean_shutdown
     segments = [audit_segment(task, use_mmap=False, deep=deep, clean_shutdown=clean_shutdown) for task in tasks]
     audited = audit_partition(audit, map(SegmentForPartition.of, segments))
-    of_segments = [SegmentFinding(segment.base_offset, each) for segment in segments for each in segment.findings]
-    of_partition = PartitionFindings(
+    on_segments = [SegmentFinding(segment.base_offset, finding) for segment in segments for finding in segment.findings]
+    findings = PartitionFindings(
         topic_partition=audit.topic_partition,
         directory=str(audit.directory),
         index_directory=str(audit.index_directory),
-        findings=_in_order((*of_segments, *audited.findings)),
+        findings=_in_order((*on_segments, *audited.findings)),
         simulation=audited.simulation,
         not_ready=None if audited.not_ready is None else tuple(audited.not_ready),
     )
-    return of_partition, [_facts(segment) for segment in segments]
+    return findings, [_facts(segment) for segment in segments]
 
 
 def _severity(verdict: Verdict) -> int:

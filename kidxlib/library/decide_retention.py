@@ -1,4 +1,4 @@
-"""Retention of one partition that was opened: its segments as columns, and what is decided on them."""
+"""Retention of one opened partition: its segments as columns, and the decision on each."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ def decide_retention(log: Log, policy: TopicPolicy, now_ms: int, *, high_waterma
 
     No error of a file is raised: a segment whose log or time index cannot be read stays, and so do all after it. If the
     policy has `remote_storage`, all segments stay: tiered storage is not modelled, and a local segment may be the only
-    copy. Whether a topic is one of Kafka's own is for the caller to ask first.
+    copy. The caller has to ask first whether a topic is one of Kafka's own.
 
     Args:
-        log: what `open_partition` gave.
-        policy: what the topic's configuration says. Its `log_start_offsets` are not looked at: open the partition with
-            the log start offset that is meant.
-        now_ms: the time that it is decided for, in ms since the epoch.
+        log: from `open_partition`.
+        policy: the topic's configuration. Its `log_start_offsets` do not count: open the partition with the log start
+            offset that is meant.
+        now_ms: the time of the decision, in ms since the epoch.
         high_watermark: nothing from there on is deleted; None for the log end offset.
 
     Returns:
-        The decisions, one for each of `log.segments`, in their order.
+        The decisions, one for each of `log.segments`, in order.
     """
     rows = [_row(segment) for segment in log.segments]
     max_timestamps, largest, sizes, fully_read = zip(*rows, strict=True)
@@ -50,9 +50,9 @@ def decide_retention(log: Log, policy: TopicPolicy, now_ms: int, *, high_waterma
 
 
 def _row(segment: LogSegment) -> tuple[int, int, int, bool]:
-    """A segment's largest timestamp, the time that its age is counted from, its bytes, and whether these are known."""
+    """A segment's largest timestamp, the time from which its age counts, its bytes, and whether these are known."""
     try:
-        # The bytes last: where the segment had to be recovered, they are those that a broker would leave.
+        # The bytes come last: if the segment had to be recovered, they are those that a broker would leave.
         return segment.max_timestamp_so_far.timestamp, segment.largest_timestamp, segment.size, True
     except (KidxError, OSError):
         return -1, -1, 0, False

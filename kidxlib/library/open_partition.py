@@ -1,4 +1,4 @@
-"""A partition's directory, opened for lookups with indexes that nobody vouches for."""
+"""A partition's directory, opened for lookups; its indexes are checked before use."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ def open_partition(
     *,
     log_start_offset: int | None = None,
 ) -> Log:
-    """The log of one partition, to be asked as a broker is asked: by offset, by time, by leader epoch.
+    """The log of one partition, which answers as a broker does: by offset, by time, by leader epoch.
 
     The directories are listed and the small checkpoint files are read at once. A log or an index is opened when an
-    answer needs it. An index is checked as a broker checks it; where it cannot be right, or is not there, the segment's
-    log is scanned, and the indexes that recovery would write are used, in memory.
+    answer needs it. An index is checked as a broker checks it; if it cannot be right, or is missing, the segment's log
+    is scanned, and the indexes that recovery would write are used, in memory.
 
     Args:
         directory: the partition's directory, `<topic>-<partition>` in a log dir or in an archive, here or in
             `s3://<bucket>/<prefix>`.
-        index_dir: the tree with its indexes, as `recover_directory` makes it; None for beside the logs.
-        log_start_offset: nothing below is answered; None for what the log dir's checkpoint file says, and 0 where it
-            says nothing.
+        index_dir: the tree with its indexes, as `recover_directory` makes it; None if they are beside the logs.
+        log_start_offset: offsets below it are not answered; None for that of the log dir's checkpoint file, or 0 if
+            that has none.
 
     Raises:
         UsageError: a URL is of another form.

@@ -26,7 +26,7 @@ from kidxlib.run.catalog_place import existing_tables
 
 _log: Final = logging.getLogger(__name__)
 
-#: More threads take more memory, and are seldom fed by one that walks over batches.
+#: More threads take more memory, and are seldom busy, as a single thread walks over the batches for them.
 _THREADS_MAX: Final = 4
 
 
@@ -54,40 +54,41 @@ def read(
     Args:
         path: a log dir, a partition's directory, a segment's log, a bucket of tiered storage, or several directories.
         topics: a regular expression for the full names of topics. Topics that brokers keep for themselves are read only
-            if it spells their names, or the path or `offsets` is of their partitions.
+            if it spells their names, or if the path or `offsets` names their partitions.
         offsets: from the first on to below the second, None for no limit; or such a range for each partition by the
             name of its directory, and then no other partition is read.
-        times: the same of timestamps: ms since the epoch, or ISO 8601 with a zone.
-        isolation: `read_committed` leaves out what was aborted, and what is from the last stable offset on; logs of the
+        times: a range of timestamps in the same form, in ms since the epoch, or in ISO 8601 with a zone.
+        isolation: `read_committed` leaves out aborted records, and all from the last stable offset on; logs of the
             partitions are scanned first.
         mode: `batches` gives a row for each batch; docs/read.md has its columns.
-        columns: these alone, in order; None for all but `headers`, or all with `include_headers`.
-        index_dir: the tree with the index files; None for beside the logs, or where the catalog has them.
-        catalog: a catalog that has the logs, a directory or in S3, by kidx[catalog]: what it says of logs that are as
-            they were tells which times need not be read, and which logs need not be scanned for transactions.
-        to_log_end: read what is beyond the high watermark, too. None for not, with a warning by `logging`; but all is
-            read if this is the only replica and no broker is at work on it.
-        on_damage: `fail` ends with an error; `skip` warns by `logging` and goes on; a function, called with each
-            `Damage`, goes on, too.
-        threads: beside the one that asks; None for as many as there are cores, 4 at most.
-        layout, tiered_metadata: of a bucket, see docs/tiered.md: `local` or `aiven`, log dirs that have its metadata.
+        columns: only these, in this order; None for all but `headers`, or all with `include_headers`.
+        index_dir: the tree with the index files; None if they are beside the logs, or where the catalog has them.
+        catalog: a catalog that has the logs, a directory or in S3, by kidx[catalog]. Its facts of logs that have not
+            changed tell which times need not be read, and which logs need not be scanned for transactions.
+        to_log_end: read beyond the high watermark, too. None to end there, with a warning by `logging`; but all is read
+            if this is the only replica and no broker is at work on it.
+        on_damage: `fail` ends with an error; `skip` warns by `logging` and goes on; a function is called with each
+            `Damage`, and reading goes on.
+        threads: besides the calling one; None for as many as there are cores, 4 at most.
+        layout, tiered_metadata: for a bucket, see docs/tiered.md: `local` or `aiven`, log dirs that have its metadata.
 
     Returns:
         A reader of record batches of at most 65,536 records, or 16 MiB of them. Its columns are those of Spark's Kafka
-        source, in its order, of which `columns` chooses:
+        source, in that order; `columns` selects some:
         - `key`, `value`: binary; null is null, and a null value is a tombstone.
         - `topic`: string. `partition`: int32. `offset`: int64. `timestamp`: timestamp in ms, UTC; −1 ms is none.
         - `timestampType`: int32; −1 none, 0 CreateTime, 1 LogAppendTime.
-        - `headers`: list of structs of `key` (string) and `value` (binary); null where there are none.
+        - `headers`: list of structs of `key` (string) and `value` (binary); null if there are none.
 
     Raises:
-        UsageError, CheckpointError, CatalogError: an argument is wrong, no segment or no catalog is there, or that
-            or a checkpoint file cannot be read.
-        DamagedLogError, LogChangedError, OSError: (while it is read, after all records before) a log is damaged, was
-            replaced, cut or rewritten since it was listed, or cannot be read. One that grows is read as it was.
+        UsageError, CheckpointError, CatalogError: an argument is wrong, there is no segment or no catalog, or the
+            catalog or a checkpoint file cannot be read.
+        DamagedLogError, LogChangedError, OSError: (while the reader is read, after all records before) a log is
+            damaged, was replaced, cut or rewritten since it was listed, or cannot be read. A log that grows is read up
+            to its former end.
     """
     schema = read_schema(mode, columns, include_headers=include_headers)
-    where = _Where(index_dir, catalog, layout, tuple(os.fspath(each) for each in tiered_metadata))
+    where = _Where(index_dir, catalog, layout, tuple(map(os.fspath, tiered_metadata)))
     asked = _Asked(path, topics, offsets, times, isolation, where, to_log_end, on_damage, threads)
     return pa.RecordBatchReader.from_batches(schema, (asked.batches if mode == "batches" else asked.records)(schema))
 
@@ -107,19 +108,19 @@ def count(
     layout: str | None = None,
     tiered_metadata: Sequence[str | os.PathLike[str]] = (),
 ) -> int:
-    """How many records `read` gives, from the headers of batches alone. Checksums are not looked at. Whole batches are
-    read at the ends of ranges of offsets, where headers do not tell (compressed ones of magic 0 and 1), and where
+    """How many records `read` gives, from the headers of batches alone. Checksums are not checked. Whole batches are
+    read at the ends of ranges of offsets, if headers do not have the number (compressed ones of magic 0 and 1), and if
     `times` are asked for.
 
     Args:
         path, topics, offsets, times, isolation, index_dir, to_log_end, on_damage, threads, layout, tiered_metadata: as
             for `read`.
-        catalog: as for `read`; logs that it has as they are, and of which all is asked for, are not opened.
+        catalog: as for `read`; logs that have not changed since, and of which all is asked for, are not opened.
 
     Raises:
         UsageError, CheckpointError, CatalogError, DamagedLogError, LogChangedError, OSError: as `read`.
     """
-    where = _Where(index_dir, catalog, layout, tuple(os.fspath(each) for each in tiered_metadata))
+    where = _Where(index_dir, catalog, layout, tuple(map(os.fspath, tiered_metadata)))
     asked = _Asked(path, topics, offsets, times, isolation, where, to_log_end, on_damage, threads)
     reads = asked.plan().reads
     if times is None:
@@ -127,15 +128,15 @@ def count(
         counted = count_of(reads, asked.taker, goes_on=asked.goes_on, threads=asked.threads_to_use, on_end=logs.append)
         _warn_of_gaps(logs)
         return counted
-    known = [each for read in reads if (each := known_end_of(read)) is not None]
+    known = [end for read in reads if (end := known_end_of(read)) is not None]
     others = [read for read in reads if read.records is None]
-    found = asked.rows(others, pa.schema([CONSUMED.field("offset")]), known)
-    return sum(read.records or 0 for read in reads) + sum(rows.num_rows for rows in found)
+    rows = asked.rows(others, pa.schema([CONSUMED.field("offset")]), known)
+    return sum(read.records or 0 for read in reads) + sum(batch.num_rows for batch in rows)
 
 
 @dataclass(frozen=True, slots=True)
 class _Where:
-    """Where things are besides logs, and how these are named; see `read`."""
+    """The places of other files than logs, and the layout of a bucket; see `read`."""
 
     index_dir: str | os.PathLike[str] | None
     catalog: str | os.PathLike[str] | None
@@ -145,7 +146,7 @@ class _Where:
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a caller asks for; see `read`."""
+    """The arguments of `read`."""
 
     path: Paths
     topics: str
@@ -181,11 +182,7 @@ class _Asked:
     def rows(
         self, reads: Sequence[SegmentRead], schema: pa.Schema, known: Iterable[LogRead] = ()
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of segments.
-
-        Args:
-            known: logs that need not be read, with where they end.
-        """
+        """Rows of segments; gaps are told between their logs and those in `known`, which need not be read."""
         logs = list(known)
         rows = rows_of(reads, schema, self.taker, goes_on=self.goes_on, threads=self.threads_to_use, on_end=logs.append)
         return _telling_gaps(rows, logs)
@@ -198,15 +195,10 @@ class _Asked:
 
     @property
     def goes_on(self) -> bool:
-        """Whether reading goes on after damage."""
         return self.on_damage != "fail"
 
     @property
     def taker(self) -> TakeDamage:
-        """
-        Raises:
-            UsageError: `on_damage` is none of what it may be.
-        """
         if self.on_damage == "fail":
             return fail_on
         if self.on_damage == "skip":
@@ -217,10 +209,6 @@ class _Asked:
 
     @property
     def threads_to_use(self) -> int:
-        """
-        Raises:
-            UsageError: `threads` is below 1.
-        """
         if self.threads is None:
             return min(len(os.sched_getaffinity(0)), _THREADS_MAX)
         if self.threads < 1:
@@ -229,10 +217,8 @@ class _Asked:
 
 
 def _telling_gaps(rows: Iterator[pa.RecordBatch], logs: Sequence[LogRead]) -> Iterator[pa.RecordBatch]:
-    """The rows, and then a warning of gaps between the logs that they came from.
-
-    Args:
-        logs: those that were read to their ends, once all rows were taken.
+    """The rows, and then a warning of gaps between `logs`: those that were read to their ends, once all rows were
+    taken.
     """
     yield from rows
     _warn_of_gaps(logs)

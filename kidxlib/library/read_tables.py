@@ -27,26 +27,25 @@ from kidxlib.records.reader import base_offset
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import LogFile
 
-#: The path of a segment's log, or a partition that was opened.
+#: The path of a segment's log, or an opened partition.
 LogSource: TypeAlias = str | os.PathLike[str] | Log
 
 
 def read_batches(source: LogSource, start_offset: int | None = None, end_offset: int | None = None) -> pa.Table:
-    """The batches of a log, a row for each, of what its header says. Nothing is decompressed.
+    """The headers of a log's batches, a row for each batch. Nothing is decompressed.
 
     Args:
-        source: the path of a `.log`, here or `s3://<bucket>/<key>`, or what `open_partition` gave.
-        start_offset: batches that end below it are left out. None for all of a file, and for a partition from its log
+        source: the path of a `.log`, here or `s3://<bucket>/<key>`, or the result of `open_partition`.
+        start_offset: batches that end below it are left out. None for all of a file, or all of a partition from its log
             start offset on.
-        end_offset: nothing from the first batch on that begins there or after; None for no limit.
+        end_offset: the table ends before the first batch that begins there or later; None for no limit.
 
     Returns:
-        A table with a row for each batch, in the order of the log. Its columns, each named as `kidx dump --json` names
-        it:
+        A table with a row for each batch, in the order of the log. Its columns have the names of `kidx dump --json`:
 
         - `segment_base_offset`, `position`, `bytes`: int64; the segment, the batch's first byte in its log, its size.
         - `magic`: int8; the version of the format.
-        - `base_offset`: int64; null of a compressed message of magic 0 or 1, within which it stands.
+        - `base_offset`: int64; null for a compressed message of magic 0 or 1, which has it inside.
         - `last_offset`: int64.
         - `records`: int32; null as `base_offset`.
         - `timestamp_type`: string; `NoTimestampType`, `CreateTime` or `LogAppendTime`.
@@ -54,16 +53,16 @@ def read_batches(source: LogSource, start_offset: int | None = None, end_offset:
         - `codec`: string.
         - `leader_epoch`: int32; `producer_id`: int64; `producer_epoch`: int16; `base_sequence`, `last_sequence`: int32.
         - `transactional`, `control`: bool.
-        - `delete_horizon_ms`: int64; null where compaction has set none.
-        - `crc`: uint32; the checksum that the batch carries.
+        - `delete_horizon_ms`: int64; null if compaction has set none.
+        - `crc`: uint32; the checksum in the header.
 
-        Of numbers −1 is none. Bytes after the last whole batch of a segment are passed over: `recover_file` tells of
+        A number of −1 is none. Bytes after the last whole batch of a segment are passed over: `recover_file` tells of
         them.
 
     Raises:
         UsageError: the file is not named as a segment's log, or the range ends before it begins.
         MalformedRecordsError: a size that no batch can have, or a negative magic.
-        OSError, KidxError: a file cannot be read, or is not as it should be.
+        OSError, KidxError: a file cannot be read, or is damaged.
     """
     wanted = _range(source, start_offset, end_offset)
     rows = [
@@ -82,35 +81,35 @@ def read_records(
 ) -> pa.Table:
     """The records of a log, a row for each.
 
-    They are all that the log holds: markers of transactions, which `control` tells, and records of transactions that
-    were aborted. Checksums are not looked at. `kidxlib.read` takes times, too, leaves out what a consumer does not get,
-    and goes on after damage where it is told to.
+    All records are there, also markers of transactions (see `control`) and records of aborted transactions. Checksums
+    are not checked. `kidxlib.read` takes times, too, leaves out records that a consumer does not get, and can go on
+    after damage.
 
     Args:
         source, start_offset, end_offset: as for `read_batches`; here they hold for each record.
-        columns: these alone, in this order; None for all.
+        columns: only these, in this order; None for all.
 
     Returns:
-        A table with a row for each record, in the order of the log. It is in memory as a whole: `stream_records` is
-        not. Its columns, of which `columns` chooses:
+        A table with a row for each record, in the order of the log. All of it is in memory; `stream_records` gives a
+        part at a time. Its columns, from which `columns` selects some:
 
         - `offset`: int64.
-        - `timestamp_ms`: int64; ms since the epoch. `timestamp_type`: string; `NoTimestampType` of magic 0, else
+        - `timestamp_ms`: int64; ms since the epoch. `timestamp_type`: string; `NoTimestampType` for magic 0, else
           `CreateTime` or `LogAppendTime`.
         - `key`, `value`: binary; null is null, and a null value is a tombstone.
         - `headers`: list of structs of `key` (string) and `value` (binary).
         - `leader_epoch`: int32; `producer_id`: int64; `producer_epoch`: int16; `sequence`: int32.
         - `transactional`, `control`: bool; of the record's batch.
-        - `control_type`: string; of a marker `COMMIT`, `ABORT` or one of KRaft's, null of data.
+        - `control_type`: string; `COMMIT`, `ABORT` or the name of KRaft's control record; null for data.
         - `segment_base_offset`, `batch_position`: int64; the segment, and the byte of its log where the batch starts.
 
-        Of numbers −1 is none.
+        A number of −1 is none.
 
     Raises:
         UsageError: as `read_batches`, or there is no such column.
-        MalformedRecordsError: as `read_batches`, or a batch does not hold what it says, or is compressed with a codec
-            that is none, or its compressed bytes are damaged.
-        OSError, KidxError: a file cannot be read, or is not as it should be.
+        MalformedRecordsError: as `read_batches`, or a batch's records do not match its header, its codec is unknown, or
+            its compressed bytes are damaged.
+        OSError, KidxError: a file cannot be read, or is damaged.
     """
     wanted, schema = _range(source, start_offset, end_offset), records_schema(columns)
     return pa.Table.from_batches(_record_rows(source, wanted, schema), schema)
@@ -134,7 +133,7 @@ def stream_records(
     Raises:
         UsageError: as `read_records`.
 
-    Raises (while it is read, after all records that stand before the malformed place):
+    Raises (while the reader is read, after all records before the malformed place):
         MalformedRecordsError, OSError, KidxError: as `read_records`.
     """
     wanted, schema = _range(source, start_offset, end_offset), records_schema(columns)
@@ -156,10 +155,8 @@ def _record_rows(source: LogSource, wanted: Wanted, schema: pa.Schema) -> Iterat
 def _segments(
     source: LogSource, wanted: Wanted, *, whole: bool
 ) -> Iterator[tuple[LogBytes, int, Iterator[BatchTable]]]:
-    """The log, the base offset and the wanted batches of each segment, which is closed again after them.
-
-    Args:
-        whole: whether the batches' bytes are wanted, or their headers alone.
+    """The log, the base offset and the wanted batches of each segment, which is closed after them. With `whole`, the
+    bytes of batches are read, and not only headers.
     """
     if wanted.is_empty:
         return
@@ -186,8 +183,8 @@ def _read_sequentially(log: LogBytes) -> contextlib.AbstractContextManager[LogBy
 
 
 def _before_end(log: LogBytes, table: BatchTable, last_offset: int) -> NDArray[np.void]:
-    """The batches of a table that begin at an offset or before it. Where a compressed message begins is within it, so
-    that is asked for only where it may be after that.
+    """The batches of a table that begin at an offset or before it. A compressed message has its first offset inside, so
+    it is decompressed only if it may begin after that.
     """
     rows = table.rows
     if len(rows) and rows["records_count"][-1] == UNKNOWN_COUNT and rows["last_offset"][-1] > last_offset:

@@ -23,13 +23,13 @@ from kidxlib.storage.publisher import Published
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IndexedSegment:
-    """What became of one segment.
+    """The result for one segment.
 
     Attributes:
         base_offset: the offset in its file names.
         log: the path of its `.log`.
         end: where and why the scan ended, or where Kafka fails on its producers or leader epochs.
-        facts: what its batches say, up to there; None where the log was not read to its end.
+        facts: the facts of its batches up to there; None if the log was not read to its end.
         published: what was done with its `.index` and `.timeindex`.
         aborted_transactions: how many are in its `.txnindex`.
     """
@@ -44,10 +44,10 @@ class IndexedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecoveredPartition:
-    """What became of one partition.
+    """The result for one partition.
 
     Attributes:
-        topic_partition: its topic and number.
+        topic_partition: the topic and the number.
         directory: where its logs are.
         index_directory: where its index files are.
         segments: by base offset.
@@ -61,7 +61,7 @@ class RecoveredPartition:
 
 @dataclass(frozen=True, slots=True)
 class RecoveredDirectory:
-    """What became of a log dir, or of one partition's directory.
+    """The result for a log dir, or for one partition's directory.
 
     Attributes:
         partitions: by topic and number.
@@ -73,7 +73,7 @@ class RecoveredDirectory:
 
     @property
     def damaged(self) -> tuple[IndexedSegment, ...]:
-        """The segments that are not `ok`: their `end` says why."""
+        """The segments that are not `ok`; their `end` says why."""
         segments = (segment for partition in self.partitions for segment in partition.segments)
         return tuple(segment for segment in segments if segment.end.status is not Status.OK)
 
@@ -90,17 +90,17 @@ def recover_directory(
 ) -> RecoveredDirectory:
     """Write the `.index`, `.timeindex` and `.txnindex` files that Kafka's recovery makes of the logs in a directory
     into a tree of their own, `<index_dir>/<topic>-<partition>/`. Logs are only read. A file appears whole or not at
-    all, and one that is there with these bytes is not touched.
+    all, and a file that already has the right bytes is not touched.
 
-    It works on one core, one segment after the other. `kidx build` takes all cores, and writes beside the logs, too.
-    A damaged segment is no error and does not stop the others: see `RecoveredDirectory.damaged`. Of one that is
-    truncated the valid prefix is indexed.
+    One core works on one segment after the other. `kidx build` takes all cores, and writes beside the logs, too. A
+    damaged segment is no error and does not stop the others: see `RecoveredDirectory.damaged`. The valid prefix of a
+    truncated segment is indexed.
 
     Args:
         directory: a log dir or one partition's directory, here or in `s3://<bucket>/<prefix>`.
         index_dir: where the tree is made; not in the log dir, and not around it.
         topics: a regular expression for the full names of topics.
-        options: what else the indexes depend on; None for Kafka's defaults.
+        options: a broker's options that the indexes depend on; None for Kafka's defaults.
         snapshots: write producer snapshots too.
         epochs: write `leader-epoch-checkpoint` files too.
         use_mmap: as for `recover_file`; the last segment of a partition is never mapped.
@@ -129,12 +129,10 @@ def recover_directory(
 
 
 def ensure_listable(plan: Plan) -> None:
-    """
-    Raises:
-        UsageError: the directory of a partition cannot be listed.
-    """
-    for each in plan.unlistable.values():
-        raise UsageError(f"{each.directory}: cannot be listed: {each.reason}; leave its topic out, or make it readable")
+    for unlistable in plan.unlistable.values():
+        raise UsageError(
+            f"{unlistable.directory}: cannot be listed: {unlistable.reason}; leave its topic out, or make it readable"
+        )
 
 
 def _recovered(
@@ -155,14 +153,14 @@ def _recovered(
             yield segment_task(built)
 
     finished = finish([(listed.partition_task(auxiliary_files), scanned())]) if tasks else ()
-    for of_partition in finished:
-        for each in of_partition.segments:
-            segment = segments[each.base_offset]
-            segments[each.base_offset] = replace(
+    for partition in finished:
+        for finished_segment in partition.segments:
+            segment, failure = segments[finished_segment.base_offset], finished_segment.failure
+            segments[finished_segment.base_offset] = replace(
                 segment,
-                end=each.failure or segment.end,
-                published=Published.NONE if each.failure else segment.published,
-                aborted_transactions=len(each.aborted),
+                end=failure or segment.end,
+                published=Published.NONE if failure else segment.published,
+                aborted_transactions=len(finished_segment.aborted),
             )
     return RecoveredPartition(
         topic_partition=listed.directory.topic_partition,

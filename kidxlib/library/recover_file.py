@@ -1,4 +1,4 @@
-"""One segment's log by its path, whose name holds the segment's base offset, recovered; nothing is written."""
+"""One segment's log, recovered in memory by its path; the file's name has the base offset. Nothing is written."""
 
 from __future__ import annotations
 
@@ -14,11 +14,7 @@ from kidxlib.storage.opened_log import opened_log
 
 
 def segment_log(path: str | os.PathLike[str]) -> tuple[str, int]:
-    """The path of a log, or its URL, and the base offset in its name.
-
-    Raises:
-        UsageError: that is not a log's name, or a URL of another form than `s3://<bucket>/<key>`.
-    """
+    """The path of a log, or its URL, and the base offset in its name."""
     text = os.fspath(path)
     place = given_location("", text) or location(text)
     base_offset = parse_segment_log(place.name)
@@ -30,22 +26,22 @@ def segment_log(path: str | os.PathLike[str]) -> tuple[str, int]:
 def recover_file(
     path: str | os.PathLike[str], options: RecoverOptions | None = None, *, use_mmap: bool = False
 ) -> RecoveredSegment:
-    """What Kafka's recovery makes of a segment's log: the bytes of its `.index` and `.timeindex`, what is in it, and
-    where and why the scan ended. Nothing is written, and the log is only read.
+    """What Kafka's recovery makes of a segment's log: the bytes of its `.index` and `.timeindex`, facts of its batches,
+    and where and why the scan ended. Nothing is written, and the log is only read.
 
-    A damaged log is no error: `end` says what is wrong. The transactions that were aborted in it, and so its
-    `.txnindex`, depend on the segments before: `recover_directory` has them.
+    A damaged log is no error: `end` says what is wrong. Its aborted transactions, and so its `.txnindex`, depend on the
+    segments before: `recover_directory` has them.
 
     Args:
-        path: the `.log`, here or `s3://<bucket>/<key>`; its name holds the base offset.
-        options: what else the indexes depend on; None for Kafka's defaults.
-        use_mmap: map the file, which is twice as fast. One that another process makes shorter meanwhile then kills this
-            process (SIGBUS): not for a segment that a broker writes to.
+        path: the `.log`, here or `s3://<bucket>/<key>`; its name has the base offset.
+        options: a broker's options that the indexes depend on; None for Kafka's defaults.
+        use_mmap: map the file, which is twice as fast. If another process makes a mapped file shorter, this process is
+            killed (SIGBUS): not for a segment that a broker writes to.
 
     Raises:
         UsageError: the file is not named as a segment's log.
         LogChangedError: another process changed the log while it was read.
-        OSError: it cannot be read.
+        OSError: the log cannot be read.
     """
     place, base_offset = segment_log(path)
     with opened_log(place) as opened:
