@@ -1,4 +1,4 @@
-"""Where the fields of a batch's header stand, and what they mean, as constants of compiled loops; and its size."""
+"""The positions and the meaning of the fields in a batch's header, as constants for compiled loops; and its size."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ ATTRIBUTE_TRANSACTIONAL: Final = layouts.ATTRIBUTE_TRANSACTIONAL
 ATTRIBUTE_CONTROL: Final = layouts.ATTRIBUTE_CONTROL
 ATTRIBUTE_LOG_APPEND_TIME: Final = layouts.ATTRIBUTE_LOG_APPEND_TIME
 NO_SEQUENCE: Final = layouts.NO_SEQUENCE
-#: What every batch has at least, of any format.
+#: The smallest batch of any format.
 BATCH_BYTES_MIN: Final = layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN
 
 SIZE_AT: Final = layouts.field_position(layouts.BATCH_V2, "batch_length")
@@ -36,5 +36,5 @@ V1_TIMESTAMP_AT: Final = layouts.field_position(layouts.MESSAGE_V1, "timestamp")
 
 
 def batch_size(header: bytes) -> int:
-    """All bytes of a batch, as its header says; negative where that is what it says (`LogInputStream`)."""
+    """The size of a batch by its header, which may be negative (`LogInputStream`)."""
     return LOG_OVERHEAD + int.from_bytes(header[SIZE_AT:LOG_OVERHEAD], signed=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 from importlib import metadata
 
@@ -9,13 +10,13 @@ from kidxlib.errors import MissingLibraryError
 
 
 def c_library(distribution: str, module: str, function: str) -> ctypes.CDLL:
-    """An extension module of a wheel that contains a C function.
-
-    Args:
-        distribution: the wheel's name for pip.
-        module: the first part of the module's file name.
+    """An extension module of a wheel that contains a C function. `distribution` is the wheel's name for pip, `module`
+    the first part of the file's name.
     """
-    for file in _files_of(distribution):
+    files: list[metadata.PackagePath] | None = None
+    with contextlib.suppress(metadata.PackageNotFoundError):
+        files = metadata.files(distribution)
+    for file in files or ():
         if file.suffix == ".so" and file.name.startswith(f"{module}."):
             library = ctypes.CDLL(str(file.locate()))
             if hasattr(library, function):
@@ -24,10 +25,3 @@ def c_library(distribution: str, module: str, function: str) -> ctypes.CDLL:
         f"no {function} in the files of {distribution}; expected its binary wheel (Linux glibc or macOS): reinstall it "
         "with pip, without --no-binary"
     )
-
-
-def _files_of(distribution: str) -> list[metadata.PackagePath]:
-    try:
-        return metadata.files(distribution) or []
-    except metadata.PackageNotFoundError:
-        return []

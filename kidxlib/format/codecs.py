@@ -63,11 +63,11 @@ class ByteStream:
             yield part
 
     def read(self, size: int) -> bytes:
-        """`take`, under the name that files have for it."""
+        """`take`, by its name in files."""
         return self.take(size)
 
     def close(self) -> None:
-        """Do nothing; files have this method."""
+        """Nothing; files have this method."""
 
 
 def chunks_of(compressed: ByteStream) -> Iterator[bytes]:
@@ -76,7 +76,7 @@ def chunks_of(compressed: ByteStream) -> Iterator[bytes]:
 
 
 def _ungzip(compressed: ByteStream) -> Iterator[bytes]:
-    """One gzip member after the other; what follows them and is none is left alone, as Java does."""
+    """One gzip member after the other; other bytes behind them are ignored, as in Java."""
     member = _new_member()
     data = _without_reserved_flags(compressed.take(CHUNK_BYTES))
     while True:
@@ -119,7 +119,9 @@ def _new_member() -> zlib._Decompress:
 
 
 def _unsnappy(compressed: ByteStream) -> Iterator[bytes]:
-    """Snappy-java's frame (`SnappyInputStream`): a header, then blocks, each after its size; without one, a block."""
+    """Snappy-java's frame (`SnappyInputStream`): a header, then blocks, each after its size; without a header, one
+    block.
+    """
     head = compressed.take(XERIAL_HEAD_BYTES)
     if len(head) < XERIAL_HEAD_BYTES or not head.startswith(XERIAL_MAGIC):
         yield _snappy_block(head + b"".join(chunks_of(compressed)))
@@ -248,7 +250,6 @@ def _rotated(value: int, bits: int) -> int:
 
 
 def _unlz4(compressed: ByteStream, *, verify_header: bool) -> Iterator[bytes]:
-    """Decompress an lz4 frame of the kind that Kafka reads."""
     import pyarrow as pa
 
     frame = ByteStream(_plain_frame(compressed, verify_header=verify_header))
@@ -268,8 +269,8 @@ _ZSTD_READ_BYTES: Final = 128 * 1024 + 3
 
 
 def _unzstd(compressed: ByteStream) -> Iterator[bytes]:
-    """Decompress zstd frames in sequence. Data that ends within a frame is refused, unless another frame has ended in
-    the last read: zstd-jni takes that for the end.
+    """Decompress zstd frames in sequence. Data that ends within a frame is refused, unless another frame ended in the
+    last read: zstd-jni takes that for the end.
     """
     from backports.zstd import ZstdDecompressor, ZstdError
 
@@ -291,12 +292,8 @@ def _unzstd(compressed: ByteStream) -> Iterator[bytes]:
 
 
 def decompress(codec: int, compressed: ByteStream, magic: int) -> ByteStream:
-    """A stream that decompresses another while it is read (`Compression.wrapForInput`).
-
-    Args:
-        codec: number of the codec, an index of `layouts.CODECS`.
-        compressed: read while the result is read.
-        magic: the magic of the batch or message.
+    """A stream that decompresses another while it is read (`Compression.wrapForInput`). The codec is an index of
+    `layouts.CODECS`, the magic that of the batch or message.
     """
     match layouts.CODECS[codec]:
         case "none":

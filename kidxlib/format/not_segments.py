@@ -46,7 +46,7 @@ class NotASegment(enum.StrEnum):
 
 
 def why_not_a_segment(name: str) -> NotASegment:
-    """Why the file called `name` in a partition's directory is not read as a segment."""
+    """Why a file in a partition's directory is not read as a segment."""
     for suffix, reason in zip(
         _UNFINISHED_SUFFIXES, (NotASegment.DELETED, NotASegment.CLEANED, NotASegment.SWAP), strict=True
     ):
@@ -62,12 +62,12 @@ def why_not_a_segment(name: str) -> NotASegment:
 
 
 def why_not_in_a_log_dir(name: str) -> NotASegment:
-    """Why the file called `name` in a Kafka log dir, beside its partitions, is not read as a segment."""
+    """Why a file in a log dir, beside its partitions, is not read as a segment."""
     return NotASegment.LOOSE_LOG if segment_files.parse_segment_log(name) is not None else why_not_a_segment(name)
 
 
 def why_not_a_partition(name: str) -> NotASegment:
-    """Why the directory called `name` in a Kafka log dir is not read as a partition."""
+    """Why a directory in a log dir is not read as a partition."""
     if name == REMOTE_INDEX_CACHE:
         return NotASegment.BROKER_FILE
     match = MOVED_DIRECTORY.fullmatch(name)

@@ -36,7 +36,6 @@ _EPOCH_MAX: Final = 2**31 - 1
 
 
 def segment_file(base_offset: int, suffix: str) -> str:
-    """The name of a segment's file: the base offset, zero-padded to 20 digits, and the suffix with its dot."""
     return f"{base_offset:020d}{suffix}"
 
 
@@ -71,7 +70,6 @@ class SnapshotId(NamedTuple):
 
 
 def kraft_snapshot_file(snapshot: SnapshotId) -> str:
-    """The name of a snapshot's file."""
     return f"{snapshot.end_offset:020d}-{snapshot.epoch:010d}{KRAFT_SNAPSHOT_SUFFIX}"
 
 

@@ -194,7 +194,7 @@ class AbstractIndex(ABC, Generic[EntryT]):
         memory = self._bytes()
         return search.trace(memory, self._entries, self._key + by_value, self.base_offset, target, upper)
 
-    # ---- for the classes of the two ----
+    # ---- for subclasses ----
 
     @abstractmethod
     def _entry(self, memory: NDArray[np.uint8], number: int) -> EntryT:
@@ -230,8 +230,8 @@ class AbstractIndex(ABC, Generic[EntryT]):
 
 def filled_bytes(content: NDArray[np.uint8], entry_bytes: int) -> int:
     """How many bytes the whole entries take, without zeros at the end. No entry of an offset index is all zeros,
-    because the batch at byte 0 is never indexed (`LogSegment.append`). Entries after zeros count: the whole file is
-    compared with zero, at the speed of memory.
+    because the batch at byte 0 is never indexed (`LogSegment.append`). Zeros between entries count: the file is
+    compared with zero from its end on, at the speed of memory.
     """
     end = len(content)
     while end > 0:
@@ -331,7 +331,7 @@ class MutableIndex(AbstractIndex[EntryT]):
             )
         return relative
 
-    # ---- for the classes of the two ----
+    # ---- for subclasses ----
 
     @abstractmethod
     def _offset_at(self, number: int) -> int:

@@ -69,16 +69,13 @@ def slots(
     targets: NDArray[np.int64],
     upper: bool,
     increasing: bool = False,
-    found: NDArray[np.int64] | None = None,
+    answers: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
-    """`slot` for many targets, which is faster; fastest if they are sorted.
-
-    Args:
-        found: gets the answers, with the shape of `targets`; None: a new array.
-        increasing: the column is known to increase (`columns.increases`). All searches then agree, and the fastest is
-            used.
+    """`slot` for many targets, which is faster; fastest if they are sorted. If the column is known to increase
+    (`columns.increases`), all searches agree, and the fastest is used. Answers go into `answers`; None for a new array.
     """
-    answers = np.empty(len(targets), np.int64) if found is None else found
+    if answers is None:
+        answers = np.empty(len(targets), np.int64)
     many_slots(data, entries, column, base_offset, targets, upper, increasing, answers)
     return answers
 

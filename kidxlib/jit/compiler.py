@@ -1,15 +1,15 @@
-"""Numba's compiler, which keeps what it has compiled of this library, and where.
+"""`njit`: numba's compiler, with other places for compiled code and another rule for when it is out of date.
 
-For a module in a directory numba keeps compiled code in `__pycache__` beside it, or else in the user's home. A
-service's user can often write neither: for it there is a directory of its own among the temporary ones, where nobody
+For a module in a directory, numba keeps compiled code in `__pycache__` beside it, or else in the user's home. A
+service's user can often write to neither: for it there is a directory of its own among the temporary ones, where nobody
 else may write.
 
-For a module in a zip, as on Spark's executors, numba would take a directory of the user's named by the zip's path. That
-is another path for each executor: each would compile everything again and leave its own copy there. Here such a
+For a module in a zip, as on Spark's executors, numba would take a directory of the user's named by the zip's path. The
+path differs for each executor, so each would compile everything again and leave its own copy there. Here such a
 directory is named by the zip's content.
 
 Numba takes compiled code again as long as the function's own file is the same. But the constants and functions that the
-file imports are compiled in, too: a layout that was mended would leave the old one at work. Here the sources of all
+file imports are compiled in, too: after a change of a layout, the old one would stay in use. Here the sources of all
 modules of ours that a function's module imports, directly or not, must be the same.
 """
 
@@ -49,8 +49,8 @@ _config: Any = numba.config
 PACKAGE: Final = Path(__file__).parents[1]
 ROOT: Final = PACKAGE.parent
 
-#: An import of a module of ours, by its whole name: ruff refuses relative imports (`pyproject.toml`). What only looks
-#: like an import does no harm: one more source counts.
+#: An import of a module of ours, by its whole name: ruff refuses relative imports (`pyproject.toml`). Text that only
+#: looks like an import does no harm: one more source counts.
 _IMPORT: Final = re.compile(
     rf"^\s*(?:from\s+(?P<module>{PACKAGE.name}[\w.]*)\s+import\s+(?P<names>\((?:[^)#]|#.*)*\)|.*)"
     rf"|import\s+(?P<imported>{PACKAGE.name}[\w.]*))",
@@ -65,12 +65,13 @@ DIRECTORY: Final = "kidx-compiled"
 
 @functools.cache
 def _own_directory() -> Path | None:
-    """This user's directory among the temporary ones: numba runs what it finds there, so nobody else may write to it.
+    """This user's directory among the temporary ones: numba runs the code that it finds there, so nobody else may write
+    to it.
 
-    Where somebody else has made one of that name, it is one that is new, for this process and those that it starts.
-    None where none can be made, or where somebody else could put another one in its place.
+    If somebody else has made a directory of that name, a new one serves this process and those that it starts. None if
+    no directory can be made, or if somebody else could put another one in its place.
     """
-    # Not where else Python would look: in the current directory, which may be a broker's log dir.
+    # Python would also look in the current directory, which may be a broker's log dir.
     place = Path(os.environ.get("TMPDIR") or "/tmp")
     own = place / f"{DIRECTORY}-{os.geteuid()}"
     try:
@@ -92,13 +93,13 @@ def _own_directory() -> Path | None:
 
 
 def _keeps_ours(place: Path) -> bool:
-    """Whether nobody but us and root can rename what is ours in a directory."""
+    """Whether only we and root can rename our files in a directory."""
     status = place.stat()
     return status.st_uid in (0, os.geteuid()) and bool(status.st_mode & stat.S_ISVTX or not status.st_mode & 0o022)
 
 
 def _is_private(directory: Path) -> bool:
-    status = directory.lstat()  # a symlink is none
+    status = directory.lstat()  # a symlink does not count
     return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid() and not status.st_mode & 0o077
 
 
@@ -119,7 +120,7 @@ def _remove(directory: str, made_by: int) -> None:
 
 @functools.cache
 def _stamp_of(source: Path) -> str:
-    """A hash of the sources of a module of ours and of all of ours that it imports, directly or not."""
+    """A hash of the sources of a module and of all our modules that it imports, directly or not."""
     to_read, hashes = [source], dict[Path, bytes]()
     while to_read:
         path = to_read.pop()
@@ -131,7 +132,7 @@ def _stamp_of(source: Path) -> str:
 
 @functools.cache
 def _read(source: Path) -> tuple[bytes, tuple[Path, ...]]:
-    """A hash of a module, and the files of our modules that it imports and of the packages that they are in.
+    """A hash of a module, and the files of our modules that it imports and of their packages.
 
     Python's own parser would take a tenth of a second at each start.
     """
@@ -139,7 +140,7 @@ def _read(source: Path) -> tuple[bytes, tuple[Path, ...]]:
     files = []
     for match in _IMPORT.finditer(content.decode()):
         module = match["module"] or match["imported"]
-        # Of `from a import b`, b may be a module.
+        # In `from a import b`, b may be a module.
         for name in (module, *(f"{module}.{word}" for word in re.findall(r"\w+", match["names"] or ""))):
             path = ROOT.joinpath(*name.split("."))
             files += [file for file in (path.with_suffix(".py"), path / "__init__.py") if file.is_file()]
@@ -147,31 +148,29 @@ def _read(source: Path) -> tuple[bytes, tuple[Path, ...]]:
 
 
 class ZipLocator(_CacheLocator):
-    """Where the compiled code of a function in our zip is: numba asks its locators in turn.
+    """Finds the compiled code of a function in our zip; numba asks its locators in turn.
 
-    It is a directory named by the zip's content, in the first of these that can be written: the one that
-    NUMBA_CACHE_DIR names, the Python environment (so that an environment can bring compiled code along), a directory
-    of this user's among the temporary ones.
+    The directory is named by the zip's content, in the first of these that can be written: the one that NUMBA_CACHE_DIR
+    names, the Python environment (so that an environment can bring compiled code along), this user's directory among
+    the temporary ones.
     """
 
     def __init__(self, directory: Path, line: int) -> None:
         self._directory, self._line = directory, line
 
     def get_cache_path(self) -> str:
-        """The directory."""
         return str(self._directory)
 
     def get_source_stamp(self) -> str:
-        """What the code was compiled from."""
         return self._directory.name
 
     def get_disambiguator(self) -> str:
-        """What tells functions of one name apart."""
+        """The mark that tells functions of one name apart."""
         return str(self._line)
 
     @classmethod
     def from_function(cls, py_func: FunctionType, py_file: str) -> ZipLocator | None:
-        """The locator of a function; None where the function is not from our zip."""
+        """The locator of a function; None if the function is not from our zip."""
         if _ZIP is None or not Path(py_file).is_relative_to(_ZIP):
             return None
         version = hashlib.sha256(_ZIP.read_bytes()).hexdigest()
@@ -186,21 +185,20 @@ class ZipLocator(_CacheLocator):
 
 
 class _OfOurs(_SourceFileBackedLocatorMixin):
-    """What the locators for our modules in a directory have in common: their stamp covers whatever is compiled in."""
+    """The base of locators for our modules in a directory: the stamp covers all sources that are compiled in."""
 
     _py_file: str
 
     def get_source_stamp(self) -> str:
-        """What the code was compiled from."""
         return _stamp_of(Path(self._py_file))
 
     @classmethod
     def from_function(cls, py_func: FunctionType, py_file: str) -> _CacheLocator | None:
-        """The locator of a function; None where it is not ours, or nothing can be kept in this place."""
+        """The locator of a function; None if it is not ours, or nothing can be kept in this place."""
         if not Path(py_file).is_relative_to(PACKAGE):
             return None
-        found: _CacheLocator | None = super().from_function(py_func, py_file)  # type: ignore[no-untyped-call]
-        return found
+        locator: _CacheLocator | None = super().from_function(py_func, py_file)  # type: ignore[no-untyped-call]
+        return locator
 
 
 class _ProvidedLocator(_OfOurs, UserProvidedCacheLocator):
@@ -216,7 +214,7 @@ class _HomeLocator(_OfOurs, UserWideCacheLocator):
 
 
 class TemporaryLocator(_OfOurs, _CacheLocator):
-    """Compiled code in a directory of this user's among the temporary ones, if no other place can be written."""
+    """Compiled code in this user's directory among the temporary ones, if no other place can be written."""
 
     def __init__(self, function: FunctionType, file: str) -> None:
         directory = _own_directory()
@@ -227,12 +225,11 @@ class TemporaryLocator(_OfOurs, _CacheLocator):
         self._directory = directory / self.get_suitable_cache_subpath(file)  # type: ignore[no-untyped-call]
 
     def get_cache_path(self) -> str:
-        """The directory."""
         return str(self._directory)
 
     @classmethod
     def from_function(cls, py_func: FunctionType, py_file: str) -> _CacheLocator | None:
-        """The locator of a function; None where it is not ours, or there is no such directory."""
+        """The locator of a function; None if it is not ours, or there is no such directory."""
         try:
             return super().from_function(py_func, py_file)
         except FileNotFoundError:
@@ -249,9 +246,9 @@ def _directories() -> Iterator[Path]:
 
 
 def _register() -> None:
-    """Let numba ask these before its own, unless its setting names others."""
+    """Let numba ask our locators before its own, unless its setting names others."""
     if not _config.CACHE_LOCATOR_CLASSES:
-        # Ours first. What is not ours goes where it always goes: numba's own locators, in their order.
+        # Code that is not ours goes to its usual place, by numba's own locators in their order.
         in_directories = (_ProvidedLocator, _TreeLocator, _HomeLocator, TemporaryLocator)
         ours = [f"{__name__}.{locator.__name__}" for locator in ([ZipLocator] if _ZIP is not None else in_directories)]
         numbas = "UserProvidedCacheLocator,InTreeCacheLocator,UserWideCacheLocator,IPythonCacheLocator,ZipCacheLocator"
@@ -262,7 +259,7 @@ _register()
 
 
 class _Teller(event.Listener):
-    """Tells of compiling as numba does, of a function within another, too; not of code that was kept."""
+    """Tells when numba compiles, also a function inside another; not when it loads compiled code."""
 
     _depth = 0
 
@@ -279,7 +276,7 @@ event.register("numba:compile", _Teller())  # type: ignore[no-untyped-call]
 
 
 def _njit(*arguments: Any, **options: Any) -> Any:
-    """`numba.njit`; where no directory can be written what it compiles is not kept, for which numba would fail."""
+    """`numba.njit`; if no directory can be written, compiled code is not kept, where numba would fail."""
     if len(arguments) == 1 and isinstance(arguments[0], FunctionType):  # @njit alone, which keeps nothing
         return numba.njit(arguments[0])
     compile_ = numba.njit(*arguments, **options)
@@ -296,7 +293,7 @@ def _njit(*arguments: Any, **options: Any) -> Any:
     return compiled
 
 
-njit: Final[Any] = _njit  # of what it compiles nobody knows the types
+njit: Final[Any] = _njit  # compiled functions have no types for mypy
 
 
 @functools.cache

@@ -32,7 +32,7 @@ def tell_with(tell: Callable[[], None]) -> None:
 
 
 def tell_once() -> None:
-    """Call that function, unless it was called already."""
+    """Call the function of `tell_with`, unless it was called already."""
     global _tell
     tell, _tell = _tell, None
     if tell is not None:
@@ -40,5 +40,4 @@ def tell_once() -> None:
 
 
 def is_compiling() -> bool:
-    """Whether the flag is set."""
     return bool(_flag.value)

@@ -84,8 +84,7 @@ def read(
         UsageError, CheckpointError, CatalogError: an argument is wrong, there is no segment or no catalog, or the
             catalog or a checkpoint file cannot be read.
         DamagedLogError, LogChangedError, OSError: (while the reader is read, after all records before) a log is
-            damaged, was replaced, cut or rewritten since it was listed, or cannot be read. A log that grows is read up
-            to its former end.
+            damaged, was replaced, cut or rewritten since it was listed, or cannot be read. One that grows is no error.
     """
     schema = read_schema(mode, columns, include_headers=include_headers)
     where = _Where(index_dir, catalog, layout, tuple(map(os.fspath, tiered_metadata)))

@@ -26,7 +26,6 @@ class Versions:
         return self.lowest <= version <= self.highest
 
     def nearest(self, version: int) -> int:
-        """The version among these that is nearest to `version`."""
         return min(max(version, self.lowest), self.highest)
 
     def intersection(self, other: Versions) -> Versions:
@@ -46,9 +45,9 @@ class Field:
         versions: the versions with the field.
         nullable: the versions in which it may be null.
         tagged: the versions in which it is a tagged field, written only if it is not the default.
-        tag: the number of the tag; None: it is tagged in no version.
-        default: the value in versions without the field, as in the definition; "": the default of the type.
-        fields: the fields of a struct defined in place; None: not a struct, or a common one.
+        tag: the number of the tag; None if the field is tagged in no version.
+        default: the value in versions without the field, as in the definition; "" for the default of the type.
+        fields: the fields of a struct defined in place; None for a common struct or another type.
     """
 
     name: str
@@ -76,11 +75,10 @@ class Struct:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)  # there is one of each, which a cache finds by identity
 class Message:
-    """A message.
-
+    """
     Attributes:
         name: such as `PartitionRecord`.
-        api_key: the type's number before the message in a record; None: it is not a topic's record.
+        api_key: the type's number before the message in a record; None if it is not a topic's record.
         kind: `metadata`, `coordinator-key`, `coordinator-value` or `data`.
         versions: the versions that Kafka writes or reads.
         flexible: the versions with compact lengths and tagged fields.

@@ -23,8 +23,6 @@ Values: TypeAlias = dict[str, Any]
 
 
 class Readable:
-    """Bytes that are read from start to end."""
-
     __slots__ = ("_at", "_data")
 
     def __init__(self, data: bytes) -> None:
@@ -114,11 +112,8 @@ _DOUBLE: Final = struct.Struct(">d")
 
 
 def read_message(message: Message, readable: Readable, version: int) -> Values:
-    """Read a message.
-
-    Args:
-        version: an unknown version is read as the nearest known one, as in Kafka; only structs that are defined in
-            place refuse it.
+    """Read a message. An unknown version is read as the nearest known one, as in Kafka; only structs that are defined
+    in place refuse it.
     """
     values: Values = _message_reader(message, version)(readable)
     return values
@@ -129,7 +124,6 @@ class Scope:
     """A message, or a struct of it, in one version: `curVersions` of Kafka's generator.
 
     Attributes:
-        message: the message.
         possible: the versions that this part of the message can have.
         given: the version to read, even if it is not possible.
     """
@@ -140,7 +134,6 @@ class Scope:
 
     @classmethod
     def of(cls, message: Message, version: int) -> Scope:
-        """A whole message."""
         return cls(message, message.versions, version)
 
     @property
@@ -154,7 +147,6 @@ class Scope:
         return self.version in self.message.flexible
 
     def is_in(self, versions: Versions) -> bool:
-        """Whether the version is one of some versions."""
         return self.version in versions
 
     def refuses(self, struct: Field) -> bool:
@@ -253,11 +245,8 @@ def _field_reader(scope: Scope, field: Field) -> _Read:
 
 
 def _value_reader(scope: Scope, field: Field, kind: str, name: str, nullable: bool) -> _Read:
-    """The reader of a value that is not an array.
-
-    Args:
-        kind: the type: the field's, or that of its elements.
-        name: as in Kafka's exceptions.
+    """The reader of a value that is not an array: of a field, or of an array's element. `name` is the one in Kafka's
+    exceptions.
     """
     if kind in _FIXED:
         return _FIXED[kind]
@@ -367,7 +356,7 @@ def json_text(value: Any) -> str:
         case list():
             return f"[{','.join(map(json_text, value))}]"
         case dict():
-            return f"{{{','.join(f'{json_text(name)}:{json_text(each)}' for name, each in value.items())}}}"
+            return f"{{{','.join(f'{json_text(name)}:{json_text(inner)}' for name, inner in value.items())}}}"
         case _:
             raise TypeError(value)
 

@@ -59,7 +59,7 @@ class _SegmentFacts:
         event_timestamp_ms: when this was written.
         segment_bytes: the size of the log.
         leader_epochs: the first offset of each epoch, in order.
-        custom_metadata: the storage plugin's own data; None: it has none.
+        custom_metadata: the storage plugin's own data; None if it has none.
         transaction_index_empty: the transaction index is empty and was not copied.
     """
 
@@ -122,7 +122,6 @@ _NO_VALUE: Final = (
 
 
 def read_remote_log_metadata(value: bytes | None) -> tuple[FramedMessage, RemoteLogMetadata]:
-    """Read a record's value: the message, and its metadata."""
     if value is None:
         raise UnreadableMessageError("bytes, not null", _NO_VALUE)
     framed = read_framed(value, REMOTE_LOG_METADATA)
@@ -160,7 +159,7 @@ def _segment(values: Values) -> RemoteSegment:
 
 
 def _snapshot(values: Values) -> RemoteSegmentSnapshot:
-    state = _segment_state(values)  # Kafka looks at it first
+    state = _segment_state(values)  # first, as in Kafka, which fails on it before the epochs
     return RemoteSegmentSnapshot(
         id=values["segmentId"], state=state, leader_epochs=_leader_epochs(values), **_facts(values)
     )

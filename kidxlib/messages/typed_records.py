@@ -31,12 +31,7 @@ SHARE_GROUP_STATE: Final = "kafka-share-coordinator"
 
 @dataclass(frozen=True, slots=True)
 class FramedMessage:
-    """A message in a record's value.
-
-    Attributes:
-        message: the kind of message.
-        version: the record's, even if the message does not have it.
-    """
+    """A message in a record's value, in the record's version, even if the message does not have that version."""
 
     message: Message
     version: int
@@ -44,11 +39,7 @@ class FramedMessage:
 
 
 def read_framed(value: bytes | None, module: str) -> FramedMessage:
-    """Read a record's value.
-
-    Args:
-        module: the module with the messages, `CLUSTER_METADATA` or `REMOTE_LOG_METADATA`.
-    """
+    """Read a record's value. The module of Kafka is `CLUSTER_METADATA` or `REMOTE_LOG_METADATA`."""
     if value is None:
         raise UnreadableMessageError("bytes, not null", "Error while reading frame version")
     readable = Readable(value)
@@ -100,13 +91,7 @@ def _by_api_key(module: str) -> Mapping[int, Message]:
 
 @dataclass(frozen=True, slots=True)
 class CoordinatorRecord:
-    """A record of a coordinator's topic.
-
-    Attributes:
-        key_message, value_message: the kinds of message of key and value.
-        value_version: the value's; None: a tombstone.
-        value: None: a tombstone.
-    """
+    """A record of a coordinator's topic. The value and its version are None in a tombstone."""
 
     key_message: Message
     key: Values
@@ -116,17 +101,13 @@ class CoordinatorRecord:
 
     @property
     def record_type(self) -> int:
-        """What the key begins with."""
+        """The type at the beginning of the key."""
         assert self.key_message.api_key is not None
         return self.key_message.api_key
 
 
 def read_coordinator_record(key: bytes, value: bytes | None, module: str) -> CoordinatorRecord:
-    """Read a record.
-
-    Args:
-        module: the module with the messages: `CONSUMER_OFFSETS`, `TRANSACTION_STATE` or `SHARE_GROUP_STATE`.
-    """
+    """Read a record. The module of Kafka is `CONSUMER_OFFSETS`, `TRANSACTION_STATE` or `SHARE_GROUP_STATE`."""
     readable = Readable(key)
     record_type = _version(readable, "key")
     if record_type not in _by_type(module):

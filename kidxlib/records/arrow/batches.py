@@ -60,12 +60,8 @@ LISTED_BATCHES: Final = pa.schema(_LISTED_FIELDS)
 def batch_rows(
     segment_base_offset: int, batches: NDArray[np.void], schema: pa.Schema = BATCHES, place: tuple[str, int] = ("", 0)
 ) -> pa.RecordBatch:
-    """Rows for batches of one segment.
-
-    Args:
-        batches: of dtype `BATCH`.
-        schema: columns of `LISTED_BATCHES`.
-        place: the topic and the partition.
+    """Rows for batches (of dtype `BATCH`) of one segment, with columns of `LISTED_BATCHES`. `place` is the topic and
+    the partition.
     """
     columns = _columns(segment_base_offset, batches, *place)
     return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema)

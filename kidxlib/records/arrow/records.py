@@ -1,7 +1,7 @@
 """The records of a log as Arrow tables, with a row for each, also for transaction markers and aborted records.
 
-The names of the columns are those of `kidx dump --json`, and −1 is none, as in `kidxlib.records.arrow.batches`.
-Checksums are not looked at, as on a broker's read path.
+The columns have the names of `kidx dump --json`, and −1 is none, as in `kidxlib.records.arrow.batches`. Checksums are
+not checked, as on a broker's read path.
 """
 
 from __future__ import annotations
@@ -45,10 +45,8 @@ _Column: TypeAlias = Callable[[PlacedRecords], Array]
 
 
 def record_batch(placed: PlacedRecords, schema: pa.Schema, others: Mapping[str, Array]) -> pa.RecordBatch:
-    """Records as rows.
-
-    Args:
-        others: the columns that do not come from batches and records, as far as the schema has them.
+    """Records as rows. `others` are the columns that do not come from batches and records, as far as the schema has
+    them.
     """
     return pa.RecordBatch.from_arrays([_column(placed, field, others) for field in schema], schema=schema)
 
@@ -60,7 +58,9 @@ def _column(placed: PlacedRecords, field: pa.Field[Any], others: Mapping[str, Ar
 
 
 def pieces(placed: PlacedRecords, rows_max: int, bytes_max: int) -> Iterator[PlacedRecords]:
-    """Cut records into pieces of limited number and size of keys and values. A larger record is a piece by itself."""
+    """Cut records into pieces of limited number, and of limited size of keys and values. A larger record is a piece
+    alone.
+    """
     sizes = np.maximum(placed.places["key_bytes"], 0) + np.maximum(placed.places["value_bytes"], 0)
     if len(sizes) <= rows_max and int(sizes.sum()) <= bytes_max:
         yield placed
@@ -167,12 +167,8 @@ def record_rows(
     rows_max: int = ROWS_MAX,
     bytes_max: int = BYTES_MAX,
 ) -> Iterator[pa.RecordBatch]:
-    """Rows for the wanted records of one segment.
-
-    Args:
-        tables: the segment's batches.
-        schema: from `records_schema`.
-        rows_max, bytes_max: limits of a batch of rows; one record may have more bytes.
+    """Rows for the wanted records of one segment, in the schema of `records_schema`. `rows_max` and `bytes_max` limit
+    a batch of rows; one record may have more bytes.
     """
     placer = RecordPlacer(rows_max, bytes_max)
     for table in tables:

@@ -60,7 +60,7 @@ _INT_MAX: Final = 2**31 - 1
 
 
 def records_schema(columns: Iterable[str] | None) -> pa.Schema:
-    """The schema of records with some columns; None: all."""
+    """The schema of records with some columns; None for all."""
     names = RECORDS.names if columns is None else list(columns)
     for name in names:
         if name not in RECORDS.names or names.count(name) > 1:
@@ -100,7 +100,6 @@ def timestamp_type_ids(batches: NDArray[np.void]) -> NDArray[np.int32]:
 
 
 def timestamp_types(ids: NDArray[np.int32]) -> Array:
-    """The names of `TimestampType`s."""
     return words(_TIMESTAMP_TYPES, ids + 1)
 
 
@@ -111,18 +110,13 @@ def has_attribute(batches: NDArray[np.void], bit: int) -> NDArray[np.bool_]:
 
 
 def incremented_sequences(first: NDArray[Any], increments: NDArray[np.int64]) -> NDArray[np.int32]:
-    """`kidxlib.java.incremented_sequence` for arrays.
-
-    Args:
-        first: sequence numbers, of shape (n,).
-        increments: added to them, of shape (n,), in Java's 32 bits.
-    """
+    """`kidxlib.java.incremented_sequence` for arrays of shape (n,), in Java's 32 bits."""
     first, more = first.astype(np.int64), increments.astype(np.int32).astype(np.int64)
     goes_round = first > (_INT_MAX - more).astype(np.int32)
     return np.where(goes_round, more - (_INT_MAX - first) - 1, first + more).astype(np.int32)
 
 
 def sequence_numbers(first: NDArray[Any], offset_deltas: NDArray[np.int64]) -> Array:
-    """The sequence numbers of records, from their batches' first ones and their offset deltas; −1: none."""
+    """The sequence numbers of records, from the first ones of their batches and from offset deltas; −1 is none."""
     sequences = incremented_sequences(first, offset_deltas)
     return numbers(pa.int32(), np.where(first < 0, layouts.NO_SEQUENCE, sequences))

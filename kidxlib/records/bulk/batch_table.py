@@ -46,15 +46,13 @@ class BatchTable:
     rows: NDArray[np.void]
 
     def only(self, number: int) -> BatchTable:
-        """A batch by its number."""
         return replace(self, rows=self.rows[number : number + 1])
 
     def first(self, count: int) -> BatchTable:
-        """The first batches, this number of them."""
         return replace(self, rows=self.rows[:count])
 
     def after(self, number: int) -> BatchTable:
-        """The batches from a number on."""
+        """The batches behind one."""
         return replace(self, rows=self.rows[number + 1 :])
 
     def copy(self) -> BatchTable:
@@ -75,7 +73,6 @@ class BatchTable:
         return WholeLog(content), parse_batch(0, size, content[: layouts.BATCH_V2_BYTES_MIN].tobytes())
 
     def where(self, kept: NDArray[np.bool_]) -> BatchTable:
-        """A selection of the batches."""
         return self if kept.all() else replace(self, rows=self.rows[kept])
 
 
@@ -83,7 +80,8 @@ class BatchWalk:
     """A walk over the batches of a log, as in `batch_headers.batches`.
 
     Attributes:
-        is_past: it has ended because all later batches begin above the wanted offsets; else no whole batch follows.
+        is_past: the walk has ended because all later batches begin above the wanted offsets; else no whole batch
+            follows.
     """
 
     def __init__(
@@ -96,12 +94,9 @@ class BatchWalk:
         checks: bool = False,
         last_offset: int = -1,
     ) -> None:
-        """
-        Args:
-            position: where to begin: the start of a batch.
-            whole: windows have whole batches; else only headers are read, and windows are of no use.
-            checks: whether to compute checksums, which needs whole batches.
-            last_offset: of the batch before `position`.
+        """The walk begins at the start of a batch, behind the one with `last_offset`. With `whole`, windows have whole
+        batches; else only headers are read, and windows are of no use. With `checks`, checksums are computed, which
+        needs whole batches.
         """
         self._log, self._wanted, self._whole, self._checks = log, wanted, whole, checks
         self._walks = np.zeros(1, TABLE_WALK)
@@ -116,13 +111,13 @@ class BatchWalk:
 
     @property
     def last_offset(self) -> int:
-        """The last offset of the batch before."""
+        """The last offset of the batch before `position`."""
         return int(self._walks["last_offset"][0])
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of the batch before, in ms since the epoch, wanted or not; −1 where it has none, and
-        before the first batch.
+        """The largest timestamp of the batch before `position`, in ms since the epoch, wanted or not; −1 if it has
+        none, and before the first batch.
         """
         return int(self._walks["max_timestamp"][0])
 

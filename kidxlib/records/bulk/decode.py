@@ -1,7 +1,7 @@
 """Decodes the records of batches in bulk, to the addresses of their parts.
 
-`kidxlib.records.reader` reads batches that are malformed or larger than usual: it says what is wrong, and needs no more
-memory for them.
+`kidxlib.records.reader` reads batches that are malformed or larger than usual: it tells what is wrong, and needs no
+more memory for them.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kidxlib.records.reader import Record, content, records, wrapper_content
 #: The most records that are returned at once, and the most bytes of their batches' content; one batch may have more.
 ROWS_MAX: Final = 64 * 1024
 BYTES_MAX: Final = 16 * 1024 * 1024
-#: More records and decompressed bytes than usual batches have. A larger batch is read record by record.
+#: Records and decompressed bytes, more than usual batches have. A larger batch is read record by record.
 _PLACES_MAX: Final = 1024 * 1024
 _CONTENT_BYTES_MAX: Final = 64 * 1024 * 1024
 
@@ -113,14 +113,11 @@ def _varint(value: int) -> bytes:
 
 
 class RecordPlacer:
-    """Finds the places of the records of batches. It has memory for one table at a time."""
+    """Finds the places of the records of batches. It has memory for one table at a time. At most `rows_max` records are
+    returned at once, and `bytes_max` of content; one batch may have more.
+    """
 
     def __init__(self, rows_max: int = ROWS_MAX, bytes_max: int = BYTES_MAX) -> None:
-        """
-        Args:
-            rows_max, bytes_max: the most records that are returned at once, and the most bytes of content; one batch
-                may have more.
-        """
         self._decompressors = Decompressors()
         self._rows_max, self._bytes_max = rows_max, bytes_max
         self._places = np.empty(rows_max, PLACE)

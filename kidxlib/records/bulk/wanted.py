@@ -35,7 +35,7 @@ class Wanted:
         start_ms: int | None = None,
         end_ms: int | None = None,
     ) -> Wanted:
-        """Records from the starts to before the ends; None: no limit."""
+        """Records from the starts to before the ends; None for no limit."""
         return cls(
             _LEAST if start_offset is None else start_offset,
             _MOST if end_offset is None else end_offset - 1,
@@ -45,11 +45,10 @@ class Wanted:
 
     @cached_property
     def limits(self) -> NDArray[np.int64]:
-        """The four numbers for compiled loops."""
+        """The four limits as an array for compiled loops."""
         return np.array([self.first_offset, self.last_offset, self.first_ms, self.last_ms], np.int64)
 
     def holds(self, offset: int, timestamp: int) -> bool:
-        """Whether a record is wanted."""
         return self.first_offset <= offset <= self.last_offset and self.first_ms <= timestamp <= self.last_ms
 
     @property
