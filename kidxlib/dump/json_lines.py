@@ -62,7 +62,7 @@ def _record_object(record: DumpedRecord, head: dict[str, Any], record_format: Re
             "header_keys": [header.key for header in record.headers],
             "crc": record.crc,
             "crc_valid": record.crc_valid,
-            "control": None if record.control is None else _control_object(record),
+            "control": None if record.control is None else dataclasses.asdict(record.control),
         }
     line = json.dumps(fields)
     if record.contents is None:
@@ -78,9 +78,3 @@ def _record_object(record: DumpedRecord, head: dict[str, Any], record_format: Re
         key = as_json_text(record.contents.key, record_format.keys)
         value = as_json_text(record.contents.value, record_format.values)
     return f'{line[:-1]}, "key": {key}, "value": {value}, "headers": [{headers}]}}'
-
-
-def _control_object(record: DumpedRecord) -> dict[str, Any]:
-    control = record.control
-    assert control is not None
-    return {"type_id": control.type_id, "name": control.name, "fields": control.fields}

@@ -34,6 +34,7 @@ from kidxlib.format import layouts
 from kidxlib.java import boolean_text, text_of
 from kidxlib.messages.reading import json_text
 from kidxlib.records.batch_headers import Batch
+from kidxlib.records.control import ControlRecord
 
 
 class ValueFormat(enum.StrEnum):
@@ -142,7 +143,7 @@ def _record_line(record: DumpedRecord, record_format: RecordFormat) -> str:
         if record.crc_valid is not None:
             parts.append(f"isValid: {boolean_text(record.crc_valid)} crc: {record.crc}")
         if record.control is not None:
-            parts.append(_control(record))
+            parts.append(_control(record.control))
     elif record.contents is not None:
         parts.append("|")
     key, value = _contents(record, record_format)
@@ -167,9 +168,7 @@ def _contents(record: DumpedRecord, record_format: RecordFormat) -> tuple[str | 
     )
 
 
-def _control(record: DumpedRecord) -> str:
-    control = record.control
-    assert control is not None
+def _control(control: ControlRecord) -> str:
     if control.fields is None:
         return f"controlType: UNKNOWN({control.type_id})"
     if control.type_id in (layouts.CONTROL_TYPE_ABORT, layouts.CONTROL_TYPE_COMMIT):

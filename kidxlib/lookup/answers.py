@@ -228,12 +228,12 @@ def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> 
     """Add remarks where a record is far from the time that was asked for, and why. `rows` are those that ask for
     times.
     """
-    found = rows[answers.found[rows]]
-    timestamps = answers.timestamps(found)
-    is_far = np.maximum(timestamps, 0) - _HOUR_MS > targets[found]
+    hits = rows[answers.found[rows]]
+    timestamps = answers.timestamps(hits)
+    is_far = np.maximum(timestamps, 0) - _HOUR_MS > targets[hits]
     if not is_far.any():
         return
-    far = found[is_far]
+    far = hits[is_far]
     distances = np.maximum(timestamps[is_far], 0) - np.maximum(targets[far], 0)
     numbers, units = _in_largest_units(np.maximum(distances, _HOUR_MS))
     for unit, (name, _) in enumerate(_UNITS):
@@ -241,7 +241,7 @@ def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> 
             answers.note(rows_in, f"{counted(number, name)} {FAR}")
     last = _last_timestamp(log)
     is_later = is_far & (timestamps > last) if last is not None else np.zeros_like(is_far)
-    merely_far = found[is_far & ~is_later]
+    merely_far = hits[is_far & ~is_later]
     is_first = answers.is_first_batch(merely_far) & (answers.segments(merely_far) == log.segments[0].base_offset)
     for rows_in, why in (merely_far[is_first], _BEGINS), (merely_far[~is_first], _ALL_OLDER):
         if len(rows_in):
@@ -249,7 +249,7 @@ def remark_on_times(log: Log, rows: Longs, targets: Longs, answers: Answers) -> 
     if last is None or not is_later.any():
         return
     by_base_offset = {segment.base_offset: segment for segment in log.segments}
-    for base_offset, rows_in in groups(answers.segments(found[is_later]), found[is_later]):
+    for base_offset, rows_in in groups(answers.segments(hits[is_later]), hits[is_later]):
         answers.note(rows_in, _in_the_way(by_base_offset[base_offset], last))
 
 

@@ -58,14 +58,14 @@ def answer_special(log: Log, target: int, rows: Longs, answers: Answers) -> None
         if target == MAX_TIMESTAMP:
             _answer_latest_timestamp(log, rows, answers)
             return
-        found = log.fetch_offset_by_timestamp(target)
+        record = log.fetch_offset_by_timestamp(target)
     except FILE_ERRORS as error:
         answers.unsure(rows, describe_error(error))
         return
-    if found is None or found.offset < 0:
+    if record is None or record.offset < 0:
         answers.note(rows, "the log is not tiered")
         return
-    answers.records(rows, found.offset, found.timestamp, found.leader_epoch)
+    answers.records(rows, record.offset, record.timestamp, record.leader_epoch)
     if target == LATEST:
         remark_on_end(log, rows, answers)
     else:
@@ -76,20 +76,20 @@ def _answer_latest_timestamp(log: Log, rows: Longs, answers: Answers) -> None:
     segment = log.latest_timestamp_segment
     try:
         with answers.counting(rows, segment):
-            found = segment.find_max_timestamp()
-            batch = None if found is None else segment.translate_offset(found.offset)
+            record = segment.find_max_timestamp()
+            batch = None if record is None else segment.translate_offset(record.offset)
     finally:
         segment.release()
     for earlier in log.segments[:-1]:
         answers.unsure(rows, earlier.truncation)
     remark_on_overlap(log, log.segments.index(segment), rows, answers)
-    if found is None:
+    if record is None:
         answers.note(rows, "no record has a timestamp")
         remark_on_end(log, rows, answers)
         return
     if batch is not None:
         answers.batches(rows, segment.base_offset, batch.position, batch.base_offset, layouts.NO_LEADER_EPOCH)
-    answers.records(rows, found.offset, found.timestamp, found.leader_epoch)
+    answers.records(rows, record.offset, record.timestamp, record.leader_epoch)
     answers.file_error(rows, segment.note)
     remark_on_end(log, rows, answers)
 
@@ -138,13 +138,13 @@ def _answer_offsets_in(segment: LogSegment, rows: Longs, targets: Longs, answers
         walks = new_walks(targets[rows], segment.offset_index.lookup_many(targets[rows])["position"])
         walk(segment.log, walks, step_to_offsets)
         answers.add_bytes(rows, walks["bytes_read"])
-        found = walks["outcome"] == SearchOutcome.FOUND
+        is_found = walks["outcome"] == SearchOutcome.FOUND
         answers.batches(
-            rows[found],
+            rows[is_found],
             segment.base_offset,
-            walks["position"][found],
-            walks["base_offset"][found],
-            walks["leader_epoch"][found],
+            walks["position"][is_found],
+            walks["base_offset"][is_found],
+            walks["leader_epoch"][is_found],
         )
         past_end: NDArray[np.bool_] = walks["outcome"] == SearchOutcome.NONE
         for number in np.flatnonzero(walks["outcome"] == SearchOutcome.NOT_IN_HEADERS):
@@ -273,17 +273,17 @@ def _look_inside(segment: LogSegment, since: int, walks: NDArray[np.void], rows:
         # The first timestamp at or above a target is where the running maximum first is at or above it.
         at = np.searchsorted(np.maximum.accumulate(timestamps), walks["target"][numbers], "left")
         hit = at < len(offsets)
-        found = rows[numbers[hit]]
+        rows_hit = rows[numbers[hit]]
         answers.batches(
-            found,
+            rows_hit,
             segment.base_offset,
             batch.position,
             inside.base_offset,
             batch.partition_leader_epoch,
         )
-        answers.records(found, offsets[at[hit]], timestamps[at[hit]])
-        if batch.is_control and len(found):
-            answers.note(found, MARKER)
+        answers.records(rows_hit, offsets[at[hit]], timestamps[at[hit]])
+        if batch.is_control and len(rows_hit):
+            answers.note(rows_hit, MARKER)
         missed = numbers[~hit]
         if inside.complete:
             walks["position"][missed], walks["outcome"][missed] = batch.next_position, SearchOutcome.UNDECIDED
@@ -297,8 +297,7 @@ def _answer_time_by_hand(segment: LogSegment, since: int, row: int, target: int,
     rows = np.array([row])
     try:
         with answers.counting(rows, segment):
-            found = segment.find_record(target, since)
-            if found is not None:
+            if (found := segment.find_record(target, since)) is not None:
                 batch, record = found
                 first = reader.base_offset(segment.log, batch)
                 answers.batches(rows, segment.base_offset, batch.position, first, batch.partition_leader_epoch)
@@ -409,8 +408,8 @@ class Seeker:
             answer_special(self.log, target, rows, answers)
         _answer_timestamps(self.log, self._largest, rest, wanted, answers)
         remark_on_times(self.log, rest, wanted, answers)
-        found = rest[answers.found[rest]]
-        remark_on_hidden(self.log, found[answers.offsets(found) == self.log.log_start_offset], answers)
+        hits = rest[answers.found[rest]]
+        remark_on_hidden(self.log, hits[answers.offsets(hits) == self.log.log_start_offset], answers)
         return answers.to_arrow()
 
 

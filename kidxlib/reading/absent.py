@@ -67,6 +67,11 @@ class BrokersMetadata:
                     break
         return self._metadata[cluster_id]
 
+    def metadata_of(self, log_dir: Location) -> ClusterMetadata | None:
+        """The metadata of a log dir's cluster; None if none of the log dirs has it."""
+        cluster_id = self.owner(log_dir).cluster_id
+        return None if cluster_id is None else self.of_cluster(cluster_id)
+
     def older_log_dirs(self) -> tuple[Mapping[Location, str], list[str]]:
         """Log dirs that are older than another log dir of their broker, and so lack what was written since, each with
         what `kidx verify` says of it; and lines on others that may be older by the cluster's metadata.
@@ -77,11 +82,10 @@ class BrokersMetadata:
         maybe = list[str]()
         for log_dir in (log_dir for log_dirs in brokers for log_dir in log_dirs):
             with contextlib.suppress(OSError, KidxError):  # nothing is told of a log dir of which nothing is known
-                owner = self.owner(log_dir)
-                metadata = None if owner.cluster_id is None else self.of_cluster(owner.cluster_id)
-                if metadata is None or owner.node_id is None or older.keys() & {log_dir, metadata.directory.parent}:
+                node_id, metadata = self.owner(log_dir).node_id, self.metadata_of(log_dir)
+                if metadata is None or node_id is None or older.keys() & {log_dir, metadata.directory.parent}:
                     continue
-                line = of_another_time(log_dir, directories_in(log_dir), owner.node_id, metadata.to_end)
+                line = of_another_time(log_dir, directories_in(log_dir), node_id, metadata.to_end)
                 if line is not None:
                     maybe.append(line)
         return older, maybe
@@ -111,17 +115,17 @@ def of_other_topics(brokers: BrokersMetadata, there: Iterable[tuple[TopicPartiti
     """The partitions whose `partition.metadata` has another topic id than the cluster's metadata has for their topic: a
     broker serves none of them, and their records may be another topic's.
     """
-    names: dict[str, Mapping[str, str]] = {}
+    names: dict[Location, Mapping[str, str]] = {}
     for partition, log_dir in there:
         with contextlib.suppress(OSError, KidxError):  # nothing is told of a log dir of which nothing is known
-            cluster_id = brokers.owner(log_dir).cluster_id
-            metadata = None if cluster_id is None else brokers.of_cluster(cluster_id)
-            if cluster_id is None or metadata is None:
+            metadata = brokers.metadata_of(log_dir)
+            if metadata is None:
                 continue
-            if cluster_id not in names:
-                names[cluster_id] = metadata.to_end.topic_names
+            if metadata.directory not in names:
+                names[metadata.directory] = metadata.to_end.topic_names
             topic_id = read_topic_id(log_dir / partition.directory)
-            differs = topic_id and other_topic_id(topic_id, partition.topic, metadata.to_end, names[cluster_id])
+            topic_names = names[metadata.directory]
+            differs = topic_id and other_topic_id(topic_id, partition.topic, metadata.to_end, topic_names)
             if not differs:
                 continue
             yield LeftOut(

@@ -196,22 +196,21 @@ class OnlyReplicas:
         with contextlib.suppress(OSError, KidxError):
             if log_dir not in self._is_stopped:  # nobody can tell it of a bucket
                 self._is_stopped[log_dir] = isinstance(log_dir, Path) and not is_locked(log_dir)
-            owner = self._brokers.owner(log_dir)
-            if not self._is_stopped[log_dir] or owner.node_id is None or owner.cluster_id is None:
+            node_id = self._brokers.owner(log_dir).node_id
+            if not self._is_stopped[log_dir] or node_id is None:
                 return False
-            metadata = self._brokers.of_cluster(owner.cluster_id)
+            metadata = self._brokers.metadata_of(log_dir)
             if metadata is None or read_topic_id(directory.path) != metadata.topics.get(partition.topic, ""):
                 return False
             # Replicas that came or went since the last snapshot count, committed or not.
             assigned = [image.assignments.get(partition) for image in (metadata, metadata.to_end)]
-            return all(replicas is not None and replicas.replicas == (owner.node_id,) for replicas in assigned)
+            return all(replicas is not None and replicas.replicas == (node_id,) for replicas in assigned)
         return False
 
     def has_others(self, directory: PartitionDirectory) -> bool:
         """Whether other nodes have replicas of a partition, by the cluster's metadata."""
         with contextlib.suppress(OSError, KidxError):
-            cluster_id = self._brokers.owner(directory.log_dir).cluster_id
-            metadata = None if cluster_id is None else self._brokers.of_cluster(cluster_id)
+            metadata = self._brokers.metadata_of(directory.log_dir)
             assigned = None if metadata is None else metadata.to_end.assignments.get(directory.topic_partition)
             return assigned is not None and len(assigned.replicas) > 1
         return False

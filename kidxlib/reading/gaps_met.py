@@ -147,10 +147,9 @@ def is_compacted(topic: str, log_dir: Location, brokers: BrokersMetadata) -> boo
     if topic in COMPACTED_BY_BROKERS:
         return True
     with contextlib.suppress(OSError, KidxError):  # a log dir that cannot be read says nothing
-        owner = brokers.owner(log_dir)
-        metadata = None if owner.cluster_id is None else brokers.of_cluster(owner.cluster_id)
+        node_id, metadata = brokers.owner(log_dir).node_id, brokers.metadata_of(log_dir)
         if metadata is not None and topic in metadata.to_end.topics:
-            policy = topic_config(metadata.to_end, BrokerSettings(owner.node_id, None), topic, _POLICY)
+            policy = topic_config(metadata.to_end, BrokerSettings(node_id, None), topic, _POLICY)
             if policy is not None:
                 return _COMPACT in {word.strip() for word in policy.value.split(",")}
     with contextlib.suppress(OSError, KidxError):

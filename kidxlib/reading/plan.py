@@ -160,7 +160,7 @@ def plan_reads(
     """
     skipped = Skipped()
     directories = request.partitions(skipped)
-    asked = [(directory, wanted) for directory in directories if (wanted := _wanted(request, directory)) is not None]
+    asked = [(directory, wanted) for directory in directories if (wanted := request.wanted(directory)) is not None]
     known, known_events = None, None
     if catalog is not None and not goes_on:
         known = KnownLogs.read(catalog, {directory.topic_partition.topic for directory, _ in asked})
@@ -208,11 +208,6 @@ def _notes_on_sources(
                 f"{source.path}: all segments that lie there are read, also those that brokers do not read yet or any "
                 "more, as no metadata is named (--tiered-metadata)"
             )
-
-
-def _wanted(request: ReadRequest, directory: PartitionDirectory) -> Wanted | None:
-    wanted = request.wanted(directory)
-    return None if wanted is None or wanted.is_empty else wanted
 
 
 def _has_wanted_offsets(log: ListedLog, wanted: Wanted) -> bool:

@@ -98,7 +98,8 @@ class ReadRequest:
         """The part of a partition that is asked for; None if nothing of it is."""
         if not self.names(directory) or self.leaves_out(directory):
             return None
-        return Wanted.between(*self.offsets_of(directory), *self.times)
+        wanted = Wanted.between(*self.offsets_of(directory), *self.times)
+        return None if wanted.is_empty else wanted
 
     def names(self, directory: PartitionDirectory) -> bool:
         """Whether topics and offsets name a partition, also if no record of it is wanted."""

@@ -116,7 +116,14 @@ class _SegmentWalk:
         position, last_offset = self._read.position, self._read.last_offset_before
         lacks, was_damaged = False, False
         while True:
-            walk = self._walk(position, last_offset)
+            walk = BatchWalk(
+                self._log,
+                position,
+                self._wanted,
+                whole=self._options.whole,
+                checks=self._options.checks,
+                last_offset=last_offset,
+            )
             broken: tuple[int, str] | None = None
             try:
                 for table in walk.tables():
@@ -172,12 +179,6 @@ class _SegmentWalk:
                 first_ms=read.wanted.first_ms,
                 last_ms=read.wanted.last_ms,
             )
-        )
-
-    def _walk(self, position: int, last_offset: int) -> BatchWalk:
-        options = self._options
-        return BatchWalk(
-            self._log, position, self._wanted, whole=options.whole, checks=options.checks, last_offset=last_offset
         )
 
     def _first_broken(self, rows: NDArray[np.void], last_offset: int) -> tuple[int, str | None]:

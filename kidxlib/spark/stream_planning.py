@@ -318,11 +318,8 @@ class StreamPlanner:
                 self._lose(partition, lost)
             if available is not None and max(first, available.first_offset) < min(until, available.log_end):
                 offsets[partition] = max(first, available.first_offset), min(until, available.log_end)
-        return self._plan(offsets, there) if offsets else None
-
-    def _plan(
-        self, offsets: Mapping[TopicPartition, OffsetRange], there: Mapping[TopicPartition, Available]
-    ) -> ReadPlan:
+        if not offsets:
+            return None
         # The planned offsets are read, wherever the high watermark is now.
         request = source_request(replace(self._options, to_log_end=True), offsets)
         plan = plan_reads(request, goes_on=False, threads=threads(), part_bytes=PART_BYTES, looks_around=False)

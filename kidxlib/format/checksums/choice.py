@@ -48,11 +48,11 @@ class Checksums(NamedTuple):
 
 def candidates() -> Mapping[str, Checksums]:
     """The implementations on this machine, by name; if several are as fast, the first is used."""
-    found = {FOLDING: Checksums(folded_crc32c, folded_crc32)} if VECTOR_WORDS else {}
-    found[ISAL] = Checksums(lambda address, size: ~ISAL_CRC32C(address, size, 0xFFFFFFFF) & 0xFFFFFFFF, _isal_crc32)
+    functions = {FOLDING: Checksums(folded_crc32c, folded_crc32)} if VECTOR_WORDS else {}
+    functions[ISAL] = Checksums(lambda address, size: ~ISAL_CRC32C(address, size, 0xFFFFFFFF) & 0xFFFFFFFF, _isal_crc32)
     if (extend := GOOGLE_CRC32C) is not None:
-        found[GOOGLE] = Checksums(lambda address, size: int(extend(0, address, size)), _isal_crc32)
-    return found
+        functions[GOOGLE] = Checksums(lambda address, size: int(extend(0, address, size)), _isal_crc32)
+    return functions
 
 
 def _isal_crc32(address: int, size: int) -> int:
@@ -60,12 +60,7 @@ def _isal_crc32(address: int, size: int) -> int:
 
 
 def choose(functions: Mapping[str, Checksums], forced: str | None = os.environ.get(FORCED_BY)) -> str:
-    """The name of the implementation to use.
-
-    Args:
-        functions: from `candidates`.
-        forced: a name that the user sets.
-    """
+    """The name of the implementation to use, from `candidates`; `forced` is the name that the user sets."""
     if forced and forced not in functions:
         raise UsageError(f"{FORCED_BY}: found {forced!r}, expected one of {', '.join(functions)}")
     pattern = ctypes.create_string_buffer(bytes(BLOCK_BYTES) + _PATTERN)
