@@ -59,9 +59,8 @@ def push_filters(filters: Iterable[Filter], mode: str) -> tuple[Pushed, list[Fil
         if column in _OF_PARTITIONS and _is_answered(condition, _OF_PARTITIONS[column]):
             of_partitions.append(condition)
             continue
-        limits, is_exact = None, False
-        if mode == "records" and column in _AROUND:
-            limits, is_exact = _range(condition, _AROUND[column])
+        has_range = mode == "records" and column in _AROUND
+        limits, is_exact = _range(condition, _AROUND[column]) if has_range else (None, False)
         if limits is not None:
             wanted = _narrowed(wanted, column, limits)
         if not is_exact:

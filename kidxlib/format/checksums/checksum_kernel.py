@@ -1,4 +1,4 @@
-"""The checksum of a batch as compiled loops compute it, and what the batch's header says that it is.
+"""The checksum of a batch as compiled loops compute it, and the one in its header.
 
 Checksums are computed in the loop itself (`folding`) or come from C functions, called through their symbols, where a
 Python call per batch would cost more than the checksum.
@@ -40,7 +40,7 @@ _gzip_crc32 = types.ExternalFunction("kidx_crc32", types.uint32(types.uint32, ty
 
 @intrinsic
 def _chosen(_context):
-    """What this process computes checksums by."""
+    """The number of the implementation that this process uses."""
 
     def generate(_context, builder, _signature, _arguments):
         kind, name = ir.IntType(8), "kidx_chosen_checksum"
@@ -52,7 +52,7 @@ def _chosen(_context):
 
 @njit(forceinline=True)
 def stored_checksum(data, at, magic):
-    """What the header of a batch says; zero-extended, as the computed one."""
+    """The checksum in a batch's header; zero-extended, as the computed one."""
     return np.int64(np.uint32(int32(data, at + (V2_CRC_AT if magic >= MAGIC_V2 else V1_CRC_AT))))
 
 

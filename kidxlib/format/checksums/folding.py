@@ -1,16 +1,16 @@
 """Checksums by carry-less multiplication, for compiled loops and for Python: CRC-32C and CRC-32. Nobody calls them
 where the processor cannot multiply so.
 
-A message is a polynomial over GF(2), and its checksum is what is left of it modulo the checksum's own polynomial. So
-two parts of a message that lie some bits apart may be put upon each other, the earlier one times x to the power of that
-distance modulo the polynomial: the message is folded, a block at a time, until 128 bits are left of it (Gopal et al.,
-"Fast CRC Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009).
+A message is a polynomial over GF(2), and its checksum is the remainder modulo the checksum's own polynomial. So a part
+of a message can be added to the part some bits after it, once it is multiplied by x to the power of that distance
+modulo the polynomial: the message is folded, a block at a time, until 128 bits are left (Gopal et al., "Fast CRC
+Computation for Generic Polynomials Using PCLMULQDQ", Intel 2009).
 
-Blocks are laid out from the message's end, and what stands before the message in the first block counts as zeros, which
-change nothing where a checksum starts with zero. So messages of all lengths up to a block take the same path, and the
-processor has no length to guess. What Kafka's checksums start with in place of zero comes from a table.
+Blocks are laid out from the message's end. The bytes before the message in the first block count as zeros, which change
+nothing if a checksum starts with zero. So messages of all lengths up to a block take the same path, and the processor
+has no length to guess. Kafka's checksums start with ones: a table has their effect at the end of the first block.
 
-Numbers are as in both checksums: the highest bit is the coefficient of x⁰.
+In numbers the highest bit is the coefficient of x⁰, as in both checksums.
 """
 
 from __future__ import annotations
@@ -28,19 +28,19 @@ from kidxlib.jit.processor import has_instructions
 
 CRC32C_POLYNOMIAL: Final = 0x82F63B78
 CRC32_POLYNOMIAL: Final = 0xEDB88320
-#: Bytes that are folded at once. Up to so many less one are read before a message, and not used.
+#: How many bytes are folded at once. Up to so many less one are read before a message, and not used.
 BLOCK_BYTES: Final = 128
 
 _ONE: Final = 1 << 31
 _REGISTER: Final = 0xFFFFFFFF
 _BYTE, _HALF, _WORD, _WIDE = (ir.IntType(bits) for bits in (8, 32, 64, 128))
 _LANE: Final = ir.VectorType(_WORD, 2)
-#: What multiplies: by the number of words in a vector, of which each has two for every lane.
+#: The instructions that multiply, by the number of words in a vector; a lane has two words.
 _MULTIPLICATIONS: Final = {8: "llvm.x86.pclmulqdq.512", 4: "llvm.x86.pclmulqdq.256", 2: "llvm.x86.pclmulqdq"}
 
 
 def _vector_words() -> int:
-    """How many words of 64 bits the processor multiplies at once by the instruction that is taken; 0: by none."""
+    """How many words of 64 bits the processor multiplies at once; 0 if it lacks the instructions."""
     if not has_instructions("pclmul", "vpclmulqdq", "sse4.2", "avx2"):
         return 0
     return 8 if has_instructions("avx512f", "avx512bw") else 4
@@ -62,8 +62,8 @@ def _power_of_x(exponent: int, modulus: int) -> int:
 
 
 def _shift(bits: int, modulus: int) -> tuple[int, int]:
-    """The factors of the two words of a lane with which it can be put upon one so many bits after it. A multiplication
-    brings along an x of its own.
+    """The factors for the two words of a lane that is added to the lane so many bits after it. The instruction's
+    product has one more factor x.
     """
     return _power_of_x(bits + 63, modulus) << 32, _power_of_x(bits - 1, modulus) << 32
 
@@ -85,7 +85,7 @@ def _straight(number: int) -> int:
 
 
 def _starts(modulus: int) -> list[int]:
-    """What a checksum that starts with ones is after 0, 1, … zero bytes, up to a block."""
+    """The checksums that start with ones, after 0, 1, … zero bytes, up to a block."""
     starts = [_REGISTER]
     for _ in range(BLOCK_BYTES):
         register = starts[-1]
@@ -142,14 +142,14 @@ class _Code:
         return builder.not_(builder.xor(register, self._register_of(self._lane_of(folded))))
 
     def _start(self, left_out: Any) -> Any:
-        """What the ones that a checksum starts with are at the end of the first block."""
+        """The effect of a checksum's first ones at the end of the first block."""
         builder = self._builder
         table = ir.Constant(ir.ArrayType(_HALF, BLOCK_BYTES + 1), _starts(self._modulus)[::-1])
         pointer = cgutils.global_constant(builder, "kidx.checksum.starts", table)  # type: ignore[no-untyped-call]
         return builder.load(builder.gep(pointer, [_HALF(0), left_out]))
 
     def _masked(self, block: Any, left_out: Any) -> list[Any]:
-        """The first block, whose first bytes are left out: those are no part of the message."""
+        """The first block, without the bytes before the message."""
         builder = self._builder
         masks = ir.Constant(ir.ArrayType(_BYTE, 2 * BLOCK_BYTES), [0] * BLOCK_BYTES + [255] * BLOCK_BYTES)
         pointer = cgutils.global_constant(builder, "kidx.checksum.masks", masks)  # type: ignore[no-untyped-call]
@@ -164,7 +164,7 @@ class _Code:
         return loaded
 
     def _fold(self, vector: Any, bits: int, upon: Any) -> Any:
-        """Put each lane upon that so many bits after it."""
+        """Add each lane to the lane so many bits after it."""
         return self._builder.xor(self._multiplied(vector, _shift(bits, self._modulus) * self._lanes), upon)
 
     def _multiplied(self, vector: Any, factors: Sequence[int]) -> Any:
@@ -180,7 +180,9 @@ class _Code:
         return self._builder.call(function, [first, second, _BYTE(words)])
 
     def _lane_of(self, vectors: Sequence[Any]) -> Any:
-        """A block, folded to one lane: first its vectors upon the last one, then that one's lanes upon its last."""
+        """A block, folded to one lane: first its vectors into the last vector, then that vector's lanes into its last
+        lane.
+        """
         builder = self._builder
         vector = vectors[-1]
         for after, earlier in enumerate(reversed(vectors[:-1]), 1):
