@@ -40,7 +40,7 @@ from kidxlib.dump.items import (
     TimestampMismatch,
     TimestampOutOfOrder,
 )
-from kidxlib.dump.source import DumpOptions, DumpSource, FileKind, base_offset, beside, snapshot_id
+from kidxlib.dump.source import DumpOptions, DumpSource, FileKind, base_offset, sibling, snapshot_id
 from kidxlib.errors import DumpError, MalformedError, MalformedRecordsError
 from kidxlib.format import layouts, segment_files
 from kidxlib.format.checksums.crc import extend_crc32
@@ -362,7 +362,7 @@ def _compared(
 ) -> Iterator[DumpItem]:
     if isinstance(index, OffsetIndex):
         return _offset_entries(index, log, options.max_message_size)
-    path = beside(source.path, FileKind.OFFSET_INDEX)
+    path = sibling(source.path, FileKind.OFFSET_INDEX)
     return _time_entries(index, OffsetIndex.from_bytes(_content(path), index.base_offset, name=str(path)), log)
 
 

@@ -124,7 +124,9 @@ def count(
     reads = asked.plan().reads
     if times is None:
         logs: list[LogRead] = []
-        counted = count_of(reads, asked.taker, goes_on=asked.goes_on, threads=asked.threads_to_use, on_end=logs.append)
+        counted = count_of(
+            reads, asked.take_damage, goes_on=asked.goes_on, threads=asked.threads_to_use, on_end=logs.append
+        )
         _warn_of_gaps(logs)
         return counted
     known = [end for read in reads if (end := known_end_of(read)) is not None]
@@ -183,21 +185,23 @@ class _Asked:
     ) -> Iterator[pa.RecordBatch]:
         """Rows of segments; gaps are told between their logs and those in `known`, which need not be read."""
         logs = list(known)
-        rows = rows_of(reads, schema, self.taker, goes_on=self.goes_on, threads=self.threads_to_use, on_end=logs.append)
-        return _telling_gaps(rows, logs)
+        rows = rows_of(
+            reads, schema, self.take_damage, goes_on=self.goes_on, threads=self.threads_to_use, on_end=logs.append
+        )
+        return _with_gap_warnings(rows, logs)
 
     def batches(self, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
         ensure_isolation_means_something("batches", self.isolation)
         reads, logs = self.plan().reads, list[LogRead]()
-        rows = batch_rows_of(reads, schema, self.taker, goes_on=self.goes_on, on_end=logs.append)
-        return _telling_gaps(rows, logs)
+        rows = batch_rows_of(reads, schema, self.take_damage, goes_on=self.goes_on, on_end=logs.append)
+        return _with_gap_warnings(rows, logs)
 
     @property
     def goes_on(self) -> bool:
         return self.on_damage != "fail"
 
     @property
-    def taker(self) -> TakeDamage:
+    def take_damage(self) -> TakeDamage:
         if self.on_damage == "fail":
             return fail_on
         if self.on_damage == "skip":
@@ -215,7 +219,7 @@ class _Asked:
         return self.threads
 
 
-def _telling_gaps(rows: Iterator[pa.RecordBatch], logs: Sequence[LogRead]) -> Iterator[pa.RecordBatch]:
+def _with_gap_warnings(rows: Iterator[pa.RecordBatch], logs: Sequence[LogRead]) -> Iterator[pa.RecordBatch]:
     """The rows, and then a warning of gaps between `logs`: those that were read to their ends, once all rows were
     taken.
     """

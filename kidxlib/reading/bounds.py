@@ -135,7 +135,7 @@ def last_entry(log: ListedLog, index_path: Path) -> OffsetPosition | None:
     return OffsetPosition(log.base_offset + int(entry["relative_offset"]), int(entry["position"]))
 
 
-def had_more(log: ListedLog, index_path: Location) -> bool:
+def is_index_credible(log: ListedLog, index_path: Location) -> bool:
     """Whether an index that leads beyond the end of its log may be believed: the log has not grown since it was listed,
     entries increase, and the log bears out the last entry within it or the one before, as the last may be cut off.
     """

@@ -28,7 +28,7 @@ from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.lookup.of_checkpoints import ReadOffsets, lost_first_offset
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.absent import BrokersMetadata
-from kidxlib.reading.bounds import ListedLog, bounds_of, had_more, last_entry
+from kidxlib.reading.bounds import ListedLog, bounds_of, is_index_credible, last_entry
 from kidxlib.reading.gaps_met import begins_ms
 from kidxlib.reading.left_out import LeftOut, Why
 from kidxlib.reading.request import OffsetRange, ReadRequest
@@ -283,7 +283,7 @@ class ReadingEnds:
             return
         tail = _tail(logs, index_of, replace(seen, first_offset=_OFFSET_MAX))
         first, end = max(tail.end_offset, known_end, seen.first_offset), min(entry.offset, seen.last_offset) + 1
-        if not tail.is_whole or first >= end or not had_more(logs[-1], index):
+        if not tail.is_whole or first >= end or not is_index_credible(logs[-1], index):
             return
         yield LeftOut(
             partition=directory.topic_partition,

@@ -93,7 +93,7 @@ class KnownLog:
     def reaches(self, offset: int) -> bool:
         return self.row.next_offset is not None and self.row.next_offset >= offset
 
-    def is_without(self, wanted: Wanted) -> bool:
+    def has_no_wanted_time(self, wanted: Wanted) -> bool:
         """Whether no record of the log has a wanted time."""
         smallest = self.row.smallest_timestamp_ms
         is_later = smallest is not None and smallest > wanted.last_ms

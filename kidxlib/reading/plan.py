@@ -240,7 +240,7 @@ class _LogToRead:
 
     def may_hold(self, wanted: Wanted) -> bool:
         """Whether a wanted record may be in the log."""
-        is_without = self.facts is not None and self.facts.is_without(wanted)
+        is_without = self.facts is not None and self.facts.has_no_wanted_time(wanted)
         return _has_wanted_offsets(self.listed, wanted) and not is_without
 
 

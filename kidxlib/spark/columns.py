@@ -46,7 +46,7 @@ def columns_read(mode: str, names: Sequence[str]) -> pa.Schema:
     return pa.schema([MODES[mode].field(name) for name in names])
 
 
-def as_spark_has_them(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+def in_spark_types(rows: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     """Rows in the types of Spark's schema, which has the same columns."""
     try:
         return rows.cast(schema)

@@ -16,7 +16,7 @@ from kidxlib.reading.gaps_met import LogRead, gaps_of
 from kidxlib.reading.left_out import Damage, TakeDamage, lines_of, warn_of
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
-from kidxlib.spark.columns import as_spark_has_them, columns_read
+from kidxlib.spark.columns import columns_read, in_spark_types
 
 _log: Final = logging.getLogger(__name__)
 
@@ -70,7 +70,7 @@ def task_rows(
     else:
         rows = rows_of(reads, columns, on_damage, goes_on=goes_on, threads=1, on_end=logs.append)
     for joined in _joined(rows):
-        yield as_spark_has_them(joined, schema)
+        yield in_spark_types(joined, schema)
     for line in lines_of(gaps_of(logs)):
         _log.warning("%s", line)
 
