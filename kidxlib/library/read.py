@@ -87,7 +87,7 @@ def read(
             damaged, was replaced, cut or rewritten since it was listed, or cannot be read. One that grows is no error.
     """
     schema = read_schema(mode, columns, include_headers=include_headers)
-    where = _Where(index_dir, catalog, layout, tuple(map(os.fspath, tiered_metadata)))
+    where = _Where(index_dir, catalog, layout, tuple(os.fspath(log_dir) for log_dir in tiered_metadata))
     asked = _Asked(path, topics, offsets, times, isolation, where, to_log_end, on_damage, threads)
     return pa.RecordBatchReader.from_batches(schema, (asked.batches if mode == "batches" else asked.records)(schema))
 
@@ -119,7 +119,7 @@ def count(
     Raises:
         UsageError, CheckpointError, CatalogError, DamagedLogError, LogChangedError, OSError: as `read`.
     """
-    where = _Where(index_dir, catalog, layout, tuple(map(os.fspath, tiered_metadata)))
+    where = _Where(index_dir, catalog, layout, tuple(os.fspath(log_dir) for log_dir in tiered_metadata))
     asked = _Asked(path, topics, offsets, times, isolation, where, to_log_end, on_damage, threads)
     reads = asked.plan().reads
     if times is None:

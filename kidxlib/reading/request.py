@@ -175,7 +175,7 @@ def read_request(
 
 def _places(path: Paths) -> tuple[list[str], str | None]:
     """The directories of some paths, and the name of the only log to read; None for all logs."""
-    texts = [os.fspath(path)] if isinstance(path, str | os.PathLike) else list(map(os.fspath, path))
+    texts = [os.fspath(path)] if isinstance(path, str | os.PathLike) else [os.fspath(one) for one in path]
     if not texts:
         raise UsageError("no path: expected a log dir, a partition's directory or a log")
     for text in texts:

@@ -121,7 +121,7 @@ def read(
         isolation=isolation,
         index_dir=None if index_dir is None else existing_index_dir("index_dir", os.fspath(index_dir)),
         to_log_end=to_log_end,
-        remote=RemoteOptions(layout, tuple(map(os.fspath, tiered_metadata))),
+        remote=RemoteOptions(layout, tuple(os.fspath(log_dir) for log_dir in tiered_metadata)),
     )
     goes_on = on_damage == "skip"
     tables = None if catalog is None else existing_tables("catalog", os.fspath(catalog))
