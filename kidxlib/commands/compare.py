@@ -25,7 +25,7 @@ from kidxlib.commands.command import (
     parameter,
 )
 from kidxlib.errors import UsageError
-from kidxlib.operations.compare.finding import HARMLESS, OF_FILES, SAME, As, Comparison, Kind
+from kidxlib.operations.compare.finding import FILE_KINDS, HARMLESS, SAME, As, Comparison, Kind
 from kidxlib.run import options as shared_options
 from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.terminal.exit_codes import ExitCode
@@ -127,7 +127,7 @@ class Compare(WithOrWithoutCatalog):
     def harmless(self) -> Collection[Kind]:
         """Kinds of findings that do not make the comparison fail."""
         earlier = (Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS) if self.allow_behind else ()
-        return (*earlier, *((*OF_FILES, Kind.FILE_BEHIND) if self.logs_only else ()))
+        return (*earlier, *((*FILE_KINDS, Kind.FILE_BEHIND) if self.logs_only else ()))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -320,7 +320,7 @@ def _conclusion(request: Compare, compared: Comparison) -> str:
         return "B has all batches of A, in other segments; where that is right, --allow-behind ends with 0"
     if kinds <= {Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS, *HARMLESS, *request.harmless}:
         return "B has all that A has up to where B ends; where that is right, --allow-behind ends with 0"
-    if kinds <= {*OF_FILES, Kind.FILE_BEHIND, *HARMLESS, *request.harmless}:
+    if kinds <= {*FILE_KINDS, Kind.FILE_BEHIND, *HARMLESS, *request.harmless}:
         return "B has all logs of A, but not all other files; where that is right, --logs-only ends with 0"
     lacks = "A and B differ" if request.how == As.REPLICA else "B has not all that A has"
     return f"{lacks}, or nobody can tell: see the lines above"

@@ -38,7 +38,7 @@ from kidxlib.indexing.plan import AuxiliaryFiles, Plan
 from kidxlib.indexing.segments import BuiltSegment
 from kidxlib.indexing.source import Target, parse_sources, parse_topics
 from kidxlib.indexing.tasks import SegmentTask
-from kidxlib.operations.compare.file_pairs import LogPair, compared_pair
+from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
 from kidxlib.operations.compare.place import list_place
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.retention.apply import apply_deletions
@@ -152,7 +152,7 @@ def compare_as_nobody(send: Connection, one: Path, other: Path) -> None:
         one_bytes=log.stat().st_size,
         other_bytes=log.stat().st_size,
     )
-    send.send(({name: each.problem for name, each in directories.items()}, compared_pair(pair, False).problem))
+    send.send(({name: each.problem for name, each in directories.items()}, compare_log_pair(pair, False).problem))
 
 
 def own_pid(work: str, use_mmap: bool) -> int:

@@ -36,11 +36,8 @@ _KINDS = {
 
 
 def compare_places(a: str, b: str, how: As, topics: re.Pattern[str], engine: Engine) -> Comparison:
-    """Compare two places. Nothing is written.
-
-    Args:
-        a, b: as the user gave them: a log dir, several with commas between them, or a partition's directory.
-        topics: matches the full names of those that are compared.
+    """Compare two places as the user gave them: a log dir, several with commas between them, or a partition's
+    directory. `topics` matches full names. Nothing is written.
     """
     begin_phase("listing")
     one, other = _places(a, b, topics)
@@ -50,45 +47,39 @@ def compare_places(a: str, b: str, how: As, topics: re.Pattern[str], engine: Eng
 
 
 def compare_sources(tables: TablesToRead, one: str, other: str, topics: re.Pattern[str]) -> Comparison:
-    """Compare the replicas of two sources, by digests of their batches.
-
-    Args:
-        one, other: names of sources.
-        topics: matches the full names of those that are compared.
-    """
+    """Compare the replicas of two sources of a catalog, by digests of their batches."""
     if one == other:
         raise UsageError(f"{one}: it is on both sides, and is the same as itself; name two sources")
     begin_phase("asking the catalog")
-    for each in in_one_directory(tables, (one, other)):
-        raise UsageError(f"{each}: it is on both sides, and is the same as itself; name two sources")
-    held = {name: _partitions(tables, name, topics) for name in (one, other)}
-    partitions = {name: set(has) for name, has in held.items()}
+    for directory in in_one_directory(tables, (one, other)):
+        raise UsageError(f"{directory}: it is on both sides, and is the same as itself; name two sources")
+    extents = {name: _extents(tables, name, topics) for name in (one, other)}
     findings, results = list[Finding](), list[PartitionResult]()
-    wanted = sorted({(topic, number) for has in partitions.values() for topic, number, _ in has})
+    wanted = sorted({(topic, number) for partitions in extents.values() for topic, number, _ in partitions})
     if not wanted:
         raise UsageError(
             f"{one}, {other}: no partition of a topic that matches {topics.pattern}; give another --topics"
         )
     for topic, number in wanted:
-        found = _only_one(partitions, one, other, topic, number)
-        if found is not None:
-            findings.append(found)
-            results.append(PartitionResult(directory=str(found.directory), verdict=found.kind.value))
+        finding = _only_one(extents, one, other, topic, number)
+        if finding is not None:
+            findings.append(finding)
+            results.append(PartitionResult(directory=str(finding.directory), verdict=finding.kind.value))
     damaged = _damaged(tables, (one, other))
     for verdict in compare_replicas(tables, sources=(one, other)):
         if topics.fullmatch(verdict.topic):
-            of_one = list(_findings(verdict, one))
+            of_partition = list(_findings(verdict, one))
             key = verdict.topic, verdict.partition, verdict.topic_id
-            if verdict.compacted is None:  # of others it may be a cleaner that has left nothing there
-                of_one += _before_start(held[one][key], held[other][key], one, other, verdict)
+            if verdict.compacted is None:  # a cleaner may have left nothing at the start of a compacted one
+                of_partition += _before_start(extents[one][key], extents[other][key], one, other, verdict)
             else:  # digests, which tell of damage, are not compared
-                of_one += damaged.get(key[:2], ())
-            findings += of_one
+                of_partition += damaged.get(key[:2], ())
+            findings += of_partition
             results.append(
                 PartitionResult(
                     directory=TopicPartition(verdict.topic, verdict.partition).directory,
-                    verdict=verdict_of(of_one),
-                    same_to_offset=verdict.compared_to if not of_one else None,
+                    verdict=verdict_of(of_partition),
+                    same_to_offset=verdict.compared_to if not of_partition else None,
                 )
             )
     ordered = sorted(results, key=lambda result: result.directory)
@@ -107,10 +98,10 @@ class _Extent:
     end: int | None
 
 
-def _partitions(tables: TablesToRead, source: str, topics: re.Pattern[str]) -> Mapping[_Key, _Extent]:
+def _extents(tables: TablesToRead, source: str, topics: re.Pattern[str]) -> Mapping[_Key, _Extent]:
     names = ("topic", "partition", "topic_id", "present", "log_start_offset", "first_base_offset", "log_end_offset")
     rows = tables.read(PARTITIONS, names, [Among("source", (source,))])
-    found = {
+    extents = {
         (row["topic"], row["partition"], row["topic_id"]): _Extent(
             None if row["first_base_offset"] is None else max(row["log_start_offset"] or 0, row["first_base_offset"]),
             row["log_end_offset"],
@@ -118,28 +109,28 @@ def _partitions(tables: TablesToRead, source: str, topics: re.Pattern[str]) -> M
         for row in rows.to_pylist()
         if row["present"]
     }
-    if not found:
+    if not extents:
         raise UsageError(f"{source}: the catalog has no partition of such a source; name one that a build has recorded")
-    return {key: extent for key, extent in found.items() if topics.fullmatch(key[0])}
+    return {key: extent for key, extent in extents.items() if topics.fullmatch(key[0])}
 
 
 def _damaged(tables: TablesToRead, sources: tuple[str, str]) -> Mapping[tuple[str, int], Sequence[Finding]]:
-    """The first damaged log of each replica, by topic and partition."""
+    """Findings on the first damaged log of each replica, by topic and partition."""
     columns = (*SEGMENTS.key, "reason", "log_path")
     rows = tables.read(SEGMENTS, columns, [Among("source", sources), DAMAGED])
     first: dict[tuple[str, str, int], dict[str, Any]] = {}
     for row in rows.sort_by([(name, "ascending") for name in SEGMENTS.key]).to_pylist():
         first.setdefault((row["source"], row["topic"], row["partition"]), row)
-    found: dict[tuple[str, int], list[Finding]] = defaultdict(list)
+    findings: dict[tuple[str, int], list[Finding]] = defaultdict(list)
     for (source, topic, number), row in first.items():
         detail = f"source {source}: {row['log_path']} is damaged: {row['reason']}"
         directory = TopicPartition(topic, number).directory
-        found[topic, number].append(Finding(kind=Kind.NOT_COMPARABLE, directory=directory, detail=detail))
-    return found
+        findings[topic, number].append(Finding(kind=Kind.NOT_COMPARABLE, directory=directory, detail=detail))
+    return findings
 
 
 def _before_start(ours: _Extent, theirs: _Extent, one: str, other: str, verdict: ReplicaVerdict) -> Iterator[Finding]:
-    """The finding on offsets that A has below the log start of B; digests do not cover them."""
+    """The finding on offsets of A below the log start of B, which digests do not cover."""
     if ours.start is None or (theirs.start is not None and theirs.start <= ours.start):
         return
     ends = [end for end in (ours.end, theirs.start) if end is not None]
@@ -157,12 +148,11 @@ def _before_start(ours: _Extent, theirs: _Extent, one: str, other: str, verdict:
 
 
 def _only_one(
-    partitions: dict[str, set[tuple[str, int, str | None]]], one: str, other: str, topic: str, number: int
+    extents: Mapping[str, Mapping[_Key, _Extent]], one: str, other: str, topic: str, number: int
 ) -> Finding | None:
-    """The finding on a partition that only one source has, or has with another topic id."""
+    """The finding on a partition that only one source has, or that both have with different topic ids."""
     ids = {
-        name: [topic_id for of, of_number, topic_id in has if (of, of_number) == (topic, number)]
-        for name, has in partitions.items()
+        source: [key[2] for key in partitions if key[:2] == (topic, number)] for source, partitions in extents.items()
     }
     directory = TopicPartition(topic, number).directory
     if not ids[other]:
@@ -208,7 +198,7 @@ def _places(a: str, b: str, topics: re.Pattern[str]) -> tuple[Place, Place]:
     if one.is_partition != other.is_partition:  # the log dir may hold others
         (name,) = (one if one.is_partition else other).directories
         one, other = (place if place.is_partition else place.only(name) for place in (one, other))
-    partitions = [each.topic_partition for place in (one, other) for each in place.directories.values()]
-    if not any(each is not None and topics.fullmatch(each.topic) for each in partitions):
+    partitions = [directory.topic_partition for place in (one, other) for directory in place.directories.values()]
+    if not any(partition is not None and topics.fullmatch(partition.topic) for partition in partitions):
         raise UsageError(f"{a}, {b}: no partition of a topic that matches {topics.pattern}; give another --topics")
     return one, other

@@ -1,5 +1,5 @@
-"""Compares a copy with its original, file by file: partitions, then segments, offsets and bytes. Makes the findings on
-each partition.
+"""Compares a copy with its original, file by file. `_PartitionFindings` makes the findings on a partition of how its
+files compare; `compare_copy`, below, compares all partitions and the log dirs' own files.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ from kidxlib.operations.compare.file_pairs import (
     FilePairs,
     FileVerdict,
     LogPair,
-    compared_files,
-    compared_pair,
+    compare_files,
+    compare_log_pair,
     first_abort,
 )
 from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
@@ -56,16 +56,16 @@ from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
-#: The file in which a KRaft node records its vote. A node that starts makes the index files of all of its segments anew
-#: (`KafkaRaftLog.createLog`: the recovery point is 0, and no shutdown is clean).
+#: A KRaft node that starts makes the index files of all segments of its metadata log anew (`KafkaRaftLog.createLog`:
+#: the recovery point is 0, and no shutdown is clean).
 _CLUSTER_METADATA: Final = f"{METADATA_TOPIC}-0"
-#: From so many zeros on, they are taken for a hole, and not for bytes that happen to be zero.
+#: So many zeros in a row are taken for a hole, and not for bytes that happen to be zero.
 _ZEROS: Final = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ComparedPartition:
-    """A partition's directory that both sides have.
+    """A partition whose directory both sides have.
 
     Attributes:
         logs: in the order of base offsets.
@@ -80,7 +80,7 @@ class ComparedPartition:
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """How many bytes a log that both sides have is long on each side, without zeros at its end.
+    """The bytes of a log that both sides have, without zeros at its end.
 
     Attributes:
         differs: the logs have other bytes, and not only ends of their own.
@@ -105,11 +105,7 @@ class _Extent:
 
 
 def _logs_end(logs: Sequence[LogPairRow], side: str) -> int | None:
-    """The offset at which one side's log ends; None if it has none, or its last segment was not read.
-
-    Args:
-        side: `one` or `other`.
-    """
+    """The log end offset of a side (`one` or `other`); None if it has no log, or its last segment was not read."""
     rows = [row for row in logs if getattr(row, f"{side}_bytes") is not None]
     if not rows or rows[-1].problem is not None:
         return None
@@ -117,30 +113,33 @@ def _logs_end(logs: Sequence[LogPairRow], side: str) -> int | None:
     return rows[-1].base_offset if end is None else max(end, rows[-1].base_offset)
 
 
-def _same_to(logs: Sequence[LogPairRow]) -> int | None:
+def _same_to_offset(logs: Sequence[LogPairRow]) -> int | None:
     """The offset up to which both sides are the same; None if they share nothing."""
-    found = None
+    same_to = None
     for row in logs:
         if row.one_bytes is None or row.other_bytes is None or row.problem is not None:
             break
-        found = row.same_end_offset if row.same_end_offset is not None else found
+        same_to = row.same_end_offset if row.same_end_offset is not None else same_to
         extent = _Extent.of(row)
         if extent.differs or extent.one != extent.other:
             break
-    return found
+    return same_to
+
+
+def _same_end(row: LogPairRow) -> int:
+    """The offset up to which both sides have the same batches of a segment."""
+    return row.base_offset if row.same_end_offset is None else row.same_end_offset
 
 
 class _PartitionFindings:
-    """Makes the findings on one partition."""
-
     def __init__(self, compared: ComparedPartition) -> None:
         self._compared = compared
         self._name = compared.one.name
         self._logs = compared.logs
         self._one = [row for row in self._logs if row.one_bytes is not None]
         self._other = [row for row in self._logs if row.other_bytes is not None]
-        self._last_one = self._one[-1].base_offset if self._one else -1
-        self._last_other = self._other[-1].base_offset if self._other else -1
+        self._one_last_base = self._one[-1].base_offset if self._one else -1
+        self._other_last_base = self._other[-1].base_offset if self._other else -1
         self._one_end, self._other_end = _logs_end(self._logs, "one"), _logs_end(self._logs, "other")
         self._other_is_empty = not any(row.other_valid_bytes or row.problem for row in self._other)
         self._behind: list[LogPairRow] = []
@@ -152,50 +151,40 @@ class _PartitionFindings:
         return self._elsewhere is not None
 
     def findings(self, by_offset: ReplicaFindings | None) -> list[Finding]:
-        """All findings; none if both partitions are the same.
-
-        Args:
-            by_offset: how the batches compare, of a partition that is cut elsewhere; None of others.
-        """
-        of_logs = self._of_logs() if by_offset is None else self._of_batches(by_offset)
-        return [*self._of_origin(), *of_logs, *self._of_files()]
+        """All findings. `by_offset` has those on the batches where B's segments are cut elsewhere."""
+        of_logs = self._log_findings() if by_offset is None else self._batch_findings(by_offset)
+        return [*self._origin_findings(), *of_logs, *self._file_findings()]
 
     def _cut_elsewhere(self) -> Iterator[tuple[LogPairRow, LogPairRow]]:
-        """The logs of A with offsets that B's log of the same name lacks, each with a log of B that has some of
-        them.
-        """
+        """The logs of A with offsets that B has in a log of another name, paired with that log."""
         for row in self._one:
             extent = _Extent.of(row)
             if row.other_bytes is not None and (extent.differs or extent.one <= extent.other):
                 continue
-            first = row.base_offset if row.same_end_offset is None else row.same_end_offset
-            end = row.one_end_offset or row.base_offset
-            for each in self._other:
-                if each is not row and each.base_offset < end and (each.other_end_offset or 0) > first:
-                    yield row, each
+            first, end = _same_end(row), row.one_end_offset or row.base_offset
+            for candidate in self._other:
+                if candidate is not row and candidate.base_offset < end and (candidate.other_end_offset or 0) > first:
+                    yield row, candidate
 
-    def _of_batches(self, by_offset: ReplicaFindings) -> Iterator[Finding]:
-        """The findings on logs that are divided at other offsets: batches are compared regardless of the logs'
-        names.
-        """
+    def _batch_findings(self, by_offset: ReplicaFindings) -> Iterator[Finding]:
+        """The findings on logs that are cut elsewhere: their batches are compared, whatever the logs' names."""
         assert self._elsewhere is not None
         row, elsewhere = self._elsewhere
-        found = by_offset.findings()
-        first = row.base_offset if row.same_end_offset is None else row.same_end_offset
+        on_batches = by_offset.findings()
         offsets = _offsets(
-            max(first, elsewhere.base_offset), min(row.one_end_offset or 0, elsewhere.other_end_offset or 0)
+            max(_same_end(row), elsewhere.base_offset), min(row.one_end_offset or 0, elsewhere.other_end_offset or 0)
         )
-        names = (segment_file(each.base_offset, LOG_SUFFIX) for each in (row, elsewhere))
-        where = "A has {} in {}, B in {}".format(offsets, *names)
-        is_same = all(each.kind in (Kind.BEHIND, Kind.ONLY_IN_B) for each in found)
+        name, name_elsewhere = (segment_file(log.base_offset, LOG_SUFFIX) for log in (row, elsewhere))
+        where = f"A has {offsets} in {name}, B in {name_elsewhere}"
+        is_same = all(finding.kind in (Kind.BEHIND, Kind.ONLY_IN_B) for finding in on_batches)
         same = "the same batches by offset" if is_same else "see the other lines for the batches"
         yield self._finding(
             Kind.OTHER_SEGMENTS,
             detail=f"segments are cut elsewhere, by a cleaner or on another replica: {where}; {same}",
         )
-        yield from found
-        for each in self._logs:
-            yield from self._grown(each)
+        yield from on_batches
+        for log in self._logs:
+            yield from self._glogth_findings(log)
 
     @property
     def _ends_earlier(self) -> bool:
@@ -206,7 +195,7 @@ class _PartitionFindings:
         one, other = self._compared.one.topic_id, self._compared.other.topic_id
         return one is not None and other is not None and one != other
 
-    def _of_origin(self) -> Iterator[Finding]:
+    def _origin_findings(self) -> Iterator[Finding]:
         one, other = self._compared.one, self._compared.other
         if self._is_other_topic:
             yield self._finding(
@@ -223,54 +212,54 @@ class _PartitionFindings:
                 "both; copy the bytes",
             )
 
-    def _of_logs(self) -> Iterator[Finding]:
+    def _log_findings(self) -> Iterator[Finding]:
         lacked: list[LogPairRow] = []
         for row in self._logs:
             if lacked and (row.other_bytes is not None or row.one_bytes is None):
-                yield self._lacks(lacked)
+                yield self._lacks_finding(lacked)
                 lacked = []
             if row.problem is not None:
                 yield self._finding(Kind.NOT_COMPARABLE, row, detail=row.problem)
             elif row.other_bytes is None:
-                if row.base_offset > self._last_other >= 0 and not self._other_is_empty:
+                if row.base_offset > self._other_last_base >= 0 and not self._other_is_empty:
                     self._behind.append(row)
                 elif row.one_bytes == 0 and self._other:
                     yield self._finding(Kind.FILE_MISSING, row, detail="B has no such log, which is empty in A")
                 else:
                     lacked.append(row)
             elif row.one_bytes is None:
-                yield self._only_other(row)
+                yield self._only_in_other_finding(row)
             else:
-                yield from self._of_pair(row)
+                yield from self._pair_findings(row)
         if lacked:
-            yield self._lacks(lacked)
+            yield self._lacks_finding(lacked)
         if self._behind:
-            yield self._is_behind()
+            yield self._behind_finding()
 
-    def _of_pair(self, row: LogPairRow) -> Iterator[Finding]:
+    def _pair_findings(self, row: LogPairRow) -> Iterator[Finding]:
         extent = _Extent.of(row)
-        yield from self._grown(row)
+        yield from self._growth_findings(row)
         if extent.differs:
-            yield self._differs(row)
+            yield self._differs_finding(row)
         elif extent.one > extent.other:
-            yield from self._damage(row, "A", row.one_damaged, row.one_repeated)
-            if self._other_is_empty or row.base_offset != self._last_other:
-                yield self._lacks([row])
+            yield from self._damage_findings(row, "A", row.one_damaged, row.one_repeated)
+            if self._other_is_empty or row.base_offset != self._other_last_base:
+                yield self._lacks_finding([row])
             else:
                 self._behind.append(row)
         elif extent.other > extent.one:
-            damage = list(self._damage(row, "B", row.other_damaged, row.other_repeated))
-            yield from damage or [self._beyond(row, extent)]
+            damage = list(self._damage_findings(row, "B", row.other_damaged, row.other_repeated))
+            yield from damage or [self._longer_finding(row, extent)]
 
-    def _grown(self, row: LogPairRow) -> Iterator[Finding]:
+    def _growth_findings(self, row: LogPairRow) -> Iterator[Finding]:
         grew = [f"{side} grew by {by:,} bytes" for side, by in (("A", row.one_grew), ("B", row.other_grew)) if by]
         if grew:
             detail = f"{' and '.join(grew)} meanwhile, which were not compared"
             yield self._finding(Kind.NOT_COMPARED, row, detail=detail)
 
-    def _differs(self, row: LogPairRow) -> Finding:
+    def _differs_finding(self, row: LogPairRow) -> Finding:
         shared, count = min(row.one_bytes or 0, row.other_bytes or 0), row.differing_bytes or 0
-        first = row.base_offset if row.same_end_offset is None else row.same_end_offset
+        first = _same_end(row)
         batch = f", in the batch of {_offsets(first, row.batch_end_offset)}" if row.batch_end_offset else ""
         differ = f"{counted(count, 'byte')} of {shared:,} {'differs' if count == 1 else 'differ'}"
         said = [f"{differ}, the first at byte {row.first_difference or 0:,}{batch}"]
@@ -291,7 +280,9 @@ class _PartitionFindings:
             bytes=row.differing_bytes,
         )
 
-    def _damage(self, row: LogPairRow, side: str, damaged: int | None, repeated: int | None) -> Iterator[Finding]:
+    def _damage_findings(
+        self, row: LogPairRow, side: str, damaged: int | None, repeated: int | None
+    ) -> Iterator[Finding]:
         if repeated is not None:
             detail = f"{side} repeats offsets of earlier batches at byte {repeated:,}"
             yield self._finding(Kind.DIFFERS, row, detail=detail)
@@ -299,8 +290,8 @@ class _PartitionFindings:
             detail = f"{side} is damaged at byte {damaged:,}, behind all that the other side has"
             yield self._finding(Kind.NOT_COMPARABLE, row, detail=detail)
 
-    def _lacks(self, rows: Sequence[LogPairRow]) -> Finding:
-        first = rows[0].base_offset if rows[0].same_end_offset is None else rows[0].same_end_offset
+    def _lacks_finding(self, rows: Sequence[LogPairRow]) -> Finding:
+        first = _same_end(rows[0])
         end = max((row.one_end_offset or row.base_offset for row in rows), default=first)
         whole = [row for row in rows if row.other_bytes is None]
         logs = [segment_file(row.base_offset, LOG_SUFFIX) for row in rows[:3]]
@@ -316,11 +307,11 @@ class _PartitionFindings:
         )
 
     def _aside(self, first: int, end: int) -> str:
-        """The offsets that B has in logs with other names, in words."""
+        """A hint at logs set aside in B that have these offsets."""
         remedy = LogsAside().remedy(self._compared.other.path, first, end)
         return "" if remedy is None else f"; {remedy}"
 
-    def _is_behind(self) -> Finding:
+    def _behind_finding(self) -> Finding:
         first, rows = self._behind[0], self._behind
         end = self._other_end if first.other_bytes is None else first.same_end_offset
         at = first.base_offset if end is None else end
@@ -341,13 +332,13 @@ class _PartitionFindings:
             bytes=_bytes(rows),
         )
 
-    def _only_other(self, row: LogPairRow) -> Finding:
+    def _only_in_other_finding(self, row: LogPairRow) -> Finding:
         end = row.other_end_offset or row.base_offset
-        within = [each for each in self._one if each.base_offset < row.base_offset < (each.one_end_offset or 0)]
+        within = [log for log in self._one if log.base_offset < row.base_offset < (log.one_end_offset or 0)]
         if within:
             detail = f"A has its offsets in {segment_file(within[-1].base_offset, LOG_SUFFIX)}: other segments"
             return self._finding(Kind.DIFFERS, row, detail=f"{detail}; --as replica compares batches")
-        where = "beyond the end of A" if row.base_offset > self._last_one else "which A lacks"
+        where = "beyond the end of A" if row.base_offset > self._one_last_base else "which A lacks"
         detail = f"{_offsets(row.base_offset, end)}, {where}" if end > row.base_offset else f"empty, {where}"
         return self._finding(
             Kind.ONLY_IN_B,
@@ -359,65 +350,61 @@ class _PartitionFindings:
             bytes=row.other_bytes,
         )
 
-    def _beyond(self, row: LogPairRow, extent: _Extent) -> Finding:
-        first = row.base_offset if row.same_end_offset is None else row.same_end_offset
-        end, more = row.other_end_offset or first, extent.other - extent.one
-        later = [each.base_offset for each in self._one if first <= each.base_offset < end]
+    def _longer_finding(self, row: LogPairRow, extent: _Extent) -> Finding:
+        first, more = _same_end(row), extent.other - extent.one
+        end = row.other_end_offset or first
+        later = [log.base_offset for log in self._one if first <= log.base_offset < end]
         if later:
             detail = f"B goes on with {_offsets(first, end)}, which A has from {segment_file(later[0], LOG_SUFFIX)} on"
             return self._finding(Kind.DIFFERS, row, detail=detail, first_offset=first, last_offset=end - 1, bytes=more)
         if end <= first:
             detail = f"{more:,} bytes more that are no whole batch"
         else:
-            where = "beyond the end of A" if row.base_offset == self._last_one else "which A lacks"
+            where = "beyond the end of A" if row.base_offset == self._one_last_base else "which A lacks"
             detail = f"{_offsets(first, end)}, {where}"
         return self._finding(Kind.ONLY_IN_B, row, detail=detail, first_offset=first, last_offset=end - 1, bytes=more)
 
-    def _of_files(self) -> Iterator[Finding]:
+    def _file_findings(self) -> Iterator[Finding]:
         for name, missing in self._missing_files().items():
             suffix = f"{counted(len(missing), 'file')} {name}" if len(missing) > 1 else missing[0]
             yield self._finding(Kind.FILE_MISSING, detail=f"B has no {suffix}")
-        for name in self._only_other_files():
+        for name in self._files_only_in_other():
             yield Finding(kind=Kind.ONLY_IN_B, directory=self._name, file=name, detail="A has no such file")
         for row in self._compared.files:
-            kind = self._kind_of(row)
+            kind = self._kind_of_file(row)
             if kind is not None:
                 yield Finding(kind=kind, directory=self._name, file=row.name, detail=row.detail)
 
     def _missing_files(self) -> Mapping[str, list[str]]:
-        """The findings on files beside the logs that only A has, by suffix. Files of logs that B lacks belong to these
-        logs' findings.
+        """The files beside the logs that only A has, by suffix. The findings on logs that B lacks cover these logs'
+        files.
         """
-        has_log = {segment_file(row.base_offset, LOG_SUFFIX) for row in self._other}
-        logs = {segment_file(row.base_offset, LOG_SUFFIX) for row in self._logs}
-        found: dict[str, list[str]] = {}
+        of_other = {row.base_offset for row in self._other}
+        lacked = {row.base_offset for row in self._logs} - of_other
+        missing: dict[str, list[str]] = {}
         for name in sorted(set(_beside_logs(self._compared.one)) - set(self._compared.other.files)):
             parsed = parse_segment_file(name)
+            if parsed is not None and parsed[0] in lacked:
+                continue
             suffix = name if parsed is None else parsed[1]
-            if parsed is not None:
-                log = segment_file(parsed[0], LOG_SUFFIX)
-                if log in logs and log not in has_log:
-                    continue
             if self._is_snapshot_beyond(name) or (suffix == TRANSACTION_INDEX_SUFFIX and self._aborts_beyond(name)):
-                continue  # of the end that B has not
-            found.setdefault(suffix, []).append(name)
-        return found
+                continue  # B ends before it
+            missing.setdefault(suffix, []).append(name)
+        return missing
 
-    def _only_other_files(self) -> list[str]:
+    def _files_only_in_other(self) -> Iterator[str]:
         """Files beside the logs that B alone has, as a `.swap` that a broker would put in a log's place; not those of
-        logs that B alone has, nor what was written beyond the end of A.
+        logs that B alone has, nor snapshots that were written beyond the end of A.
         """
         alone = {row.base_offset for row in self._other} - {row.base_offset for row in self._one}
-        found = []
         for name in sorted(set(_beside_logs(self._compared.other)) - set(self._compared.one.files)):
             parsed, offset = parse_segment_file(name), _snapshot_offset(name)
             is_of_log = parsed is not None and parsed[0] in alone
             if not is_of_log and (offset is None or self._one_end is None or offset <= self._one_end):
-                found.append(name)
-        return found
+                yield name
 
-    def _kind_of(self, row: FilePairRow) -> Kind | None:
-        """The meaning of a file that differs; None if the log's finding covers it."""
+    def _kind_of_file(self, row: FilePairRow) -> Kind | None:
+        """The kind of finding on a file that differs; None if another finding covers it."""
         parsed, verdict = parse_segment_file(row.name), FileVerdict(row.verdict)
         if verdict is FileVerdict.UNREADABLE:
             return Kind.NOT_COMPARABLE
@@ -435,30 +422,32 @@ class _PartitionFindings:
         return Kind.FILE_DIFFERS
 
     def _kind_of_index(self, row: FilePairRow, verdict: FileVerdict, base_offset: int, suffix: str) -> Kind | None:
-        """The meaning of an index file that differs; None if the log's finding covers it."""
+        """The kind of finding on an index file that differs; None if the log's finding covers it."""
         if self._name == _CLUSTER_METADATA:
             return Kind.REWRITTEN
         if verdict is FileVerdict.DIFFERS:
             return Kind.FILE_DIFFERS
-        if verdict is FileVerdict.SHORTER and self._ends_earlier and base_offset == self._last_other:
+        if verdict is FileVerdict.SHORTER and self._ends_earlier and base_offset == self._other_last_base:
             is_of_end = suffix != TRANSACTION_INDEX_SUFFIX or (row.same_to_offset or 0) >= (self._other_end or 0)
             return Kind.FILE_BEHIND if is_of_end else Kind.FILE_DIFFERS
         extents = [_Extent.of(log) for log in self._logs if log.base_offset == base_offset]
-        longer = any(each.one > each.other for each in extents), any(each.other > each.one for each in extents)
-        if longer[0 if verdict is FileVerdict.SHORTER else 1]:
+        log_is_shorter = any(extent.one > extent.other for extent in extents)
+        log_is_longer = any(extent.other > extent.one for extent in extents)
+        if log_is_shorter if verdict is FileVerdict.SHORTER else log_is_longer:
             return None
-        return Kind.REWRITTEN if base_offset == self._last_one and not any(longer) else Kind.FILE_DIFFERS
+        is_same_log = not (log_is_shorter or log_is_longer)
+        return Kind.REWRITTEN if base_offset == self._one_last_base and is_same_log else Kind.FILE_DIFFERS
 
     def _is_snapshot_beyond(self, name: str) -> bool:
-        """Whether a file is a snapshot that A wrote after B was copied."""
+        """Whether the file is a snapshot that A wrote after B was copied."""
         offset = _snapshot_offset(name)
         if offset is None or self._other_end is None:
             return False
         return offset > self._other_end or (self._ends_earlier and offset == self._other_end)
 
     def _aborts_beyond(self, name: str) -> bool:
-        """Whether all that a transaction index of A says is of offsets that B has not: it is made with its first
-        transaction.
+        """Whether all aborts in a transaction index of A lie beyond the end of B: a broker makes the file with the
+        first of them.
         """
         try:
             first = first_abort(self._compared.one.path / name)
@@ -490,28 +479,24 @@ class _PartitionFindings:
 
 
 def _beside_logs(directory: ListedDirectory) -> list[str]:
-    """The names of files that a copy must have, besides logs. Files that a broker will remove are left out."""
+    """The files that a copy must have besides logs; not those that a broker will remove."""
     return [name for name in directory.files if not name.endswith((LOG_SUFFIX, ".deleted", ".cleaned"))]
 
 
 def _snapshot_offset(name: str) -> int | None:
-    """The offset of a producer snapshot, or at which one of KRaft's ends."""
-    if (found := segment_files.parse_kraft_snapshot(name)) is not None:
-        return found.end_offset
-    return parse_snapshot(name)
+    """The offset in the name of a producer snapshot or of a KRaft snapshot."""
+    kraft = segment_files.parse_kraft_snapshot(name)
+    return parse_snapshot(name) if kraft is None else kraft.end_offset
 
 
 def _records(rows: Sequence[LogPairRow]) -> int | None:
     records = [row.one_beyond_records for row in rows]
-    return None if None in records else sum(each or 0 for each in records)
+    return None if None in records else sum(count or 0 for count in records)
 
 
 def _bytes(rows: Sequence[LogPairRow]) -> int:
-    return sum(row.one_bytes or 0 if row.other_bytes is None else _more(_Extent.of(row)) for row in rows)
-
-
-def _more(extent: _Extent) -> int:
-    return extent.one - extent.other
+    extents = [_Extent.of(row) for row in rows]
+    return sum(extent.one - extent.other for extent in extents)
 
 
 def _amount(rows: Sequence[LogPairRow]) -> str:
@@ -525,9 +510,7 @@ def _offsets(first: int, end: int) -> str:
 
 
 def _which_is_damaged(row: LogPairRow) -> str:
-    """Which side of a differing log is damaged, by checksums, by bytes that are no batch, and by offsets that go
-    back.
-    """
+    """Which side is damaged, by checksums, by bytes that are no batch, and by offsets that go back."""
     one = _damaged_at(row.one_damaged, row.one_repeated, row.one_valid_bytes, row.one_bytes, row.one_zeros)
     other = _damaged_at(row.other_damaged, row.other_repeated, row.other_valid_bytes, row.other_bytes, row.other_zeros)
     if one is not None and other is not None:
@@ -542,43 +525,37 @@ def _damaged_at(
     damaged: int | None, repeated: int | None, valid_bytes: int | None, bytes_: int | None, zeros: bool | None
 ) -> int | None:
     torn = valid_bytes if not zeros and (valid_bytes or 0) < (bytes_ or 0) else None
-    found = [at for at in (damaged, repeated, torn) if at is not None]
-    return min(found, default=None)
+    return min((at for at in (damaged, repeated, torn) if at is not None), default=None)
 
 
 def compare_copy(one: Place, other: Place, topics: re.Pattern[str], known: KnownOfPlaces, engine: Engine) -> Comparison:
-    """Compare B with A.
-
-    Args:
-        topics: matches the full names of those that are compared.
-        known: what the cluster's metadata says.
-    """
+    """Compare B with A. `topics` matches full names."""
     pairs, results, findings = paired(one, other, topics)
     logs = [log for pair in pairs for log in _logs_of(pair)]
-    files = [each for pair in pairs if (each := _files_of(pair)).names]
+    files = [shared for pair in pairs if (shared := _files_of(pair)).names]
     staged = _work([*logs, *files], engine)
     findings += origin(one, other, as_copy=True)
     compared = list(_compared(pairs, staged))
     lost = gaps(
         (
-            LogsOfPartition(each.one, each.one.topic_partition, each.logs)
-            for each in compared
-            if each.one.topic_partition
+            LogsOfPartition(partition.one, partition.one.topic_partition, partition.logs)
+            for partition in compared
+            if partition.one.topic_partition
         ),
         known,
     )
     by_offset = _by_offset(pairs, compared, one, other, known, engine)
     for partition in compared:
         batches = by_offset.get(partition.one.name)
-        found = _of_partition(partition, batches, lost, one, other)
-        findings += found
+        of_partition = _partition_findings(partition, batches, lost, one, other)
+        findings += of_partition
         results.append(
             PartitionResult(
                 directory=partition.one.name,
-                verdict=verdict_of(found),
+                verdict=verdict_of(of_partition),
                 a_end_offset=_logs_end(partition.logs, "one"),
                 b_end_offset=_logs_end(partition.logs, "other"),
-                same_to_offset=_same_to(partition.logs) if batches is None else batches.same_to,
+                same_to_offset=_same_to_offset(partition.logs) if batches is None else batches.same_to,
             )
         )
     if not (one.is_partition or other.is_partition):
@@ -590,7 +567,7 @@ def compare_copy(one: Place, other: Place, topics: re.Pattern[str], known: Known
         partitions=sorted(results, key=lambda result: result.directory),
         logs=len(both),
         log_bytes=sum(log.log_bytes for log in both),
-        files=sum(len(each.names) for each in files),
+        files=sum(len(shared.names) for shared in files),
     )
 
 
@@ -602,34 +579,32 @@ def _by_offset(
     known: KnownOfPlaces,
     engine: Engine,
 ) -> Mapping[str, ReplicaFindings]:
-    """How the batches of those partitions compare that are cut elsewhere in B, by directory. Their logs alone are read
-    once more.
+    """How the batches compare of partitions that are cut elsewhere in B, by directory. The logs of these alone are
+    read once more.
     """
     elsewhere = [
         pair for pair, partition in zip(pairs, compared, strict=True) if _PartitionFindings(partition).is_cut_elsewhere
     ]
     if not elsewhere:
         return {}
-    found = compare_pairs(elsewhere, one, other, known, engine, as_copy=True)
-    return {each.directory: each for each in found}
+    by_offset = compare_pairs(elsewhere, one, other, known, engine, as_copy=True)
+    return {partition.directory: partition for partition in by_offset}
 
 
-def _of_partition(
+def _partition_findings(
     partition: ComparedPartition, batches: ReplicaFindings | None, lost: Sequence[Finding], one: Place, other: Place
 ) -> list[Finding]:
-    """The findings on a partition that both sides have."""
-    found = _PartitionFindings(partition).findings(batches)
-    found += [each for each in lost if each.directory == partition.one.name]
-    found += log_start(partition.one.topic_partition, one, other)
-    if not found:
+    findings = _PartitionFindings(partition).findings(batches)
+    findings += [gap for gap in lost if gap.directory == partition.one.name]
+    findings += log_start(partition.one.topic_partition, one, other)
+    if not findings:
         end = _logs_end(partition.logs, "other") if partition.logs else 0
-        found += ends_early(partition.one.topic_partition, end, other)
-    return found
+        findings += ends_early(partition.one.topic_partition, end, other)
+    return findings
 
 
 def _logs_of(pair: DirectoryPair) -> Iterator[LogPair]:
-    names = {*pair.one.files, *pair.other.files}
-    for name in sorted(names):
+    for name in sorted({*pair.one.files, *pair.other.files}):
         base_offset = parse_segment_log(name)
         if base_offset is None:
             continue
@@ -637,8 +612,8 @@ def _logs_of(pair: DirectoryPair) -> Iterator[LogPair]:
         yield LogPair(
             directory=pair.one.name,
             base_offset=base_offset,
-            one=None if listed is None else pair.one.as_named(name),
-            other=None if copied is None else pair.other.as_named(name),
+            one=None if listed is None else str(pair.one.path / name),
+            other=None if copied is None else str(pair.other.path / name),
             one_bytes=0 if listed is None else listed.size or 0,
             other_bytes=0 if copied is None else copied.size or 0,
             is_same_file=listed is not None
@@ -650,7 +625,7 @@ def _logs_of(pair: DirectoryPair) -> Iterator[LogPair]:
 
 def _files_of(pair: DirectoryPair) -> FilePairs:
     names = sorted(set(_beside_logs(pair.one)) & set(pair.other.files))
-    sizes = [(place.files[name].size or 0) for place in (pair.one, pair.other) for name in names]
+    sizes = [side.files[name].size or 0 for side in (pair.one, pair.other) for name in names]
     return FilePairs(
         directory=pair.one.name, one=str(pair.one.path), other=str(pair.other.path), names=names, log_bytes=sum(sizes)
     )
@@ -680,10 +655,10 @@ def _compare_items(items: Iterable[LogPair | FilePairs], use_mmap: bool) -> Iter
     """Rows of `COMPARED_COPY`."""
     for item in items:
         if isinstance(item, LogPair):
-            row = compared_pair(item, use_mmap)
+            row = compare_log_pair(item, use_mmap)
             yield ItemRows(segments=1, log_bytes=item.log_bytes, rows=[{"log": row.values()}])
         else:
-            rows = [{"file": row.values()} for row in compared_files(item)]
+            rows = [{"file": row.values()} for row in compare_files(item)]
             yield ItemRows(log_bytes=item.log_bytes, rows=rows)
 
 

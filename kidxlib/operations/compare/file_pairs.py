@@ -1,5 +1,5 @@
-"""Compares the files of a segment and of a partition on both sides byte for byte. Each file is read once, in large
-pieces. For a log, the result says up to where both sides are the same, and what each has after that.
+"""Compares a log, and the files beside logs, on both sides byte for byte. Each file is read once, in large pieces. For
+a log, the result says up to where both sides are the same, and what each has after that.
 """
 
 from __future__ import annotations
@@ -49,12 +49,7 @@ _ENTRIES = {
 
 @dataclass(slots=True)
 class _Differences:
-    """The differing bytes in the part that both files have.
-
-    Attributes:
-        count: how many.
-        first, last: positions; −1 where there is none.
-    """
+    """The differing bytes in the part that both files have; `first` and `last` are positions, −1 for none."""
 
     count: int = 0
     first: int = -1
@@ -66,19 +61,19 @@ class _Differences:
             return
         for start in range(0, len(left), _BLOCK_BYTES):
             one, other = left[start : start + _BLOCK_BYTES], right[start : start + _BLOCK_BYTES]
-            found = np.flatnonzero(one != other)
-            if len(found):
+            differing = np.flatnonzero(one != other)
+            if len(differing):
                 if not self.count:
-                    self.first = position + start + int(found[0])
-                self.last = position + start + int(found[-1])
-                self.count += len(found)
+                    self.first = position + start + int(differing[0])
+                self.last = position + start + int(differing[-1])
+                self.count += len(differing)
 
 
 class _PairedLog:
     """A log as `LogBytes` for a walk over its batches; while it is read, it is compared with another log.
 
     Attributes:
-        differences: of what was compared so far, which is all below the end of the last window.
+        differences: up to the end of the last window.
     """
 
     def __init__(self, one: LogBytes, other: LogBytes) -> None:
@@ -125,19 +120,19 @@ def zeros_from(log: LogBytes, position: int) -> int:
     at = position
     while at < log.size:
         start, window = log.window(at)
-        found = np.flatnonzero(window[at - start :])
-        if len(found):
-            return at + int(found[0]) - position
+        others = np.flatnonzero(window[at - start :])
+        if len(others):
+            return at + int(others[0]) - position
         at = start + len(window)
     return at - position
 
 
 class FileVerdict(StrEnum):
-    """How a file of one side compares with that of the other.
+    """How a file of B compares with that of A.
 
     Attributes:
-        SHORTER: all that it has is the same, and the original has more.
-        LONGER: it begins with all that the original has.
+        SHORTER: A begins with all that B has.
+        LONGER: B begins with all that A has.
     """
 
     SAME = "same"
@@ -149,12 +144,7 @@ class FileVerdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FilePairs:
-    """Files of one directory that both sides have.
-
-    Attributes:
-        one, other: paths of the directory.
-        names: of the files.
-    """
+    """Files of one directory that both sides have; `one` and `other` are the directory's paths."""
 
     directory: str
     one: str
@@ -167,16 +157,16 @@ class FilePairs:
         return self
 
 
-def compared_files(pairs: FilePairs) -> list[FilePairRow]:
-    """Compare the files. Only files that differ or cannot be read give a result."""
-    found = []
+def compare_files(pairs: FilePairs) -> list[FilePairRow]:
+    """Compare the files. Only files that differ or cannot be read give a row."""
+    rows = []
     for name in pairs.names:
         try:
-            verdict, detail, same_to = _compared(location(pairs.one) / name, location(pairs.other) / name)
+            verdict, detail, same_to = _compare_file(location(pairs.one) / name, location(pairs.other) / name)
         except (OSError, KidxError) as error:
             verdict, detail, same_to = FileVerdict.UNREADABLE, describe_error(error), None
         if verdict is not FileVerdict.SAME:
-            found.append(
+            rows.append(
                 FilePairRow(
                     directory=pairs.directory,
                     name=name,
@@ -185,7 +175,7 @@ def compared_files(pairs: FilePairs) -> list[FilePairRow]:
                     same_to_offset=same_to,
                 )
             )
-    return found
+    return rows
 
 
 def first_abort(transaction_index: Location, position: int = 0) -> int | None:
@@ -195,36 +185,34 @@ def first_abort(transaction_index: Location, position: int = 0) -> int | None:
     return int(entries["last_offset"].min()) if len(entries) else None
 
 
-def _compared(one: Location, other: Location) -> tuple[FileVerdict, str, int | None]:
-    """How two files compare, and up to which offset their contents agree; None if this was not determined."""
+def _compare_file(one: Location, other: Location) -> tuple[FileVerdict, str, int | None]:
+    """How two files compare, and the offset up to which their contents agree; None if this was not determined."""
     parsed = parse_segment_file(one.name)
     if one.name == LEADER_EPOCH_CHECKPOINT:
-        return _of_epochs(one, other)
+        return _compare_epochs(one, other)
     if parsed is not None and (entry_bytes := _ENTRIES.get(parsed[1])) is not None:
-        verdict, detail = _of_contents(_without_room(one, entry_bytes), _without_room(other, entry_bytes))
+        verdict, detail = _compare_contents(_without_room(one, entry_bytes), _without_room(other, entry_bytes))
         return verdict, detail, None
-    verdict, detail = _of_bytes(one, other)
+    verdict, detail = _compare_bytes(one, other)
     is_shorter = verdict is FileVerdict.SHORTER and parsed is not None and parsed[1] == TRANSACTION_INDEX_SUFFIX
     return verdict, detail, first_abort(one, len(small_file(other))) if is_shorter else None
 
 
-def _of_bytes(one: Location, other: Location) -> tuple[FileVerdict, str]:
+def _compare_bytes(one: Location, other: Location) -> tuple[FileVerdict, str]:
     with opened_log(str(one)) as opened, opened_log(str(other)) as opened_other:
         paired = _PairedLog(opened.log(use_mmap=False), opened_other.log(use_mmap=False))
         paired.compare_rest()
-        sizes, found = (opened.version.size, opened_other.version.size), paired.differences
-        return _verdict(*sizes, found.first, found.count)
+        differences = paired.differences
+        return _verdict(opened.version.size, opened_other.version.size, differences.first, differences.count)
 
 
 def _without_room(path: Location, entry_bytes: int) -> bytes:
-    """The entries of an index file without preallocated room; the whole file if other bytes than zeros follow the
-    entries.
-    """
+    """An index file without preallocated room; the whole file if other bytes than zeros follow its entries."""
     entries = filled_file(path, entry_bytes)
     return entries if isinstance(path, ObjectPath) or is_room(path, len(entries)) else small_file(path)
 
 
-def _of_contents(one: bytes, other: bytes) -> tuple[FileVerdict, str]:
+def _compare_contents(one: bytes, other: bytes) -> tuple[FileVerdict, str]:
     if one == other:
         return FileVerdict.SAME, ""
     shared = min(len(one), len(other))
@@ -241,7 +229,7 @@ def _verdict(one_bytes: int, other_bytes: int, first: int, count: int) -> tuple[
     return verdict, f"{other_bytes:,} bytes of {one_bytes:,}"
 
 
-def _of_epochs(one: Location, other: Location) -> tuple[FileVerdict, str, int | None]:
+def _compare_epochs(one: Location, other: Location) -> tuple[FileVerdict, str, int | None]:
     contents = small_file(one), small_file(other)
     if contents[0] == contents[1]:
         return FileVerdict.SAME, "", None
@@ -255,7 +243,7 @@ def _of_epochs(one: Location, other: Location) -> tuple[FileVerdict, str, int | 
         others = _from(others, entries[0].start_offset)
     shared = min(len(entries), len(others))
     same = next((at for at in range(shared) if entries[at] != others[at]), shared)
-    differing = [each[same].start_offset for each in (entries, others) if len(each) > same]
+    differing = [side[same].start_offset for side in (entries, others) if len(side) > same]
     if not differing:
         return FileVerdict.SAME, "", None
     if same < shared:
@@ -266,25 +254,25 @@ def _of_epochs(one: Location, other: Location) -> tuple[FileVerdict, str, int | 
 
 
 def _from(entries: Sequence[EpochEntry], start: int) -> list[EpochEntry]:
-    """The entries as a broker leaves them that deletes what is below an offset
+    """The entries that a broker keeps when it deletes offsets below `start`
     (`LeaderEpochFileCache.truncateFromStartAsyncFlush`).
     """
-    below = [each for each in entries if each.start_offset <= start]
-    above = [each for each in entries if each.start_offset > start]
+    below = [entry for entry in entries if entry.start_offset <= start]
+    above = [entry for entry in entries if entry.start_offset > start]
     return [EpochEntry(below[-1].epoch, start), *above] if below else above
 
 
 def _epochs(entries: Sequence[EpochEntry]) -> str:
-    shown = ", ".join(f"{each.epoch} from {each.start_offset}" for each in entries[:3])
+    shown = ", ".join(f"{entry.epoch} from {entry.start_offset}" for entry in entries[:3])
     return (shown or "none") + (" …" if len(entries) > 3 else "")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPair:
-    """A segment's log; the path of the side that has none is None.
+    """A segment's log on both sides; the path is None where a side lacks it.
 
     Attributes:
-        one_bytes, other_bytes: how long each was when it was listed: no more is compared.
+        one_bytes, other_bytes: the sizes when the logs were listed: no more is compared.
         is_same_file: both names are of one file.
     """
 
@@ -298,7 +286,6 @@ class LogPair:
 
     @property
     def log_bytes(self) -> int:
-        """Bytes that are read."""
         return self.one_bytes + self.other_bytes
 
     def with_threads(self, threads: int) -> Self:
@@ -308,14 +295,14 @@ class LogPair:
 
 @dataclass(slots=True)
 class _Batches:
-    """What stands in some part of a log.
+    """The batches in a part of a log.
 
     Attributes:
-        end_offset: the offset after its last batch; −1 where it has none.
-        valid_end: the byte after its last whole batch.
-        records: in all of them; None where a header does not tell.
-        repeated: the first batch whose offsets a batch before has; −1 for none.
-        damaged: the position of the first batch with a wrong checksum, or that no batch can be; −1 for none.
+        end_offset: the offset after the last batch; −1 without one.
+        valid_end: the byte after the last whole batch.
+        records: in all batches; None where a header does not tell.
+        repeated: the position of the first batch with offsets of an earlier one; −1 for none.
+        damaged: the position of the first batch with a wrong checksum, or of bytes that can be no batch; −1 for none.
     """
 
     end_offset: int = -1
@@ -346,27 +333,33 @@ class _Batches:
 
     @classmethod
     def of(cls, log: LogBytes, position: int, end_offset: int, *, checks: bool) -> Self:
-        """Read the batches from a position on.
+        """Read the batches from a position on, where the batch before ends at `end_offset` (−1 without one).
 
-        Args:
-            end_offset: the offset after the batch before; −1 where there is none.
-            checks: also compute checksums, which takes all bytes.
+        `checks` computes checksums, which reads all bytes.
         """
-        found = cls(end_offset=end_offset, valid_end=position)
+        batches = cls(end_offset=end_offset, valid_end=position)
         walk = BatchWalk(log, position, Wanted(), whole=checks, checks=checks, last_offset=end_offset - 1)
         try:
             for table in walk.tables():
-                found.add(table)
+                batches.add(table)
         except MalformedRecordsError as error:
-            if zeros_from(log, error.position) < log.size - error.position:
-                found.damaged = error.position if found.damaged < 0 else found.damaged
-        return found
+            if zeros_from(log, error.position) < log.size - error.position and batches.damaged < 0:
+                batches.damaged = error.position
+        return batches
+
+    def end_columns(self, side: str) -> dict[str, object]:
+        """The columns of `LogPairRow` that say where the log of a side ends."""
+        return {
+            f"{side}_end_offset": None if self.end_offset < 0 else self.end_offset,
+            f"{side}_valid_bytes": self.valid_end,
+            f"{side}_beyond_records": self.records,
+        }
 
 
-def compared_pair(pair: LogPair, use_mmap: bool) -> LogPairRow:
+def compare_log_pair(pair: LogPair, use_mmap: bool) -> LogPairRow:
     """Compare a segment's log on both sides; a log that is on one side only is walked over, header by header.
 
-    What cannot be read or changes meanwhile is data: `problem` says so.
+    A log that cannot be read or changes meanwhile is data: `problem` says so.
     """
     values = dict[str, object](
         directory=pair.directory,
@@ -377,13 +370,11 @@ def compared_pair(pair: LogPair, use_mmap: bool) -> LogPairRow:
     )
     try:
         if pair.one is not None and pair.other is not None:
-            values |= _compared_logs(pair.one, pair.one_bytes, pair.other, pair.other_bytes, use_mmap)
-        else:
-            side, path, size = ("one", pair.one, pair.one_bytes) if pair.one is not None else _other(pair)
-            with opened_log(path) as opened:
-                log, grew = _log_of(opened, size, use_mmap=False, access=Access.NORMAL)
-                found = _Batches.of(log, 0, -1, checks=False)
-            values |= {**_end(side, found), f"{side}_beyond_records": found.records, f"{side}_grew": grew}
+            values |= _compare_logs(pair.one, pair.one_bytes, pair.other, pair.other_bytes, use_mmap)
+        elif pair.one is not None:
+            values |= _walk_log("one", pair.one, pair.one_bytes)
+        elif pair.other is not None:
+            values |= _walk_log("other", pair.other, pair.other_bytes)
     except (OSError, KidxError) as error:
         text = describe_error(error)
         name = segment_file(pair.base_offset, LOG_SUFFIX)
@@ -391,30 +382,31 @@ def compared_pair(pair: LogPair, use_mmap: bool) -> LogPairRow:
     return LogPairRow.of(values)
 
 
-def _other(pair: LogPair) -> tuple[str, str, int]:
-    assert pair.other is not None  # one of the two is there
-    return "other", pair.other, pair.other_bytes
+def _walk_log(side: str, path: str, size: int) -> dict[str, object]:
+    with opened_log(path) as opened:
+        log, grew = _log_of(opened, size, use_mmap=False, access=Access.NORMAL)
+        return {**_Batches.of(log, 0, -1, checks=False).end_columns(side), f"{side}_grew": grew}
 
 
 def _log_of(opened: OpenedLog, size: int, *, use_mmap: bool, access: Access) -> tuple[LogBytes, int]:
-    """Give as much of a log as was listed, and by how many bytes it has grown since."""
+    """As much of a log as was listed, and the bytes by which it has grown since."""
     if opened.version.size < size:
         raise LogChangedError(f"{opened.version.size:,} bytes, it had {size:,} when it was listed; compare again")
     return opened.log(size, use_mmap=use_mmap, access=access), opened.version.size - size
 
 
-def _compared_logs(one: str, one_bytes: int, other: str, other_bytes: int, use_mmap: bool) -> dict[str, object]:
-    """Both logs, as columns of `LogPairRow`."""
+def _compare_logs(one: str, one_bytes: int, other: str, other_bytes: int, use_mmap: bool) -> dict[str, object]:
+    """Columns of `LogPairRow`."""
     with opened_log(one) as opened, opened_log(other) as opened_other:
         first, grew = _log_of(opened, one_bytes, use_mmap=use_mmap, access=Access.SEQUENTIAL)
         second, other_grew = _log_of(opened_other, other_bytes, use_mmap=use_mmap, access=Access.SEQUENTIAL)
         paired = _PairedLog(first, second)
         same, batch_end = _same_batches(paired, second.size)
-        found = paired.differences
+        differences = paired.differences
         columns: dict[str, object] = {
-            "differing_bytes": found.count,
-            "first_difference": None if found.first < 0 else found.first,
-            "last_difference": None if found.last < 0 else found.last,
+            "differing_bytes": differences.count,
+            "first_difference": None if differences.first < 0 else differences.first,
+            "last_difference": None if differences.last < 0 else differences.last,
             "same_end_offset": None if same.end_offset < 0 else same.end_offset,
             "same_bytes": same.valid_end,
             "same_records": same.records,
@@ -422,18 +414,15 @@ def _compared_logs(one: str, one_bytes: int, other: str, other_bytes: int, use_m
             "one_grew": grew,
             "other_grew": other_grew,
         }
-        return columns | _beyond(first, second, same, found.first)
+        return columns | _beyond(first, second, same, differences.first)
 
 
 def _same_batches(paired: _PairedLog, limit: int) -> tuple[_Batches, int | None]:
-    """The first batches, as far as they are the same in both logs, and the offset after the one that is not; None where
-    there is none. All that both have was compared then.
-
-    Args:
-        limit: so many bytes the other log has.
+    """The first batches, as far as they are the same in both logs, and the offset after the first that is not, if any.
+    After this all bytes that both have are compared. `limit` is the size of the other log.
     """
     same, batch_end = _Batches(), None
-    with contextlib.suppress(MalformedRecordsError):  # what stands there is looked at once more
+    with contextlib.suppress(MalformedRecordsError):  # `_beyond` reads these bytes once more
         for table in BatchWalk(paired, 0, Wanted()).tables():
             first = paired.differences.first
             ends = table.rows["position"] + table.rows["size"]
@@ -447,23 +436,15 @@ def _same_batches(paired: _PairedLog, limit: int) -> tuple[_Batches, int | None]
 
 
 def _beyond(one: LogBytes, other: LogBytes, same: _Batches, difference: int) -> dict[str, object]:
-    """What stands in each log after the batches that both have, which is nothing where the logs are the same."""
+    """The columns on each log after the batches that both have. Nothing is read where the logs are the same."""
     columns: dict[str, object] = {}
     for side, log in (("one", one), ("other", other)):
-        found = _Batches(end_offset=same.end_offset, valid_end=same.valid_end)
+        beyond = _Batches(end_offset=same.end_offset, valid_end=same.valid_end)
         if same.valid_end < log.size:
-            found = _Batches.of(log, same.valid_end, same.end_offset, checks=True)
-        columns |= _end(side, found)
-        columns[f"{side}_beyond_records"] = found.records
-        columns[f"{side}_zeros"] = 0 < zeros_from(log, found.valid_end) == log.size - found.valid_end
-        columns[f"{side}_damaged"] = None if found.damaged < 0 else found.damaged
-        columns[f"{side}_repeated"] = None if found.repeated < 0 else found.repeated
+            beyond = _Batches.of(log, same.valid_end, same.end_offset, checks=True)
+        columns |= beyond.end_columns(side)
+        columns[f"{side}_zeros"] = 0 < zeros_from(log, beyond.valid_end) == log.size - beyond.valid_end
+        columns[f"{side}_damaged"] = None if beyond.damaged < 0 else beyond.damaged
+        columns[f"{side}_repeated"] = None if beyond.repeated < 0 else beyond.repeated
         columns[f"{side}_zeros_there"] = None if difference < 0 else zeros_from(log, difference)
     return columns
-
-
-def _end(side: str, found: _Batches) -> dict[str, object]:
-    return {
-        f"{side}_end_offset": None if found.end_offset < 0 else found.end_offset,
-        f"{side}_valid_bytes": found.valid_end,
-    }

@@ -1,4 +1,4 @@
-"""What a comparison finds, and what each kind of it means for a gate."""
+"""The findings of a comparison, and which kinds of them fail a gate."""
 
 from __future__ import annotations
 
@@ -18,25 +18,25 @@ class As(StrEnum):
 
 
 class Kind(StrEnum):
-    """What is found, in the order in which it is shown: what is said of logs before what is said of other files. A is
-    the original, B what is compared with it.
+    """The kinds of findings in the order in which they are shown, the worst first. A is the original, B is compared
+    with it.
 
     Attributes:
         MISSING: B lacks a partition.
         LACKS: B lacks offsets of a partition, before its end or altogether.
         DIFFERS: B has other bytes, or other batches at the same offsets.
-        NO_COPY: what stands in B leads back to A, so that damage hits both.
+        NO_COPY: a directory or file of B leads back to A, so that damage hits both.
         NOT_COMPARABLE: nobody knows, as one side is damaged or cannot be read.
         OTHER_ORIGIN: B is of another cluster, broker, log dir or topic.
         NEITHER: both sides lack something that should be there.
         BEHIND: B ends earlier.
         OTHER_SEGMENTS: B has the batches of A in segments that are cut elsewhere.
         FILE_MISSING: B lacks a file beside the logs.
-        FILE_DIFFERS: B has another one.
+        FILE_DIFFERS: a file beside the logs has other bytes in B.
         FILE_BEHIND: a file of B ends earlier or says less, as one of an earlier moment does.
         CLEANED: each broker has compacted its own log there.
-        NOT_COMPARED: nothing that a copy has to have.
-        REWRITTEN: files that a broker writes anew, as the bytes of an active segment's index.
+        NOT_COMPARED: a copy does not have to have it.
+        REWRITTEN: a file that a broker writes anew, as an active segment's index.
         ONLY_IN_B: B has more.
     """
 
@@ -58,24 +58,23 @@ class Kind(StrEnum):
     ONLY_IN_B = "only-in-b"
 
 
-#: What is listed and is no fault.
+#: Findings that are shown and are no fault.
 HARMLESS: Final = (Kind.CLEANED, Kind.NOT_COMPARED, Kind.REWRITTEN, Kind.ONLY_IN_B)
-#: What is said of files beside the logs.
-OF_FILES: Final = (Kind.FILE_MISSING, Kind.FILE_DIFFERS)
-#: Of a partition where nothing else was found.
+#: Faults of files beside the logs.
+FILE_KINDS: Final = (Kind.FILE_MISSING, Kind.FILE_DIFFERS)
+#: The verdict on a partition without a fault.
 SAME: Final = "same"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Finding:
-    """One thing found.
-
+    """
     Attributes:
-        directory: of the partition; None where it is the log dir's.
-        file: of which it is; None where it is of a partition as a whole.
-        first_offset, last_offset: which it is about; None where it is about none.
-        records: in these; None where nobody can tell.
-        bytes: of logs or of the file; None where it is about none.
+        directory: the partition's; None for a finding on the log dir.
+        file: None for a finding on the whole partition.
+        first_offset, last_offset: the offsets that the finding is about, if any.
+        records: in these offsets; None where nobody can tell.
+        bytes: of logs or of the file that the finding is about, if any.
         detail: the rest of the line.
     """
 
@@ -90,11 +89,9 @@ class Finding:
 
     @property
     def partition(self) -> TopicPartition | None:
-        """The partition whose directory it is; None where it is none's."""
         return None if self.directory is None else parse_partition_directory(self.directory)
 
     def line(self) -> str:
-        """The line on screen."""
         where = " ".join(part for part in (self.directory, self.file) if part is not None)
         return f"{self.kind}: {where}: {self.detail}" if where else f"{self.kind}: {self.detail}"
 
@@ -104,12 +101,12 @@ class Finding:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PartitionResult:
-    """What is said of a partition that a side has.
+    """A partition that at least one side has.
 
     Attributes:
-        verdict: the worst kind of what was found; `SAME` where both sides are the same to their ends.
-        a_end_offset, b_end_offset: where the logs end; None where there is none, or nobody could tell.
-        same_to_offset: up to there all is the same; None where nothing is, or nothing was compared.
+        verdict: the worst kind of its findings; `SAME` where both sides are the same to their ends.
+        a_end_offset, b_end_offset: where the logs end; None without a log, or where nobody could tell.
+        same_to_offset: both sides are the same below it; None where they share nothing, or nothing was compared.
     """
 
     directory: str
@@ -124,11 +121,10 @@ class PartitionResult:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Comparison:
-    """What came of a comparison.
-
+    """
     Attributes:
-        logs, log_bytes: pairs of logs that were compared, and their bytes on both sides.
-        files: pairs of other files.
+        logs, log_bytes: the number of pairs of logs that were compared, and their bytes on both sides.
+        files: the number of pairs of other files.
     """
 
     findings: Sequence[Finding]
@@ -138,16 +134,16 @@ class Comparison:
     files: int
 
     def fails(self, *, harmless: Collection[Kind]) -> bool:
-        """Whether something was found that is not among these, nor harmless in any case."""
-        return any(each.kind not in (*HARMLESS, *harmless) for each in self.findings)
+        """Whether there is a finding that is neither of these kinds nor `HARMLESS`."""
+        return any(finding.kind not in (*HARMLESS, *harmless) for finding in self.findings)
 
     def by_kind(self) -> Mapping[Kind, Sequence[Finding]]:
-        """The findings, those of one kind together and in the order of partitions."""
-        return {kind: found for kind in Kind if (found := [each for each in self.findings if each.kind is kind])}
+        """The findings in the order of `Kind`, without kinds that have none."""
+        findings = {kind: [finding for finding in self.findings if finding.kind is kind] for kind in Kind}
+        return {kind: of_kind for kind, of_kind in findings.items() if of_kind}
 
 
 def verdict_of(findings: Iterable[Finding]) -> str:
-    """The worst kind of what was found of a partition; what is no fault leaves it the same."""
-    order = list(Kind)
-    kinds = [each.kind for each in findings if each.kind not in HARMLESS or each.kind is Kind.CLEANED]
-    return min(kinds, key=order.index).value if kinds else SAME
+    """The worst kind of a partition's findings. Harmless ones leave the partition the same, but for a cleaner's."""
+    kinds = {finding.kind for finding in findings if finding.kind not in HARMLESS or finding.kind is Kind.CLEANED}
+    return next((kind.value for kind in Kind if kind in kinds), SAME)

@@ -21,7 +21,7 @@ from click.testing import CliRunner
 from kidxlib.cli.main import kidx
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import segment_file
-from kidxlib.operations.compare.file_pairs import LogPair, compared_pair
+from kidxlib.operations.compare.file_pairs import LogPair, compare_log_pair
 from tests.support.logs import golden
 
 _ORDERS, _PLAIN = "txn-mixed-0", "plain-zstd-0"
@@ -523,10 +523,10 @@ def test_what_a_broker_writes_meanwhile_is_counted_and_not_judged(sides: Sides) 
         other_bytes=sizes[1],
     )
     _append(lambda _: b"more")(Sides(sides.b, sides.a))
-    grown = compared_pair(pair, False)
+    grown = compare_log_pair(pair, False)
     assert (grown.one_grew, grown.other_grew, grown.same_bytes, grown.problem) == (4, 0, sizes[0], None)
     _cut(logs[1], 1)
-    assert "when it was listed; compare again" in str(compared_pair(pair, False).problem)
+    assert "when it was listed; compare again" in str(compare_log_pair(pair, False).problem)
 
 
 def test_files_beside_the_logs_need_not_count(sides: Sides) -> None:
