@@ -16,7 +16,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.compare.copy import compare_copy
 from kidxlib.operations.compare.finding import As, Comparison, Finding, Kind, PartitionResult, verdict_of
-from kidxlib.operations.compare.known import KnownOfPlaces
+from kidxlib.operations.compare.known import MetadataOfPlaces
 from kidxlib.operations.compare.place import Place, ensure_two_places, list_place
 from kidxlib.operations.compare.replica import compare_replicas_of_places
 from kidxlib.operations.compare.replicas.compare_replicas import compare_replicas
@@ -41,7 +41,7 @@ def compare_places(a: str, b: str, how: As, topics: re.Pattern[str], engine: Eng
     """
     begin_phase("listing")
     one, other = _places(a, b, topics)
-    known = KnownOfPlaces.of(one, other)
+    known = MetadataOfPlaces.of(one, other)
     compare = compare_copy if how is As.COPY else compare_replicas_of_places
     return compare(one, other, topics, known, engine)
 

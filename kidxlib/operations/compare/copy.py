@@ -38,7 +38,7 @@ from kidxlib.operations.compare.file_pairs import (
     first_abort,
 )
 from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
-from kidxlib.operations.compare.known import DirectoryPair, KnownOfPlaces, LogsOfPartition, gaps, paired
+from kidxlib.operations.compare.known import DirectoryPair, LogsOfPartition, MetadataOfPlaces, gaps, pair_directories
 from kidxlib.operations.compare.place import (
     ListedDirectory,
     Place,
@@ -528,9 +528,11 @@ def _damaged_at(
     return min((at for at in (damaged, repeated, torn) if at is not None), default=None)
 
 
-def compare_copy(one: Place, other: Place, topics: re.Pattern[str], known: KnownOfPlaces, engine: Engine) -> Comparison:
+def compare_copy(
+    one: Place, other: Place, topics: re.Pattern[str], known: MetadataOfPlaces, engine: Engine
+) -> Comparison:
     """Compare B with A. `topics` matches full names."""
-    pairs, results, findings = paired(one, other, topics)
+    pairs, results, findings = pair_directories(one, other, topics)
     logs = [log for pair in pairs for log in _logs_of(pair)]
     files = [shared for pair in pairs if (shared := _files_of(pair)).names]
     staged = _work([*logs, *files], engine)
@@ -576,7 +578,7 @@ def _by_offset(
     compared: Sequence[ComparedPartition],
     one: Place,
     other: Place,
-    known: KnownOfPlaces,
+    known: MetadataOfPlaces,
     engine: Engine,
 ) -> Mapping[str, ReplicaFindings]:
     """How the batches compare of partitions that are cut elsewhere in B, by directory. The logs of these alone are

@@ -1,5 +1,5 @@
-"""Which partitions both places have, what is said of those that only one has, and what the metadata in one of the
-places says of topics and of what is missing on both sides.
+"""What is known of two places before a log is read: the cluster's metadata in one of them, and which partitions'
+directories both have. `gaps` finds the offsets that both lack, once the logs are compared.
 """
 
 from __future__ import annotations
@@ -27,25 +27,24 @@ from kidxlib.terminal.console import warn_of_first
 from kidxlib.text.words import counted
 
 _POLICY = "cleanup.policy"
-#: Of the gaps between logs: both sides together are one source.
+#: The name of the source that both sides together are, where gaps between logs are looked for.
 _BOTH = "both"
 
 
 @dataclass(frozen=True, slots=True)
-class KnownOfPlaces:
-    """What the cluster's metadata in A or B says.
+class MetadataOfPlaces:
+    """The cluster's metadata in A or B.
 
     Attributes:
-        topics: by log dirs, which stand for sources.
-        names: of these, those of A first.
+        names: the log dirs, which stand for sources in `topics`; those of A first.
     """
 
     topics: KnownTopics
     names: Sequence[str]
 
     @classmethod
-    def of(cls, one: Place, other: Place) -> KnownOfPlaces:
-        """Read it, where a place has it. Warns of what cannot be read."""
+    def of(cls, one: Place, other: Place) -> MetadataOfPlaces:
+        """Read the metadata of the places that have it. Warns of metadata that cannot be read."""
         sources = [Source(str(log_dir), log_dir) for place in (one, other) for log_dir in place.log_dirs]
         topics = read_known_topics(MetadataOptions(), sources)
         warn_of_first(topics.warnings)
@@ -53,13 +52,13 @@ class KnownOfPlaces:
 
     def policy(self, topic: str) -> ConfigValue | None:
         """The `cleanup.policy` of a topic; None where nobody knows it."""
-        found = (self.topics.config(name, topic, _POLICY) for name in self.names)
-        return next((value for value in found if value is not None), None)
+        values = (self.topics.config(name, topic, _POLICY) for name in self.names)
+        return next((value for value in values if value is not None), None)
 
     def nodes(self, partition: TopicPartition) -> frozenset[str]:
-        """The ids of the nodes that are to have a partition; none where nobody knows it."""
-        found = (metadata.to_end.assignments.get(partition) for metadata in self.topics.read())
-        assignment = next((each for each in found if each is not None), None)
+        """The ids of the nodes that a partition is assigned to; none where nobody knows them."""
+        assignments = (metadata.to_end.assignments.get(partition) for metadata in self.topics.read())
+        assignment = next((assignment for assignment in assignments if assignment is not None), None)
         return frozenset() if assignment is None else frozenset(map(str, assignment.replicas))
 
 
@@ -72,14 +71,14 @@ class LogsOfPartition:
     logs: Sequence[LogPairRow]
 
 
-def gaps(partitions: Iterable[LogsOfPartition], known: KnownOfPlaces) -> list[Finding]:
+def gaps(partitions: Iterable[LogsOfPartition], known: MetadataOfPlaces) -> list[Finding]:
     """Offsets between two segments that neither side has, and that no compaction explains."""
-    places, rows = {}, []
-    for each in partitions:
-        places[_BOTH, each.partition.topic, each.partition.partition] = each.directory.path
-        rows += [_facts(each, row) for row in each.logs]
+    paths, rows = {}, []
+    for logs in partitions:
+        paths[_BOTH, logs.partition.topic, logs.partition.partition] = logs.directory.path
+        rows += [_facts(logs, row) for row in logs.logs]
     table = pa.Table.from_pylist(rows, SEGMENTS.schema(FACTS))
-    found = gaps_in(table, lambda _, topic: known.policy(topic), Directories(places))
+    lost = gaps_in(table, lambda _, topic: known.policy(topic), Directories(paths)).lost
     return [
         Finding(
             kind=Kind.NEITHER,
@@ -88,23 +87,23 @@ def gaps(partitions: Iterable[LogsOfPartition], known: KnownOfPlaces) -> list[Fi
             last_offset=gap.last_offset,
             detail=f"{gap.detail} of either side: {gap.consequence}",
         )
-        for gap in found.lost
+        for gap in lost
     ]
 
 
-def _facts(of: LogsOfPartition, row: LogPairRow) -> dict[str, object]:
-    """A log of both sides as a row of segments: as far as the one goes that has more."""
+def _facts(logs: LogsOfPartition, row: LogPairRow) -> dict[str, object]:
+    """A log of both sides as a row of segments, which ends where the longer one does."""
     ends = (row.one_end_offset or -1, row.one_beyond_records), (row.other_end_offset or -1, row.other_beyond_records)
-    end, beyond = max(ends, key=lambda each: each[0])
+    end, beyond = max(ends, key=lambda side: side[0])
     is_pair = row.one_bytes is not None and row.other_bytes is not None
     records = None if beyond is None or (is_pair and row.same_records is None) else beyond + (row.same_records or 0)
     is_whole = row.problem is None and row.one_damaged is None and row.other_damaged is None
     return {
         "source": _BOTH,
-        "topic": of.partition.topic,
-        "partition": of.partition.partition,
+        "topic": logs.partition.topic,
+        "partition": logs.partition.partition,
         "base_offset": row.base_offset,
-        "topic_id": of.directory.topic_id,
+        "topic_id": logs.directory.topic_id,
         "status": (Status.OK if is_whole else Status.TRUNCATED).value,
         "next_offset": None if row.problem is not None else max(end, row.base_offset),
         "records": records,
@@ -121,46 +120,42 @@ class DirectoryPair:
 
 
 def _is_wanted(name: str, place: Place, topics: re.Pattern[str]) -> bool:
-    """Whether a directory is of a topic that was asked for; one that a broker moves or has set aside always is."""
+    """Whether a directory is to be compared; one that a broker moves or has set aside always is."""
     partition = place.directories[name].topic_partition
     return partition is None or topics.fullmatch(partition.topic) is not None
 
 
-def paired(
+def pair_directories(
     one: Place, other: Place, topics: re.Pattern[str]
 ) -> tuple[list[DirectoryPair], list[PartitionResult], list[Finding]]:
-    """Compare which directories there are.
-
-    Returns:
-        Those on both sides that can be compared; and what is said of all others.
-    """
+    """The directories of both sides that can be compared, and the results and findings on all others."""
     findings: list[Finding] = []
     results: list[PartitionResult] = []
     pairs = []
     wanted = {name for place in (one, other) for name in place.directories if _is_wanted(name, place, topics)}
     for name in sorted(wanted):
-        found = _of_directory(name, one.directories.get(name), other.directories.get(name))
+        finding = _finding_on_directory(name, one.directories.get(name), other.directories.get(name))
         for side, place in (("A", one), ("B", other)):
-            if name in place.twice:
-                first, second = place.twice[name]
+            if name in place.duplicates:
+                first, second = place.duplicates[name]
                 detail = (
                     f"{side} has it twice, in {first} and {second}, and the first was compared; a broker does not start"
                 )
                 findings.append(Finding(kind=Kind.NOT_COMPARABLE, directory=name, detail=detail))
-        if found is None:
+        if finding is None:
             pairs.append(DirectoryPair(one.directories[name], other.directories[name]))
-            continue
-        findings.append(found)
-        results.append(PartitionResult(directory=name, verdict=found.kind.value))
+        else:
+            findings.append(finding)
+            results.append(PartitionResult(directory=name, verdict=finding.kind.value))
     for side, place in (("A", one), ("B", other)):
-        for path in place.others:
+        for path in place.other_directories:
             detail = f"{path}, in {side}: it is no partition's"
             findings.append(Finding(kind=Kind.NOT_COMPARED, detail=detail))
     return pairs, results, findings
 
 
-def _of_directory(name: str, one: ListedDirectory | None, other: ListedDirectory | None) -> Finding | None:
-    """What is said of a directory before anything in it is read; None where it is to be compared."""
+def _finding_on_directory(name: str, one: ListedDirectory | None, other: ListedDirectory | None) -> Finding | None:
+    """The finding on a directory that is not compared; None where it can be."""
     if name.endswith("-delete"):
         side = "A and B" if one and other else "A" if one else "B"
         return Finding(kind=Kind.NOT_COMPARED, directory=name, detail=f"in {side}: a broker was deleting it")

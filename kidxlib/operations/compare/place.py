@@ -1,5 +1,5 @@
-"""One side of a comparison: the log dirs that were named, whose they are, their checkpoints, and what stands in them.
-Nothing is read but small files.
+"""One side of a comparison: its log dirs, their brokers, checkpoints and directories, and then the findings on the log
+dirs' own files and on checkpoints. Nothing is read but small files.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from kidxlib.text.words import counted
 #: What a running broker alone has, or makes anew by itself, and says nothing of any record.
 _PASSING: Final = (LOCK_FILE, CLEAN_SHUTDOWN_FILE, REMOTE_INDEX_CACHE)
 
-#: Of these B may have more or less; the log starts are looked at with their partitions.
+#: Checkpoints whose offsets are compared as a whole; `log_start` compares log starts for each partition.
 _OFFSETS: Final = (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, CLEANER_CHECKPOINT)
 #: Files of a log dir that a copy has to have if the original has them.
 _FILES: Final = (META_PROPERTIES, *LOG_DIR_CHECKPOINTS, segment_files.BOOTSTRAP_SNAPSHOT)
@@ -54,17 +54,14 @@ _FILES: Final = (META_PROPERTIES, *LOG_DIR_CHECKPOINTS, segment_files.BOOTSTRAP_
 
 @dataclass(frozen=True, slots=True)
 class ListedFile:
-    """A file as it was listed.
-
+    """
     Attributes:
-        size: in bytes; None of what is no regular file, or cannot be looked at.
+        size: in bytes; None if it is no regular file, or cannot be looked at.
         identity: the device and inode of a file of this machine: two names with the same are one file.
-        is_link: it is a symlink.
     """
 
     size: int | None
     identity: tuple[int, int] | None = None
-    is_link: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,12 +69,10 @@ class ListedDirectory:
     """A partition's directory, or one that a broker deletes, moves or has set aside.
 
     Attributes:
-        name: of the directory, by which it is looked for on the other side.
         topic_partition: None where a broker deletes, moves or has set it aside.
-        files: by name.
-        topic_id: what `partition.metadata` says; None where it says none.
-        link: where it leads, if it is a symlink.
-        problem: why it was not listed; None where it was.
+        topic_id: from `partition.metadata`.
+        link: the target, if the directory is a symlink.
+        problem: why it could not be listed.
     """
 
     name: str
@@ -88,34 +83,29 @@ class ListedDirectory:
     link: str | None = None
     problem: str | None = None
 
-    def as_named(self, name: str) -> str:
-        """The path of a file in it."""
-        return str(self.path / name)
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Place:
-    """One side.
-
+    """
     Attributes:
         name: as the user gave it.
         log_dirs: real paths or URLs.
-        is_partition: it is one partition's directory, and `log_dirs` has the log dir above.
-        directories: by name. Of two with one name, the first.
-        twice: names of partitions that stand in two log dirs, with both.
-        others: what is neither a partition's nor a file, by path.
-        files: files of the log dirs, by name.
-        checkpoints: offsets by partition, by the name of the checkpoint; what cannot be read is in `problems`.
+        is_partition: the user named a partition's directory; `log_dirs` has the log dir above.
+        directories: of partitions, by name; the first of two with one name.
+        duplicates: the paths of both directories of partitions that two log dirs have, by name.
+        other_directories: the paths of directories that are no partition's.
+        files: the log dirs' own files, by name.
+        checkpoints: offsets by partition, by the name of the checkpoint.
         owners: what each `meta.properties` says.
-        problems: files that say nothing by their names, with the reason.
+        problems: why files could not be read, by name.
     """
 
     name: str
     log_dirs: Sequence[Location]
     is_partition: bool
     directories: Mapping[str, ListedDirectory]
-    twice: Mapping[str, tuple[str, str]]
-    others: Sequence[str]
+    duplicates: Mapping[str, tuple[str, str]]
+    other_directories: Sequence[str]
     files: Mapping[str, Sequence[Location]]
     checkpoints: Mapping[str, Mapping[TopicPartition, int]]
     owners: Sequence[MetaProperties]
@@ -134,15 +124,15 @@ class Place:
         return {owner.directory_id for owner in self.owners if owner.directory_id is not None}
 
     def only(self, directory: str) -> Place:
-        """One of its partitions alone, as if its directory had been named."""
-        found = self.directories.get(directory)
+        """One of its partitions alone, as if the user had named the partition's directory."""
+        listed = self.directories.get(directory)
         return Place(
             name=self.name,
             log_dirs=self.log_dirs,
             is_partition=True,
-            directories={} if found is None else {directory: found},
-            twice={name: both for name, both in self.twice.items() if name == directory},
-            others=(),
+            directories={} if listed is None else {directory: listed},
+            duplicates={name: paths for name, paths in self.duplicates.items() if name == directory},
+            other_directories=(),
             files={},
             checkpoints=self.checkpoints,
             owners=self.owners,
@@ -153,24 +143,21 @@ class Place:
 def list_place(text: str, *, is_copy: bool = False) -> Place:
     """List a log dir, all log dirs of a broker with commas between them as in `log.dirs`, or a partition's directory.
 
-    Of several log dirs, one may hold no partition, as a disk that a broker has got lately does.
-
-    Args:
-        is_copy: what it lacks is a finding: such a log dir need not even have a `meta.properties`. Of an original it
-            must: an empty directory is a disk that is not mounted.
+    One of several log dirs may hold no partition, as a disk that was added lately. In an original such a log dir must
+    have a `meta.properties`, else it is a disk that is not mounted; in a copy, all that is missing is a finding.
     """
     roots = _roots(text)
     if len(roots) == 1 and (partition := _as_partition(roots[0])) is not None:
         return _place(text, [roots[0].parent], {partition.name: partition}, {}, [], is_partition=True)
     directories: dict[str, ListedDirectory] = {}
-    twice: dict[str, tuple[str, str]] = {}
-    others: list[str] = []
+    duplicates: dict[str, tuple[str, str]] = {}
+    other_directories: list[str] = []
     without: list[Location] = []
     for root in roots:
-        entries = list(_entries(root, others))
+        entries = list(_entries(root, other_directories))
         for entry in entries:
             if (known := directories.setdefault(entry.name, entry)) is not entry:
-                twice[entry.name] = (str(known.path), str(entry.path))
+                duplicates[entry.name] = (str(known.path), str(entry.path))
         if not entries:
             without.append(root)
     for root in without:
@@ -179,15 +166,15 @@ def list_place(text: str, *, is_copy: bool = False) -> Place:
                 f"{root}: no partition directory, and nothing was compared; expected a Kafka log dir, or a partition's "
                 "directory that holds segments"
             )
-    return _place(text, roots, directories, twice, others, is_partition=False)
+    return _place(text, roots, directories, duplicates, other_directories, is_partition=False)
 
 
 def ensure_two_places(one: Place, other: Place) -> None:
-    """A directory compared with itself is always the same."""
+    """Refuse a directory on both sides: it is always the same as itself."""
     of_one = {identity_of(path) for path in _directories(one)}
-    both = sorted(str(path) for path in _directories(other) if identity_of(path) in of_one)
-    if both:
-        raise UsageError(f"{both[0]}: it is on both sides, and is the same as itself; name two places")
+    on_both = sorted(str(path) for path in _directories(other) if identity_of(path) in of_one)
+    if on_both:
+        raise UsageError(f"{on_both[0]}: it is on both sides, and is the same as itself; name two places")
 
 
 def _directories(place: Place) -> Iterator[Location]:
@@ -222,8 +209,8 @@ def _place(
     text: str,
     roots: list[Location],
     directories: dict[str, ListedDirectory],
-    twice: dict[str, tuple[str, str]],
-    others: list[str],
+    duplicates: dict[str, tuple[str, str]],
+    other_directories: list[str],
     *,
     is_partition: bool,
 ) -> Place:
@@ -248,17 +235,17 @@ def _place(
         log_dirs=roots,
         is_partition=is_partition,
         directories=directories,
-        twice=twice,
-        others=others,
+        duplicates=duplicates,
+        other_directories=other_directories,
         files={} if is_partition else files,
         checkpoints=checkpoints,
-        owners=[of_root for _, of_root in owners],
+        owners=[properties for _, properties in owners],
         problems={} if is_partition else problems,
     )
 
 
 def _files_of(root: Location) -> list[Location]:
-    """The files right in a log dir; none where a partition's directory was named and the one above may not be seen."""
+    """A log dir's own files; none where it is above a partition's directory and may not be read."""
     try:
         if isinstance(root, ObjectPath):
             return [path for path in root.iterdir() if path.listed is not None]
@@ -269,7 +256,7 @@ def _files_of(root: Location) -> list[Location]:
 
 
 def _as_partition(root: Location) -> ListedDirectory | None:
-    """The directory as that of a partition, if it has the name of one and holds no directory of another."""
+    """The directory as a partition's, if it has the name of one and holds no directory of another."""
     partition = parse_partition_directory(root.name)
     if partition is None:
         return None
@@ -282,8 +269,10 @@ def _as_partition(root: Location) -> ListedDirectory | None:
     return _listed(root, partition)
 
 
-def _entries(root: Location, others: list[str]) -> Iterator[ListedDirectory]:
-    """The directories of partitions, and those that a broker deletes, moves or has set aside."""
+def _entries(root: Location, other_directories: list[str]) -> Iterator[ListedDirectory]:
+    """The directories of partitions, and those that a broker deletes, moves or has set aside; the paths of all others
+    go to `other_directories`.
+    """
     entries: list[Location] = [*root.iterdir()]
     for path in sorted(entries, key=lambda path: path.name):
         partition = parse_partition_directory(path.name)
@@ -291,7 +280,7 @@ def _entries(root: Location, others: list[str]) -> Iterator[ListedDirectory]:
         if partition is not None or (is_moved(path.name) and is_directory):
             yield _listed(path, partition)
         elif is_directory and path.name not in _PASSING:
-            others.append(str(path))
+            other_directories.append(str(path))
 
 
 def _listed(path: Location, partition: TopicPartition | None) -> ListedDirectory:
@@ -326,22 +315,18 @@ def _listed_files(directory: Location) -> Iterator[tuple[str, ListedFile]]:
         return
     with os.scandir(directory) as entries:
         for entry in entries:
-            is_link = entry.is_symlink()
             try:
                 status, is_file = entry.stat(), entry.is_file()
-            except PermissionError:
-                if not is_link:
+            except OSError as error:
+                if isinstance(error, PermissionError) and not entry.is_symlink():
                     raise  # the directory may be listed, and nothing in it looked at
-                yield entry.name, ListedFile(None, None, is_link)
-            except OSError:
-                yield entry.name, ListedFile(None, None, is_link)
+                yield entry.name, ListedFile(None)
             else:
-                identity = (status.st_dev, status.st_ino)
-                yield entry.name, ListedFile(status.st_size if is_file else None, identity, is_link)
+                yield entry.name, ListedFile(status.st_size if is_file else None, (status.st_dev, status.st_ino))
 
 
 def origin(one: Place, other: Place, *, as_copy: bool) -> Iterator[Finding]:
-    """Where B is of another cluster; as a copy, also where it is of another broker or log dir."""
+    """The finding that B is of another cluster; if B is a copy, also of another broker or log dir."""
     compared = [("another cluster", "cluster.id", one.clusters, other.clusters)]
     if as_copy:
         compared.append(("another broker", "node.id", one.nodes, other.nodes))
@@ -354,7 +339,7 @@ def origin(one: Place, other: Place, *, as_copy: bool) -> Iterator[Finding]:
 
 
 def log_dir_files(one: Place, other: Place, topics: re.Pattern[str]) -> Iterator[Finding]:
-    """Files that B lacks or has otherwise, and checkpoints that say less there."""
+    """Findings on the log dirs' own files."""
     for side, place in (("A", one), ("B", other)):
         for problem in place.problems.values():
             yield Finding(kind=Kind.NOT_COMPARABLE, detail=f"{side}: {problem}")
@@ -364,14 +349,14 @@ def log_dir_files(one: Place, other: Place, topics: re.Pattern[str]) -> Iterator
             of = f" in {len(has) - len(copied)} of {counted(len(has), 'log dir')}" if len(has) > 1 else ""
             yield Finding(kind=Kind.FILE_MISSING, file=name, detail=f"B has none{of}")
         elif name in _OFFSETS and name not in {*one.problems, *other.problems}:
-            yield from _of_checkpoint(name, one.checkpoints[name], other, topics)
+            yield from _checkpoint_findings(name, one.checkpoints[name], other, topics)
         elif name == segment_files.BOOTSTRAP_SNAPSHOT and len(has) == len(copied) == 1:
-            yield from _of_content(name, has[0], copied[0])
+            yield from _content_findings(name, has[0], copied[0])
     yield from _clean_shutdown(one, other)
 
 
 def _clean_shutdown(one: Place, other: Place) -> Iterator[Finding]:
-    """Where B says of more or of fewer log dirs than A that their broker was stopped cleanly. A broker that starts
+    """The finding that B has the file of a clean shutdown in more or fewer log dirs than A. A broker that starts
     recovers no log of a log dir that has the file, and removes it (`LogManager.loadLogs`).
     """
     has, copied = (len(place.files.get(CLEAN_SHUTDOWN_FILE, ())) for place in (one, other))
@@ -389,7 +374,7 @@ def _clean_shutdown(one: Place, other: Place) -> Iterator[Finding]:
         yield Finding(kind=Kind.FILE_MISSING, file=CLEAN_SHUTDOWN_FILE, detail=detail)
 
 
-def _of_content(name: str, ours: Location, theirs: Location) -> Iterator[Finding]:
+def _content_findings(name: str, ours: Location, theirs: Location) -> Iterator[Finding]:
     try:
         if small_file(ours) != small_file(theirs):
             yield Finding(kind=Kind.FILE_DIFFERS, file=name, detail="other bytes than in A")
@@ -397,21 +382,23 @@ def _of_content(name: str, ours: Location, theirs: Location) -> Iterator[Finding
         yield Finding(kind=Kind.NOT_COMPARABLE, file=name, detail=describe_error(error))
 
 
-def _of_checkpoint(
+def _checkpoint_findings(
     name: str, ours: Mapping[TopicPartition, int], other: Place, topics: re.Pattern[str]
 ) -> Iterator[Finding]:
     theirs = other.checkpoints[name]
-    wanted = {each: offset for each, offset in ours.items() if topics.fullmatch(each.topic)}
-    lower = {each: offset for each, offset in wanted.items() if theirs.get(each, -1) < offset}
+    wanted = {partition: offset for partition, offset in ours.items() if topics.fullmatch(partition.topic)}
+    lower = {partition: offset for partition, offset in wanted.items() if theirs.get(partition, -1) < offset}
     if lower:
         first = min(lower)
         said = f"of {first.directory} {theirs.get(first, 'nothing')}, in A {lower[first]}"
         detail = f"{counted(len(lower), 'partition')} of {len(wanted):,} with less than in A: {said}"
         yield Finding(kind=Kind.FILE_BEHIND, file=name, detail=detail)
     higher = [
-        each
-        for each, offset in theirs.items()
-        if topics.fullmatch(each.topic) and each.directory in other.directories and offset > ours.get(each, -1)
+        partition
+        for partition, offset in theirs.items()
+        if topics.fullmatch(partition.topic)
+        and partition.directory in other.directories
+        and offset > ours.get(partition, -1)
     ]
     if higher:
         first = min(higher)
@@ -421,7 +408,9 @@ def _of_checkpoint(
 
 
 def log_start(partition: TopicPartition | None, one: Place, other: Place) -> Iterator[Finding]:
-    """Where a broker with B serves less of a partition from its start on, by the checkpoint of log starts."""
+    """The finding that a broker with B would serve less or more from the start of a partition on, by the checkpoint of
+    log starts.
+    """
     name = LOG_START_OFFSET_CHECKPOINT
     if partition is None or name in {*one.problems, *other.problems}:
         return
@@ -443,27 +432,23 @@ def log_start(partition: TopicPartition | None, one: Place, other: Place) -> Ite
 
 
 def only_in_checkpoints(one: Place, other: Place, topics: re.Pattern[str]) -> Iterator[Finding]:
-    """Partitions that checkpoints of A or B name, and of which neither side has a directory. A log dir to which a
+    """Findings on partitions that checkpoints name and of which neither side has a directory. A log dir to which a
     broker moves a partition names it, too, and has it as `-future` (`LogManager.logsByDir`).
     """
     named: dict[TopicPartition, str] = {}
     for side, place in (("A", one), ("B", other)):
         for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
-            for each, offset in place.checkpoints[name].items():
-                named.setdefault(each, f"{name} of {side} says {offset}")
-    there = {loaded_as(name) for place in (one, other) for name in place.directories}
-    for each in sorted(named):
-        if topics.fullmatch(each.topic) and each not in there:
-            detail = f"neither side has its directory, and {named[each]}; look for it in other log dirs and replicas"
-            yield Finding(kind=Kind.NEITHER, directory=each.directory, detail=detail)
+            for partition, offset in place.checkpoints[name].items():
+                named.setdefault(partition, f"{name} of {side} says {offset}")
+    have_directory = {loaded_as(name) for place in (one, other) for name in place.directories}
+    for partition, said in sorted(named.items()):
+        if topics.fullmatch(partition.topic) and partition not in have_directory:
+            detail = f"neither side has its directory, and {said}; look for it in other log dirs and replicas"
+            yield Finding(kind=Kind.NEITHER, directory=partition.directory, detail=detail)
 
 
 def ends_early(partition: TopicPartition | None, end: int | None, other: Place) -> Iterator[Finding]:
-    """Where the log of B ends below its own high watermark, and that of A, too.
-
-    Args:
-        end: where it ends; None where nobody could tell.
-    """
+    """The finding that both logs end at `end`, below the high watermark of B. `end` is None where nobody could tell."""
     name = HIGH_WATERMARK_CHECKPOINT
     if partition is None or end is None or (offset := other.checkpoints[name].get(partition, -1)) <= end:
         return

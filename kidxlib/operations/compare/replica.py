@@ -1,4 +1,7 @@
-"""Two replicas compared batch by batch, by offset: how segments are cut and what stands beside them does not count."""
+"""Compares two replicas batch by batch, by offset, wherever segments are cut. Other files are not looked at.
+
+`compare_pairs` divides partitions into ranges of offsets, which workers compare (`_compared_range`).
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS
 from kidxlib.indexing.bins import pack
 from kidxlib.operations.compare.file_pairs import zeros_from
 from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
-from kidxlib.operations.compare.known import DirectoryPair, KnownOfPlaces, paired
+from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces, pair_directories
 from kidxlib.operations.compare.place import ListedDirectory, Place, origin
 from kidxlib.operations.compare.replica_partition import ComparedReplicas, ReplicaFindings
 from kidxlib.records.bulk.batch_table import BatchWalk
@@ -39,47 +42,43 @@ from kidxlib.terminal.progress import begin_phase
 #: A range of offsets holds about so many bytes of each side: a second or so of work.
 _RANGE_BYTES: Final = 256 * 1024 * 1024
 
-#: What two replicas have in common of a batch: where a segment begins, it has another position.
+#: The same in both replicas' copies of a batch. Its position is not, where segments begin elsewhere.
 _COMPARED: Final = ("offset_field", "last_offset", "crc", "partition_leader_epoch", "size", "magic")
-#: So many ranges are kept of each kind; of a log that was cleaned each batch might be one.
+#: So many ranges of each kind are kept: in a cleaned log each batch might be one.
 _RANGES_MAX: Final = 1000
 
 _Rows = NDArray[np.void]
 
 
 def compare_replicas_of_places(
-    one: Place, other: Place, topics: re.Pattern[str], known: KnownOfPlaces, engine: Engine
+    one: Place, other: Place, topics: re.Pattern[str], known: MetadataOfPlaces, engine: Engine
 ) -> Comparison:
-    """Compare the replicas in B with those in A.
-
-    Args:
-        topics: matches the full names of those that are compared.
-        known: what the cluster's metadata says: which topics are compacted, and which nodes are to have a partition.
+    """Compare the replicas in B with those in A. `topics` matches full names; `known` says which topics are compacted,
+    and which nodes a partition is assigned to.
     """
-    pairs, results, findings = paired(one, other, topics)
+    pairs, results, findings = pair_directories(one, other, topics)
     pairs = [pair for pair in pairs if pair.one.topic_partition is not None]
-    findings = [_of_assignment(finding, other, known) for finding in findings]
+    findings = [_unless_assigned_elsewhere(finding, other, known) for finding in findings]
     kinds = {finding.directory: finding.kind.value for finding in findings}
     results = [replace(result, verdict=kinds.get(result.directory, result.verdict)) for result in results]
     findings += origin(one, other, as_copy=False)
     findings += _of_one_broker(one, other) if not pairs else ()
     for replicas in compare_pairs(pairs, one, other, known, engine):
-        found = replicas.findings()
-        findings += found
+        of_partition = replicas.findings()
+        findings += of_partition
         results.append(
             PartitionResult(
                 directory=replicas.directory,
-                verdict=verdict_of(found),
+                verdict=verdict_of(of_partition),
                 a_end_offset=replicas.one_end,
                 b_end_offset=replicas.other_end,
                 same_to_offset=replicas.same_to,
             )
         )
-    both = [len(list(_logs(pair.one))) for pair in pairs]
     return Comparison(
         findings=findings,
         partitions=sorted(results, key=lambda result: result.directory),
-        logs=sum(both),
+        logs=sum(len(_logs(pair.one)) for pair in pairs),
         log_bytes=sum(log.size for pair in pairs for side in (pair.one, pair.other) for log in _logs(side)),
         files=0,
     )
@@ -89,17 +88,17 @@ def compare_pairs(
     pairs: Sequence[DirectoryPair],
     one: Place,
     other: Place,
-    known: KnownOfPlaces,
+    known: MetadataOfPlaces,
     engine: Engine,
     *,
     as_copy: bool = False,
 ) -> list[ReplicaFindings]:
-    """Compare partitions that two places have, in the same order.
-
-    Args:
-        as_copy: see `ComparedReplicas`: what was cleaned before B was copied is the same there.
+    """The findings on each pair, in the same order. With `as_copy` (see `ComparedReplicas`) cleaned offsets are
+    compared, too: what was cleaned before B was copied is the same there.
     """
-    ranges = [each for pair in pairs for each in _ranges(pair, 0 if as_copy else _cleaned_to(pair, one, other, known))]
+    ranges = [
+        offsets for pair in pairs for offsets in _ranges(pair, 0 if as_copy else _cleaned_to(pair, one, other, known))
+    ]
     rows, batches = _work(ranges, engine)
     return [
         ReplicaFindings(
@@ -116,7 +115,9 @@ def compare_pairs(
 
 
 def _of_one_broker(one: Place, other: Place) -> Iterator[Finding]:
-    """That A and B are log dirs of one broker, where they have no partition in common: it has each partition once."""
+    """The finding that A and B, which have no partition in common, are log dirs of one broker: it has each partition
+    once.
+    """
     is_one = one.clusters == other.clusters and one.nodes == other.nodes and one.nodes
     if is_one and one.directory_ids and other.directory_ids and not one.directory_ids & other.directory_ids:
         yield Finding(
@@ -126,8 +127,10 @@ def _of_one_broker(one: Place, other: Place) -> Iterator[Finding]:
         )
 
 
-def _of_assignment(finding: Finding, other: Place, known: KnownOfPlaces) -> Finding:
-    """A partition that B lacks, and that the cluster's metadata assigns to other nodes, is none that it lacks."""
+def _unless_assigned_elsewhere(finding: Finding, other: Place, known: MetadataOfPlaces) -> Finding:
+    """The finding; one on a missing partition is harmless where the cluster's metadata assigns the partition to other
+    nodes than B's.
+    """
     if finding.kind is not Kind.MISSING:
         return finding
     if finding.partition is None:
@@ -139,8 +142,8 @@ def _of_assignment(finding: Finding, other: Place, known: KnownOfPlaces) -> Find
     return replace(finding, kind=Kind.NOT_COMPARED, detail=detail)
 
 
-def _cleaned_to(pair: DirectoryPair, one: Place, other: Place, known: KnownOfPlaces) -> int:
-    """Below which offset a cleaner has, or may have, worked on one of the replicas."""
+def _cleaned_to(pair: DirectoryPair, one: Place, other: Place, known: MetadataOfPlaces) -> int:
+    """The offset below which a cleaner has, or may have, worked on one of the replicas."""
     partition = pair.one.topic_partition
     assert partition is not None
     by_cleaner = max(place.checkpoints[CLEANER_CHECKPOINT].get(partition, 0) for place in (one, other))
@@ -149,17 +152,13 @@ def _cleaned_to(pair: DirectoryPair, one: Place, other: Place, known: KnownOfPla
     if not compacts:
         return by_cleaner
     # A broker does not clean its last segment (`LogCleanerManager.cleanableOffsets`).
-    active = [log.base_offset for side in (pair.one, pair.other) for log in list(_logs(side))[-1:]]
+    active = [log.base_offset for side in (pair.one, pair.other) for log in _logs(side)[-1:]]
     return max([by_cleaner, *active])
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicaLog:
-    """A segment's log of one replica.
-
-    Attributes:
-        end: the base offset of the next segment; None of the last one.
-    """
+    """A segment's log of one replica; `end` is the base offset of the next segment, None for the last one."""
 
     path: str
     size: int
@@ -169,11 +168,11 @@ class ReplicaLog:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReplicaRange:
-    """Some offsets of a partition, and the segments of each side that may have them.
+    """A range of a partition's offsets, and the segments of each side that may have batches of it.
 
     Attributes:
-        first, last: offsets by which batches are told that belong to it: by their last ones.
-        cleaned_to: below it, a cleaner has worked on one of the replicas.
+        first, last: a batch belongs to the range if its last offset is within these.
+        cleaned_to: a cleaner has worked on one of the replicas below this offset.
     """
 
     directory: str
@@ -191,11 +190,11 @@ class ReplicaRange:
 
 @dataclass(slots=True)
 class _Side:
-    """What was seen of one side.
+    """What was read of one side.
 
     Attributes:
-        damaged: ranges of offsets that nobody can tell of, with the reason.
-        records: in all of its batches; None where a header does not tell.
+        damaged: ranges of offsets that could not be read, with the reason.
+        records: in all batches; None where a header does not tell.
         has_inner_gaps: offsets are missing within a log, as a cleaner leaves it.
     """
 
@@ -212,17 +211,15 @@ class _Side:
             self.end_offset = max(self.end_offset, int(rows["last_offset"][-1]) + 1)
 
 
-def _compared_range(wanted: ReplicaRange) -> tuple[ReplicaRangeRow, list[BatchRangeRow]]:
-    """Compare the batches of a range of offsets.
-
-    What cannot be read, or is damaged, is data: the ranges of offsets that nobody can tell of.
+def _compare_range(wanted: ReplicaRange) -> tuple[ReplicaRangeRow, list[BatchRangeRow]]:
+    """Compare the batches of a range of offsets. Offsets that cannot be read, or are damaged, are data: rows of
+    `damaged-a` and `damaged-b`.
     """
     comparing = _Comparing(wanted.cleaned_to, wanted.first)
-    sides = _Side(), _Side()
-    tables = [_rows(logs, wanted, side) for logs, side in zip((wanted.one, wanted.other), sides, strict=True)]
-    for rows, others in _side_by_side(*tables):
-        for side, found in zip(sides, (rows, others), strict=True):
-            side.add(found)
+    one, other = _Side(), _Side()
+    for rows, others in _side_by_side(_rows(wanted.one, wanted, one), _rows(wanted.other, wanted, other)):
+        one.add(rows)
+        other.add(others)
         comparing.add(rows, others)
     comparing.end(wanted.last)
     row = ReplicaRangeRow(
@@ -230,14 +227,14 @@ def _compared_range(wanted: ReplicaRange) -> tuple[ReplicaRangeRow, list[BatchRa
         first_offset=wanted.first,
         same_batches=comparing.same,
         cleaned_to=comparing.cleaned_to,
-        has_inner_gaps=any(side.has_inner_gaps for side in sides),
-        a_records=sides[0].records,
-        b_records=sides[1].records,
-        a_end_offset=sides[0].end_offset if sides[0].end_offset >= 0 else None,
-        b_end_offset=sides[1].end_offset if sides[1].end_offset >= 0 else None,
+        has_inner_gaps=one.has_inner_gaps or other.has_inner_gaps,
+        a_records=one.records,
+        b_records=other.records,
+        a_end_offset=one.end_offset if one.end_offset >= 0 else None,
+        b_end_offset=other.end_offset if other.end_offset >= 0 else None,
     )
     ranges = comparing.ranges(wanted.directory)
-    for name, side in zip(("damaged-a", "damaged-b"), sides, strict=True):
+    for name, side in (("damaged-a", one), ("damaged-b", other)):
         ranges += [
             BatchRangeRow(
                 directory=wanted.directory, kind=name, first_offset=first, last_offset=last, records=None, detail=detail
@@ -248,26 +245,27 @@ def _compared_range(wanted: ReplicaRange) -> tuple[ReplicaRangeRow, list[BatchRa
 
 
 class _Comparing:
-    """Compares batches, as both sides give them, up to the same offset each time.
+    """Compares the batches of both sides, a part of the range at a time.
 
     Attributes:
-        same: how many batches both have above what is cleaned.
+        same: the number of batches that both have above `cleaned_to`.
         cleaned_to: a cleaner has worked below it, by a checkpoint or by batches that have fewer records than offsets.
     """
 
     def __init__(self, cleaned_to: int, first: int) -> None:
         self.same = 0
         self.cleaned_to = cleaned_to
-        self._found: dict[str, list[list[int]]] = {"only-a": [], "only-b": [], "differs": [], "neither": []}
-        self._end = first  # of the offsets that one of them has; of the first range 0, where no log need begin
+        #: By kind: first offset, last offset, records (−1 where unknown).
+        self._ranges: dict[str, list[list[int]]] = {"only-a": [], "only-b": [], "differs": [], "neither": []}
+        self._end = first  # of the offsets that a side has; in the first range 0, where no log need begin
 
     def add(self, rows: _Rows, others: _Rows) -> None:
         self._note_neither(rows, others)
         if len(rows) == len(others) and all(np.array_equal(rows[name], others[name]) for name in _COMPARED):
             self._note_same(rows)
             return
-        for each in (rows, others):
-            self._note_cleaned(each)
+        self._note_cleaned(rows)
+        self._note_cleaned(others)
         in_both, at, other_at = np.intersect1d(
             rows["last_offset"], others["last_offset"], assume_unique=True, return_indices=True
         )
@@ -276,14 +274,14 @@ class _Comparing:
             equal &= rows[name][at] == others[name][other_at]
         self._note_same(rows[at[equal]])
         self._note("differs", rows[at[~equal]], np.arange(int((~equal).sum())) * 2)
-        for kind, each, common in (("only-a", rows, at), ("only-b", others, other_at)):
-            alone = np.setdiff1d(np.arange(len(each)), common, assume_unique=True)
-            self._note(kind, each[alone], alone)
+        for kind, of_side, common in (("only-a", rows, at), ("only-b", others, other_at)):
+            alone = np.setdiff1d(np.arange(len(of_side)), common, assume_unique=True)
+            self._note(kind, of_side[alone], alone)
 
     def end(self, last: int) -> None:
-        """Note that no more comes up to an offset."""
+        """Note that neither side has more batches up to an offset."""
         if 0 < self._end <= last < OFFSET_MAX:
-            self._found["neither"].append([self._end, last, 0])
+            self._ranges["neither"].append([self._end, last, 0])
 
     def _note_neither(self, rows: _Rows, others: _Rows) -> None:
         """Note offsets that neither has. A wrapper of magic 0 or 1 does not tell where it begins."""
@@ -294,12 +292,12 @@ class _Comparing:
         firsts, lasts, legacy = firsts[order], lasts[order], legacy[order]
         before = np.concatenate([[self._end - 1], np.maximum.accumulate(lasts)[:-1]])
         gaps = np.flatnonzero((firsts > before + 1) & ~legacy & ((before >= 0) | (self._end > 0)))
-        found = self._found["neither"]
-        found += [[int(before[at]) + 1, int(firsts[at]) - 1, 0] for at in gaps[: _RANGES_MAX - len(found)]]
+        neither = self._ranges["neither"]
+        neither += [[int(before[at]) + 1, int(firsts[at]) - 1, 0] for at in gaps[: _RANGES_MAX - len(neither)]]
         self._end = max(self._end, int(lasts[-1]) + 1)
 
     def ranges(self, directory: str) -> list[BatchRangeRow]:
-        """What differs above what is cleaned."""
+        """The ranges that differ, above what is cleaned."""
         return [
             BatchRangeRow(
                 directory=directory,
@@ -309,8 +307,8 @@ class _Comparing:
                 records=records if records >= 0 else None,
                 detail=None,
             )
-            for kind, ranges in self._found.items()
-            for first, last, records, *_ in ranges
+            for kind, ranges in self._ranges.items()
+            for first, last, records in ranges
             if last >= self.cleaned_to
         ]
 
@@ -323,11 +321,11 @@ class _Comparing:
         if fewer.any():
             if (cleaned_to := int(rows["last_offset"][fewer].max()) + 1) > self.cleaned_to:
                 self.cleaned_to, self.same = cleaned_to, 0  # all that was counted lies before these batches
-            for ranges in self._found.values():
-                ranges[:] = [each for each in ranges if each[1] >= self.cleaned_to]
+            for ranges in self._ranges.values():
+                ranges[:] = [range_ for range_ in ranges if range_[1] >= self.cleaned_to]
 
     def _note(self, kind: str, rows: _Rows, numbers: NDArray[np.int64]) -> None:
-        """Note batches that differ; those that follow each other are one range."""
+        """Note batches that differ; those of consecutive numbers are one range."""
         keep = rows["last_offset"] >= self.cleaned_to
         rows, numbers = rows[keep], numbers[keep]
         if not len(rows):
@@ -336,7 +334,7 @@ class _Comparing:
         lasts = np.append(firsts[1:], len(rows)) - 1
         sums = np.add.reduceat(np.maximum(rows["records_count"], 0).astype(np.int64), firsts)
         sums[np.minimum.reduceat(rows["records_count"], firsts) < 0] = -1
-        ranges = self._found[kind]
+        ranges = self._ranges[kind]
         for first, last, records in zip(firsts.tolist(), lasts.tolist(), sums.tolist(), strict=True):
             begin = min(int(rows["offset_field"][first]), int(rows["last_offset"][first]))
             end = int(rows["last_offset"][last])
@@ -348,12 +346,12 @@ class _Comparing:
 
 
 def _side_by_side(ones: Iterator[_Rows], others: Iterator[_Rows]) -> Iterator[tuple[_Rows, _Rows]]:
-    """Batches of both sides, up to the same offset each time."""
+    """The batches of both sides, up to the same offset each time."""
     none = np.empty(0, BATCH)
     one, other = next(ones, None), next(others, None)
     while one is not None and other is not None:
-        cut = min(int(one["last_offset"][-1]), int(other["last_offset"][-1]))
-        count, other_count = (int(np.searchsorted(rows["last_offset"], cut, "right")) for rows in (one, other))
+        last = min(int(one["last_offset"][-1]), int(other["last_offset"][-1]))
+        count, other_count = (int(np.searchsorted(rows["last_offset"], last, "right")) for rows in (one, other))
         yield one[:count], other[:other_count]
         one = one[count:] if count < len(one) else next(ones, None)
         other = other[other_count:] if other_count < len(other) else next(others, None)
@@ -366,7 +364,7 @@ def _side_by_side(ones: Iterator[_Rows], others: Iterator[_Rows]) -> Iterator[tu
 
 
 def _rows(logs: Sequence[ReplicaLog], wanted: ReplicaRange, side: _Side) -> Iterator[_Rows]:
-    """The batches of one side that end in the range, in the order of offsets; what is damaged goes to `side`."""
+    """The batches of one side that end in the range, in the order of offsets; `side` notes the damaged offsets."""
     last = wanted.first - 1
     for log in logs:
         end = wanted.last if log.end is None else min(log.end - 1, wanted.last)
@@ -385,7 +383,7 @@ def _rows(logs: Sequence[ReplicaLog], wanted: ReplicaRange, side: _Side) -> Iter
 
 
 def _rows_of_log(log: ReplicaLog, wanted: ReplicaRange, before: int, end: int) -> Iterator[_Rows]:
-    """The batches of a log that are sound and in order."""
+    """The batches of a log that end in the range, as long as they are sound and in order."""
     with opened_log(log.path) as opened:
         if opened.version.size < log.size:
             raise LogChangedError(f"{opened.version.size:,} bytes, {log.size:,} when it was listed; compare again")
@@ -407,7 +405,7 @@ def _rows_of_log(log: ReplicaLog, wanted: ReplicaRange, before: int, end: int) -
 
 def _sound_rows(walk: BatchWalk, log: ReplicaLog, wanted: ReplicaRange, before: int) -> Iterator[_Rows]:
     """The batches of a walk that end in the range, up to the first that has a wrong checksum, or offsets that cannot
-    follow those before it.
+    follow those of the batch before.
     """
     limit = OFFSET_MAX if log.end is None else log.end - 1
     for table in walk.tables():
@@ -431,24 +429,25 @@ def _what_is_wrong(row: np.void) -> str:
 
 
 def _first_position(log: LogBytes, first: int) -> int:
-    """Where the first batch begins that ends at an offset or after it, by headers alone."""
+    """The position of the first batch that ends at an offset or after it, by headers alone."""
     walk = BatchWalk(log, 0, Wanted(first_offset=first), whole=False)
     for table in walk.tables():
         return int(table.rows["position"][0])
     return log.size
 
 
-def _logs(directory: ListedDirectory) -> Iterator[ReplicaLog]:
+def _logs(directory: ListedDirectory) -> list[ReplicaLog]:
     names = {base: name for name in directory.files if (base := parse_segment_log(name)) is not None}
     bases = sorted(names)
-    for base_offset, end in zip(bases, [*bases[1:], None][: len(bases)], strict=True):
-        name = names[base_offset]
-        yield ReplicaLog(directory.as_named(name), directory.files[name].size or 0, base_offset, end)
+    return [
+        ReplicaLog(str(directory.path / names[base]), directory.files[names[base]].size or 0, base, end)
+        for base, end in zip(bases, [*bases[1:], None][: len(bases)], strict=True)
+    ]
 
 
 def _ranges(pair: DirectoryPair, cleaned_to: int) -> Iterator[ReplicaRange]:
-    """Divide a partition's offsets into ranges to compare. A range begins where a segment of A begins."""
-    one, other = list(_logs(pair.one)), list(_logs(pair.other))
+    """A partition's offsets in ranges that begin where segments of A begin, or of B if A has none."""
+    one, other = _logs(pair.one), _logs(pair.other)
     logs = one or other
     starts = [start for start, _ in cut([log.size for log in logs], _RANGE_BYTES)]
     firsts = [0, *(logs[start].base_offset for start in starts[1:])]
@@ -473,15 +472,15 @@ def _within(logs: Sequence[ReplicaLog], first: int, last: int) -> list[ReplicaLo
 def _work(
     ranges: Sequence[ReplicaRange], engine: Engine
 ) -> tuple[dict[str, list[ReplicaRangeRow]], dict[str, list[BatchRangeRow]]]:
-    """What came of ranges, by directory."""
-    log_bytes = sum(each.log_bytes for each in ranges)
+    """The rows of `COMPARED_REPLICAS`, by directory."""
+    log_bytes = sum(offsets.log_bytes for offsets in ranges)
     name = f"compare-{uuid.uuid4().hex[:16]}"
     units, is_small = pack(ranges, engine.cores), reads_little(log_bytes, len(ranges))
     work = Work(name, units, _compare_ranges, COMPARED_REPLICAS, is_small=is_small)
     if not work.is_small:
         engine.start()
 
-    before = engine.done()  # where logs were compared as a copy's, too
+    before = engine.done()  # of logs that were compared as a copy's before
 
     def done() -> Done:
         return engine.done() - before
@@ -489,7 +488,7 @@ def _work(
     def compared_so_far() -> str:
         return f"{done().log_bytes:,} bytes compared, and none reported; run the same command again"
 
-    segments = sum(len(each.one) + len(each.other) for each in ranges)
+    segments = sum(len(offsets.one) + len(offsets.other) for offsets in ranges)
     begin_phase("comparing", done=done, segments=segments, log_bytes=log_bytes, after="counting")
     with interrupts.telling(compared_so_far), engine.stopping():
         staged = engine.run(work)
@@ -499,14 +498,14 @@ def _work(
     batches: dict[str, list[BatchRangeRow]] = defaultdict(list)
     for row in ReplicaRangeRow.of_arrow(staged.rows("range")):
         rows[row.directory].append(row)
-    for each in BatchRangeRow.of_arrow(staged.rows("batches")):
-        batches[each.directory].append(each)
+    for of_batches in BatchRangeRow.of_arrow(staged.rows("batches")):
+        batches[of_batches.directory].append(of_batches)
     return rows, batches
 
 
 def _compare_ranges(ranges: Iterable[ReplicaRange]) -> Iterator[ItemRows]:
     """Rows of `COMPARED_REPLICAS`."""
     for wanted in ranges:
-        row, batches = _compared_range(wanted)
-        rows = [{"range": row.values()}, *({"batches": each.values()} for each in batches)]
+        row, batches = _compare_range(wanted)
+        rows = [{"range": row.values()}, *({"batches": of_batches.values()} for of_batches in batches)]
         yield ItemRows(segments=len(wanted.one) + len(wanted.other), log_bytes=wanted.log_bytes, rows=rows)

@@ -1,4 +1,4 @@
-"""What is said of a partition of which both sides have a replica."""
+"""The findings on a partition of which both sides have a replica, from the ranges of offsets that workers compared."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kidxlib.operations.compare.finding import Finding, Kind
 from kidxlib.operations.compare.place import ListedDirectory
 from kidxlib.text.words import counted
 
-#: Ranges that one finding each is made of; the rest is counted in the last one.
+#: So many ranges have a finding each; one more counts the rest.
 _SHOWN: Final = 20
 
 
@@ -21,9 +21,9 @@ class ComparedReplicas:
 
     Attributes:
         ranges: in the order of offsets.
-        batches: offsets of which they have not the same, in the order of offsets.
-        as_copy: B is a copy of A, in segments that are cut elsewhere, and no other broker's replica: it may have more,
-            and of what a cleaner has changed since it has not the same.
+        batches: the ranges of offsets that differ or are damaged, in the order of offsets.
+        as_copy: B is a copy of A in segments that are cut elsewhere, and no other broker's replica: it may have more,
+            and differs where a cleaner has changed A since.
     """
 
     one: ListedDirectory
@@ -34,13 +34,11 @@ class ComparedReplicas:
 
 
 class ReplicaFindings:
-    """Puts the findings of one partition together.
-
+    """
     Attributes:
         directory: the partition's name.
-        one_end, other_end: where the logs end; None where nothing sound is in them.
-        cleaned_to: below it a cleaner has worked on one of them.
-        lower_end: up to where both can be compared.
+        one_end, other_end: where the logs end; None without a sound batch.
+        cleaned_to: a cleaner has worked on one of the logs below it.
     """
 
     def __init__(self, compared: ComparedReplicas) -> None:
@@ -54,11 +52,11 @@ class ReplicaFindings:
         self._damaged = {
             side: [row for row in compared.batches if row.kind == f"damaged-{side}"] for side in ("a", "b")
         }
-        self.lower_end = min(self.one_end or 0, self.other_end or 0)
+        self._lower_end = min(self.one_end or 0, self.other_end or 0)
 
     @property
     def same_batches(self) -> int:
-        """How many batches both have above what a cleaner has worked on."""
+        """The number of batches that both have above what a cleaner has worked on."""
         return sum(
             row.same_batches
             for row in self._compared.ranges
@@ -67,27 +65,24 @@ class ReplicaFindings:
 
     @property
     def same_to(self) -> int | None:
-        """The offset up to which both have the same; None where that is nothing, or a cleaner was there."""
+        """The offset up to which both have the same; None where that is nothing, or a cleaner has worked on a log."""
         if self.cleaned_to:
             return None
         differing = [row.first_offset for row in self._compared.batches if row.kind != "neither"]
-        first = min(differing, default=self.lower_end)
-        return min(first, self.lower_end) or None
+        return min([self._lower_end, *differing]) or None
 
     def findings(self) -> list[Finding]:
-        """All of them; none where both are the same to their ends."""
-        found = list(self._of_topic())
-        found += self._of_damage()
-        found += self._of_batches()
-        return [*found, self._of_cleaned(found)] if self.cleaned_to else found
+        """All findings; none where both are the same to their ends."""
+        findings = [*self._topic_findings(), *self._damage_findings(), *self._batch_findings()]
+        return [*findings, self._cleaned_finding(findings)] if self.cleaned_to else findings
 
-    def _of_topic(self) -> Iterator[Finding]:
+    def _topic_findings(self) -> Iterator[Finding]:
         one, other = self._compared.one.topic_id, self._compared.other.topic_id
         if one is not None and other is not None and one != other and not self._compared.as_copy:
             detail = f"topic id {other}, in A {one}: another topic of the same name"
             yield self._finding(Kind.OTHER_ORIGIN, detail)
 
-    def _of_damage(self) -> Iterator[Finding]:
+    def _damage_findings(self) -> Iterator[Finding]:
         ends = max(self.one_end or 0, self.other_end or 0)
         for side, rows in self._damaged.items():
             for row in rows:
@@ -96,16 +91,17 @@ class ReplicaFindings:
                 detail = f"{offsets}: {side.upper()} is damaged: {row.detail}"
                 yield self._finding(Kind.NOT_COMPARABLE, detail, first, last if first <= last else None)
 
-    def _of_batches(self) -> Iterator[Finding]:
+    def _batch_findings(self) -> Iterator[Finding]:
         by_kind: dict[Kind, list[tuple[BatchRangeRow, str]]] = {}
         damaged = {"only-a": self._damaged["b"], "only-b": self._damaged["a"]}
-        for found in self._compared.batches:
-            row = _undamaged(found, damaged.get(found.kind, ()))
-            if row is not None and (said := self._said(row)) is not None:
-                by_kind.setdefault(said[0], []).append((row, said[1]))
+        for batches in self._compared.batches:
+            row = _undamaged(batches, damaged.get(batches.kind, ()))
+            if row is not None and (kind_and_detail := self._kind_and_detail(row)) is not None:
+                kind, detail = kind_and_detail
+                by_kind.setdefault(kind, []).append((row, detail))
         for kind, rows in by_kind.items():
             if kind is Kind.BEHIND:
-                yield self._is_behind([row for row, _ in rows])
+                yield self._behind_finding([row for row, _ in rows])
                 continue
             for row, detail in rows[:_SHOWN]:
                 yield self._finding(kind, detail, row.first_offset, row.last_offset, row.records)
@@ -114,15 +110,15 @@ class ReplicaFindings:
                 detail = f"{counted(len(rows) - _SHOWN, 'more range')} up to offset {last}"
                 yield self._finding(kind, detail, rows[_SHOWN][0].first_offset, last)
 
-    def _said(self, row: BatchRangeRow) -> tuple[Kind, str] | None:
-        """What a range means; None where another one says it already."""
+    def _kind_and_detail(self, row: BatchRangeRow) -> tuple[Kind, str] | None:
+        """The finding on a range; None where that on another range covers it."""
         offsets = f"offsets {row.first_offset}–{row.last_offset}"
         records = "" if row.records is None else f", {counted(row.records, 'record')}"
         if row.kind == "differs":
             return Kind.DIFFERS, f"{offsets}: other batches than in A"
         if row.kind == "neither":
-            if any(each.has_inner_gaps for each in self._compared.ranges) or any(self._damaged.values()):
-                return None  # a cleaner was there; or nobody can tell
+            if any(compared.has_inner_gaps for compared in self._compared.ranges) or any(self._damaged.values()):
+                return None  # a cleaner has removed them; or nobody can tell
             return Kind.NEITHER, f"{offsets}: neither side has them; look for a replica that does"
         if row.kind == "only-a":
             if self._overlaps(row, "only-b"):
@@ -140,31 +136,28 @@ class ReplicaFindings:
 
     def _overlaps(self, row: BatchRangeRow, kind: str) -> bool:
         return any(
-            each.kind == kind and each.first_offset <= row.last_offset and row.first_offset <= each.last_offset
-            for each in self._compared.batches
+            batches.kind == kind and batches.first_offset <= row.last_offset and row.first_offset <= batches.last_offset
+            for batches in self._compared.batches
         )
 
-    def _is_behind(self, rows: Sequence[BatchRangeRow]) -> Finding:
+    def _behind_finding(self, rows: Sequence[BatchRangeRow]) -> Finding:
         records = [row.records for row in rows]
-        total = None if None in records else sum(each or 0 for each in records)
+        total = None if None in records else sum(count or 0 for count in records)
         of_records = "an unknown number of records" if total is None else counted(total, "record")
         first, last = rows[0].first_offset, rows[-1].last_offset
         end, until = self.other_end or first, self.one_end or last + 1
         detail = f"B ends at offset {end} of {until}: {counted(until - end, 'offset')}, {of_records}"
         return self._finding(Kind.BEHIND, detail, end, until - 1, total)
 
-    def _of_cleaned(self, others: Sequence[Finding]) -> Finding:
+    def _cleaned_finding(self, others: Sequence[Finding]) -> Finding:
         until = min(self.cleaned_to, max(self.one_end or 0, self.other_end or 0))
         above = "B or A ends there, so that nothing was compared"
-        if self.lower_end > until:
-            above = "above it see the other lines" if others else f"above it the same up to offset {self.lower_end}"
+        if self._lower_end > until:
+            above = "above it see the other lines" if others else f"above it the same up to offset {self._lower_end}"
+        kind, why = Kind.CLEANED, ", as each broker compacts its own log"
         if self._compared.as_copy:
-            detail = (
-                f"offsets below {until} are not comparable: a cleaner has left other batches in A than in B; {above}"
-            )
-            return self._finding(Kind.NOT_COMPARABLE, detail, 0, until - 1)
-        detail = f"offsets below {until} are not comparable, as each broker compacts its own log; {above}"
-        return self._finding(Kind.CLEANED, detail, 0, until - 1)
+            kind, why = Kind.NOT_COMPARABLE, ": a cleaner has left other batches in A than in B"
+        return self._finding(kind, f"offsets below {until} are not comparable{why}; {above}", 0, until - 1)
 
     def _finding(
         self,
@@ -185,13 +178,13 @@ class ReplicaFindings:
 
 
 def _undamaged(row: BatchRangeRow, damaged: Sequence[BatchRangeRow]) -> BatchRangeRow | None:
-    """What of a range the other side can be asked for; None where it is damaged there."""
+    """The part of a range where the other side, damaged at `damaged`, can be compared; None where there is none."""
     first, last = row.first_offset, row.last_offset
-    for each in damaged:
-        if each.first_offset <= first <= each.last_offset:
-            first = each.last_offset + 1
-        if each.first_offset <= last <= each.last_offset:
-            last = each.first_offset - 1
+    for damage in damaged:
+        if damage.first_offset <= first <= damage.last_offset:
+            first = damage.last_offset + 1
+        if damage.first_offset <= last <= damage.last_offset:
+            last = damage.first_offset - 1
     if first > last:
         return None
     is_all = (first, last) == (row.first_offset, row.last_offset)

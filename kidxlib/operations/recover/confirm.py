@@ -10,7 +10,7 @@ from typing import Final
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import UsageError
 from kidxlib.operations.compare.finding import Kind
-from kidxlib.operations.compare.known import DirectoryPair, KnownOfPlaces
+from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces
 from kidxlib.operations.compare.place import Place, list_place
 from kidxlib.operations.compare.replica import compare_pairs
 from kidxlib.operations.recover.broker import LogDir
@@ -58,7 +58,7 @@ class Replicas:
             return
         of_broker = list_place(str(log_dir.path / name))
         here = of_broker.directories.get(name)
-        known = KnownOfPlaces(self.known, [str(log_dir.path)])
+        known = MetadataOfPlaces(self.known, [str(log_dir.path)])
         if here is None or here.problem is not None:
             return
         for place in self.places:
@@ -74,7 +74,7 @@ class Replicas:
                 yield _compared(DirectoryPair(here, there), of_broker, place, known, self.engine)
 
 
-def _compared(pair: DirectoryPair, one: Place, other: Place, known: KnownOfPlaces, engine: Engine) -> Testimony:
+def _compared(pair: DirectoryPair, one: Place, other: Place, known: MetadataOfPlaces, engine: Engine) -> Testimony:
     [found] = compare_pairs([pair], one, other, known, engine)
     against = [each for each in found.findings() if each.kind in _SPEAKS_AGAINST]
     where = f"{pair.other.path}, a replica with that topic id,"
