@@ -37,7 +37,7 @@ from kidxlib.text.words import counted
 if TYPE_CHECKING:
     from kidxlib.catalog.results import CopyRow
     from kidxlib.operations.backend import Backend
-    from kidxlib.operations.compare.copy_in_store import Compared, CopyRequest
+    from kidxlib.operations.compare.copy_in_store import ComparedCopies, CopyRequest
 
 #: How many findings of a kind are shown on screen one by one.
 _SHOWN: Final = 20
@@ -375,7 +375,7 @@ def _outcome_of_copies(request: CopyRequest, backend: Backend, *, require_checks
     return outcome
 
 
-def _tell_end_of_copies(outcome: Outcome, compared: Compared, catalog: str) -> None:
+def _tell_end_of_copies(outcome: Outcome, compared: ComparedCopies, catalog: str) -> None:
     outcome.line("as-uploaded: the store got the log's bytes when the object was written; none was read back now")
     if compared.requests:
         outcome.line(f"requests:    {compared.requests}")

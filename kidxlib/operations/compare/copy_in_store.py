@@ -1,5 +1,5 @@
-"""Compares the copy of a log dir in an object store with the catalog. Segments come to workers in shares: each is asked
-for with one HEAD, many of these on their way at a time.
+"""Compares the copy of a log dir in an object store with the catalog. Workers get segments in shares, and ask for each
+with one HEAD, many at a time.
 """
 
 from __future__ import annotations
@@ -39,20 +39,18 @@ from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
-#: Segments whose copies are asked for sooner than workers start: the processor takes a millisecond for a HEAD.
+#: The copies of so many segments are asked for sooner than workers start: a HEAD takes a millisecond of the processor.
 _FEW_SEGMENTS: Final = 1000
-#: Segments that a worker asks for before it says how far it is, and may be stopped.
+#: A worker asks for so many segments before it says how far it is, and may be stopped.
 _SHARE_SEGMENTS: Final = 4096
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyRequest:
-    """What to compare.
-
+    """
     Attributes:
-        context: of the run, with the catalog.
         copy: the prefix that stands for the log dir.
-        source: by name; None for the only one that the catalog has.
+        source: its name; None for the only source of the catalog.
         inactive_only: leave out the last segment of each partition.
     """
 
@@ -64,16 +62,15 @@ class CopyRequest:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class CopiesToCompare:
-    """Some segments: those of a few partitions, or a part of those of one.
+class CopyShare:
+    """Segments for a worker: those of a few partitions, or a part of those of one.
 
     Attributes:
-        tables: the catalog's.
-        version: of `segments`.
-        where: which rows of the source are to be compared.
-        partitions: keys of those whose they are.
-        segments: how many these have.
-        part, parts: which part of the segments, in their order, and of how many.
+        version: of the table `segments`.
+        where: which rows of the source are compared.
+        partitions: keys.
+        segments: the number of segments of these partitions.
+        part, parts: which of how many parts of these segments, in their order.
         copy: the prefix of the whole copy.
     """
 
@@ -87,7 +84,6 @@ class CopiesToCompare:
     copy: ObjectPath
 
     def read(self) -> list[SegmentToCompare]:
-        """The segments, in their order."""
         where = [*self.where, *scope_of({"wanted": self.partitions}, PARTITION_KEY)]
         rows = self.tables.read(SEGMENTS, ["source", *SegmentToCompare.names()], where, self.version)
         rows = rows.filter(pa.array(positions_in(rows, self.partitions, PARTITION_KEY) >= 0))
@@ -102,8 +98,8 @@ class CopiesToCompare:
 
 
 @dataclass(frozen=True, slots=True)
-class ToCompare:
-    """The segments of a source that are to have a copy.
+class ExpectedCopies:
+    """The segments of a source that should have a copy.
 
     Attributes:
         counts: keys of partitions with the number of their segments, in order.
@@ -116,18 +112,14 @@ class ToCompare:
     counts: pa.Table
 
     @classmethod
-    def of(cls, request: CopyRequest, tables: TablesToRead, path: str) -> ToCompare:
-        """What is asked for.
-
-        Args:
-            path: of the catalog.
-        """
+    def of(cls, request: CopyRequest, tables: TablesToRead, path: str) -> ExpectedCopies:
+        """The segments that a user asked for; `path` is the catalog's."""
         version = tables.version(SEGMENTS)
         present: list[Condition] = [PRESENT, *([Among("active", (False,))] if request.inactive_only else [])]
         counts = tables.counts(SEGMENTS, PARTITION_KEY, present, version)
-        known = {str(source) for source in pc.unique(counts["source"]).to_pylist()}
+        recorded = {str(source) for source in pc.unique(counts["source"]).to_pylist()}
         named = () if request.source is None else (request.source,)
-        sources = sources_in_catalog(named, known)
+        sources = sources_in_catalog(named, recorded)
         if len(sources) > 1:
             raise UsageError(
                 f"no --source, and the catalog {path} has {', '.join(sources)}: name the one that was copied"
@@ -146,18 +138,17 @@ class ToCompare:
 
     @property
     def segments(self) -> int:
-        """How many there are."""
         return int(pc.sum(self.counts[ROWS.name]).as_py())
 
-    def shares(self, copy: ObjectPath, cores: int) -> Iterator[CopiesToCompare]:
-        """The segments in shares of about equal size, in order."""
+    def shares(self, copy: ObjectPath, cores: int) -> Iterator[CopyShare]:
+        """Shares of about equal size, in order."""
         size = share_rows_of(self.counts, cores, _SHARE_SEGMENTS)
         counts = self.counts[ROWS.name].to_numpy()
         for start, end in cut(counts, size):
             segments = int(counts[start:end].sum())
-            parts = -(-segments // size)  # of a partition that has more
+            parts = -(-segments // size)  # more than one for a partition with more segments
             for part in range(parts):
-                yield CopiesToCompare(
+                yield CopyShare(
                     tables=self.tables,
                     version=self.version,
                     where=self.where,
@@ -169,9 +160,9 @@ class ToCompare:
                 )
 
 
-def compare_copies(shares: Iterable[CopiesToCompare]) -> Iterator[ItemRows]:
+def compare_copies(shares: Iterable[CopyShare]) -> Iterator[ItemRows]:
     """Rows of `COMPARED`."""
-    client = connect()  # before there are threads: it takes half a second, and one is enough for all
+    client = connect()  # before there are threads: it takes half a second, and all threads share one client
     with ThreadPoolExecutor(AT_ONCE) as threads:
         for share in shares:
             segments = share.read()
@@ -192,15 +183,14 @@ def _object_of(copy: ObjectPath, segment: SegmentToCompare) -> ObjectPath:
 
 
 def _compared(
-    share: CopiesToCompare, segments: list[SegmentToCompare], objects: list[ObjectPath], answers: list[Asked]
+    share: CopyShare, segments: list[SegmentToCompare], objects: list[ObjectPath], answers: list[Asked]
 ) -> ItemRows:
     counts: dict[CopyVerdict, Counter[str]] = {}
     rows: list[dict[str, Any]] = []
     for segment, path, asked in zip(segments, objects, answers, strict=True):
         known = KnownLog(segment.log_bytes, segment.log_crc32c, segment.log_crc64nvme)
         verdict, detail = judge_copy(known, asked)
-        of_one = {"segments": 1, "log_bytes": segment.log_bytes or 0}
-        counts.setdefault(verdict, Counter()).update(of_one)
+        counts.setdefault(verdict, Counter()).update(segments=1, log_bytes=segment.log_bytes or 0)
         if verdict is CopyVerdict.AS_UPLOADED:
             continue
         row = CopyRow(
@@ -213,18 +203,17 @@ def _compared(
             detail=detail,
         )
         rows.append({"problem" if verdict in PROBLEMS else "unknown": row.values()})
-    rows += [{"count": CopiesRow(verdict=verdict.value, **of_all).values()} for verdict, of_all in counts.items()]
+    rows += [{"count": CopiesRow(verdict=verdict.value, **sums).values()} for verdict, sums in counts.items()]
     return ItemRows(segments=len(segments), rows=rows)
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """What was found.
-
+class ComparedCopies:
+    """
     Attributes:
         staged: rows of `COMPARED`.
-        counts: of each verdict that some copy has.
-        requests: of the store.
+        counts: by verdict, without verdicts that no copy has.
+        requests: to the store.
     """
 
     staged: Staged
@@ -233,8 +222,7 @@ class Compared:
     requests: Requests
 
     @classmethod
-    def of(cls, staged: Staged, source: str, requests: Requests) -> Compared:
-        """Count what workers have staged."""
+    def of(cls, staged: Staged, source: str, requests: Requests) -> ComparedCopies:
         rows = staged.rows("count").group_by("verdict")
         names = ("segments", "log_bytes")
         sums = rows.aggregate([(name, "sum") for name in names]).rename_columns(["verdict", *names])
@@ -242,20 +230,19 @@ class Compared:
         return cls(staged, source, counts, requests)
 
     def segments(self, *verdicts: CopyVerdict) -> int:
-        """How many copies have one of some verdicts."""
+        """The number of copies with one of these verdicts."""
         return sum(self.counts[verdict].segments for verdict in verdicts if verdict in self.counts)
 
     def log_bytes(self, verdict: CopyVerdict) -> int:
-        """The bytes of the logs whose copies have a verdict."""
         return self.counts[verdict].log_bytes if verdict in self.counts else 0
 
     def rows(self, kind: str) -> Iterator[CopyRow]:
-        """The copies of one kind, one by one and in order."""
+        """The copies of one kind (`problem` or `unknown`), in order."""
         for batch in self.staged.batches(kind):
             yield from CopyRow.of_arrow(batch)
 
 
-def compare_with_store(request: CopyRequest, backend: Backend) -> Compared:
+def compare_with_store(request: CopyRequest, backend: Backend) -> ComparedCopies:
     """Ask the store for each segment's object, and compare what it says with the catalog. Nothing is written."""
     tables, path, engine = backend.catalog.tables.for_workers(), backend.catalog.path, backend.engine
     if tables is None:
@@ -264,24 +251,24 @@ def compare_with_store(request: CopyRequest, backend: Backend) -> Compared:
             "name a catalog in a directory or at s3://"
         )
     begin_phase("reading the catalog")
-    to_compare = ToCompare.of(request, tables, path)
+    expected = ExpectedCopies.of(request, tables, path)
     try:
         ensure_any_object(connect(), request.copy)
     except OSError as error:
         raise UsageError(f"{request.copy}: {error}") from error
-    units = [[share] for share in to_compare.shares(request.copy, engine.cores)]
-    name, is_small = f"{request.context.run_id()}-copies", to_compare.segments <= _FEW_SEGMENTS
+    units = [[share] for share in expected.shares(request.copy, engine.cores)]
+    name, is_small = f"{request.context.run_id()}-copies", expected.segments <= _FEW_SEGMENTS
     work = Work(name, units, compare_copies, COMPARED, is_small=is_small)
     if not work.is_small:
         engine.start()
 
     def asked_so_far() -> str:
-        of_all = f"{engine.done().segments:,} of {counted(to_compare.segments, 'segment')} compared"
+        of_all = f"{engine.done().segments:,} of {counted(expected.segments, 'segment')} compared"
         return f"{of_all}, and none reported; run the same command again"
 
-    begin_phase("asking the store", done=engine.done, segments=to_compare.segments, after="counting")
+    begin_phase("asking the store", done=engine.done, segments=expected.segments, after="counting")
     with interrupts.telling(asked_so_far), engine.stopping():
         staged = engine.run(work)
         interrupts.raise_if_requested()
     begin_phase("counting")
-    return Compared.of(staged, to_compare.source, request.context.asked(engine.requests()))
+    return ComparedCopies.of(staged, expected.source, request.context.asked(engine.requests()))

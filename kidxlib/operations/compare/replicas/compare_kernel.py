@@ -8,8 +8,8 @@ import numpy as np
 
 from kidxlib.jit.compiler import njit
 
-#: Two copies by their numbers, the offsets that both should have, up to where both logs go, and whether each broker
-#: cleans its own.
+#: Two copies by their numbers; from the first of the offsets that both should have up to below the end; where the
+#: shorter log ends; and whether the topic is compacted.
 PAIR: Final = np.dtype(
     [
         ("one", "i8"),
@@ -20,11 +20,11 @@ PAIR: Final = np.dtype(
         ("is_compacted", "i8"),
     ]
 )
-#: What was found of a pair. Numbers of offsets are of those that both should have.
+#: How a pair compares. Numbers of offsets count those that both should have.
 COMPARED: Final = np.dtype(
     [
-        ("ranges", "i8"),  # that differ
-        ("first_offset", "i8"),  # of the first one
+        ("ranges", "i8"),  # the number of ranges that differ
+        ("first_offset", "i8"),  # of the first of these
         ("last_offset", "i8"),
         ("straddling", "i8"),  # offsets of ranges that differ and reach beyond
         ("unknown", "i8"),  # offsets of ranges of which one copy has no digest

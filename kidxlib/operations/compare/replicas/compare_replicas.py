@@ -1,6 +1,19 @@
-"""Compares the replicas that the sources of a catalog have: each copy of a partition with each other one, by what the
-catalog says of ranges of offsets (digests, leader epochs, counts of records), and the first batch that they do not both
-have by their logs.
+"""Compares the replicas that the sources of a catalog have, each with all others of its partition, by what the catalog
+says of ranges of offsets: digests, leader epochs, counts of records. The logs tell the first batch that differs.
+
+Sources hold replicas of one partition if its topic, number and topic id are the same. Two replicas are compared from
+the later of their log starts up to the earlier of their high watermarks; batches beyond that are not committed yet, and
+may differ. Segments may be cut differently. If digests of a range of offsets are equal, both replicas hold the same
+batches there; if not, they differ in that range, and the logs tell the first offset, if they lie on this machine as the
+catalog knows them. A range that reaches beyond the bounds tells nothing unless its digests are equal. So the last
+offsets of an active segment are often undecided: its ranges end where the log ends, not at the high watermark.
+
+Each replica of a compacted topic is cleaned by its own broker, and holds other batches than the others. Such topics are
+compared by leader epochs and by their numbers of records, and are never called the same.
+
+A replica lacks the offsets before its end of which it has no batch and another has one, whatever the high watermark is.
+Damaged or unknown logs are not comparable, and a log that was not compared to its end is the same up to an offset. A
+source that was listed earlier than another is behind by what was written since; that is no fault by itself.
 """
 
 from __future__ import annotations
@@ -41,7 +54,7 @@ from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
 
-#: So many differences are looked for in logs, if nobody says how many.
+#: So many differences are looked for in logs.
 _WALKS: Final = 100
 
 _BY_CLEANER: Final = "cleaner-offset-checkpoint names it"
@@ -56,9 +69,9 @@ _COLUMNS: Final = (
     *("offset_digests", "leader_epochs"),
 )
 
-#: Segments whose facts are in memory at the same time, 2 KB each; one topic may have more.
+#: The facts of so many segments are in memory at the same time, 2 KB each; one topic may have more.
 _SEGMENTS_AT_ONCE: Final = 200_000
-#: What two copies agree in if they are replicas.
+#: Two copies are replicas if they agree in these.
 _PARTITION: Final = ("topic", "partition", "topic_id")
 _COPY_COLUMNS: Final = (
     *("source", *_PARTITION, "first_base_offset", "log_end_offset", "log_start_offset"),
@@ -72,8 +85,8 @@ class Copies:
 
     Attributes:
         rows: a row for each partition of each source, in the order of topics, partitions, topic ids and
-            sources. Its number is that of the copy.
-        groups: numbers of the first copy of each partition, and of the one after its last.
+            sources. A copy's number is that of its row.
+        groups: for each partition the numbers of its first copy, and of the copy after its last.
     """
 
     rows: pa.Table
@@ -81,15 +94,12 @@ class Copies:
 
     @classmethod
     def read(cls, tables: TablesToRead, sources: Collection[str] | None) -> Copies:
-        """
-        Args:
-            sources: these alone; None for all.
-        """
         where = [] if sources is None else [Among("source", sorted(sources))]
         rows = tables.read(PARTITIONS, (*_COPY_COLUMNS, "present"), where)
         rows = rows.filter(rows["present"]).select(list(_COPY_COLUMNS))
         rows = rows.sort_by([(name, "ascending") for name in (*_PARTITION, "source")])
-        bounds = [each for each in _runs(rows) if each[1] - each[0] > 1]
+        columns: list[Any] = [rows[name].combine_chunks() for name in _PARTITION]
+        bounds = [(start, end) for start, end in runs(columns) if end - start > 1]
         if not bounds:
             return cls(rows.slice(0, 0), [])
         kept = pa.concat_tables([rows.slice(start, end - start) for start, end in bounds]).combine_chunks()
@@ -100,7 +110,7 @@ class Copies:
         return cls(kept, groups)
 
     def parts(self, tables: TablesToRead) -> Iterator[Copies]:
-        """Divide them into parts, whose segments are read one after the other. All copies of a topic are in one."""
+        """Parts whose segments are read one after the other. All copies of a topic are in one part."""
         where = [*scope_of({"copies": self.rows}, ("source", "topic")), PRESENT]
         counts = tables.counts(SEGMENTS, ("topic",), where)
         segments: dict[str, int] = {row["topic"]: row[ROWS.name] for row in counts.to_pylist()}
@@ -112,15 +122,10 @@ class Copies:
             yield self._part(begins[start], [*begins, len(topics)][end])
 
     def _part(self, first: int, end: int) -> Copies:
-        """Some of the partitions."""
+        """The partitions from `first` up to below `end`."""
         start, after = self.groups[first][0], self.groups[end - 1][1]
         groups = [(one - start, other - start) for one, other in self.groups[first:end]]
         return Copies(self.rows.slice(start, after - start), groups)
-
-
-def _runs(rows: pa.Table) -> list[tuple[int, int]]:
-    columns: list[Any] = [rows[name].combine_chunks() for name in _PARTITION]
-    return list(runs(columns))
 
 
 def compare_replicas(
@@ -130,28 +135,19 @@ def compare_replicas(
     compacted: Collection[str] = (),
     walks: int = _WALKS,
 ) -> list[ReplicaVerdict]:
-    """Say of each partition that several sources have whether its replicas are the same.
+    """A verdict for each replica, but for the one that the others of its partition are compared with: that with which
+    most agree, of several the one whose log ends last, then the first by the name of its source. In the order of
+    topics, partitions and sources.
 
-    The catalog alone is asked, and of replicas that differ their logs: where both lie on this machine as the catalog
-    knows them, the headers of their batches are read for the first offset that differs.
-
-    Args:
-        tables: of a catalog.
-        sources: those of brokers; None for all sources.
-        compacted: topics of which a policy says that they are compacted. Others are known by `cleaner_offset`, or by
-            offsets that segments of all their replicas lack.
-        walks: so many differences at most are looked for in logs, the first ones.
-
-    Returns:
-        One for each replica but the one that those of its partition are compared with: one of those of which most
-        agree; of these the one whose log ends last, then the first by the name of its source. In the order of topics,
-        partitions and sources.
+    Headers of batches are read of the first `walks` differences, where both logs lie on this machine as the catalog
+    knows them. `compacted` are topics whose policy says so; others are known by `cleaner_offset`, or by offsets that
+    segments of all their replicas lack.
     """
     copies = Copies.read(tables, sources)
     if not copies.groups:
         return []
-    found = [each for part in copies.parts(tables) for each in _verdicts(tables, part, frozenset(compacted))]
-    return _with_first_offsets(tables, found, walks)
+    verdicts = [verdict for part in copies.parts(tables) for verdict in _verdicts(tables, part, frozenset(compacted))]
+    return _with_first_offsets(tables, verdicts, walks)
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,12 +155,12 @@ class Segments:
     """Segments of copies, in the order of copies and base offsets.
 
     Attributes:
-        order: which rows of `rows` they are.
-        copy: of each, the number of its copy.
-        base, end: its base offset, and the last offset of its valid batches + 1; the base offset where none is known.
-        following: the base offset of the next segment; `OFFSET_MAX` of the last one.
-        is_whole: all of its log is known.
-        is_known: what its valid part holds is known, and lies between its base offset and the next segment's.
+        order: the number of each segment's row in `rows`.
+        copy: the number of the segment's copy.
+        base, end: the base offset, and the last offset of valid batches + 1; the base offset where none is known.
+        following: the base offset of the next segment; `OFFSET_MAX` for the last one.
+        is_whole: all of the log is known.
+        is_known: the batches of the valid part are known, and lie between the base offset and the next segment's.
     """
 
     rows: pa.Table
@@ -178,17 +174,12 @@ class Segments:
 
     @classmethod
     def read(cls, tables: TablesToRead, copies: pa.Table) -> Self:
-        """
-        Args:
-            copies: the keys of their partitions.
-        """
         rows = tables.read(SEGMENTS, _COLUMNS, [*scope_of({"copies": copies}, PARTITIONS.key), PRESENT])
         rows = rows.combine_chunks()
-        found = positions_in(rows, copies, PARTITIONS.key)
+        copy = positions_in(rows, copies, PARTITIONS.key)  # −1 for other partitions
         base = _numbers(rows["base_offset"])
-        order = np.lexsort((base, found))
-        order = order[int((found < 0).sum()) :]
-        copy, base = found[order], base[order]
+        order = np.lexsort((base, copy))[int((copy < 0).sum()) :]
+        copy, base = copy[order], base[order]
         end = np.maximum(_numbers(pc.coalesce(rows["next_offset"], rows["base_offset"]))[order], base)
         is_last = np.ones(len(order), np.bool_)
         is_last[:-1] = copy[1:] != copy[:-1]
@@ -205,12 +196,12 @@ class Segments:
         return np.searchsorted(self.copy, np.arange(copies + 1))
 
     def summed(self, values: Numbers, copies: int) -> Numbers:
-        """The sum of values of segments, a copy each."""
+        """The sum of the segments' values, for each copy."""
         sums = np.concatenate([[0], np.cumsum(values)])
         return np.diff(sums[self.bounds(copies)])
 
     def records(self) -> tuple[Numbers, Flags]:
-        """Records of each segment, 0 where their number is not known, and whether it is."""
+        """The number of records of each segment, 0 where it is not known, and whether it is."""
         column: Values = self.rows["records"]
         return _numbers(column.fill_null(0))[self.order], flags_of(column.is_valid())[self.order]
 
@@ -220,9 +211,9 @@ class _Ranges:
     """Ranges of offsets, in the order of copies and offsets.
 
     Attributes:
-        bounds: of shape (copies + 1,): where those of each copy begin.
-        first, last: their offsets.
-        digest: of the batches that begin there, as far as they are in one segment; 0 where there is none.
+        bounds: of shape (copies + 1,): where the ranges of each copy begin.
+        first, last: offsets.
+        digest: of the batches that begin in the range, as far as they are in one segment; 0 without one.
         is_known: False where nobody knows which batches there are.
     """
 
@@ -234,8 +225,8 @@ class _Ranges:
 
     @classmethod
     def of(cls, segments: Segments, copies: int) -> Self:
-        """Take them from segments: a range ends where its segment does. What follows valid batches is not known."""
-        lists, lengths, entries = _lists(segments, "offset_digests")
+        """The ranges of segments: a range ends where its segment does; offsets behind valid batches are not known."""
+        lists, starts, lengths = _lists(segments, "offset_digests")
         lengths = np.where(segments.is_known, lengths, 0)
         has_unknown = ~segments.is_whole & (segments.end < segments.following) | ~segments.is_known
         ends = np.cumsum(lengths + has_unknown)
@@ -244,7 +235,7 @@ class _Ranges:
         rows = int(ends[-1]) if len(ends) else 0
         first, last, digest = (np.empty(rows, np.int64) for _ in range(3))
         is_known = np.zeros(rows, np.bool_)
-        taken = entries(lengths)
+        taken = _positions(starts, lengths)
         start = _field(lists, "start_offset")[taken]
         first[at] = np.maximum(start, segments.base[of_segment])
         last[at] = np.minimum(start + (_field(lists, "offsets")[taken] - 1), segments.end[of_segment] - 1)
@@ -259,11 +250,10 @@ class _Ranges:
 
 @dataclass(frozen=True, slots=True)
 class _Epochs:
-    """Batches of which the leader epoch is above all before them in their segment, in the order of copies and offsets.
+    """The batches with a leader epoch above all before them in their segment, in the order of copies and offsets.
 
     Attributes:
-        bounds: of shape (copies + 1,): where those of each copy begin.
-        offset, epoch: of each.
+        bounds: of shape (copies + 1,): where the batches of each copy begin.
     """
 
     bounds: Numbers
@@ -272,33 +262,27 @@ class _Epochs:
 
     @classmethod
     def of(cls, segments: Segments, copies: int) -> Self:
-        """Take them from segments whose epochs are known."""
-        lists, lengths, entries = _lists(segments, "leader_epochs")
-        taken = entries(lengths)
+        lists, starts, lengths = _lists(segments, "leader_epochs")
+        taken = _positions(starts, lengths)
         bounds = np.concatenate([[0], np.cumsum(lengths)])[segments.bounds(copies)]
         return cls(bounds, _field(lists, "start_offset")[taken], _field(lists, "epoch")[taken])
 
 
-class _Entries:
-    """Which elements of a column of lists those of rows are, in the order of these rows."""
-
-    def __init__(self, starts: Numbers) -> None:
-        self._starts = starts
-
-    def __call__(self, lengths: Numbers) -> Numbers:
-        before = np.cumsum(lengths) - lengths
-        found: Numbers = np.repeat(self._starts - before, lengths) + np.arange(int(lengths.sum()))
-        return found
+def _positions(starts: Numbers, lengths: Numbers) -> Numbers:
+    """The positions of all elements of lists that begin at `starts`."""
+    before = np.cumsum(lengths) - lengths
+    positions: Numbers = np.repeat(starts - before, lengths) + np.arange(int(lengths.sum()))
+    return positions
 
 
-def _lists(segments: Segments, name: str) -> tuple[Values, Numbers, _Entries]:
-    """The elements of a column of lists, how many each segment has, and which."""
+def _lists(segments: Segments, name: str) -> tuple[Values, Numbers, Numbers]:
+    """The elements of a column of lists, and where the list of each segment begins and how long it is."""
     column: Values = segments.rows[name].combine_chunks()
     if isinstance(column, pa.ChunkedArray):
         column = column.chunk(0) if column.num_chunks else pa.array([], column.type)
     offsets = column.offsets.to_numpy().astype(np.int64)
     lengths = np.where(flags_of(column.is_valid()), np.diff(offsets), 0)[segments.order]
-    return column.values, lengths, _Entries(offsets[:-1][segments.order])
+    return column.values, offsets[:-1][segments.order], lengths
 
 
 def _field(structs: Values, name: str) -> Any:
@@ -306,8 +290,8 @@ def _field(structs: Values, name: str) -> Any:
 
 
 def _numbers(column: Values) -> Numbers:
-    found: Numbers = column.to_numpy()
-    return found
+    numbers: Numbers = column.to_numpy()
+    return numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -315,10 +299,10 @@ class Bounds:
     """Where each copy starts and ends.
 
     Attributes:
-        start: its log start; above `end` where it has no segment.
-        end: its high watermark, or where its log ends, if that is earlier.
-        log_end: where its log ends; the base offset of the last segment, where nobody knows that.
-        records: in all of its segments; −1 where not all are known.
+        start: the log start; above `end` where the copy has no segment.
+        end: the high watermark, or the log end offset, if that is lower.
+        log_end: the log end offset; the base offset of the last segment, where nobody knows it.
+        records: in all segments; −1 where not all are known.
         has_gaps: some segment has fewer records than offsets.
     """
 
@@ -330,7 +314,6 @@ class Bounds:
 
     @classmethod
     def of(cls, copies: Copies, segments: Segments) -> Bounds:
-        """Take them from rows of partitions, and from segments where these say more."""
         rows, count = copies.rows, copies.rows.num_rows
         bounds = segments.bounds(count)
         has_segment = np.diff(bounds) > 0
@@ -353,11 +336,11 @@ class Bounds:
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """Copies compared.
+    """Pairs of copies of one partition, in the order of copies.
 
     Attributes:
-        pairs: of `PAIR`, those of one partition together, in the order of copies.
-        found: of `COMPARED`, for each.
+        pairs: of `PAIR`.
+        found: of `COMPARED`, for each pair.
     """
 
     pairs: NDArray[np.void]
@@ -365,19 +348,15 @@ class Pairs:
 
     @classmethod
     def of(cls, copies: Copies, segments: Segments, bounds: Bounds, compacted: list[str | None]) -> Pairs:
-        """
-        Args:
-            compacted: of each copy, how it is known that its topic is compacted.
-        """
         count = copies.rows.num_rows
-        numbers = [each for group in copies.groups for each in itertools.combinations(range(*group), 2)]
+        numbers = [pair for group in copies.groups for pair in itertools.combinations(range(*group), 2)]
         one, other = np.array(numbers, np.int64).reshape(-1, 2).T
         pairs = np.zeros(len(numbers), PAIR)
         pairs["one"], pairs["other"] = one, other
         pairs["first_offset"] = np.maximum(bounds.start[one], bounds.start[other])
         pairs["end_offset"] = np.minimum(bounds.end[one], bounds.end[other])
         pairs["logs_end"] = np.minimum(bounds.log_end[one], bounds.log_end[other])
-        pairs["is_compacted"] = np.array([each is not None for each in compacted], np.bool_)[one]
+        pairs["is_compacted"] = np.array([why is not None for why in compacted], np.bool_)[one]
         ranges, epochs = _Ranges.of(segments, count), _Epochs.of(segments, count)
         found = np.zeros(len(numbers), COMPARED)
         of_ranges = ranges.bounds, ranges.first, ranges.last, ranges.digest, ranges.is_known
@@ -386,24 +365,22 @@ class Pairs:
 
 
 def _compacted_by(copies: Copies, bounds: Bounds, topics: frozenset[str]) -> list[str | None]:
-    """Say of each copy how it is known that its topic is compacted; None where it is not.
+    """For each copy, how it is known that its topic is compacted; None where it is not. `topics` are those whose policy
+    says so.
 
     Within a segment a broker leaves no offset out, and only compaction takes records out of it.
-
-    Args:
-        topics: of which the policy says it.
     """
     is_cleaned = copies.rows["cleaner_offset"].is_valid().to_pylist()
     names = copies.rows["topic"].to_pylist()
-    found: list[str | None] = [None] * len(names)
+    compacted: list[str | None] = [None] * len(names)
     for start, end in copies.groups:
         if names[start] in topics:
-            found[start:end] = [_BY_POLICY] * (end - start)
+            compacted[start:end] = [_BY_POLICY] * (end - start)
         elif any(is_cleaned[start:end]):
-            found[start:end] = [_BY_CLEANER] * (end - start)
+            compacted[start:end] = [_BY_CLEANER] * (end - start)
         elif bounds.has_gaps[start:end].all():
-            found[start:end] = [_BY_OFFSETS] * (end - start)
-    return found
+            compacted[start:end] = [_BY_OFFSETS] * (end - start)
+    return compacted
 
 
 def _filled(column: Values, value: int) -> Numbers:
@@ -413,12 +390,11 @@ def _filled(column: Values, value: int) -> Numbers:
 
 def _with(column: Values, others: Numbers) -> Numbers:
     """The column, with the numbers of others where it is null."""
-    found: Any = np.where(column.is_valid().to_numpy(), _filled(column, 0), others)
-    return np.asarray(found, np.int64)
+    numbers: Any = np.where(column.is_valid().to_numpy(), _filled(column, 0), others)
+    return np.asarray(numbers, np.int64)
 
 
 def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -> list[ReplicaVerdict]:
-    """What the catalog says of copies."""
     segments = Segments.read(tables, copies.rows)
     bounds = Bounds.of(copies, segments)
     by = _compacted_by(copies, bounds, compacted)
@@ -427,7 +403,7 @@ def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -
 
 
 class _Compared:
-    """Copies, and what was found of each pair of them."""
+    """Copies, and how each pair of them compares."""
 
     def __init__(self, rows: pa.Table, bounds: Bounds, compacted: Sequence[str | None], pairs: Pairs) -> None:
         names = ("topic", "partition", "topic_id", "source")
@@ -442,7 +418,7 @@ class _Compared:
         }
 
     def verdicts(self, first: int, end: int) -> list[ReplicaVerdict]:
-        """What is said of the copies of one partition, by their numbers."""
+        """The verdicts on the copies of one partition, by their numbers."""
         numbers = range(first, end)
         agreeing = {
             number: [other for other in numbers if other == number or self._agree(number, other)] for number in numbers
@@ -461,7 +437,9 @@ class _Compared:
         first, end = max(self._starts[number], self._starts[best]), min(self._ends[number], self._ends[best])
         nothing, undecided = self._why_nothing(number, best), found["straddling"] + found["unknown"]
         behind = max(self._log_ends[best] - self._log_ends[number], 0)
-        records, other_records = (None if each < 0 else each for each in (self._records[number], self._records[best]))
+        records, other_records = (
+            None if count < 0 else count for count in (self._records[number], self._records[best])
+        )
         lacks = _lack(found, self._keys[min(number, best)][-1], self._keys[max(number, best)][-1])
         compared_to = None if nothing else end - found["straddling"]
         verdict, reason = self._of_ends(number, best, found, None if undecided else compared_to)
@@ -479,7 +457,7 @@ class _Compared:
             topic_id=topic_id,
             source=source,
             compared_with=self._keys[best][-1],
-            agreeing=[self._keys[each][-1] for each in agreeing],
+            agreeing=[self._keys[copy][-1] for copy in agreeing],
             has_majority=2 * len(agreeing) > copies,
             verdict=verdict,
             compacted=self._compacted[number],
@@ -500,10 +478,8 @@ class _Compared:
     def _of_ends(
         self, number: int, best: int, found: Mapping[str, Any], compared_to: int | None
     ) -> tuple[Verdict, str | None]:
-        """What is said of a copy that has no other batches, by how far it was compared.
-
-        Args:
-            compared_to: None where digests could not tell of all.
+        """The verdict and reason where no batch differs, by how far the copies were compared; `compared_to` is None
+        where digests could not tell of all.
         """
         behind = self._log_ends[best] > self._log_ends[number]
         if found["unknown"]:
@@ -522,7 +498,7 @@ class _Compared:
         return Verdict.SAME, None
 
     def _why_nothing(self, one: int, other: int) -> str | None:
-        """Why two copies have no offsets in common; None where they have."""
+        """Why two copies have no offsets in common; None where they do."""
         for number in (one, other):
             if self._starts[number] > self._ends[number]:
                 start, end, source = self._starts[number], self._ends[number], self._keys[number][-1]
@@ -576,10 +552,7 @@ _Place = tuple[str, str, int]
 
 @view_of(SegmentRow)
 class SegmentToWalk(Row):
-    """A segment whose log may be read.
-
-    Its row says how far its bytes are valid; what follows was not compared.
-    """
+    """A segment whose log may be read, up to `valid_bytes`: bytes behind these were not compared."""
 
     source: str
     topic: str
@@ -593,8 +566,8 @@ class SegmentToWalk(Row):
 
 
 @dataclass(frozen=True, slots=True)
-class _FoundBatch:
-    """A batch of a log: what is compared of it, and where it is."""
+class _Batch:
+    """What is compared of a batch, and where it is."""
 
     base_offset: int
     last_offset: int
@@ -610,36 +583,32 @@ def _with_first_offset(
     difference: Difference, one: Sequence[SegmentToWalk], other: Sequence[SegmentToWalk]
 ) -> Difference:
     """The difference with the first offset that differs, if both logs can be read here and are as the catalog knows
-    them. Only headers of batches are read.
-
-    Args:
-        one, other: the segments of both replicas in the order of offsets, all that may hold something of the range.
+    them. Only headers of batches are read. `one` and `other` are in the order of offsets.
     """
     wanted = Wanted(difference.first_offset, difference.last_offset)
     try:
         with contextlib.closing(_batches(one, wanted)) as some, contextlib.closing(_batches(other, wanted)) as others:
-            found = _first_pair(some, others)
+            pair = _first_differing_pair(some, others)
     except (OSError, LogChangedError, MalformedRecordsError) as error:
         return replace(difference, note=str(error))
-    if found is None:
+    if pair is None:
         return replace(difference, note="the logs do not differ there, though the catalog says it: build again")
-    offsets = [batch.base_offset for batch in found if batch is not None]
-    place, other_place = (None if batch is None else batch.place for batch in found)
+    offsets = [batch.base_offset for batch in pair if batch is not None]
+    place, other_place = (None if batch is None else batch.place for batch in pair)
     return replace(difference, offset=min(offsets), place=place, other_place=other_place)
 
 
-def _first_pair(
-    some: Iterable[_FoundBatch], others: Iterable[_FoundBatch]
-) -> tuple[_FoundBatch | None, _FoundBatch | None] | None:
-    """The first batches that are not the same; None where there are none."""
+def _first_differing_pair(
+    some: Iterable[_Batch], others: Iterable[_Batch]
+) -> tuple[_Batch | None, _Batch | None] | None:
     for pair in itertools.zip_longest(some, others):
         if pair[0] is None or pair[1] is None or pair[0].compared != pair[1].compared:
             return pair
     return None
 
 
-def _batches(segments: Sequence[SegmentToWalk], wanted: Wanted) -> Generator[_FoundBatch, None, None]:
-    """Batches that begin in a range of offsets."""
+def _batches(segments: Sequence[SegmentToWalk], wanted: Wanted) -> Generator[_Batch, None, None]:
+    """The batches that begin in a range of offsets."""
     for segment in segments:
         next_offset = segment.next_offset
         if segment.base_offset > wanted.last_offset or (next_offset is not None and next_offset <= wanted.first_offset):
@@ -654,25 +623,26 @@ def _batches(segments: Sequence[SegmentToWalk], wanted: Wanted) -> Generator[_Fo
                 for offset, last, crc, at in table.rows[["offset_field", "last_offset", "crc", "position"]].tolist():
                     if wanted.first_offset <= offset <= wanted.last_offset:
                         place = LogPlace(log_path=segment.log_path, position=at)
-                        yield _FoundBatch(offset, last, crc, place)
+                        yield _Batch(offset, last, crc, place)
 
 
 def _with_first_offsets(tables: TablesToRead, verdicts: list[ReplicaVerdict], walks: int) -> list[ReplicaVerdict]:
-    """The verdicts, with what logs tell of the first so many differences."""
-    numbers = [number for number, verdict in enumerate(verdicts) if verdict.difference is not None]
-    walked, others = numbers[:walks], numbers[walks:]
-    segments = _segments(tables, {place for number in walked for place in _places(verdicts[number])})
-    found = list(verdicts)
-    for number in numbers:
-        verdict = verdicts[number]
-        assert verdict.difference is not None
-        if number in others:
-            note = f"not looked for in the logs: it is not among the first {walks}"
-            difference = replace(verdict.difference, note=note)
+    """The verdicts; the first `walks` differences with the first offset that differs, as the logs tell it."""
+    differing = [verdict for verdict in verdicts if verdict.difference is not None]
+    segments = _segments(tables, {place for verdict in differing[:walks] for place in _places(verdict)})
+    completed: list[ReplicaVerdict] = []
+    walked = 0
+    for verdict in verdicts:
+        if (difference := verdict.difference) is None:
+            completed.append(verdict)
+            continue
+        if walked < walks:
+            difference = _with_first_offset(difference, *(segments[place] for place in _places(verdict)))
         else:
-            difference = _with_first_offset(verdict.difference, *(segments[place] for place in _places(verdict)))
-        found[number] = replace(verdict, difference=difference)
-    return found
+            difference = replace(difference, note=f"not looked for in the logs: it is not among the first {walks}")
+        walked += 1
+        completed.append(replace(verdict, difference=difference))
+    return completed
 
 
 def _places(verdict: ReplicaVerdict) -> tuple[_Place, _Place]:
@@ -682,11 +652,11 @@ def _places(verdict: ReplicaVerdict) -> tuple[_Place, _Place]:
 
 def _segments(tables: TablesToRead, places: Collection[_Place]) -> Mapping[_Place, Sequence[SegmentToWalk]]:
     """The segments of partitions of sources, in the order of offsets."""
-    found: dict[_Place, list[SegmentToWalk]] = defaultdict(list)
+    segments: dict[_Place, list[SegmentToWalk]] = defaultdict(list)
     if places:
         keys = [dict(zip(PARTITIONS.key, place, strict=True)) for place in sorted(places)]
         wanted = pa.Table.from_pylist(keys, PARTITIONS.schema(PARTITIONS.key))
         where = [*scope_of({"wanted": wanted}, PARTITIONS.key), PRESENT]
         for row in SegmentToWalk.of_arrow(tables.read(SEGMENTS, SegmentToWalk.names(), where).sort_by("base_offset")):
-            found[row.source, row.topic, row.partition].append(row)
-    return found
+            segments[row.source, row.topic, row.partition].append(row)
+    return segments

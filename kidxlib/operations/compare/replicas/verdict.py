@@ -1,5 +1,5 @@
-"""What is said of a replica: how it compares with another one of its partition, and which partitions its source lacks,
-where another source has most of the same ones.
+"""The verdict on a replica compared with another one of its partition, and the partitions that a source lacks and a
+similar source has.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.tables.protocol import TablesToRead
 
-#: So many are named.
+#: So many missing partitions are named.
 _NAMED = 20
 
 
 class Verdict(StrEnum):
-    """How a replica compares with another. What stands further up is said where several are true.
+    """How a replica compares with another; the first of several that are true.
 
     Attributes:
         DIFFERS: it has other batches in a range of offsets.
@@ -28,7 +28,7 @@ class Verdict(StrEnum):
         LACKS: it has no batches in a range of offsets before its end.
         NOT_COMPARABLE: nothing could be compared, or not all, as a log is damaged or not known; `reason` says why.
         BEHIND: it has the same as far as it was compared, and ends earlier.
-        SAME_UP_TO: all that was compared is the same, and that is not all: see `compared_to`.
+        SAME_UP_TO: it is the same up to `compared_to`, and was not compared further.
         SAME: it was compared to its end, and is the same.
     """
 
@@ -43,12 +43,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogPlace:
-    """A byte of a log.
-
-    Attributes:
-        log_path: the `.log`.
-        position: of the first byte of a batch.
-    """
+    """Where a batch begins in a log."""
 
     log_path: str
     position: int
@@ -60,10 +55,10 @@ class Difference:
 
     Attributes:
         first_offset, last_offset: the first range of offsets whose digests differ, as narrow as the catalog tells it.
-        ranges: how many such ranges there are.
-        offset: the first offset that differs, by the headers of batches: one of the two has a batch there that the
-            other has not. None where the logs were not read.
-        place: the batch there, or the one that stands where it should be; None at the end of the log.
+        ranges: the number of such ranges.
+        offset: the first offset that differs, by the headers of batches: one replica has a batch there that the other
+            has not. None where the logs were not read.
+        place: the batch at this offset, or the batch in its place; None at the end of the log.
         other_place: the same of the other replica.
         note: why the logs do not tell the first offset; None where they do.
     """
@@ -84,7 +79,7 @@ class Lack:
     Attributes:
         source: which lacks them.
         first_offset, last_offset: from the first range that it lacks to the last one.
-        ranges: how many there are.
+        ranges: the number of ranges.
     """
 
     source: str
@@ -98,8 +93,7 @@ class EpochDifference:
     """Where leader epochs of two replicas begin to disagree.
 
     Attributes:
-        offset: the first offset at which they do.
-        epoch, other_epoch: of the batches there; −1 is none.
+        epoch, other_epoch: of the batches at `offset`; −1 for none.
     """
 
     offset: int
@@ -114,22 +108,19 @@ class ReplicaVerdict:
     Attributes:
         topic_id: None where neither source says it.
         source: which has the replica.
-        compared_with: the source that it is compared with: one of those that agree.
-        agreeing: the sources that agree with that one, that one among them.
+        compared_with: the source of the other replica.
+        agreeing: `compared_with` and the sources that agree with it.
         has_majority: these are more than half of the sources that have the partition; else nobody knows which of two
             replicas that differ is right.
-        compacted: how it is known that the topic is compacted, in which case leader epochs and counts of records alone
-            are compared; None of others.
-        first_offset, end_offset: the offsets that both should have: from the first on, up to below the end. None where
-            there are none.
-        undecided_offsets: how many of these digests could not tell of.
-        compared_to, log_end_offset: up to which offset it was compared, of how many its log has.
-        lacks: what one of the two has no batch of; None where that is nothing.
-        behind_offsets: by how many offsets its log ends before that of the other; 0 where it does not.
-        records, other_records: in all of its segments, and in all of the other's; None where not all are known.
-        difference: None where digests do not differ.
-        epochs: None where leader epochs do not disagree.
-        reason: why nothing could be compared, or why some offsets are undecided; None where there is nothing to say.
+        compacted: how it is known that the topic is compacted: then leader epochs and numbers of records alone are
+            compared. None for other topics.
+        first_offset, end_offset: the offsets that both should have, the last + 1; None without one.
+        undecided_offsets: the number of these offsets that digests could not tell of.
+        compared_to, log_end_offset: the offset up to which the replica was compared, and its log's end.
+        lacks: offsets of which one of the two has no batch.
+        behind_offsets: the offsets by which its log ends before that of the other; 0 where it does not.
+        records, other_records: in all segments of each; None where not all are known.
+        reason: why nothing could be compared, or why some offsets are undecided.
     """
 
     topic: str
@@ -155,7 +146,6 @@ class ReplicaVerdict:
     reason: str | None
 
     def sentence(self) -> str:
-        """What is said of a replica, in one line."""
         if self.verdict is Verdict.DIFFERS and self.difference is not None:
             difference = self.difference
             first = "" if difference.offset is None else f", first at offset {difference.offset}"
@@ -188,22 +178,16 @@ class ReplicaVerdict:
 
 
 def missing_partitions(tables: TablesToRead, left_out: Collection[str] = ()) -> list[dict[str, Any]]:
-    """Compare which partitions each source has with those of the source with which it has most in common.
-
-    A copy should have all of them; another broker of a cluster need not, and the catalog does not know which it is.
-
-    Args:
-        left_out: sources that are no log dirs.
-
-    Returns:
-        For each source that lacks some: its name and the other's, how many it lacks of how many, and the first names.
+    """The partitions that each source lacks of those of the source with which it has most in common; sources in
+    `left_out` are no log dirs. A copy should have all of them; another broker of a cluster need not, and the catalog
+    does not know which it is.
     """
     rows = tables.read(PARTITIONS, (*PARTITIONS.key, "topic_id", "present"), [])
     of_sources: dict[str, set[tuple[str, int, str | None]]] = defaultdict(set)
     for row in rows.filter(rows["present"]).to_pylist():
         if row["source"] not in left_out:
             of_sources[row["source"]].add((row["topic"], row["partition"], row["topic_id"]))
-    found = []
+    missing = []
     for source, partitions in sorted(of_sources.items()):
         others = [(len(has & partitions), other) for other, has in of_sources.items() if other != source]
         shared, other = max(others, default=(0, ""))
@@ -212,7 +196,7 @@ def missing_partitions(tables: TablesToRead, left_out: Collection[str] = ()) -> 
             names = [
                 TopicPartition(topic, number).directory for topic, number, _ in sorted(lacked, key=lambda key: key[:2])
             ]
-            found.append(
+            missing.append(
                 {
                     "source": source,
                     "compared_with": other,
@@ -221,4 +205,4 @@ def missing_partitions(tables: TablesToRead, left_out: Collection[str] = ()) -> 
                     "partitions": names[:_NAMED],
                 }
             )
-    return found
+    return missing
