@@ -29,7 +29,13 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.operations.audit.found import ORDERS, Found
-from kidxlib.operations.damage.acceptance_rule import ACCEPTABLE, COLUMNS, findings_of, findings_of_audits, held
+from kidxlib.operations.damage.acceptance_rule import (
+    ACCEPTABLE,
+    COLUMNS,
+    findings_of,
+    findings_of_audits,
+    match_acceptances,
+)
 from kidxlib.operations.damage.acceptances import Acceptance, still_accepted
 from kidxlib.operations.damage.damaged_segments import audited_sources, known_damage, last_findings
 from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS
@@ -159,7 +165,7 @@ def _accepted_findings(found: Found, acceptances: Sequence[Acceptance]) -> Accep
     if not acceptances:
         return AcceptedFindings()
     files = found.rows(Kind.FILE, _COLUMNS, [Among("verdict", ACCEPTABLE)])
-    of_files = held(findings_of_audits(files), findings_of(asdict(each.damage) for each in acceptances))
+    of_files = match_acceptances(findings_of_audits(files), findings_of(asdict(each.damage) for each in acceptances))
     files = files.append_column("is_accepted", pa.array(of_files.is_accepted))
     files = files.append_column("knows_consequence", pa.array(of_files.knows_consequence))
     key, kinds = list(PARTITIONS.key), ["file", "verdict"]
@@ -194,7 +200,7 @@ def _files_of_last_audits(
     verdicts = (*ACCEPTABLE, ACCEPTED_STATUS)
     files: Counter[tuple[str, str]] = Counter(dict.fromkeys(((source, v) for source in sources for v in verdicts), 0))
     found = last_findings(tables, sources, [Among("verdict", ACCEPTABLE)], _COLUMNS)
-    of_files = held(findings_of_audits(found), findings_of(asdict(each.damage) for each in acceptances))
+    of_files = match_acceptances(findings_of_audits(found), findings_of(asdict(each.damage) for each in acceptances))
     verdict: Values = pc.if_else(pa.array(of_files.is_accepted), pa.scalar(ACCEPTED_STATUS), found["verdict"])
     of_sources = pa.table({"source": found["source"], "verdict": verdict})
     for row in of_sources.group_by(["source", "verdict"]).aggregate([([], "count_all")]).to_pylist():

@@ -54,7 +54,7 @@ from kidxlib.operations.build.planning import find_changes
 from kidxlib.operations.build.waves import recording_phase, scan_in_waves
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.damage.known_damage import KnownDamage
-from kidxlib.operations.damage.lost import OfLogDirs
+from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.maintenance.after_build import OptimizedTable, optimize_tables
 from kidxlib.run.recorded_sources import recorded_sources, warn_of_other_names
 from kidxlib.storage.location import Location, location
@@ -381,7 +381,7 @@ def _notes(log_dir: Location, checkpoints: Checkpoints) -> Iterator[str]:
         yield f"{log_dir}: {'; '.join(missing)}"
 
 
-def _finish(run: BuildRun, scanned: Scanned, of_log_dirs: OfLogDirs) -> tuple[list[str], KnownDamage]:
+def _finish(run: BuildRun, scanned: Scanned, of_log_dirs: ExpectedInLogDirs) -> tuple[list[str], KnownDamage]:
     """Finish the partitions that are left, and record how they were listed. Returns notes for a person, and the damage
     that is known now.
     """

@@ -20,7 +20,7 @@ from kidxlib.operations.build.build_run import Scanned
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.damage.gaps import gaps_between, known_logs
 from kidxlib.operations.damage.known_damage import DamagedSegment, KnownDamage
-from kidxlib.operations.damage.lost import OfLogDirs
+from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.maintenance.after_build import OptimizedTable, optimized_as_json, optimized_as_line
 from kidxlib.run.index_options import known_as_json, lines_of_known
 from kidxlib.storage.location import as_text
@@ -34,7 +34,11 @@ from kidxlib.text.words import counted
 
 
 def catalog_damage(
-    request: BuildRequest, catalog: TablesCatalog, plan: Plan, of_log_dirs: OfLogDirs, changes: Changes | None = None
+    request: BuildRequest,
+    catalog: TablesCatalog,
+    plan: Plan,
+    of_log_dirs: ExpectedInLogDirs,
+    changes: Changes | None = None,
 ) -> KnownDamage:
     """The damage of the catalog's segments, the gaps between them, and what the log dirs lack. `changes` are those of a
     listing that are not recorded; None where all are.
@@ -65,9 +69,9 @@ def _not_read_again(broken: Sequence[DamagedSegment], plan: Plan, changes: Chang
     return [log for log in broken if (log.source, log.topic, log.partition, log.base_offset) not in others]
 
 
-def listed_log_dirs(request: BuildRequest, plan: Plan) -> OfLogDirs:
+def listed_log_dirs(request: BuildRequest, plan: Plan) -> ExpectedInLogDirs:
     """What the log dirs should have, just after they were listed."""
-    return OfLogDirs.of(plan, request.sources, request.topics, request.known_topics.by_source)
+    return ExpectedInLogDirs.of(plan, request.sources, request.topics, request.known_topics.by_source)
 
 
 def policies_and_directories(request: BuildRequest, plan: Plan) -> tuple[PolicyOf, Directories]:

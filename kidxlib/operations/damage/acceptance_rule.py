@@ -23,7 +23,7 @@ from kidxlib.catalog.matching import Flags, Positions, Values, differing, flags_
 from kidxlib.catalog.segments import SEGMENTS, LogVersion
 from kidxlib.format.segment_files import LOG_SUFFIX
 
-#: The verdicts that may be accepted. The others are harmless and need no acceptance.
+#: The verdicts that may be accepted; others are harmless and need no acceptance.
 ACCEPTABLE: Final = tuple(verdict.value for verdict in DAMAGE)
 #: The columns of `findings` and `accepted` with a file's state.
 VERSION_NAMES: Final = ("file_bytes", "file_mtime_ns", "file_inode")
@@ -43,15 +43,14 @@ _OF_SEGMENTS: Final = {
 }
 #: The columns that `findings_of_segments` needs.
 SEGMENT_COLUMNS: Final = (*SEGMENTS.key, *_OF_SEGMENTS.values())
-#: Matches one of several findings in the detail of one that stands for all, as `worse` of `kidxlib/audit/finding`
+#: One of several findings in the detail of the finding that stands for all, as `worse` of `kidxlib/audit/finding`
 #: writes it.
 _ANOTHER: Final = re.compile(r"(?P<reason>[\w-]+)(?: at byte (?P<position>\d+))?: (?P<detail>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
-class Held:
-    """Which findings are accepted.
-
+class MatchedAcceptances:
+    """
     Attributes:
         at: for each finding the position of its acceptance; −1: it is not accepted.
         knows_consequence: whether the consequence was known, too, when the finding was accepted. It does not matter for
@@ -66,40 +65,31 @@ class Held:
         return self.at >= 0
 
 
-def held(findings: pa.Table, accepted: pa.Table) -> Held:
-    """Find the acceptance of each finding.
-
-    Args:
-        findings: `COLUMNS` of findings.
-        accepted: acceptances, with at least these columns.
-    """
+def match_acceptances(findings: pa.Table, accepted: pa.Table) -> MatchedAcceptances:
+    """The acceptance of each finding that still holds. Both tables have `COLUMNS`."""
     findings, accepted = _with_reasons(findings.select(COLUMNS)), accepted.select(COLUMNS)
     at = positions_in(findings, accepted, ACCEPTED.key)
     places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
-    beside = accepted.take(places)
+    acceptances = accepted.take(places)
     is_gap = flags_of(pc.equal(findings["file"], pa.scalar(GAP)))
-    is_same = is_gap | ~differing(findings, beside, _SAME)
+    is_same = is_gap | ~differing(findings, acceptances, _SAME)
     # A build gives a segment a status, an audit gives its log a verdict; a torn end may have become broken since.
-    both_by_audit = _is_verdict(findings) & _is_verdict(beside)
-    is_same &= ~(both_by_audit & differing(findings, beside, ["found"]))
+    both_by_audit = _is_verdict(findings) & _is_verdict(acceptances)
+    is_same &= ~(both_by_audit & differing(findings, acceptances, ["found"]))
     # If a finding stands for several, each of them needs an acceptance.
     has_detail = is_gap | flags_of(pc.match_substring(findings["detail"], ALSO))
-    is_same &= ~(has_detail & differing(findings, beside, ["detail"]))
+    is_same &= ~(has_detail & differing(findings, acceptances, ["detail"]))
     at = np.where(is_same, at, -1)
-    return Held(at, (at >= 0) & (is_gap | ~differing(findings, beside, ["consequence"])))
+    return MatchedAcceptances(at, (at >= 0) & (is_gap | ~differing(findings, acceptances, ["consequence"])))
 
 
 def findings_of(rows: Iterable[Mapping[str, Any]]) -> pa.Table:
-    """`COLUMNS` of some findings; null where a finding lacks a value."""
+    """`COLUMNS` of findings; null where a finding lacks a value."""
     return pa.Table.from_pylist([{name: row.get(name) for name in COLUMNS} for row in rows], _SCHEMA)
 
 
 def findings_of_segments(rows: pa.Table) -> pa.Table:
-    """`COLUMNS` of the findings of builds in logs.
-
-    Args:
-        rows: `SEGMENT_COLUMNS` of damaged segments.
-    """
+    """`COLUMNS` of builds' findings on logs, from `SEGMENT_COLUMNS` of damaged segments."""
     nothing = pa.nulls(rows.num_rows, pa.string())
     of_logs = rows.append_column("file", nothing.fill_null(LOG_SUFFIX)).append_column("consequence", nothing)
     return _renamed(of_logs, _OF_SEGMENTS)
@@ -111,7 +101,7 @@ def findings_of_audits(rows: pa.Table) -> pa.Table:
 
 
 def others_of(accepted: pa.Table) -> pa.Table:
-    """Split acceptances of several findings at once: one row for each finding except the first."""
+    """The acceptances of several findings at once, split: a row for each finding except the first."""
     more = []
     for row in accepted.filter(pc.match_substring(accepted["detail"], ALSO)).to_pylist():
         for text in row["detail"].split(ALSO)[1:]:
@@ -122,10 +112,8 @@ def others_of(accepted: pa.Table) -> pa.Table:
 
 
 def on_accepted(finding: Mapping[str, str]) -> str:
-    """The rule as the condition of a join with `accepted AS a`.
-
-    Args:
-        finding: the SQL expression of each of `COLUMNS`, without the consequence.
+    """The rule as the condition of a join with `accepted AS a`. `finding` has the SQL expression of each of `COLUMNS`
+    but the consequence.
     """
     is_gap, verdicts = f"{finding['file']} = '{GAP}'", ", ".join(map(repr, ACCEPTABLE))
     keys = [f"{finding[name]} = a.{name}" for name in ACCEPTED.key if name != "reason"]
@@ -154,7 +142,7 @@ def _in_sql(table: str) -> dict[str, str]:
 
 
 def _renamed(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
-    """`COLUMNS` of rows in which they have other names."""
+    """`COLUMNS` of rows that have them under other names."""
     return rows.select([names.get(name, name) for name in COLUMNS]).rename_columns(list(COLUMNS)).cast(_SCHEMA)
 
 

@@ -1,4 +1,6 @@
-"""The rows of the table `accepted`: read, written and removed. `acceptance_rule` says when one still holds."""
+"""The rows of the table `accepted`, read, written and removed; and the damage that nobody has accepted. The module
+`acceptance_rule` says when an acceptance still holds.
+"""
 
 from __future__ import annotations
 
@@ -21,10 +23,10 @@ from kidxlib.operations.damage.acceptance_rule import (
     SEGMENT_COLUMNS,
     findings_of,
     findings_of_segments,
-    held,
+    match_acceptances,
 )
 from kidxlib.operations.damage.damaged_segments import DAMAGED, last_findings
-from kidxlib.operations.damage.gaps import asked_of_recorded, known_gaps
+from kidxlib.operations.damage.gaps import gaps_between, known_logs, recorded_policies_and_directories
 from kidxlib.run.known_topics import read_known_topics
 from kidxlib.run.options import MetadataOptions
 from kidxlib.run.recorded_sources import as_sources, source_paths
@@ -35,11 +37,11 @@ from kidxlib.terminal.console import warn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Selected:
-    """The damage that a user asked for.
+    """The damage that a user asked for: all of the topics, if neither a segment nor a gap is named.
 
     Attributes:
-        segments: names of segments, as `orders-3/1048576`.
-        gaps: names of gaps, as `orders-3/100-199`. If no segment and no gap is named, all are meant.
+        segments: names, as `orders-3/1048576`.
+        gaps: names, as `orders-3/100-199`.
     """
 
     segments: Collection[str]
@@ -47,11 +49,7 @@ class Selected:
     topics: re.Pattern[str]
 
     def has(self, row: Mapping[str, Any]) -> bool:
-        """Whether a user asked for a segment, or for a finding on a file or a gap.
-
-        Args:
-            row: the key of a segment; a finding also has `file` and `detail`.
-        """
+        """Whether the user asked for a row: a segment's key, or a finding on a file or a gap."""
         partition = f"{row['topic']}-{row['partition']}"
         if row.get("file") == GAP:
             is_named = f"{partition}/{range_in(row['detail'])}" in self.gaps
@@ -63,7 +61,7 @@ class Selected:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Damage:
-    """A finding that may be accepted; fields as in the table `accepted`."""
+    """A finding that may be accepted; its fields are columns of the table `accepted`."""
 
     source: str
     topic: str
@@ -82,7 +80,7 @@ class Damage:
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """The key of its row in the table `accepted`."""
+        """The key in the table `accepted`."""
         return tuple(getattr(self, name) for name in ACCEPTED.key)
 
     @property
@@ -108,8 +106,6 @@ def version_now(path: str) -> tuple[int | None, int | None, int | None]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Acceptance:
-    """A row of the table `accepted`."""
-
     damage: Damage
     accepted_by: str
     accepted_at: datetime
@@ -123,7 +119,7 @@ class Acceptance:
 
 
 def accepted(tables: Tables, sources: Collection[str], selected: Selected | None = None) -> list[Acceptance]:
-    """The acceptances, whether they still hold or not. `selected`: None for all."""
+    """The selected acceptances, or all, whether they still hold or not."""
     rows = tables.read(ACCEPTED, None, [Among("source", tuple(sources))])
     names = [field.name for field in fields(Damage)]
     return [
@@ -139,14 +135,13 @@ def accepted(tables: Tables, sources: Collection[str], selected: Selected | None
 
 
 def accept(tables: Tables, damages: Sequence[Damage], by: str, at: datetime, reason: str) -> None:
-    """Record that some damage is accepted. This replaces an earlier acceptance with the same reason."""
-    of_all = {"accepted_by": by, "accepted_at": at, "accepted_reason": reason}
-    rows = pa.Table.from_pylist([{**asdict(damage), **of_all} for damage in damages], ACCEPTED.schema())
+    """Record that damage is accepted. This replaces an earlier acceptance with the same reason."""
+    acceptance = {"accepted_by": by, "accepted_at": at, "accepted_reason": reason}
+    rows = pa.Table.from_pylist([{**asdict(damage), **acceptance} for damage in damages], ACCEPTED.schema())
     tables.change(ACCEPTED, {"row": rows}, partial(updates.written, table=ACCEPTED), by=ACCEPTED.key)
 
 
 def withdraw(tables: Tables, acceptances: Sequence[Acceptance]) -> None:
-    """Remove some acceptances from the table."""
     keys = [dict(zip(ACCEPTED.key, acceptance.damage.key, strict=True)) for acceptance in acceptances]
     rows = pa.Table.from_pylist(keys, ACCEPTED.schema(ACCEPTED.key))
     tables.change(ACCEPTED, {"key": rows}, partial(updates.removed, table=ACCEPTED), by=ACCEPTED.key)
@@ -154,8 +149,11 @@ def withdraw(tables: Tables, acceptances: Sequence[Acceptance]) -> None:
 
 def still_accepted(tables: Tables, sources: Collection[str]) -> list[Acceptance]:
     """The acceptances of files that have not changed since, as this machine sees them."""
-    found = accepted(tables, sources)
-    return [each for each in found if version_now(each.damage.path) == each.damage.version]
+    return [
+        acceptance
+        for acceptance in accepted(tables, sources)
+        if version_now(acceptance.damage.path) == acceptance.damage.version
+    ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,7 +173,6 @@ class NewDamage:
     again: frozenset[tuple[Any, ...]]
 
     def line(self, damage: Damage) -> str:
-        """The line on screen about new damage."""
         at = "" if damage.position is None else f" at byte {damage.position:,}"
         again = (
             "; accepted before, when something else was known of what it leads to" if damage.key in self.again else ""
@@ -184,20 +181,23 @@ class NewDamage:
 
 
 def new_damage(tables: Tables, sources: Collection[str], selected: Selected) -> NewDamage:
-    """The damage that may be accepted."""
     recorded = accepted(tables, sources, selected)
     paths = {name: path for name, path in source_paths(tables).items() if name in sources}
     known_topics = read_known_topics(MetadataOptions(), as_sources(paths))
-    policy_of, directories = asked_of_recorded(tables, sources, known_topics)
-    gaps = known_gaps(tables, sources, selected.topics, policy_of, directories).all_lost
+    policy_of, directories = recorded_policies_and_directories(tables, sources, known_topics)
+    gaps = gaps_between(tables, known_logs(tables, sources, selected.topics), policy_of, directories).all_lost
     damages = damage_now(tables, sources, selected, gaps, directories)
-    holding = held(findings_of(map(asdict, damages)), findings_of(asdict(each.damage) for each in recorded))
-    is_known = holding.knows_consequence
+    matched = match_acceptances(
+        findings_of(map(asdict, damages)), findings_of(asdict(acceptance.damage) for acceptance in recorded)
+    )
+    is_known = matched.knows_consequence
     return NewDamage(
         all=damages,
-        accepted=[recorded[at] for at in sorted(holding.at[is_known])],
+        accepted=[recorded[at] for at in sorted(matched.at[is_known])],
         new=[damage for damage, known in zip(damages, is_known, strict=True) if not known],
-        again=frozenset(damage.key for damage, is_held in zip(damages, holding.is_accepted, strict=True) if is_held),
+        again=frozenset(
+            damage.key for damage, is_accepted in zip(damages, matched.is_accepted, strict=True) if is_accepted
+        ),
     )
 
 
@@ -205,7 +205,7 @@ def damage_now(
     tables: Tables, sources: Collection[str], selected: Selected, gaps: Sequence[Gap], directories: Directories
 ) -> list[Damage]:
     """The damage that the catalog knows: segments by builds, files by the last audit of their partition, and gaps
-    between logs, whether an audit has seen them or not.
+    between logs, whether an audit has seen these or not.
     """
     damaged = tables.read(SEGMENTS, SEGMENT_COLUMNS, [Among("source", tuple(sources)), DAMAGED])
     of_segments = [Damage(**row) for row in findings_of_segments(damaged).to_pylist() if selected.has(row)]
@@ -227,7 +227,7 @@ def damage_now(
 
 
 def _of_gap(gap: Gap, directories: Directories) -> Damage:
-    """A gap as damage that may be accepted; further evidence for it does not make it another one."""
+    """A gap as damage that may be accepted. Its reason is always the same: further evidence makes it no other gap."""
     row = finding_row(gap, directories.places[gap.partition_key]).values()
     values = {name: row[name] for name in _OF_FINDINGS if name in row}
     return Damage(**{**values, "reason": GAP, "found": row["verdict"]})

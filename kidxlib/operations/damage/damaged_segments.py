@@ -29,7 +29,7 @@ from kidxlib.operations.damage.acceptance_rule import (
     VERSION_NAMES,
     findings_of_audits,
     findings_of_segments,
-    held,
+    match_acceptances,
 )
 from kidxlib.operations.damage.known_damage import ACCEPTED_STATUS, DamagedSegment, KnownDamage
 from kidxlib.recovery.outcome import ABSENT, END_REASONS, Status
@@ -46,11 +46,9 @@ _ABSENT: Final = Among("status", tuple(status.value for status in ABSENT))
 def known_damage(
     tables: Tables, sources: Collection[str], topics: re.Pattern[str], gone: pa.Table | None = None
 ) -> KnownDamage:
-    """The damage that a catalog knows.
+    """The damage that a catalog knows of some sources and topics, and its segments by status.
 
-    Args:
-        sources, topics: the sources and topics that were asked for; topics by their full names.
-        gone: keys of segments that a listing did not find, if the catalog does not have that yet.
+    `gone` has the keys of segments that a listing did not find, if the catalog does not say so yet.
     """
     counts = tables.counts(SEGMENTS, ["source", "status"]).to_pylist()
     segments = Counter({(row["source"], row["status"]): row["rows"] for row in counts})
@@ -59,12 +57,12 @@ def known_damage(
         damaged = damaged.filter(positions_in(damaged, gone, SEGMENTS.key) < 0)
     if not damaged.num_rows:
         return KnownDamage(segments=segments)
-    found = [DamagedSegment(**row) for row in _with_acceptances(tables, damaged).to_pylist()]
-    for row in found:
+    of_catalog = [DamagedSegment(**row) for row in _with_acceptances(tables, damaged).to_pylist()]
+    for row in of_catalog:
         if row.is_accepted:
             segments[row.source, row.status] -= 1
             segments[row.source, ACCEPTED_STATUS] += 1
-    asked = [row for row in found if row.source in sources and topics.fullmatch(row.topic)]
+    asked = [row for row in of_catalog if row.source in sources and topics.fullmatch(row.topic)]
     asked.sort(key=lambda row: (row.is_accepted, row.source, row.topic, row.partition, row.base_offset))
     accepted = sum(row.is_accepted for row in asked)
     return KnownDamage(
@@ -73,23 +71,19 @@ def known_damage(
 
 
 def _with_acceptances(tables: Tables, damaged: pa.Table) -> pa.Table:
-    """The columns of `DamagedSegment`; who accepted a segment is set if the acceptance still holds.
-
-    Args:
-        damaged: `SEGMENT_COLUMNS` of damaged segments.
-    """
+    """The columns of `DamagedSegment`, with the acceptances that still hold."""
     accepted = tables.read(ACCEPTED, [*COLUMNS, *_ACCEPTANCE], [Among("file", (LOG_SUFFIX,))])
-    found = held(findings_of_segments(damaged), accepted)
-    places: Values = pa.array(np.maximum(found.at, 0), mask=~found.is_accepted)
-    rows, beside = damaged.select(_COLUMNS), accepted.take(places)
+    matched = match_acceptances(findings_of_segments(damaged), accepted)
+    places: Values = pa.array(np.maximum(matched.at, 0), mask=~matched.is_accepted)
+    rows, acceptances = damaged.select(_COLUMNS), accepted.take(places)
     for name in _ACCEPTANCE:
-        rows = rows.append_column(name, beside[name])
+        rows = rows.append_column(name, acceptances[name])
     return rows
 
 
 def broken_by_audits(tables: Tables, sources: Collection[str], topics: re.Pattern[str]) -> list[DamagedSegment]:
     """The logs that a build found whole, that the last audit of their partition found broken, and that have not changed
-    since; accepted ones are left out. The disk may have changed a byte after the build. No build reads such a log
+    since; accepted ones are left out. The disk may have changed a byte after the build, and no build reads such a log
     again.
 
     Findings on how a log follows other logs are left out: a build looks for gaps and ends itself, and an overlap
@@ -97,21 +91,21 @@ def broken_by_audits(tables: Tables, sources: Collection[str], topics: re.Patter
     """
     is_broken = (Among("verdict", (Verdict.BROKEN.value,)), Among("file", (LOG_SUFFIX,)))
     names = [*SEGMENTS.key, "file", "reason", "position", "detail", "consequence", "verdict", "path", *VERSION_NAMES]
-    found = last_findings(tables, sources, is_broken, names)
-    is_asked = [topics.fullmatch(str(topic)) is not None for topic in found["topic"].to_pylist()]
-    found = found.filter(pc.and_(pa.array(is_asked, pa.bool_()), _is_of_its_bytes(found)))
-    if not found.num_rows:
+    findings = last_findings(tables, sources, is_broken, names)
+    is_asked = [topics.fullmatch(str(topic)) is not None for topic in findings["topic"].to_pylist()]
+    findings = findings.filter(pc.and_(pa.array(is_asked, pa.bool_()), _is_of_own_bytes(findings)))
+    if not findings.num_rows:
         return []
     rows = tables.read(
-        SEGMENTS, [*SEGMENTS.key, "status", *LogVersion.names()], scope_of({"found": found}, SEGMENTS.key)
+        SEGMENTS, [*SEGMENTS.key, "status", *LogVersion.names()], scope_of({"found": findings}, SEGMENTS.key)
     )
-    at = positions_in(found, rows, SEGMENTS.key)
+    at = positions_in(findings, rows, SEGMENTS.key)
     places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
-    beside = rows.take(places).rename_columns([*SEGMENTS.key, "status", *VERSION_NAMES])
-    is_whole = flags_of(pc.equal(beside["status"], pa.scalar(Status.OK.value)))
-    found = found.filter(pa.array((at >= 0) & is_whole & ~differing(found, beside, VERSION_NAMES)))
+    segments = rows.take(places).rename_columns([*SEGMENTS.key, "status", *VERSION_NAMES])
+    is_whole = flags_of(pc.equal(segments["status"], pa.scalar(Status.OK.value)))
+    findings = findings.filter(pa.array((at >= 0) & is_whole & ~differing(findings, segments, VERSION_NAMES)))
     accepted = tables.read(ACCEPTED, COLUMNS, [Among("file", (LOG_SUFFIX,))])
-    found = found.filter(pa.array(~held(findings_of_audits(found), accepted).is_accepted))
+    findings = findings.filter(pa.array(~match_acceptances(findings_of_audits(findings), accepted).is_accepted))
     logs = [
         DamagedSegment(
             **{name: row[name] for name in (*SEGMENTS.key, "reason")},
@@ -123,13 +117,13 @@ def broken_by_audits(tables: Tables, sources: Collection[str], topics: re.Patter
             accepted_at=None,
             accepted_reason=None,
         )
-        for row in found.to_pylist()
+        for row in findings.to_pylist()
     ]
     return sorted(logs, key=lambda log: (log.source, log.topic, log.partition, log.base_offset))
 
 
-def _is_of_its_bytes(findings: pa.Table) -> Values:
-    """Which findings on logs are about the log's own bytes."""
+def _is_of_own_bytes(findings: pa.Table) -> Values:
+    """Flags of the findings on logs that are about the log's own bytes."""
     also: Values = pc.match_substring_regex(findings["detail"], f"{ALSO}({'|'.join(END_REASONS)})")
     is_end: Values = pc.is_in(findings["reason"], value_set=pa.array(END_REASONS))
     either: Values = pc.or_(is_end, also.fill_null(pa.scalar(False)))
@@ -141,27 +135,22 @@ def last_findings(
 ) -> pa.Table:
     """Rows of `findings` by the last audit of each partition; an audit of other topics does not count. Segments that
     are missing from their source are left out.
-
-    Args:
-        where: conditions on the rows; all must hold.
-        names: names of columns; None for all.
     """
     key, of_sources = list(PARTITIONS.key), Among("source", tuple(sources))
     wanted = FINDINGS.schema(names).names
     read = FINDINGS.schema({*wanted, *SEGMENTS.key, "audit_id"}).names
-    found = tables.read(FINDINGS, read, [of_sources, *where])
-    if not found.num_rows:
-        return found.select(wanted)
-    scope = scope_of({"found": found}, key)
+    findings = tables.read(FINDINGS, read, [of_sources, *where])
+    if not findings.num_rows:
+        return findings.select(wanted)
+    scope = scope_of({"found": findings}, key)
     audits = tables.read(FINDINGS, [*key, "audited_at", "audit_id"], scope)
     audits = audits.sort_by([("audited_at", "ascending"), ("audit_id", "ascending")])
     last = audits.group_by(key, use_threads=False).aggregate([("audit_id", "last")])
-    last_of = last["audit_id_last"].take(positions_in(found, last, key))
-    found = found.filter(pc.equal(found["audit_id"], last_of))
+    last_of = last["audit_id_last"].take(positions_in(findings, last, key))
+    findings = findings.filter(pc.equal(findings["audit_id"], last_of))
     gone = tables.read(SEGMENTS, SEGMENTS.key, [*scope, _ABSENT])
-    return found.filter(pa.array(positions_in(found, gone, SEGMENTS.key) < 0)).select(wanted)
+    return findings.filter(pa.array(positions_in(findings, gone, SEGMENTS.key) < 0)).select(wanted)
 
 
 def audited_sources(tables: Tables) -> list[str]:
-    """The names of the sources that were ever audited."""
     return [str(source) for source in pc.unique(tables.read(FINDINGS, ["source"])["source"]).to_pylist()]

@@ -16,7 +16,7 @@ from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.catalog.matching import Values, positions_in
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.operations.damage.acceptance_rule import COLUMNS, findings_of, held
+from kidxlib.operations.damage.acceptance_rule import COLUMNS, findings_of, match_acceptances
 from kidxlib.recovery.outcome import Status
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.storage.location import location
@@ -29,8 +29,6 @@ _FIRST: Final = tuple(name for name in FACTS if name not in ("topic_id", "log_by
 
 @dataclass(frozen=True, slots=True)
 class AcceptedGap:
-    """A gap that somebody has accepted, with the name and the reason from the table `accepted`."""
-
     gap: Gap
     accepted_by: str
     accepted_reason: str
@@ -43,11 +41,10 @@ class AcceptedGap:
 
 @dataclass(frozen=True, slots=True)
 class KnownGaps:
-    """The gaps between the logs of a catalog.
-
+    """
     Attributes:
         found: gaps that nobody has accepted, and gaps that are explained.
-        accepted: accepted gaps, by source, topic, partition and offset.
+        accepted: in the order of source, topic, partition and offset.
     """
 
     found: FoundGaps = field(default_factory=FoundGaps)
@@ -56,7 +53,7 @@ class KnownGaps:
     @property
     def all_lost(self) -> list[Gap]:
         """The gaps that nothing explains, accepted or not."""
-        return [*self.found.lost, *(each.gap for each in self.accepted)]
+        return [*self.found.lost, *(accepted.gap for accepted in self.accepted)]
 
     @property
     def counts(self) -> dict[str, int]:
@@ -66,43 +63,34 @@ class KnownGaps:
         return {
             **self.found.as_json(),
             "gaps_accepted": [
-                {**each.gap.as_json(), "accepted_by": each.accepted_by, "accepted_reason": each.accepted_reason}
-                for each in self.accepted
+                {
+                    **accepted.gap.as_json(),
+                    "accepted_by": accepted.accepted_by,
+                    "accepted_reason": accepted.accepted_reason,
+                }
+                for accepted in self.accepted
             ],
         }
 
     def lines(self, *, many_sources: bool) -> Iterator[str]:
         """A line for each topic with lost offsets, one with the number of explained gaps, one on accepted gaps, and one
-        for each of these whose log has come back under another name.
+        for each accepted gap whose log has come back under another name.
         """
         yield from gap_lines(self.found, many_sources=many_sources)
         if self.accepted:
             more = f"; {len(self.accepted) - 1:,} more" if len(self.accepted) > 1 else ""
             yield f"accepted: {self.accepted[0].line}{more}"
-        for gap in (each.gap for each in self.accepted):
-            if gap.remedy is not None:
-                yield f"noted: {gap.name}: the gap is accepted, and {gap.remedy}"
-
-
-def known_gaps(
-    tables: TablesToRead,
-    sources: Collection[str],
-    topics: re.Pattern[str],
-    policy_of: PolicyOf,
-    directories: Directories,
-    gone: pa.Table | None = None,
-) -> KnownGaps:
-    """The gaps between the logs that the catalog has of some sources and topics; see `known_logs`."""
-    return gaps_between(tables, known_logs(tables, sources, topics, gone), policy_of, directories)
+        for accepted in self.accepted:
+            if accepted.gap.remedy is not None:
+                yield f"noted: {accepted.gap.name}: the gap is accepted, and {accepted.gap.remedy}"
 
 
 def known_logs(
     tables: TablesToRead, sources: Collection[str], topics: re.Pattern[str], gone: pa.Table | None = None
 ) -> pa.Table:
-    """`FACTS` of the segments that the catalog has of some sources and topics, without ids and bytes.
+    """`FACTS` of the segments that the catalog has of some sources and topics, null those that `_FIRST` lacks.
 
-    Args:
-        gone: keys of segments that a listing did not find, if the catalog does not have that yet.
+    `gone` has the keys of segments that a listing did not find, if the catalog does not say so yet.
     """
     rows = tables.read(SEGMENTS, _FIRST, [Among("source", tuple(sources))])
     names = [topic for topic in map(str, pc.unique(rows["topic"]).to_pylist()) if topics.fullmatch(topic)]
@@ -118,11 +106,7 @@ def known_logs(
 
 
 def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, directories: Directories) -> KnownGaps:
-    """The gaps between logs.
-
-    Args:
-        rows: as `known_logs` returns them.
-    """
+    """The gaps between the logs that `known_logs` returned."""
     found = gaps_in(rows, policy_of, directories)
     if not found.lost:
         return KnownGaps(found)
@@ -130,28 +114,27 @@ def gaps_between(tables: TablesToRead, rows: pa.Table, policy_of: PolicyOf, dire
     return _with_accepted(tables, found)
 
 
-def asked_of_recorded(
+def recorded_policies_and_directories(
     tables: TablesToRead, sources: Collection[str], known: KnownTopics
 ) -> tuple[PolicyOf, Directories]:
-    """What explains gaps of recorded sources: their clusters' metadata, and the directories of their partitions.
-
-    Args:
-        known: the metadata of the sources' clusters.
-    """
+    """What explains gaps of recorded sources: the policies of topics, and the directories of partitions."""
     rows = tables.read(PARTITIONS, [*PARTITIONS.key, "topic_id", "directory"], [Among("source", tuple(sources))])
     partitions = rows.to_pylist()
-    places = {tuple(row[name] for name in PARTITIONS.key): location(row["directory"]) for row in partitions}
+    directories = {tuple(row[name] for name in PARTITIONS.key): location(row["directory"]) for row in partitions}
     policy_of = known.policy_of((row["source"], row["topic"], row["topic_id"]) for row in partitions)
-    return policy_of, Directories(places)
+    return policy_of, Directories(directories)
 
 
 def _with_accepted(tables: TablesToRead, found: FoundGaps) -> KnownGaps:
     accepted = tables.read(ACCEPTED, [*COLUMNS, "accepted_by", "accepted_reason"], [Among("file", (GAP,))])
-    at = held(findings_of(_as_finding(gap) for gap in found.lost), accepted).at
+    at = match_acceptances(findings_of(_as_finding(gap) for gap in found.lost), accepted).at
     acceptances = accepted.select(["accepted_by", "accepted_reason"]).to_pylist()
-    lost = tuple(gap for gap, place in zip(found.lost, at, strict=True) if place < 0)
-    by = tuple(AcceptedGap(gap, **acceptances[place]) for gap, place in zip(found.lost, at, strict=True) if place >= 0)
-    return KnownGaps(replace(found, lost=lost), by)
+    matched = list(zip(found.lost, at, strict=True))
+    lost = tuple(gap for gap, number in matched if number < 0)
+    return KnownGaps(
+        replace(found, lost=lost),
+        tuple(AcceptedGap(gap, **acceptances[number]) for gap, number in matched if number >= 0),
+    )
 
 
 def _as_finding(gap: Gap) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The damage that a catalog knows, and how it is shown: segments by status, the accepted ones, the first by name."""
+"""The damage that a catalog knows, and how it is shown."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ACCEPTED_STATUS: Final = "accepted"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DamagedSegment(SegmentProblem):
-    """A damaged segment, with columns of `segments` and `accepted`; the latter are None if it is not accepted."""
+    """A damaged segment, and who has accepted it, if anybody."""
 
     accepted_by: str | None
     accepted_at: datetime | None
@@ -41,10 +41,10 @@ class KnownDamage:
     """The damage that a catalog knows.
 
     Attributes:
-        segments: how many segments the whole catalog has, by source and status; accepted ones have `ACCEPTED_STATUS` in
-            place of theirs.
-        damaged: how many segments of the wanted sources and topics are damaged and not accepted.
-        accepted: how many of their segments are damaged and accepted.
+        segments: the number of segments of the whole catalog, by source and status; accepted ones count as
+            `ACCEPTED_STATUS`.
+        damaged: the number of segments of the wanted sources and topics that are damaged and not accepted.
+        accepted: the number of these that are damaged and accepted.
         listed: the first of both, those that are not accepted first; at most `PROBLEMS_KEPT`.
         gaps: the gaps between the logs of these sources and topics.
         lost: partitions, starts and ends of logs that their log dirs have lost.
@@ -61,7 +61,7 @@ class KnownDamage:
     by_audits: Sequence[DamagedSegment] = ()
 
     def present(self, source: str) -> int:
-        """How many segments of a source are present by the catalog."""
+        """The number of a source's segments that are present by the catalog."""
         return sum(count for (name, status), count in self.segments.items() if name == source and status not in ABSENT)
 
     @property
@@ -93,11 +93,7 @@ class KnownDamage:
         return bool(self.damaged or self.by_audits or self.gaps.found.lost or self.lost.is_loss)
 
     def lines(self, *, many_sources: bool, named: Collection[str] = ()) -> Iterator[str]:
-        """Lines with the numbers, the first damaged segments by name, and how to see the others; none without damage.
-
-        Args:
-            named: logs that the run has named already.
-        """
+        """The lines on screen; none without damage. `named` are logs that the run has named already."""
         yield from self.lost.lines(many_sources=many_sources)
         yield from self.gaps.lines(many_sources=many_sources)
         if self.damaged:

@@ -1,7 +1,6 @@
-"""Finds what log dirs had by their checkpoints and the cluster's metadata, and have lost: partitions, ends of logs.
-
-Call `OfLogDirs.of` right after a listing, whose plan has the checkpoints from before it, and `OfLogDirs.lost` once the
-logs were read. A run that lists nothing and has a catalog begins with `OfLogDirs.recorded`.
+"""Finds what log dirs had by their checkpoints and the cluster's metadata, and have lost: partitions, starts and ends
+of logs. Call `ExpectedInLogDirs.of` right after a listing, whose plan has the checkpoints from before it, and its
+`lost` once the logs were read. A run that lists nothing and has a catalog begins with `ExpectedInLogDirs.recorded`.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPa
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import Source
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
-from kidxlib.operations.damage.acceptance_rule import COLUMNS, VERSION_NAMES, findings_of, held, others_of
+from kidxlib.operations.damage.acceptance_rule import COLUMNS, VERSION_NAMES, findings_of, match_acceptances, others_of
 from kidxlib.reading.absent import BrokersMetadata, other_topic_id
 from kidxlib.reading.left_out import Why
 from kidxlib.recovery.outcome import ABSENT, USABLE
@@ -45,10 +44,9 @@ from kidxlib.tables.protocol import TablesToRead
 from kidxlib.terminal.gaps import lost_lines
 from kidxlib.text.words import counted
 
-#: The reason of a partition that is missing.
 PARTITION_MISSING: Final = "partition-missing"
 _BY_CATALOG: Final = "the catalog has some"
-#: Its consequence.
+#: What comes of a missing partition.
 EMPTY_LOG: Final = "a broker that starts makes an empty log; look for the directory on other disks and copies"
 
 
@@ -58,7 +56,7 @@ class LostPartition:
 
     Attributes:
         known_end: the largest end of the log by checkpoints; 0 if they do not have the partition.
-        has_directory: whether its directory exists, without a segment.
+        has_directory: the directory exists, without a segment.
         detail: what is missing, and which file says so.
     """
 
@@ -184,9 +182,8 @@ class LostEnd:
     """A log that ends below what its log dir's checkpoints say.
 
     Attributes:
-        base_offset, path: those of the last log.
+        base_offset, path: of the last log.
         reason, detail, consequence: as in an audit's finding.
-        accepted_by, accepted_reason: None if nobody has accepted it.
     """
 
     source: str
@@ -219,7 +216,6 @@ class LostStart:
         first_offset: where the leader epochs begin.
         log_start: where the first log begins.
         reason, detail, consequence: as in an audit's finding.
-        accepted_by, accepted_reason: None if nobody has accepted it.
     """
 
     source: str
@@ -242,7 +238,7 @@ class LostStart:
         return asdict(self)
 
 
-_OfFile = TypeVar("_OfFile", LostStart, LostEnd)
+_StartOrEnd = TypeVar("_StartOrEnd", LostStart, LostEnd)
 
 
 @dataclass(frozen=True, slots=True)
@@ -250,11 +246,11 @@ class Lost:
     """What log dirs have lost, or have twice.
 
     Attributes:
-        partitions: lost partitions, in the order of source, topic and partition.
-        starts: lost starts in the same order, accepted or not.
+        partitions: in the order of source, topic and partition.
         ends: lost ends that nobody has accepted.
         accepted: lost ends that somebody has accepted.
-        twice: partitions that are there twice, in the order of topic and partition.
+        starts: lost starts, accepted or not, in the order of source, topic and partition.
+        twice: partitions that two log dirs have, in the order of topic and partition.
         older: log dirs that are older than others of their broker.
         maybe_older: further signs that log dirs are not of one time, a line each; they may mean no loss.
         misnamed: directories with another partition's name, in the order of source, topic and partition.
@@ -272,13 +268,12 @@ class Lost:
     @property
     def lost_starts(self) -> list[LostStart]:
         """The starts that nobody has accepted."""
-        return [each for each in self.starts if each.accepted_by is None]
+        return [start for start in self.starts if start.accepted_by is None]
 
     @property
     def is_loss(self) -> bool:
         """Whether something is lost that nobody has accepted."""
-        found = (self.partitions, self.ends, self.lost_starts, self.twice, self.older, self.misnamed)
-        return any(found)
+        return any((self.partitions, self.ends, self.lost_starts, self.twice, self.older, self.misnamed))
 
     @property
     def counts(self) -> dict[str, int]:
@@ -294,33 +289,33 @@ class Lost:
 
     def as_json(self) -> dict[str, Any]:
         return {
-            "partitions_missing": [each.as_json() for each in self.partitions],
-            "partitions_twice": [each.as_json() for each in self.twice],
-            "partitions_misnamed": [each.as_json() for each in self.misnamed],
-            "first_logs_missing": [each.as_json() for each in self.starts],
-            "ends_below": [each.as_json() for each in self.ends],
-            "ends_below_accepted": [each.as_json() for each in self.accepted],
-            "log_dirs_older": [each.as_json() for each in self.older],
+            "partitions_missing": [partition.as_json() for partition in self.partitions],
+            "partitions_twice": [partition.as_json() for partition in self.twice],
+            "partitions_misnamed": [partition.as_json() for partition in self.misnamed],
+            "first_logs_missing": [start.as_json() for start in self.starts],
+            "ends_below": [end.as_json() for end in self.ends],
+            "ends_below_accepted": [end.as_json() for end in self.accepted],
+            "log_dirs_older": [log_dir.as_json() for log_dir in self.older],
             "log_dirs_maybe_older": list(self.maybe_older),
         }
 
     def lines(self, *, many_sources: bool) -> Iterator[str]:
         """A line for each topic and reason of losses that nobody has accepted, and one on accepted losses."""
-        yield from (f"{Verdict.BROKEN}: {each.detail}" for each in self.older)
+        yield from (f"{Verdict.BROKEN}: {log_dir.detail}" for log_dir in self.older)
         yield from (f"warning: {line}" for line in self.maybe_older)
         lost: list[Misnamed | PartitionTwice | LostPartition | LostStart | LostEnd]
         lost = [*self.misnamed, *self.twice, *self.partitions, *self.lost_starts, *self.ends]
         yield from lost_lines(lost, "partition", many_sources=many_sources)
         accepted: list[LostStart | LostEnd] = [
-            *(each for each in self.starts if each.accepted_by is not None),
+            *(start for start in self.starts if start.accepted_by is not None),
             *self.accepted,
         ]
         if accepted:
-            first_end = accepted[0]
+            first = accepted[0]
             more = f"; {len(accepted) - 1:,} more" if len(accepted) > 1 else ""
             yield (
-                f"accepted: {first_end.topic}-{first_end.partition}: {first_end.detail} (by {first_end.accepted_by}: "
-                f"{first_end.accepted_reason}){more}"
+                f"accepted: {first.topic}-{first.partition}: {first.detail} (by {first.accepted_by}: "
+                f"{first.accepted_reason}){more}"
             )
 
 
@@ -329,8 +324,8 @@ class NotBuilt:
     """A log dir with partitions that no build has read: builds left them out, or they are newer than the last build.
 
     Attributes:
-        partitions: how many partitions no build has read.
-        of: how many partitions are in the log dir.
+        partitions: the number of these.
+        of: the number of all partitions in the log dir.
     """
 
     source: str
@@ -346,7 +341,7 @@ class NotBuilt:
 
 
 @dataclass(frozen=True, slots=True)
-class OfLogDirs:
+class ExpectedInLogDirs:
     """What log dirs should have, to compare with what they have.
 
     Attributes:
@@ -380,41 +375,38 @@ class OfLogDirs:
         sources: Sequence[Source],
         topics: re.Pattern[str],
         metadata: Mapping[str, ClusterMetadata],
-    ) -> OfLogDirs:
-        """What the log dirs of a plan should have, by its checkpoints, which were read before the listing.
-
-        Args:
-            metadata: the metadata of the sources' clusters, by the sources' names.
+    ) -> ExpectedInLogDirs:
+        """What the log dirs of a plan should have, by its checkpoints, which were read before the listing. `metadata`
+        is of the sources' clusters, by the sources' names.
         """
         stops = _stops(plan.checkpoints)
-        log_dirs = {
-            each.key: each.directory.log_dir
-            for each in plan.partitions
-            if each.directory.remote is None and each.directory.log_dir in stops
-        }
-        whole = {
-            source.path: source.name for source in sources if source.name in plan.log_dirs and source.path in stops
-        }
-        found = _lost_partitions(whole, stops, metadata)
-        lost = tuple(each for each in found if topics.fullmatch(each.topic))
-        older, maybe_older = _of_times([each for each in sources if each.name in plan.log_dirs], metadata)
-        listed = {each.key: (each.directory.path, each.topic_id) for each in plan.partitions if each.key in log_dirs}
-        return cls(log_dirs, stops, lost, _twice(log_dirs, metadata), older, maybe_older, _misnamed(listed, metadata))
+        partitions = [
+            partition
+            for partition in plan.partitions
+            if partition.directory.remote is None and partition.directory.log_dir in stops
+        ]
+        log_dirs = {partition.key: partition.directory.log_dir for partition in partitions}
+        listed = {partition.key: (partition.directory.path, partition.topic_id) for partition in partitions}
+        of_plan = [source for source in sources if source.name in plan.log_dirs]
+        whole = {source.path: source.name for source in of_plan if source.path in stops}
+        return cls(
+            log_dirs,
+            stops,
+            _lost_partitions(whole, stops, metadata, topics),
+            _twice(log_dirs, metadata),
+            *_older_log_dirs(of_plan, metadata),
+            _misnamed(listed, metadata),
+        )
 
     @classmethod
     def recorded(
         cls, tables: TablesToRead, sources: Sequence[Source], topics: re.Pattern[str], known: KnownTopics, seen: Seen
-    ) -> OfLogDirs:
-        """What the log dirs of a catalog should have now, as far as they can be listed here.
-
-        Args:
-            sources: names of the catalog's sources.
-            topics: the topics to look at.
-            known: the metadata of the sources' clusters.
-            seen: these sources, as they were listed before.
+    ) -> ExpectedInLogDirs:
+        """What the log dirs of a catalog should have now, as far as they can be listed here. `seen` is how the sources
+        were listed before.
         """
-        away = {each.source.name for each in seen.not_reached if not each.is_empty}
-        reached = [source for source in sources if source.name not in away]
+        unlisted = {place.source.name for place in seen.not_reached if not place.is_empty}
+        reached = [source for source in sources if source.name not in unlisted]
         stops = _stops({source.log_dir: usable_checkpoints(source.log_dir) for source in reached})
         whole = {source.path: source.name for source in reached if source.path == source.log_dir}
         of_source = {source.name: source.log_dir for source in reached}
@@ -428,19 +420,18 @@ class OfLogDirs:
             and location(row["directory"]).parent == of_source[row["source"]]
         }
         log_dirs = {key: of_source[key[0]] for key in listed}
-        having = {name for name, _, _ in log_dirs}
-        not_reached = tuple(each for each in seen.not_reached if not each.is_empty or each.source.name in having)
+        with_partitions = {name for name, _, _ in log_dirs}
         keys = {(row["source"], row["topic"], row["partition"]) for row in rows}
-        absent = _lost_partitions(whole, stops, known.by_source)
-        wanted = tuple(each for each in absent if topics.fullmatch(each.topic))
         return cls(
             log_dirs,
             stops,
-            wanted,
+            _lost_partitions(whole, stops, known.by_source, topics),
             _twice(log_dirs, known.by_source),
-            *_of_times(reached, known.by_source),
+            *_older_log_dirs(reached, known.by_source),
             _misnamed(listed, known.by_source),
-            not_reached=not_reached,
+            not_reached=tuple(
+                place for place in seen.not_reached if not place.is_empty or place.source.name in with_partitions
+            ),
             not_built=tuple(not_built(reached, seen, keys, topics)),
             is_recorded=True,
         )
@@ -459,10 +450,8 @@ class OfLogDirs:
     def lost(self, tables: TablesToRead, logs: pa.Table, not_known: Collection[PartitionKey] = ()) -> Lost:
         """What is lost, once the logs were read.
 
-        Args:
-            logs: the catalog's rows of the listed partitions' segments: any columns of `segments`, with the key,
-                `status` and `next_offset`.
-            not_known: partitions whose rows in the catalog are out of date.
+        `logs` are the catalog's rows of the listed partitions' segments, with at least the key, `status` and
+        `next_offset`; the rows of the partitions in `not_known` are out of date.
         """
         absent = pa.array([status.value for status in ABSENT], logs.schema.field("status").type)
         logs = logs.filter(pc.invert(pc.is_in(logs["status"], value_set=absent)))
@@ -471,37 +460,33 @@ class OfLogDirs:
         keys = [(row["source"], row["topic"], row["partition"]) for row in ends]
         end_of = {key: row["next_offset_max"] for key, row in zip(keys, ends, strict=True)}
         begin_of = {key: row["base_offset_min"] for key, row in zip(keys, ends, strict=True)}
-        lost = self._below(end_of, not_known, self.stops)
+        lost = self._ending_below(end_of, not_known, self.stops)
         if lost:  # a topic that was made anew in between has other checkpoints now
-            stops = {place: _stop(usable_checkpoints(place)) for place in {self.log_dirs[key] for key in lost}}
-            lost &= self._below(end_of, not_known, {**self.stops, **stops})
+            stops = {log_dir: _stop(usable_checkpoints(log_dir)) for log_dir in {self.log_dirs[key] for key in lost}}
+            lost &= self._ending_below(end_of, not_known, {**self.stops, **stops})
         if self.is_recorded:
-            lost = self._as_recorded(tables, logs, lost)
+            lost = self._unchanged(tables, logs, lost)
         empty = [self._empty(key) for key in sorted(lost) if key not in end_of]
         aside = LogsAside(self.stops)
-        emptied, starts = self._looked_at(begin_of, lost, not_known, aside)
-        found = list(_ends(tables, logs, {key: self._stop_of(key) for key in lost if key in end_of}, aside))
+        emptied, starts = self._emptied_and_starts(begin_of, lost, not_known, aside)
+        lost_ends = list(_ends(tables, logs, {key: self._stop_of(key) for key in lost if key in end_of}, aside))
         return replace(
             self.listed,
-            partitions=tuple(sorted([*self.partitions, *empty, *emptied], key=lambda each: each.partition_key)),
-            ends=tuple(each for each in found if each.accepted_by is None),
-            accepted=tuple(each for each in found if each.accepted_by is not None),
+            partitions=tuple(sorted([*self.partitions, *empty, *emptied], key=lambda lost: lost.partition_key)),
+            ends=tuple(end for end in lost_ends if end.accepted_by is None),
+            accepted=tuple(end for end in lost_ends if end.accepted_by is not None),
             starts=tuple(_with_accepted(tables, starts, LEADER_EPOCH_CHECKPOINT)),
         )
 
-    def _looked_at(
+    def _emptied_and_starts(
         self,
         begins: Mapping[PartitionKey, int],
         lost: Collection[PartitionKey],
         not_known: Collection[PartitionKey],
         aside: LogsAside,
     ) -> tuple[list[LostPartition], list[tuple[LostStart, dict[str, Any]]]]:
-        """The partitions that were emptied since they were recorded, and lost starts, each with the columns that `held`
-        reads. The directory of a recorded partition is listed once.
-
-        Args:
-            begins: the base offset of each partition's first log in the catalog.
-            lost: partitions that are known to be lost.
+        """The partitions that were emptied since they were recorded, without those in `lost`; and the lost starts, each
+        as a finding. The directory of a recorded partition is listed once.
         """
         emptied, starts = list[LostPartition](), list[tuple[LostStart, dict[str, Any]]]()
         for key, begin in sorted(begins.items()):
@@ -515,12 +500,8 @@ class OfLogDirs:
     def _start(
         self, key: PartitionKey, begin: int, names: Collection[str] | None, aside: LogsAside
     ) -> Iterator[tuple[LostStart, dict[str, Any]]]:
-        """The lost start of a partition, as an audit finds it. Leader epochs are read only if the first log begins
-        above 0.
-
-        Args:
-            begin: where the first log begins, above 0.
-            names: names of the files that are there now; None if the directory was not listed.
+        """The lost start, as an audit finds it, of a partition whose first log begins at `begin`, above 0. `names` are
+        those of the files in its directory, if it was listed.
         """
         if not self._stop_of(key).begins_with_first_log:
             return
@@ -529,78 +510,79 @@ class OfLogDirs:
             lost = before_first_log(directory, None if self.is_recorded else begin, names)  # a build has just listed it
         except (CheckpointError, OSError):
             return  # another finding says that they cannot be read
-        if lost is None or (found := of_lost_logs(*lost)) is None:
+        if lost is None or (finding := of_lost_logs(*lost)) is None:
             return
-        found = with_logs_aside(found, aside, directory, lost[0].start_offset, lost[1])
-        assert found.reason is not None and found.detail is not None and found.consequence is not None
+        first_epoch, log_start = lost
+        finding = with_logs_aside(finding, aside, directory, first_epoch.start_offset, log_start)
+        assert finding.reason is not None and finding.detail is not None and finding.consequence is not None
         path = directory / LEADER_EPOCH_CHECKPOINT
         start = LostStart(
             source=key[0],
             topic=key[1],
             partition=key[2],
             path=as_text(path),
-            first_offset=lost[0].start_offset,
-            log_start=lost[1],
-            reason=found.reason,
-            detail=found.detail,
-            consequence=found.consequence,
+            first_offset=first_epoch.start_offset,
+            log_start=log_start,
+            reason=finding.reason,
+            detail=finding.detail,
+            consequence=finding.consequence,
         )
         seen = version_at(path)
         version = (None,) * 3 if seen is None else (seen.size, seen.mtime_ns, seen.inode)
-        yield start, _as_finding(start, lost[1], LEADER_EPOCH_CHECKPOINT, None, version)
+        yield start, _as_finding(start, log_start, LEADER_EPOCH_CHECKPOINT, None, version)
 
     def _names_now(self, key: PartitionKey) -> Collection[str] | None:
-        """The files in a recorded partition's directory. None if it is not listed: it just was, or it is in an object
-        store, where each listing is a request.
+        """The files in a recorded partition's directory. None if it is not listed: a build has just listed it, or it is
+        in an object store, where each listing is a request.
         """
         log_dir = self.log_dirs.get(key)
         if not self.is_recorded or not isinstance(log_dir, Path):
             return None
         try:
             return files_in(log_dir / TopicPartition(key[1], key[2]).directory).keys()
-        except OSError:  # as in `_as_recorded`
+        except OSError:  # as in `_unchanged`
             return None
 
     def _stop_of(self, key: PartitionKey) -> PartitionStop:
-        return _of_partition(self.stops[self.log_dirs[key]], key)
+        return _partition_stop(self.stops[self.log_dirs[key]], key)
 
-    def _below(
+    def _ending_below(
         self,
         ends: Mapping[PartitionKey, int | None],
         not_known: Collection[PartitionKey],
         stops: Mapping[Location, LastStop],
     ) -> set[PartitionKey]:
         """The partitions whose logs end below their checkpoints; a partition without a log ends below any offset."""
-        found = set()
+        below = set()
         for key, log_dir in self.log_dirs.items():
             end = ends.get(key, 0)
-            if end is not None and key not in not_known and end < _known_end(_of_partition(stops[log_dir], key)):
-                found.add(key)
-        return found
+            if end is not None and key not in not_known and end < _known_end(_partition_stop(stops[log_dir], key)):
+                below.add(key)
+        return below
 
-    def _as_recorded(self, tables: TablesToRead, logs: pa.Table, lost: Collection[PartitionKey]) -> set[PartitionKey]:
+    def _unchanged(self, tables: TablesToRead, logs: pa.Table, lost: Collection[PartitionKey]) -> set[PartitionKey]:
         """The partitions whose last log is still the last, and unchanged since the catalog recorded it. Checkpoints
         were read before this, so the log ended there when a broker wrote them.
         """
         last = _last_logs(logs, lost)
         files = _files(tables, {(*key, row["base_offset"]) for key, row in last.items()})
-        found = set()
+        unchanged = set()
         for key in lost:
             base_offset = last[key]["base_offset"] if key in last else None
             try:
                 names = files_in(self.log_dirs[key] / TopicPartition(key[1], key[2]).directory)
             except OSError:  # gone, which another finding says, or not listable
                 continue
-            there = [offset for name in names if (offset := parse_segment_log(name)) is not None]
-            if max(there, default=None) != base_offset:
+            offsets = [offset for name in names if (offset := parse_segment_log(name)) is not None]
+            if max(offsets, default=None) != base_offset:
                 continue
             if base_offset is not None:
                 path, _, version = files[*key, base_offset]
                 seen = version_at(location(path))
                 if seen is None or version != (seen.size, seen.mtime_ns, seen.inode):
                     continue
-            found.add(key)
-        return found
+            unchanged.add(key)
+        return unchanged
 
     def _empty(
         self, key: PartitionKey, known_by: str = "the log dir's checkpoints say that it had some"
@@ -619,18 +601,20 @@ class OfLogDirs:
 
 
 def _lost_partitions(
-    whole: Mapping[Location, str], stops: Mapping[Location, LastStop], metadata: Mapping[str, ClusterMetadata]
+    whole: Mapping[Location, str],
+    stops: Mapping[Location, LastStop],
+    metadata: Mapping[str, ClusterMetadata],
+    topics: re.Pattern[str],
 ) -> tuple[LostPartition, ...]:
-    """The partitions that no log dir has.
-
-    Args:
-        whole: the names of the sources that are log dirs.
-        metadata: the metadata of the sources' clusters, by the sources' names.
-    """
+    """The partitions of some topics that no log dir has. `whole` has the names of the sources that are log dirs."""
     known = {log_dir: metadata.get(name) for log_dir, name in whole.items()}
     absent = _absent({log_dir: stops[log_dir] for log_dir in whole}, known)
-    found = [_lost(whole[each.log_dir], each, stops[each.log_dir]) for each in absent]
-    return tuple(sorted(found, key=lambda each: each.partition_key))
+    lost = [
+        _lost_partition(whole[partition.log_dir], partition, stops[partition.log_dir])
+        for partition in absent
+        if topics.fullmatch(partition.partition.topic)
+    ]
+    return tuple(sorted(lost, key=lambda partition: partition.partition_key))
 
 
 def _twice(
@@ -638,69 +622,68 @@ def _twice(
 ) -> tuple[PartitionTwice, ...]:
     """The partitions that two log dirs of one broker have. A broker has each once. The metadata's log does not count:
     it is no partition of the broker.
-
-    Args:
-        log_dirs: where each partition is.
     """
     groups = by_node(
-        sorted(set(log_dirs.values()), key=str), list({id(each): each for each in metadata.values()}.values())
+        sorted(set(log_dirs.values()), key=str), list({id(cluster): cluster for cluster in metadata.values()}.values())
     )
     node_of = {log_dir: number for number, of_node in enumerate(groups) for log_dir in of_node}
     first: dict[tuple[int, TopicPartition], Location] = {}
-    found = []
+    twice = []
     for (source, topic, number), log_dir in sorted(log_dirs.items(), key=lambda item: (item[0][1:], str(item[1]))):
         partition = TopicPartition(topic, number)
         other = first.setdefault((node_of[log_dir], partition), log_dir)
         if other != log_dir and topic != METADATA_TOPIC:
-            one, two = (as_text(each / partition.directory) for each in (other, log_dir))
-            found.append(PartitionTwice(source=source, topic=topic, partition=number, directory=two, other=one))
-    return tuple(found)
+            directory, of_first = as_text(log_dir / partition.directory), as_text(other / partition.directory)
+            twice.append(
+                PartitionTwice(source=source, topic=topic, partition=number, directory=directory, other=of_first)
+            )
+    return tuple(twice)
 
 
-def _of_times(
+def _older_log_dirs(
     sources: Sequence[Source], metadata: Mapping[str, ClusterMetadata]
 ) -> tuple[tuple[OlderLogDir, ...], tuple[str, ...]]:
     """The log dirs on this machine that are older than others of their broker, and further signs of this as lines on
     screen.
-
-    Args:
-        metadata: as of `_lost_partitions`.
     """
-    names: dict[Location, str] = {each.log_dir: each.name for each in sources if isinstance(each.log_dir, Path)}
+    names: dict[Location, str] = {source.log_dir: source.name for source in sources if isinstance(source.log_dir, Path)}
     known: dict[Location, ClusterMetadata] = {
         log_dir: metadata[name] for log_dir, name in names.items() if name in metadata
     }
-    brokers = BrokersMetadata(names, known)
-    older, maybe_older = brokers.older_log_dirs()
-    found = (OlderLogDir(source=names[each], log_dir=as_text(each), detail=said) for each, said in older.items())
-    return tuple(found), tuple(maybe_older)
+    details, maybe_older = BrokersMetadata(names, known).older_log_dirs()
+    older = (
+        OlderLogDir(source=names[log_dir], log_dir=as_text(log_dir), detail=detail)
+        for log_dir, detail in details.items()
+    )
+    return tuple(older), tuple(maybe_older)
 
 
 def _misnamed(
     listed: Mapping[PartitionKey, tuple[Location, str | None]], metadata: Mapping[str, ClusterMetadata]
 ) -> tuple[Misnamed, ...]:
     """The directories with another partition's name. A running broker may delete a topic and make it anew while log
-    dirs are listed. So if ids differ, the files are read again.
-
-    Args:
-        listed: the directory of each partition, and the topic id in its `partition.metadata`.
-        metadata: as of `_lost_partitions`.
+    dirs are listed. So if ids differ, the files are read again. `listed` has the directory of each partition, and the
+    topic id in its `partition.metadata`.
     """
     # Directories in a bucket of tiered storage have other names.
-    listed = {key: each for key, each in listed.items() if each[0].name == TopicPartition(key[1], key[2]).directory}
-    found = _misnamed_by_id(listed, metadata)
-    if found:
-        read = {name: _read_again(metadata[name]) for name in {source for source, _, _ in found}}
-        found = _misnamed_by_id({key: (listed[key][0], _topic_id(listed[key][0])) for key in found}, read)
+    listed = {
+        key: (directory, topic_id)
+        for key, (directory, topic_id) in listed.items()
+        if directory.name == TopicPartition(key[1], key[2]).directory
+    }
+    misnamed = _misnamed_by_id(listed, metadata)
+    if misnamed:
+        read = {name: _read_again(metadata[name]) for name in {source for source, _, _ in misnamed}}
+        misnamed = _misnamed_by_id({key: (listed[key][0], _topic_id(listed[key][0])) for key in misnamed}, read)
     ids = {(topic, number): topic_id for (_, topic, number), (_, topic_id) in listed.items()}
     for key, (directory, topic_id) in listed.items():
         _, topic, number = key
         meant = TopicPartition(topic.lstrip("."), number)
-        if key in found or (meant.topic, number) not in ids or not looks_like(directory.name, meant):
+        if key in misnamed or (meant.topic, number) not in ids or not looks_like(directory.name, meant):
             continue
         if None in (topic_id, ids[meant.topic, number]) or topic_id == ids[meant.topic, number]:
-            looks = f"it looks like {meant.directory}, which is there, too, and that somebody has copied or renamed"
-            found[key] = "renamed", looks
+            detail = f"it looks like {meant.directory}, which is there, too, and that somebody has copied or renamed"
+            misnamed[key] = "renamed", detail
     return tuple(
         Misnamed(
             source=source,
@@ -710,24 +693,24 @@ def _misnamed(
             reason=reason,
             detail=detail,
         )
-        for (source, topic, number), (reason, detail) in sorted(found.items())
+        for (source, topic, number), (reason, detail) in sorted(misnamed.items())
     )
 
 
 def _misnamed_by_id(
     listed: Mapping[PartitionKey, tuple[Location, str | None]], metadata: Mapping[str, ClusterMetadata]
 ) -> dict[PartitionKey, tuple[str, str]]:
-    """The directories whose topic id is not that of their topic, by partition: the reason, and what shows it."""
-    names = {id(each): each.to_end.topic_names for each in metadata.values()}
-    found: dict[PartitionKey, tuple[str, str]] = {}
+    """The reason and detail of each partition's directory whose topic id is not that of its topic."""
+    names = {id(cluster): cluster.to_end.topic_names for cluster in metadata.values()}
+    misnamed: dict[PartitionKey, tuple[str, str]] = {}
     for key, (directory, topic_id) in listed.items():
         known = metadata.get(key[0])
         if known is None or topic_id is None or key[1] == METADATA_TOPIC:
             continue
-        told = other_topic_id(topic_id, key[1], known.to_end, names[id(known)])
-        if told is not None:
-            found[key] = Why.OTHER_TOPIC_ID.value, f"{directory / PARTITION_METADATA}: {told}"
-    return found
+        detail = other_topic_id(topic_id, key[1], known.to_end, names[id(known)])
+        if detail is not None:
+            misnamed[key] = Why.OTHER_TOPIC_ID.value, f"{directory / PARTITION_METADATA}: {detail}"
+    return misnamed
 
 
 def _topic_id(directory: Location) -> str | None:
@@ -743,14 +726,14 @@ def _absent(
     """The partitions that log dirs lack. A running broker may delete or move one while its log dir is listed. So if one
     is missing, checkpoints and metadata are read again.
     """
-    found = list(absent_in(stops, metadata))
-    if not found:
-        return found
-    read = {id(each): _read_again(each) for each in metadata.values() if each is not None}
+    absent = list(absent_in(stops, metadata))
+    if not absent:
+        return absent
+    read = {id(cluster): _read_again(cluster) for cluster in metadata.values() if cluster is not None}
     stops_now = {log_dir: _stop(usable_checkpoints(log_dir)) for log_dir in stops}
-    metadata_now = {log_dir: None if each is None else read[id(each)] for log_dir, each in metadata.items()}
-    still = {(each.log_dir, each.partition) for each in absent_in(stops_now, metadata_now)}
-    return [each for each in found if (each.log_dir, each.partition) in still]
+    metadata_now = {log_dir: None if cluster is None else read[id(cluster)] for log_dir, cluster in metadata.items()}
+    still = {(partition.log_dir, partition.partition) for partition in absent_in(stops_now, metadata_now)}
+    return [partition for partition in absent if (partition.log_dir, partition.partition) in still]
 
 
 def _read_again(metadata: ClusterMetadata) -> ClusterMetadata:
@@ -760,7 +743,7 @@ def _read_again(metadata: ClusterMetadata) -> ClusterMetadata:
         return metadata
 
 
-def _lost(source: str, absent: AbsentPartition, stop: LastStop) -> LostPartition:
+def _lost_partition(source: str, absent: AbsentPartition, stop: LastStop) -> LostPartition:
     return LostPartition(
         source=source,
         topic=absent.partition.topic,
@@ -775,21 +758,16 @@ def _lost(source: str, absent: AbsentPartition, stop: LastStop) -> LostPartition
 def not_built(
     sources: Iterable[Source], seen: Seen, keys: Collection[PartitionKey], topics: re.Pattern[str]
 ) -> Iterator[NotBuilt]:
-    """The log dirs that have partitions which no build has read.
-
-    Args:
-        keys: the keys of the partitions that builds have read.
-        topics: the topics to look at.
-    """
+    """The log dirs that have partitions which no build has read; `keys` has those that builds have read."""
     for source in sources:
-        there = [each for each in seen.partitions.get(source.name, ()) if topics.fullmatch(each.topic)]
-        others = sum((source.name, each.topic, each.partition) not in keys for each in there)
-        if others and source.path == source.log_dir:
-            yield NotBuilt(source=source.name, path=as_text(source.path), partitions=others, of=len(there))
+        wanted = [partition for partition in seen.partitions.get(source.name, ()) if topics.fullmatch(partition.topic)]
+        not_read = sum((source.name, partition.topic, partition.partition) not in keys for partition in wanted)
+        if not_read and source.path == source.log_dir:
+            yield NotBuilt(source=source.name, path=as_text(source.path), partitions=not_read, of=len(wanted))
 
 
 def _stops(checkpoints: Mapping[Location, Checkpoints]) -> dict[Location, LastStop]:
-    return {log_dir: _stop(each) for log_dir, each in checkpoints.items()}
+    return {log_dir: _stop(of_log_dir) for log_dir, of_log_dir in checkpoints.items()}
 
 
 def _stop(checkpoints: Checkpoints) -> LastStop:
@@ -804,7 +782,7 @@ def _stop(checkpoints: Checkpoints) -> LastStop:
     )
 
 
-def _of_partition(stop: LastStop, key: PartitionKey) -> PartitionStop:
+def _partition_stop(stop: LastStop, key: PartitionKey) -> PartitionStop:
     return stop.of(TopicPartition(key[1], key[2]))
 
 
@@ -815,11 +793,8 @@ def _known_end(stop: PartitionStop) -> int:
 def _ends(
     tables: TablesToRead, logs: pa.Table, stops: Mapping[PartitionKey, PartitionStop], aside: LogsAside
 ) -> Iterator[LostEnd]:
-    """The lost ends of some partitions, by the last log of each. The former end of a damaged log is not known.
-
-    Args:
-        logs: the rows of logs that exist.
-        stops: how these partitions stopped by checkpoints.
+    """The lost ends of the partitions in `stops`, by the last log of each. The former end of a damaged log is not
+    known.
     """
     if not stops:
         return
@@ -831,10 +806,10 @@ def _ends(
         if row["status"] not in USABLE or row["next_offset"] is None:
             continue
         path, position, version = files[*key, row["base_offset"]]
-        found = below_checkpoints(row["next_offset"], position, stop)
-        if found is None or found.reason is None or found.detail is None:
+        finding = below_checkpoints(row["next_offset"], position, stop)
+        if finding is None or finding.reason is None or finding.detail is None:
             continue
-        told = with_logs_aside(found, aside, location(path).parent, row["next_offset"], OFFSET_MAX)
+        with_aside = with_logs_aside(finding, aside, location(path).parent, row["next_offset"], OFFSET_MAX)
         end = LostEnd(
             source=key[0],
             topic=key[1],
@@ -843,9 +818,9 @@ def _ends(
             path=path,
             log_end_offset=row["next_offset"],
             known_end=_known_end(stop),
-            reason=found.reason,
-            detail=found.detail,
-            consequence=told.consequence or "",
+            reason=finding.reason,
+            detail=finding.detail,
+            consequence=with_aside.consequence or "",
         )
         ends.append((end, _as_finding(end, end.base_offset, LOG_SUFFIX, position, version)))
     yield from _with_accepted(tables, ends, LOG_SUFFIX)
@@ -854,7 +829,7 @@ def _ends(
 def _as_finding(
     lost: LostStart | LostEnd, base_offset: int, file: str, position: int | None, version: tuple[Any, ...]
 ) -> dict[str, Any]:
-    """The columns of a finding that `held` reads."""
+    """The columns of a finding that `match_acceptances` reads."""
     of_file = {"base_offset": base_offset, "file": file, "position": position, "found": Verdict.BROKEN.value}
     return {**asdict(lost), **of_file, **dict(zip(VERSION_NAMES, version, strict=True))}
 
@@ -871,7 +846,7 @@ def _last_logs(logs: pa.Table, partitions: Collection[PartitionKey]) -> dict[Par
 def _files(
     tables: TablesToRead, wanted: Collection[tuple[Any, ...]]
 ) -> dict[tuple[Any, ...], tuple[str, int | None, tuple[Any, ...]]]:
-    """The path, the end and the recorded state of some logs, by the key of the segment."""
+    """The path, the valid bytes and the recorded state of some logs, by the key of the segment."""
     names = (*SEGMENTS.key, "log_path", "valid_bytes", *LogVersion.names())
     topics = tuple(sorted({key[1] for key in wanted}))
     rows = tables.read(SEGMENTS, names, [Among("topic", topics), Among("base_offset", {key[3] for key in wanted})])
@@ -882,20 +857,19 @@ def _files(
     }
 
 
-def _with_accepted(tables: TablesToRead, ends: Sequence[tuple[_OfFile, dict[str, Any]]], file: str) -> list[_OfFile]:
-    """Lost ends or starts, with who has accepted each: by itself, or together with an audit's finding on the same file.
-
-    Args:
-        ends: each with the columns that `held` reads.
-        file: the suffix of the file in which they are found.
+def _with_accepted(
+    tables: TablesToRead, lost: Sequence[tuple[_StartOrEnd, dict[str, Any]]], file: str
+) -> list[_StartOrEnd]:
+    """Lost starts or ends, each given with its finding in files of one suffix, with who has accepted each: by itself,
+    or together with an audit's finding on the same file.
     """
-    if not ends:
+    if not lost:
         return []
     names: tuple[str, ...] = ("accepted_by", "accepted_reason")
-    findings = findings_of(row for _, row in ends)
+    findings = findings_of(row for _, row in lost)
     accepted = tables.read(ACCEPTED, [*COLUMNS, *names], [Among("file", (file,))])
     by: dict[int, dict[str, Any]] = {}
     for some in (others_of(accepted), accepted):
-        acceptances, found = some.select(names).to_pylist(), held(findings, some)
-        by |= {number: acceptances[at] for number, at in enumerate(found.at) if at >= 0}
-    return [replace(end, **by.get(number, {})) for number, (end, _) in enumerate(ends)]
+        acceptances, matched = some.select(names).to_pylist(), match_acceptances(findings, some)
+        by |= {number: acceptances[at] for number, at in enumerate(matched.at) if at >= 0}
+    return [replace(start_or_end, **by.get(number, {})) for number, (start_or_end, _) in enumerate(lost)]

@@ -22,8 +22,8 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.errors import CatalogError
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.damage.gaps import asked_of_recorded, gaps_between, known_logs
-from kidxlib.operations.damage.lost import OfLogDirs
+from kidxlib.operations.damage.gaps import gaps_between, known_logs, recorded_policies_and_directories
+from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.report.attention import attention
 from kidxlib.operations.report.questions import LAST_REMOTE_AUDITS, LOCAL_FINDINGS, Answers, future
 from kidxlib.operations.report.savings.saving import TopicSavings
@@ -160,8 +160,8 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     what_if = try_ladder(backend, policy, metadata, seen.answering(paths), now_ms)
     begin_phase("putting the report together")
     known = read_known_topics(metadata, as_sources(seen.answering(paths)))
-    policy_of, directories = asked_of_recorded(tables, list(paths), known)
-    of_log_dirs = OfLogDirs.recorded(tables, sources, all_topics, known, seen)
+    policy_of, directories = recorded_policies_and_directories(tables, list(paths), known)
+    of_log_dirs = ExpectedInLogDirs.recorded(tables, sources, all_topics, known, seen)
     logs = known_logs(tables, list(paths), all_topics)
     gaps, lost = gaps_between(tables, logs, policy_of, directories), of_log_dirs.lost(tables, logs)
     compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]

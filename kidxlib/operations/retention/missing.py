@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any, Self
 
-from kidxlib.operations.damage.gaps import KnownGaps, asked_of_recorded, gaps_between, known_logs
-from kidxlib.operations.damage.lost import Lost, NotBuilt, OfLogDirs
+from kidxlib.operations.damage.gaps import KnownGaps, gaps_between, known_logs, recorded_policies_and_directories
+from kidxlib.operations.damage.lost import ExpectedInLogDirs, Lost, NotBuilt
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.run.recorded_sources import NotReached, Seen, as_sources, source_paths
 from kidxlib.tables.protocol import TablesToRead
@@ -19,8 +19,9 @@ class Missing:
     """What is missing and was not deleted by retention: offsets between logs, whole partitions, ends of logs.
 
     Attributes:
-        not_reached: as in `OfLogDirs`: sources that cannot be listed here, so that the plan goes by the catalog alone.
-        not_built: as in `OfLogDirs`: partitions of which nothing is planned.
+        not_reached: sources that cannot be listed here, so that the plan goes by the catalog alone; see
+            `ExpectedInLogDirs`.
+        not_built: as in `ExpectedInLogDirs`: partitions of which nothing is planned.
     """
 
     gaps: KnownGaps
@@ -40,8 +41,8 @@ class Missing:
             seen: these sources, as they were listed.
         """
         sources = [each for each in as_sources(source_paths(tables)) if each.name in names]
-        policy_of, directories = asked_of_recorded(tables, names, known)
-        of_log_dirs = OfLogDirs.recorded(tables, sources, topics, known, seen)
+        policy_of, directories = recorded_policies_and_directories(tables, names, known)
+        of_log_dirs = ExpectedInLogDirs.recorded(tables, sources, topics, known, seen)
         logs = known_logs(tables, names, topics)
         return cls(
             gaps_between(tables, logs, policy_of, directories),

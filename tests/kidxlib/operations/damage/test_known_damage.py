@@ -20,7 +20,7 @@ from kidxlib.cli.main import kidx
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.indexing.known_segments import KEYS
 from kidxlib.operations.damage import acceptances
-from kidxlib.operations.damage.acceptance_rule import findings_of, held
+from kidxlib.operations.damage.acceptance_rule import findings_of, match_acceptances
 from kidxlib.operations.damage.acceptances import Damage
 from kidxlib.operations.damage.damaged_segments import known_damage
 from kidxlib.operations.report import questions
@@ -252,9 +252,9 @@ def test_an_acceptance_covers_what_was_accepted_and_nothing_else(tmp_path: Path)
         accepted.append({**key, **_FINDING, **of_acceptance})
         found.append({**key, **_FINDING, **of_finding})
     covered = [each for _, _, each in _COVERED]
-    rule = held(findings_of(found), findings_of(accepted))
+    rule = match_acceptances(findings_of(found), findings_of(accepted))
     assert (rule.is_accepted.tolist(), rule.knows_consequence.tolist()) == (covered, covered)
-    other = held(
+    other = match_acceptances(
         findings_of({**row, "consequence": "and deletes 2 segments after it"} for row in found), findings_of(accepted)
     )
     gaps = [row["file"] == "gap" for row in found]
