@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, TypeAlias
 
@@ -32,26 +32,26 @@ _ASKED: Final[dict[str, pa.DataType]] = {
     "source": pa.string(),
 }
 _TYPES: Final = _ASKED | {answer.name: answer.type for answer in ANSWER}
-#: The rows of a result: the question, the answer, and whether the answer's note is about a damaged file.
+#: A row of a result: the question, the answer, and whether the answer's note is about a damaged file.
 RESULT: Final = pa.schema([pa.field(name, _TYPES[name]) for name in (*RESULT_COLUMNS, "file_error")])
-#: The only kind of rows that workers give.
+#: The only kind of rows that workers stage.
 KIND: Final = "answer"
 ANSWERED: Final = pa.schema([pa.field(KIND, pa.struct(list(RESULT)))])
 
 _NO_PARTITION: Final = "no such partition in the catalog"
 _KINDS: Final = (OFFSET, TIMESTAMP)
-#: The sources that can answer for each partition.
+#: By source: what answers for its replica of a partition, or why nothing does.
 _Seekers = Mapping[str, Seeker | str]
 
-#: The note if the catalog does not have a partition, of a source or at all.
+#: The notes on partitions that the catalog does not have: by topic, number, and the source that was asked, if one was.
 Unknown: TypeAlias = Mapping[tuple[str, int, str | None], str]
 
-HELD: Final = PARTITIONS.schema(PartitionToSearch.names())
-_SEARCHED: Final = SEGMENTS.schema((*PARTITIONS.key, *SegmentToSearch.names()))
+PARTITIONS_TO_SEARCH: Final = PARTITIONS.schema(PartitionToSearch.names())
+_SEGMENTS_TO_SEARCH: Final = SEGMENTS.schema((*PARTITIONS.key, *SegmentToSearch.names()))
 
 _NAME: Final = ("topic", "partition")
 _OF_SOURCE: Final = (*_NAME, "source")
-#: For how many unknown partitions similar names are looked up.
+#: Similar names are looked up for so many unknown partitions.
 _EXPLAINED: Final = 100
 
 
@@ -61,20 +61,20 @@ class QuestionsToAnswer:
 
     Attributes:
         questions: rows of `QUESTIONS`, in order.
-        held: rows of `HELD`, in the order of their keys.
-        segments: rows of `_SEARCHED`, each partition's in one piece.
-        unknown: what to say of partitions that the catalog does not have; it may lack some.
+        partitions: rows of `PARTITIONS_TO_SEARCH`, in the order of their keys.
+        segments: rows of `_SEGMENTS_TO_SEARCH`, each partition's in one piece.
+        unknown: notes on some of the partitions that the catalog does not have.
     """
 
     questions: SharedRows
-    held: SharedRows
+    partitions: SharedRows
     segments: SharedRows
     unknown: Unknown
 
 
 def answer_questions(ranges: Iterable[QuestionsToAnswer]) -> Iterator[ItemRows]:
     """Rows of `ANSWERED`, in the order of topic, partition, kind of question and target: one for each question and each
-    source that holds the partition, or without a source where none does.
+    source that has the partition, or without a source where none does.
     """
     for key_range in ranges:
         answerer = _Answerer(_partitions(key_range), key_range.unknown)
@@ -82,25 +82,26 @@ def answer_questions(ranges: Iterable[QuestionsToAnswer]) -> Iterator[ItemRows]:
 
 
 def _partitions(key_range: QuestionsToAnswer) -> dict[tuple[str, int], list[CatalogedPartition]]:
-    """The partitions in the catalog, of all sources, by topic and number."""
-    segments = pa.Table.from_batches(key_range.segments.batches(), _SEARCHED).combine_chunks()
+    """The replicas of all sources, by topic and number of the partition."""
+    segments = pa.Table.from_batches(key_range.segments.batches(), _SEGMENTS_TO_SEARCH).combine_chunks()
     of_partition = {
         tuple(segments[name][start].as_py() for name in PARTITIONS.key): segments.slice(start, end - start)
         for start, end in runs([segments[name].combine_chunks() for name in PARTITIONS.key])
     }
-    none = _SEARCHED.empty_table()
-    held: dict[tuple[str, int], list[CatalogedPartition]] = {}
-    for facts in PartitionToSearch.of_arrow(pa.Table.from_batches(key_range.held.batches(), HELD)):
-        rows = of_partition.get((facts.source, facts.topic, facts.partition), none)
-        held.setdefault((facts.topic, facts.partition), []).append(CatalogedPartition(facts, rows))
-    return held
+    none = _SEGMENTS_TO_SEARCH.empty_table()
+    replicas: dict[tuple[str, int], list[CatalogedPartition]] = {}
+    rows = pa.Table.from_batches(key_range.partitions.batches(), PARTITIONS_TO_SEARCH)
+    for facts in PartitionToSearch.of_arrow(rows):
+        of_replica = of_partition.get((facts.source, facts.topic, facts.partition), none)
+        replicas.setdefault((facts.topic, facts.partition), []).append(CatalogedPartition(facts, of_replica))
+    return replicas
 
 
 @dataclass(frozen=True, slots=True)
 class _Answerer:
     """Answers questions about some partitions. Their segments are opened once for all questions."""
 
-    partitions: Mapping[tuple[str, int], list[CatalogedPartition]]
+    replicas: Mapping[tuple[str, int], list[CatalogedPartition]]
     unknown: Unknown
     seekers: dict[tuple[str, int], _Seekers] = field(default_factory=dict)
     of_log_dirs: OfLogDirs = field(default_factory=OfLogDirs)
@@ -112,20 +113,20 @@ class _Answerer:
         for start, end in runs(columns):
             topic, partition, by_time = (column[start].as_py() for column in columns)
             if (topic, partition) not in self.seekers:
-                held = self.partitions.get((topic, partition), ())
-                self.seekers[topic, partition] = {each.facts.source: self._seeker(each) for each in held}
+                replicas = self.replicas.get((topic, partition), ())
+                self.seekers[topic, partition] = {replica.facts.source: self._seeker(replica) for replica in replicas}
             parts.append(self._answer(topic, partition, _KINDS[by_time], questions.slice(start, end - start)))
         return pa.Table.from_batches(parts, RESULT).combine_chunks().to_batches()[0]
 
-    def _seeker(self, partition: CatalogedPartition) -> Seeker | str:
-        facts = partition.facts
+    def _seeker(self, replica: CatalogedPartition) -> Seeker | str:
+        facts = replica.facts
         name = TopicPartition(facts.topic, facts.partition)
-        return partition.seeker(
+        return replica.seeker(
             self.of_log_dirs.of_log(location(facts.directory), name, facts.first_base_offset, facts.high_watermark)
         )
 
     def _answer(self, topic: str, partition: int, query: str, questions: pa.RecordBatch) -> pa.RecordBatch:
-        """Answer questions of one kind about one partition; the questions are sorted by their target."""
+        """Answer questions of one kind about one partition, in the order of targets."""
         targets: Longs = questions.column("target").to_numpy()
         sources: Values = questions.column("source")
         names = sources.dictionary.to_pylist()
@@ -159,7 +160,7 @@ class _Answerer:
 
 
 def _result(values: Mapping[str, Any], targets: Longs, answers: pa.RecordBatch) -> pa.RecordBatch:
-    """Rows of `RESULT`, all with the same values in some columns."""
+    """Rows of `RESULT`, with the same `values` in each."""
     scalars: dict[str, Any] = {name: pa.scalar(value, _ASKED[name]) for name, value in values.items()}
     columns: dict[str, Any] = {name: pa.repeat(scalar, len(answers)) for name, scalar in scalars.items()}
     columns["target"] = pa.array(targets)
@@ -173,46 +174,35 @@ def _staged(answers: pa.RecordBatch) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([inside], schema=ANSWERED)
 
 
-def held_partitions(tables: Tables, wanted: pa.Table, source: str | None) -> pa.Table:
-    """Rows of `HELD` of some partitions, of all sources or of one, in the order of their keys.
-
-    Args:
-        wanted: their topics and numbers.
-    """
-    rows = _of(tables, PARTITIONS, HELD, wanted, _source(source))
+def partitions_to_search(tables: Tables, wanted: pa.Table, source: str | None) -> pa.Table:
+    """Rows of `PARTITIONS_TO_SEARCH` of the wanted topics and numbers, of all sources or one, in the order of keys."""
+    of_source = [] if source is None else [Among("source", (source,))]
+    rows = _matching(tables, PARTITIONS, PARTITIONS_TO_SEARCH, wanted, of_source, _NAME)
     return rows.sort_by([(name, "ascending") for name in _OF_SOURCE])
 
 
-def of_partitions(held: pa.Table, wanted: pa.Table) -> pa.Table:
-    """The rows of some partitions, by their topics and numbers."""
-    return held.filter(positions_in(held, wanted, _NAME) >= 0)
+def with_names_in(partitions: pa.Table, wanted: pa.Table) -> pa.Table:
+    """The partitions with the wanted topics and numbers."""
+    return partitions.filter(positions_in(partitions, wanted, _NAME) >= 0)
 
 
-def segments_of(tables: Tables, held: pa.Table) -> pa.Table:
-    """Rows of `_SEARCHED` of some partitions; those of a partition follow one another. A segment takes about 300 bytes.
-
-    Args:
-        held: rows of `HELD`.
-    """
-    if not held.num_rows:
-        return _SEARCHED.empty_table()
-    rows = _of(tables, SEGMENTS, _SEARCHED, held, [PRESENT], PARTITIONS.key)
+def segments_to_search(tables: Tables, partitions: pa.Table) -> pa.Table:
+    """Rows of `_SEGMENTS_TO_SEARCH`, those of a partition one after another. A segment takes about 300 bytes."""
+    if not partitions.num_rows:
+        return _SEGMENTS_TO_SEARCH.empty_table()
+    rows = _matching(tables, SEGMENTS, _SEGMENTS_TO_SEARCH, partitions, [PRESENT], PARTITIONS.key)
     return rows.sort_by([(name, "ascending") for name in (*PARTITIONS.key, "base_offset")])
 
 
-def unknown_partitions(tables: Tables, asked: pa.Table, held: pa.Table, source: str | None) -> Unknown:
-    """The notes for the first hundred partitions that are asked about, but are not in the catalog or in the source.
-
-    Args:
-        asked: rows of `ASKED`.
-        held: rows of `HELD`, all that were asked.
-        source: the only one that is asked at all; None where each is.
+def unknown_partitions(tables: Tables, asked: pa.Table, partitions: pa.Table, source: str | None) -> Unknown:
+    """The notes for the first hundred partitions in `asked` (rows of `ASKED`) that are not in the catalog or in the
+    source. `partitions` has all that were asked of; `source` is the only one that is asked at all, if one is.
     """
     of_any: Flags = asked["source"].is_null().to_numpy()
     of_one = asked.filter(~of_any)
-    is_there = positions_in(asked, held, _NAME) >= 0
-    is_there[~of_any] = positions_in(of_one, held, _OF_SOURCE) >= 0
-    missing = asked.filter(~is_there)
+    is_known = positions_in(asked, partitions, _NAME) >= 0
+    is_known[~of_any] = positions_in(of_one, partitions, _OF_SOURCE) >= 0
+    missing = asked.filter(~is_known)
     if not missing.num_rows:
         return {}
     known = KnownPartitions.of(tables.read(PARTITIONS, PARTITIONS.key))
@@ -224,18 +214,14 @@ def unknown_partitions(tables: Tables, asked: pa.Table, held: pa.Table, source: 
     }
 
 
-def _of(
+def _matching(
     tables: Tables,
     table: Table,
     schema: pa.Schema,
     wanted: pa.Table,
-    where: list[Condition],
-    by: tuple[str, ...] = _NAME,
+    where: Sequence[Condition],
+    by: tuple[str, ...],
 ) -> pa.Table:
-    """The rows of a table that agree with some others in the columns `by`."""
+    """The rows of a table that agree with a wanted row in the columns `by`."""
     rows = tables.read(table, schema.names, [*scope_of({"wanted": wanted}, by), *where])
     return rows.filter(positions_in(rows, wanted, by) >= 0)
-
-
-def _source(source: str | None) -> list[Condition]:
-    return [] if source is None else [Among("source", (source,))]

@@ -1,7 +1,6 @@
-"""Answers many questions: sorts them, shares them with workers, writes the answers and sums them up.
-
-Questions are sorted in the order of their answers, and cut into ranges of equal length. Offsets at which consumers
-should go on can be written as a file for `kafka-consumer-groups`.
+"""Answers questions from a catalog (`seek_in_catalog`): sorts many in the order of their answers, shares ranges of
+equal length with workers, and writes the answers; also the offsets at which consumers should go on, as a file for
+`kafka-consumer-groups`.
 """
 
 from __future__ import annotations
@@ -33,10 +32,10 @@ from kidxlib.operations.seek.answer_work import (
     QuestionsToAnswer,
     Unknown,
     answer_questions,
-    held_partitions,
-    of_partitions,
-    segments_of,
+    partitions_to_search,
+    segments_to_search,
     unknown_partitions,
+    with_names_in,
 )
 from kidxlib.operations.seek.one_question import (
     Answer,
@@ -44,8 +43,8 @@ from kidxlib.operations.seek.one_question import (
     SeekRequest,
     answers_of_catalog,
     not_asked_of,
+    not_of_one_time_in,
     outcome_of,
-    times_of,
 )
 from kidxlib.operations.seek.output import ensure_new, write_answers
 from kidxlib.operations.seek.questions import Elsewhere, is_elsewhere, not_reached, of_blocks, one_table, read_questions
@@ -59,7 +58,7 @@ from kidxlib.terminal.progress import begin_phase
 _FEW_QUESTIONS: Final = 5000
 _INTERRUPTED: Final = "no answers were written; run the same command again"
 
-#: The counts of a run, besides bytes.
+#: The counts of a run, but for bytes.
 _COUNTED = ("answers", "found", "not_answered", "file_error")
 
 _Longs = NDArray[np.int64]
@@ -73,13 +72,13 @@ ASKED: Final = pa.schema(
     ]
 )
 
-#: How many questions are worth a unit of work.
+#: So many questions are worth a unit of work.
 _QUERIES_PER_RANGE: Final = 50_000
-#: How many questions a range has at most, so that a worker needs seconds for it, and not minutes.
+#: A range has so many questions at most, so that a worker needs seconds for it, and not minutes.
 _QUERIES_PER_RANGE_MAX: Final = 1_000_000
 
 _NAME: Final = ("topic", "partition")
-#: How many partitions without an offset to reset to are named on screen.
+#: So many partitions without an offset to reset to are named on screen.
 NAMED_ON_SCREEN: Final = 5
 
 
@@ -89,7 +88,7 @@ class KeyRange:
 
     Attributes:
         questions: rows of `QUESTIONS`, in order.
-        partitions: the topics and numbers that they ask, each once.
+        partitions: the topics and numbers that these ask about, each once.
     """
 
     questions: pa.Table
@@ -104,11 +103,7 @@ def in_order(questions: pa.Table) -> pa.Table:
 
 
 def asked_partitions(questions: pa.Table) -> pa.Table:
-    """Rows of `ASKED`.
-
-    Args:
-        questions: in order.
-    """
+    """Rows of `ASKED` of questions in order."""
     starts = _starts(_keys(questions))
     numbers = np.zeros(questions.num_rows, np.int64)
     numbers[starts[1:]] = 1
@@ -125,12 +120,8 @@ def asked_partitions(questions: pa.Table) -> pa.Table:
 
 
 def key_ranges(questions: pa.Table, cores: int) -> Iterator[KeyRange]:
-    """The questions in ranges of equal length, so that many questions about one segment, or equal ones, are shared,
+    """Questions in order, in ranges of equal length: so many questions about one segment, or equal ones, are shared,
     too.
-
-    Args:
-        questions: in order.
-        cores: that answer.
     """
     count = questions.num_rows
     ranges = min(-(-count // _QUERIES_PER_RANGE), cores * BINS_PER_CORE)
@@ -158,11 +149,7 @@ def _starts(keys: _Longs) -> _Longs:
 
 
 def seek_in_catalog(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None = None) -> Outcome:
-    """Answer questions, and write the answers.
-
-    Args:
-        elsewhere: reaches further places for questions and answers; None where nobody does.
-    """
+    """Answer questions, and write the answers. `elsewhere` reaches further places for both."""
     if request.output is not None:
         if not is_elsewhere(request.output):
             ensure_new(request.output)
@@ -198,36 +185,30 @@ def _read_elsewhere(request: SeekRequest, backend: Backend, elsewhere: Elsewhere
     return one_table(request.queries, of_blocks(request.queries, blocks, None))
 
 
-def ensure_unambiguous(asked: pa.Table, held: pa.Table) -> None:
-    """Refuse several questions about one partition: consumers can go on at one offset only.
-
-    Args:
-        asked: rows of `ASKED`.
-        held: rows of `HELD`, all that were asked.
+def ensure_unambiguous(asked: pa.Table, partitions: pa.Table) -> None:
+    """Refuse several questions about one partition, or several sources that have it: consumers can go on at one offset
+    only.
     """
     counts = asked.group_by(list(_NAME), use_threads=False).aggregate([("queries", "sum")])
     for row in counts.filter(pc.field("queries_sum") > 1).slice(0, 1).to_pylist():
         name = f"{row['topic']}-{row['partition']}"
         raise UsageError(f"--consumer-group-csv: {name} has {row['queries_sum']} questions, expected one")
-    sources = held.group_by(list(_NAME), use_threads=False).aggregate([("source", "list"), ("source", "count")])
+    sources = partitions.group_by(list(_NAME), use_threads=False).aggregate([("source", "list"), ("source", "count")])
     for row in sources.filter(pc.field("source_count") > 1).slice(0, 1).to_pylist():
         name = f"{row['topic']}-{row['partition']}"
         raise UsageError(f"--consumer-group-csv: {name} is in {', '.join(row['source_list'])}; pick one with --source")
 
 
-def consumer_offsets(answers: pa.Table, held: pa.Table) -> Values:
-    """The offsets at which consumers should go on, as `kafka-consumer-groups` would set them; null if not known.
+def consumer_offsets(answers: pa.Table, partitions: pa.Table) -> Values:
+    """The offsets at which consumers should go on, as `kafka-consumer-groups` would set them; null if not known. There
+    is one answer for each partition.
 
     A consumer goes on at the offset of the question, or at the record that was found. As in Kafka's tool, an offset
     outside of the log becomes the nearer end of the log, and a time after the last record becomes the log end offset.
-
-    Args:
-        answers: rows of `RESULT`, one for each partition.
-        held: rows of `HELD`, all that were asked.
     """
-    at = positions_in(answers, held, _NAME)
-    of_held: Values = pa.array(at, mask=at < 0)
-    ends = held.take(of_held)
+    at = positions_in(answers, partitions, _NAME)
+    places: Values = pa.array(at, mask=at < 0)
+    ends = partitions.take(places)
     # A checkpoint has the log start only if that is above the first segment's base offset.
     start: Values = pc.max_element_wise(ends["log_start_offset"], ends["first_base_offset"], pa.scalar(0, pa.int64()))
     end = ends["log_end_offset"]
@@ -240,15 +221,13 @@ def consumer_offsets(answers: pa.Table, held: pa.Table) -> Values:
 
 
 def write_consumer_offsets(
-    path: Path, answers: pa.Table, held: pa.Table, not_asked: Sequence[TopicPartition] = ()
+    path: Path, answers: pa.Table, partitions: pa.Table, not_asked: Sequence[TopicPartition] = ()
 ) -> int:
     """Write the known offsets, a line for each partition. Warns of partitions without one, as the consumer group would
-    only be reset in part, and returns their number.
-
-    Args:
-        not_asked: partitions of the same topics that nobody could ask.
+    only be reset in part, and returns their number. `not_asked` are partitions of the same topics that nobody could
+    ask.
     """
-    rows = answers.append_column("goes_on_at", consumer_offsets(answers, held))
+    rows = answers.append_column("goes_on_at", consumer_offsets(answers, partitions))
     known = np.asarray(rows["goes_on_at"].is_valid().to_numpy())
     topic, partition, offset = (rows[name].filter(known).cast(pa.string()) for name in (*_NAME, "goes_on_at"))
     lines: Values = pc.call_function("binary_join_element_wise", [topic, partition, offset, ","], pc.JoinOptions())
@@ -262,7 +241,7 @@ def write_consumer_offsets(
         named = [f"{row['topic']}-{row['partition']}" for row in left_out.slice(0, NAMED_ON_SCREEN).to_pylist()]
         warn(f"{path}: without {_few(named, left_out.num_rows)}, whose offsets are not known")
     if not_asked:
-        named = [each.directory for each in not_asked[:NAMED_ON_SCREEN]]
+        named = [partition.directory for partition in not_asked[:NAMED_ON_SCREEN]]
         warn(
             f"{path}: without {_few(named, len(not_asked))}, which no source that was asked has: a consumer group "
             "would be reset in part"
@@ -278,17 +257,17 @@ def _few(named: Sequence[str], count: int) -> str:
 def _answer_one(request: SeekRequest, question: Question, backend: Backend, elsewhere: Elsewhere | None) -> Outcome:
     tables = backend.catalog.tables
     answers = answers_of_catalog(tables, question, request.source)
-    others = not_asked_of(tables, question, request.source, answers)
+    not_asked = not_asked_of(tables, question, request.source, answers)
     lacks = None
     if request.output is not None or request.consumer_group_csv is not None:
         rows = pa.Table.from_pylist([dict(answer) for answer in answers], RESULT)
         if request.consumer_group_csv is not None:
             asked = _asked_of(answers)
-            held = held_partitions(tables, asked, request.source)
-            ensure_unambiguous(asked, held)
-            lacks = write_consumer_offsets(request.consumer_group_csv, rows, held, others.of_topics)
+            partitions = partitions_to_search(tables, asked, request.source)
+            ensure_unambiguous(asked, partitions)
+            lacks = write_consumer_offsets(request.consumer_group_csv, rows, partitions, not_asked.of_topics)
         _write(request, backend, elsewhere, iter(rows.to_batches()))
-    return outcome_of(answers, question, others, lacks=lacks)
+    return outcome_of(answers, question, not_asked, lacks=lacks)
 
 
 def _asked_of(answers: Sequence[Answer]) -> pa.Table:
@@ -315,7 +294,6 @@ def count_answers(staged: Staged) -> dict[str, int]:
 def tell_counts(
     outcome: Outcome, request: SeekRequest, counts: Mapping[str, int], unknown: Unknown, seconds: float
 ) -> None:
-    """Show how many questions were answered, and where the answers are."""
     written = {
         "output": request.output,
         "consumer_group_csv": None if request.consumer_group_csv is None else str(request.consumer_group_csv),
@@ -344,58 +322,56 @@ def _answer_many(
     *,
     start: float,
 ) -> Outcome:
-    """
-    Args:
-        questions: in order.
-        start: when the run began, by the monotonic clock.
-    """
+    """Answer questions in order. `start` is when the run began, by the monotonic clock."""
     tables = backend.catalog.tables
     asked = asked_partitions(questions)
-    held = held_partitions(tables, asked, request.source)
+    partitions = partitions_to_search(tables, asked, request.source)
     if request.consumer_group_csv is not None:
-        ensure_unambiguous(asked, held)
+        ensure_unambiguous(asked, partitions)
     begin_phase("answering")
-    unknown = unknown_partitions(tables, asked, held, request.source)
-    staged = _answered(questions, held, unknown, backend)
+    unknown = unknown_partitions(tables, asked, partitions, request.source)
+    staged = _staged_answers(questions, partitions, unknown, backend)
     begin_phase("writing the answers")
     counts = count_answers(staged)
     lacks = None
     if request.consumer_group_csv is not None:
-        lacks = write_consumer_offsets(request.consumer_group_csv, staged.rows(KIND), held)
+        lacks = write_consumer_offsets(request.consumer_group_csv, staged.rows(KIND), partitions)
     _write(request, backend, elsewhere, staged.batches(KIND))
-    times = times_of(tables, held)
-    fails = times.is_problem or lacks or counts["file_error"]
+    not_asked = not_of_one_time_in(tables, partitions)
+    fails = not_asked.is_problem or lacks or counts["file_error"]
     outcome = Outcome(
         code=ExitCode.PROBLEMS_FOUND if fails else ExitCode.OK,
         counts={name: counts[name] for name in _COUNTED},
         bytes=counts["bytes_read"],
     )
     tell_counts(outcome, request, counts, unknown, round(time.monotonic() - start, 3))
-    outcome.values.update(left_out=times.as_json(), consumer_group_csv_lacks=lacks)
-    times.tell(outcome)
+    outcome.values.update(left_out=not_asked.as_json(), consumer_group_csv_lacks=lacks)
+    not_asked.tell(outcome)
     return outcome
 
 
-def _answered(questions: pa.Table, held: pa.Table, unknown: Unknown, backend: Backend) -> Staged:
+def _staged_answers(questions: pa.Table, partitions: pa.Table, unknown: Unknown, backend: Backend) -> Staged:
     """Rows of `ANSWERED`, in order."""
     engine = backend.engine
     is_small = questions.num_rows <= _FEW_QUESTIONS
     if not is_small:
         engine.start()
-    units = [[each] for each in _units(questions, held, unknown, backend)]
+    units = [[to_answer] for to_answer in _units(questions, partitions, unknown, backend)]
     # An interruption need not wait for answers: they are written only if all are there.
     return engine.run(Work("seek", units, answer_questions, ANSWERED, is_small=is_small))
 
 
-def _units(questions: pa.Table, held: pa.Table, unknown: Unknown, backend: Backend) -> Iterator[QuestionsToAnswer]:
-    """The key ranges, each with what is known of the partitions that it asks. Those that ask the same share it."""
+def _units(
+    questions: pa.Table, partitions: pa.Table, unknown: Unknown, backend: Backend
+) -> Iterator[QuestionsToAnswer]:
+    """The key ranges, each with the catalog's rows of its partitions. Ranges of the same partitions share the rows."""
     engine, before = backend.engine, None
     for key_range in key_ranges(questions, engine.cores):
         if before is None or not key_range.partitions.equals(before):
             before = key_range.partitions
-            of_range = of_partitions(held, before)
-            known = engine.share(of_range), engine.share(segments_of(backend.catalog.tables, of_range))
-        yield QuestionsToAnswer(engine.share(key_range.questions), *known, unknown)
+            of_range = with_names_in(partitions, before)
+            shared = engine.share(of_range), engine.share(segments_to_search(backend.catalog.tables, of_range))
+        yield QuestionsToAnswer(engine.share(key_range.questions), *shared, unknown)
 
 
 def _write(

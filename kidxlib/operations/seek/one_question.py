@@ -1,5 +1,5 @@
-"""Answers one question in the command's own process, as starting a worker is not worth it. Also finds partitions that a
-question is about and that are in none of the named places.
+"""Answers one question in the command's own process, as starting a worker is not worth it. Also finds the partitions
+that a question is about and that nobody asked (`NotAsked`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.errors import KidxError, UsageError
 from kidxlib.format.topic_partition import INTERNAL_TOPICS, TopicPartition
 from kidxlib.indexing.source import Source
-from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.segment import (
     EARLIEST,
     EARLIEST_LOCAL,
@@ -60,10 +59,10 @@ class Question:
     """A question of a command line.
 
     Attributes:
-        topic, partition: None for all topics, but for those that brokers keep for themselves, or all of a topic's
-            partitions: only for a time.
+        topic: None for all topics but those that brokers keep for themselves: only for a time.
+        partition: None for all partitions: only for a time.
         query: `offset` or `timestamp`.
-        asked: its time, as it was typed.
+        asked: the time as the user typed it.
     """
 
     topic: str | None
@@ -86,14 +85,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SeekRequest:
-    """A question together with the places to ask.
-
+    """
     Attributes:
         question: None where `queries` names a file.
         queries: absolute path or URL of a file or a table.
-        output: where the answers go, an absolute path or a URL; None for the screen.
-        consumer_group_csv: where offsets to reset to go.
-        source: the only one to be asked; None for each.
+        output: absolute path or URL for the answers; None for the screen.
+        consumer_group_csv: the file for the offsets to reset to.
+        source: the only one to be asked; None for all.
     """
 
     question: Question | None
@@ -111,18 +109,19 @@ def answers_of_catalog(tables: Tables, question: Question, source: str | None) -
     if question.partition is not None:
         conditions.append(Among("partition", (question.partition,)))
     rows = PartitionToSearch.of_arrow(tables.read(PARTITIONS, PartitionToSearch.names(), conditions))
-    held = [row for row in rows if question.means(row.topic, row.partition)]
-    if not held:
+    partitions = [row for row in rows if question.means(row.topic, row.partition)]
+    if not partitions:
         raise UsageError(f"--catalog {tables.path}: {_why_none(tables, question, source)}")
     of_log_dirs = OfLogDirs([path for path in map(location, source_paths(tables).values()) if isinstance(path, Path)])
     answers = []
-    for row in sorted(held, key=lambda row: (row.topic, row.partition, row.source)):
-        of_it = [Among("topic", (row.topic,)), Among("partition", (row.partition,)), Among("source", (row.source,))]
-        segments = tables.read(SEGMENTS, SegmentToSearch.names(), [*of_it, PRESENT])
+    for row in sorted(partitions, key=lambda row: (row.topic, row.partition, row.source)):
+        key = [Among("topic", (row.topic,)), Among("partition", (row.partition,)), Among("source", (row.source,))]
+        segments = tables.read(SEGMENTS, SegmentToSearch.names(), [*key, PRESENT])
         asked = replace(question, topic=row.topic, partition=row.partition)
         partition, directory = TopicPartition(row.topic, row.partition), location(row.directory)
-        says = of_log_dirs.of_log(directory, partition, row.first_base_offset, row.high_watermark)
-        answers.append(answer_of(CatalogedPartition(row, segments).seeker(says), asked, row.source, row.high_watermark))
+        of_log = of_log_dirs.of_log(directory, partition, row.first_base_offset, row.high_watermark)
+        seeker = CatalogedPartition(row, segments).seeker(of_log)
+        answers.append(answer_of(seeker, asked, row.source, row.high_watermark))
     return answers
 
 
@@ -131,11 +130,11 @@ class NotAsked:
     """Partitions that a question is about, but that did not answer, and signs that answers may be out of date.
 
     Attributes:
-        left_out: partitions that the cluster's metadata gives to the brokers of the log dirs; and those that were asked
-            in older log dirs.
-        without_metadata: log dirs of which nobody can tell what else their brokers have.
-        unmounted: log dirs that were asked and in which nothing is; None for none.
-        of_topics: all partitions that are known to be of the topics, whichever broker has them, and were not asked.
+        left_out: partitions that the cluster's metadata gives to the brokers of the log dirs; and partitions that were
+            asked in older log dirs.
+        without_metadata: log dirs whose brokers may have more that nobody can tell of.
+        unmounted: log dirs that were asked and are empty, if any.
+        of_topics: all partitions of the topics that were not asked, whichever broker has them.
         of_another_time: log dirs that may be older than others of their broker, a line each.
     """
 
@@ -151,116 +150,99 @@ class NotAsked:
         answer comes from an older log dir, or from a partition with another topic's id.
         """
         is_unknown = bool(self.without_metadata) and self.unmounted is not None
-        return is_unknown or any(each.is_problem for each in self.left_out)
+        return is_unknown or any(left_out.is_problem for left_out in self.left_out)
 
     def tell(self, outcome: Outcome) -> None:
         """Add notes and warnings, a line for each kind."""
-        outcome.note(*lines_of(each for each in self.left_out if not each.is_problem))
-        elsewhere = (may_be_elsewhere(each, self.unmounted) for each in self.without_metadata)
+        outcome.note(*lines_of(left_out for left_out in self.left_out if not left_out.is_problem))
+        elsewhere = (may_be_elsewhere(log_dir, self.unmounted) for log_dir in self.without_metadata)
         (outcome.note if self.unmounted is None else outcome.warn)(*elsewhere)
         outcome.warn(*self.of_another_time)
-        outcome.warn(*lines_of(each for each in self.left_out if each.is_problem))
+        outcome.warn(*lines_of(left_out for left_out in self.left_out if left_out.is_problem))
 
     def as_json(self) -> list[dict[str, Any]]:
         return [
-            {"topic": each.partition.topic, "partition": each.partition.partition, "why": each.why}
-            for each in self.left_out
+            {"topic": left_out.partition.topic, "partition": left_out.partition.partition, "why": left_out.why}
+            for left_out in self.left_out
         ]
 
     def with_times(self, brokers: BrokersMetadata, asked: Iterable[tuple[TopicPartition, Location]]) -> NotAsked:
-        """With what tells that log dirs are not of one time, and which partitions have another topic's id.
-
-        Args:
-            brokers: of all log dirs at hand.
-            asked: the partitions that were asked, with their log dirs.
+        """With the signs that log dirs are not of one time, and the partitions that have another topic's id, among
+        those that were asked in their log dirs.
         """
-        there = list(asked)
-        left_out, of_another_time = not_of_one_time(brokers, there)
-        left_out += of_other_topics(brokers, there)
+        with_log_dirs = list(asked)
+        left_out, of_another_time = not_of_one_time(brokers, with_log_dirs)
+        left_out += of_other_topics(brokers, with_log_dirs)
         return replace(self, left_out=[*self.left_out, *left_out], of_another_time=of_another_time)
 
     def why_not_in(self, partition: TopicPartition) -> str | None:
         """Where a wanted partition is; None if it is not known."""
-        for each in self.left_out:
-            if each.partition == partition and each.why is Why.OTHER_LOG_DIR:
-                name = "" if each.directory_id is None else f" (directory.id {each.directory_id})"
+        for left_out in self.left_out:
+            if left_out.partition == partition and left_out.why is Why.OTHER_LOG_DIR:
+                name = "" if left_out.directory_id is None else f" (directory.id {left_out.directory_id})"
+                remedy = "name that one" if left_out.unmounted is None else mount(left_out.unmounted)
                 return (
                     f"no partition {partition.directory} in it; by the cluster's metadata it is in another log dir of "
-                    f"the broker{name}: {'name that one' if each.unmounted is None else mount(each.unmounted)}"
+                    f"the broker{name}: {remedy}"
                 )
-            if each.partition == partition and each.aside is not None:
-                return f"no partition {partition.directory} in it; there is {each.aside}: {COPY_IT}"
+            if left_out.partition == partition and left_out.aside is not None:
+                return f"no partition {partition.directory} in it; there is {left_out.aside}: {COPY_IT}"
         return None
 
 
 def find_not_asked(
-    question: Question, log_dirs: Collection[Location], brokers: BrokersMetadata, there: Collection[TopicPartition]
+    question: Question, log_dirs: Collection[Location], brokers: BrokersMetadata, known: Collection[TopicPartition]
 ) -> NotAsked:
-    """Find partitions that a question is about by what log dirs know of their brokers.
-
-    Args:
-        log_dirs: those that were asked as a whole.
-        brokers: of all log dirs at hand, one of which may have the cluster's metadata.
-        there: partitions that were asked, or that have a directory.
+    """Find the partitions that a question is about and that are not `known`: neither asked, nor with a directory.
+    `log_dirs` were asked as a whole; any log dir of `brokers` may have the cluster's metadata.
     """
 
     def means(partition: TopicPartition) -> bool:
         return question.means(partition.topic, partition.partition)
 
-    known = []
+    # All partitions by the metadata, and by the numbers of others: a topic's numbers begin at 0 without gaps.
+    existing = set(numbered_below(known))
     for log_dir in log_dirs:
         with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told
             owner = brokers.owner(log_dir)
             if owner.cluster_id is not None and (metadata := brokers.of_cluster(owner.cluster_id)) is not None:
-                known.append(metadata.to_end)
-    asked = set(there)
-    of_topics = {each for each in _of_topics(known, there) if means(each)} - asked
+                existing.update(metadata.to_end.assignments)
+    asked = set(known)
+    of_topics = {partition for partition in existing if means(partition)} - asked
     left_out = absent_partitions(log_dirs, means, brokers, asked, by_name=question.topic is not None)
     without_metadata = log_dirs_without_metadata(log_dirs, brokers)
     return NotAsked(left_out, without_metadata, unmounted_in(log_dirs), sorted(of_topics))
 
 
-def _of_topics(known: Iterable[ClusterMetadata], there: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
-    """The partitions that exist by the metadata, and by the numbers of others: a topic's numbers begin at 0 without
-    gaps.
-    """
-    for metadata in known:
-        yield from metadata.assignments
-    yield from numbered_below(there)
-
-
 def not_asked_of(tables: Tables, question: Question, source: str | None, answers: Sequence[Answer]) -> NotAsked:
     """The partitions that answers leave out, by the sources on this machine."""
     here = _sources_here(tables)
-    log_dirs = [each.path for name, each in here.items() if source in (None, name)]
-    brokers = BrokersMetadata([*log_dirs, *(each.log_dir for each in here.values())])
-    others = NotAsked()
+    log_dirs = [of_name.path for name, of_name in here.items() if source in (None, name)]
+    brokers = BrokersMetadata([*log_dirs, *(of_name.log_dir for of_name in here.values())])
+    not_asked = NotAsked()
     if question.is_wide:
-        there = {TopicPartition(answer["topic"], answer["partition"]) for answer in answers}
-        others = find_not_asked(question, log_dirs, brokers, there)
-    return others.with_times(brokers, _with_log_dirs(answers, here))
+        answered = {TopicPartition(answer["topic"], answer["partition"]) for answer in answers}
+        not_asked = find_not_asked(question, log_dirs, brokers, answered)
+    return not_asked.with_times(brokers, _with_log_dirs(answers, here))
 
 
-def times_of(tables: Tables, held: pa.Table) -> NotAsked:
-    """Signs that the log dirs of asked partitions are not of one time, or that partitions have another topic's id, by
-    the log dirs on this machine.
-
-    Args:
-        held: the partitions, with their sources.
+def not_of_one_time_in(tables: Tables, partitions: pa.Table) -> NotAsked:
+    """Signs that the log dirs of partitions are not of one time, or that partitions have another topic's id, by the log
+    dirs on this machine.
     """
     here = _sources_here(tables)
-    brokers = BrokersMetadata(each.log_dir for each in here.values())
-    return NotAsked().with_times(brokers, _with_log_dirs(held.select(PARTITIONS.key).to_pylist(), here))
+    brokers = BrokersMetadata(source.log_dir for source in here.values())
+    return NotAsked().with_times(brokers, _with_log_dirs(partitions.select(PARTITIONS.key).to_pylist(), here))
 
 
 def _sources_here(tables: Tables) -> dict[str, Source]:
-    return {each.name: each for each in as_sources(source_paths(tables)) if isinstance(each.path, Path)}
+    return {source.name: source for source in as_sources(source_paths(tables)) if isinstance(source.path, Path)}
 
 
 def _with_log_dirs(
     rows: Iterable[Mapping[str, Any]], here: Mapping[str, Source]
 ) -> Iterator[tuple[TopicPartition, Location]]:
-    """The partitions of rows of sources that are on this machine, with their log dirs."""
+    """The partitions of the rows whose sources are on this machine, with their log dirs."""
     for row in rows:
         if (source := here.get(row["source"])) is not None:
             yield TopicPartition(row["topic"], row["partition"]), source.log_dir
@@ -275,12 +257,7 @@ def _why_none(tables: Tables, question: Question, source: str | None) -> str:
 
 
 def answer_of(seeker: Seeker | str, question: Question, source: str, high_watermark: int | None) -> Answer:
-    """The answer of one source, or the reason why it has none.
-
-    Args:
-        question: of one partition.
-        high_watermark: of the partition; None where nobody says it.
-    """
+    """The answer of one source to a question about one partition, or the reason why it has none."""
     asked = {"topic": question.topic, "partition": question.partition, "query": question.query}
     [answer] = answer_all(seeker, question.query, np.array([question.target], np.int64)).to_pylist()
     offset = question.target if question.query == OFFSET else answer["offset"]
@@ -290,14 +267,11 @@ def answer_of(seeker: Seeker | str, question: Question, source: str, high_waterm
     return {**asked, "target": question.target, "source": source, **answer}
 
 
-def outcome_of(answers: Sequence[Answer], question: Question, others: NotAsked, *, lacks: int | None = None) -> Outcome:
-    """The outcome of a run with these answers.
-
-    Args:
-        others: partitions that the question means and that nobody asked.
-        lacks: how many partitions `--consumer-group-csv` lacks; None where it is not asked for.
-    """
-    is_problem = bool(lacks) or others.is_problem or any(answer["file_error"] for answer in answers)
+def outcome_of(
+    answers: Sequence[Answer], question: Question, not_asked: NotAsked, *, lacks: int | None = None
+) -> Outcome:
+    """The outcome of a run. `lacks` is the number of partitions that `--consumer-group-csv` lacks, if it was given."""
+    is_problem = bool(lacks) or not_asked.is_problem or any(answer["file_error"] for answer in answers)
     outcome = Outcome(
         code=ExitCode.PROBLEMS_FOUND if is_problem else ExitCode.OK,
         counts={
@@ -314,15 +288,15 @@ def outcome_of(answers: Sequence[Answer], question: Question, others: NotAsked, 
         outcome.line(*lines)
     outcome.values.update(
         answers=[{column: answer[column] for column in RESULT_COLUMNS} for answer in answers],
-        left_out=others.as_json(),
-        empty_log_dirs=others.unmounted,
+        left_out=not_asked.as_json(),
+        empty_log_dirs=not_asked.unmounted,
         consumer_group_csv_lacks=lacks,
     )
-    others.tell(outcome)
+    not_asked.tell(outcome)
     return outcome
 
 
-#: The words for an answer, by whether something was found, and whether this is certain.
+#: The words for an answer, by whether a record was found, and whether this is certain.
 _OUTCOMES: Final = {
     (True, True): "found",
     (False, True): "not found",

@@ -1,4 +1,4 @@
-"""Writes answers; the name of the output says where and in which format. Lines of text are made by columns."""
+"""Writes answers. The name of the output says where, and in which format. Lines of text are made a column at a time."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from kidxlib.storage.location import Location, location
 from kidxlib.storage.store.s3 import ObjectPath, object_written
 
 WRITTEN: Final = pa.schema([RESULT.field(name) for name in RESULT_COLUMNS])
-#: Rows of a file of a directory, about.
+#: Each Parquet file has about so many rows.
 _ROWS_PER_FILE: Final = 1_000_000
 
 CSV_HEAD: Final = ",".join(RESULT_COLUMNS).encode() + b"\n"
-#: Characters for which a field of CSV is quoted.
+#: A field of CSV with one of these is quoted.
 _SPECIAL: Final = ('"', ",", "\n", "\r")
 
 
@@ -37,10 +37,10 @@ def ensure_new(path: str) -> None:
     """Refuse an output that exists: answers never replace a file."""
     place = location(path)
     try:
-        is_there = place.exists() if isinstance(place, ObjectPath) else os.path.lexists(place)
+        exists = place.exists() if isinstance(place, ObjectPath) else os.path.lexists(place)
     except OSError as error:
         raise UsageError(f"--output {describe_error(error)}") from error
-    if is_there:
+    if exists:
         raise there_already(path)
     if isinstance(place, Path):
         above = place.absolute().parent
@@ -57,13 +57,13 @@ def there_already(path: str) -> UsageError:
 
 
 def csv_lines(answers: pa.RecordBatch) -> bytes:
-    """A line of CSV for each answer, with the columns of a result; null is an empty field."""
+    """A line of CSV for each answer; null is an empty field."""
     columns = [_text(answers.column(name), _csv_field) for name in RESULT_COLUMNS]
     return _joined(columns, ",", "", "\n")
 
 
 def json_lines(answers: pa.RecordBatch) -> bytes:
-    """A JSON object for each answer, a line each, with the columns of a result."""
+    """A JSON object for each answer, a line each."""
     columns: list[Values] = []
     for number, name in enumerate(RESULT_COLUMNS):
         text: Values = _text(answers.column(name), _json_text).fill_null("null")
@@ -81,7 +81,7 @@ def _text(column: Values, form: Callable[[str], str]) -> Values:
 
 
 def _csv_field(text: str) -> str:
-    return f'"{text.replace(chr(34), chr(34) * 2)}"' if any(each in text for each in _SPECIAL) else text
+    return f'"{text.replace(chr(34), chr(34) * 2)}"' if any(special in text for special in _SPECIAL) else text
 
 
 def _json_text(text: str) -> str:
@@ -97,7 +97,7 @@ def _joined(columns: list[Values], between: str, null: str, end: str) -> bytes:
 
 
 class Format(enum.Enum):
-    """The formats: one file of text, a directory of Parquet files, or a Delta table."""
+    """The formats, by the end of a name: one file of text, a directory of Parquet files, or a Delta table."""
 
     CSV = ".csv"
     JSON = ".json"
@@ -106,7 +106,6 @@ class Format(enum.Enum):
 
     @classmethod
     def of(cls, path: str) -> Format:
-        """The format by the end of a name."""
         try:
             return cls(PurePosixPath(path).suffix)
         except ValueError as error:
@@ -117,11 +116,7 @@ class Format(enum.Enum):
 
 
 def write_answers(answers: Iterable[pa.RecordBatch], path: str) -> None:
-    """Write the columns of a result; of text, into one file in the order of the rows. It appears as a whole.
-
-    Args:
-        answers: rows of `RESULT`.
-    """
+    """Write rows of `RESULT`, without `file_error`, in their order. The output appears as a whole."""
     try:
         match Format.of(path):
             case Format.CSV:
@@ -149,11 +144,10 @@ def _write_parquet(place: Location, answers: Iterable[pa.RecordBatch]) -> None:
     with _appearing(place) as directory:
         if isinstance(directory, Path):
             directory.mkdir(parents=True)
-        batches = iter(answers)
         number, rows = 0, 0
         with contextlib.ExitStack() as stack:
             writer = None
-            for batch in batches:
+            for batch in answers:
                 if writer is None or rows >= _ROWS_PER_FILE:
                     stack.close()
                     sink = stack.enter_context(_sink(directory / f"part-{number:05}.parquet"))

@@ -1,5 +1,5 @@
-"""Questions of a file or of a place that only an engine's own means reach: read, checked and brought into one form,
-before anything else is done. The first row that is wrong is named.
+"""Reads the questions of a file, a table or a place that only an engine reaches: checks them and brings them into one
+form, before anything else is done. The first row that is wrong is named.
 
 Text is CSV, or a JSON object a line. Values that are plainly right are taken a column at a time. The few others, as
 numbers of 19 digits or times in the year 9999, are looked at one by one.
@@ -35,32 +35,29 @@ from kidxlib.storage.store.s3 import ObjectPath, input_file, is_object
 from kidxlib.terminal.extras import needing_packages
 from kidxlib.text.times import parse_milliseconds
 
-#: What may be asked from.
 EXPECTED: Final = "expected a file called .csv, .json or .parquet, or a Delta table"
-#: Rows that are read one by one are looked at so many at a time.
+#: So many rows that are read one by one are brought into columns at a time.
 _ROWS_AT_ONCE: Final = 10_000
 
-#: What a question has.
 COLUMNS: Final = ("topic", "partition", "offset", "timestamp")
 
 Row: TypeAlias = Mapping[str, str | None]
 _LONG: Final = re.compile(r"-?[0-9]{1,19}")
-#: Narrower than what an option takes: with these alone a file means the same to every reader of it.
+#: Narrower than what an option takes: a file of these alone means the same to every reader.
 _MOMENT: Final = re.compile(
     r"(?!0000)[0-9]{4}-[0-9]{2}-[0-9]{2}[T ][0-9]{2}:[0-9]{2}(:[0-9]{2}(\.[0-9]{1,6})?)?(Z|[+-]([0-9]{2}):[0-9]{2})"
 )
 _ZONE_HOURS_MAX: Final = 18  # as in Java, and so in Kafka's own tools
 _A_TIME: Final = "ISO 8601 with a zone (2026-11-20T10:00Z) or milliseconds since the epoch"
 
-#: What is read of a file.
 QUESTION_COLUMNS: Final = (*COLUMNS, "source")
 EXPECTED_COLUMNS: Final = "topic, partition, and offset or timestamp"
 JSON_SUFFIXES: Final = (".json", ".jsonl", ".ndjson")
-#: Numbered by the line on which each ends.
+#: Each row with the number of the line on which it ends.
 Rows: TypeAlias = Iterator[tuple[int, Row]]
 
 _BLOCK_BYTES: Final = 4 * 1024 * 1024
-#: So many lines of a JSON file tell the kinds of its values.
+#: The first so many lines of a JSON file tell the types of its values.
 _LINES_LOOKED_AT: Final = 100
 
 _TEXTS: Final = pa.schema([(name, pa.string()) for name in QUESTION_COLUMNS])
@@ -80,7 +77,7 @@ QUESTIONS: Final = pa.schema(
     ]
 )
 
-#: What is plainly right.
+#: Texts that are plainly right match these.
 _NUMBER: Final = "^-?[0-9]{1,18}$"
 _LEAP_YEAR: Final = "([0-9]{2}(0[48]|[2468][048]|[13579][26])|(0[48]|[2468][048]|[13579][26])00)"
 _DAY: Final = "(0[1-9]|1[0-2])-(0[1-9]|1[0-9]|2[0-8])|(0[13-9]|1[0-2])-(29|30)|(0[13578]|1[02])-31"
@@ -93,20 +90,16 @@ _US_PER_MS: Final = 1000
 
 
 class Elsewhere(Protocol):
-    """Reads and writes there."""
+    """Places that only an engine reaches."""
 
     def read(self, backend: Backend, path: str) -> Iterator[pa.RecordBatch]:
         """The rows of a file or a table of questions, with all its columns, in any order; one batch at least."""
 
     def ensure_new(self, backend: Backend, path: str) -> None:
-        """Answers never replace what is there."""
+        """Refuse an output that exists: answers never replace a file."""
 
     def write(self, backend: Backend, answers: Iterator[pa.RecordBatch], path: str) -> None:
-        """Write the columns of a result as what the name says.
-
-        Args:
-            answers: rows of `RESULT`, in order.
-        """
+        """Write rows of `RESULT`, in order and without `file_error`, in the format that the name says."""
 
 
 def is_elsewhere(path: str) -> bool:
@@ -115,7 +108,7 @@ def is_elsewhere(path: str) -> bool:
 
 
 def not_reached(option: str, path: str) -> UsageError:
-    """What a command says that has no such means."""
+    """The error of a command that reaches no other places."""
     return UsageError(
         f"{option} {path}: kidx reaches files of this machine and s3://<bucket>/<key>; "
         "use ./spark-submit.sh seek for what Spark reaches"
@@ -123,13 +116,8 @@ def not_reached(option: str, path: str) -> UsageError:
 
 
 def read_questions(path: str) -> pa.Table:
-    """The questions of a file, of the files in a directory, or of a Delta table.
-
-    Args:
-        path: of this machine, absolute, or a URL.
-
-    Returns:
-        Rows of `QUESTIONS` in the order of the file, one at least.
+    """Rows of `QUESTIONS`, one at least, of a file, of the files in a directory, or of a Delta table, in their order.
+    `path` is absolute, or a URL.
     """
     if is_elsewhere(path):
         raise NotReadHereError(str(not_reached("--queries", path)))
@@ -150,7 +138,7 @@ def read_questions(path: str) -> pa.Table:
 
 
 def why_wrong(row: Row) -> str | None:
-    """What is wrong with a question; None where nothing is. Spaces around a value do not count."""
+    """What is wrong with a question, if anything. Spaces around a value do not count."""
     values = {name: (row.get(name) or "").strip(" ") for name in COLUMNS}
     topic, partition, offset, timestamp = (values[name] for name in COLUMNS)
     of = f"{topic}-{partition}, " if partition.isascii() and partition.isdigit() else ""
@@ -188,11 +176,7 @@ def _is_moment(text: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class WrongRow:
-    """The first row of a block that is wrong.
-
-    Attributes:
-        number: its place in the block, from 0 on.
-    """
+    """The first row of a block that is wrong; `number` counts from 0 on."""
 
     number: int
     why: str
@@ -204,7 +188,8 @@ class _Column:
 
     Attributes:
         values: 0 where there is none.
-        is_given, is_plain: whether there is a value, and whether it is in `values` already.
+        is_given: there is a value.
+        is_plain: the value is plainly right, and in `values` already.
     """
 
     values: _Longs
@@ -213,12 +198,7 @@ class _Column:
 
 
 def to_questions(block: pa.RecordBatch) -> pa.RecordBatch | WrongRow:
-    """Rows of `QUESTIONS`, or the first row that is wrong.
-
-    Args:
-        block: rows with a topic, a partition, an offset or a timestamp, and perhaps a source: texts, or what can be
-            written as one.
-    """
+    """Rows of `QUESTIONS`, or the first row that is wrong. The columns of `block` are texts, or can be cast to text."""
     rows = len(block)
     topic = _filled_text(block, "topic")
     columns = {name: _column(block, name) for name in COLUMNS[1:]}
@@ -245,7 +225,7 @@ def to_questions(block: pa.RecordBatch) -> pa.RecordBatch | WrongRow:
 
 
 def _take_odd_rows(block: pa.RecordBatch, odd: _Longs, columns: dict[str, _Column]) -> WrongRow | None:
-    """Look at rows one by one, and put the values of the right ones into the columns; the first that is wrong."""
+    """Look at rows one by one, and put their values into the columns. Returns the first that is wrong, if any."""
     if not len(odd):
         return None
     names = [name for name in COLUMNS if name in block.schema.names]
@@ -255,14 +235,14 @@ def _take_odd_rows(block: pa.RecordBatch, odd: _Longs, columns: dict[str, _Colum
             return WrongRow(number, why)
         for name, column in columns.items():
             if row.get(name):
-                column.values[number] = parse_milliseconds(str(row[name]))  # of a number that is the number
+                column.values[number] = parse_milliseconds(str(row[name]))  # a number stays as it is
     return None
 
 
 def _column(block: pa.RecordBatch, name: str) -> _Column:
     if name not in block.schema.names:
-        nowhere = np.zeros(len(block), np.bool_)
-        return _Column(np.zeros(len(block), np.int64), nowhere, nowhere)
+        none = np.zeros(len(block), np.bool_)
+        return _Column(np.zeros(len(block), np.int64), none, none)
     column: Values = block.column(name)
     if pa.types.is_integer(column.type) and column.type != pa.uint64():
         is_given = _flags(column.is_valid())
@@ -273,7 +253,7 @@ def _column(block: pa.RecordBatch, name: str) -> _Column:
     text = _filled_text(block, name)
     is_given = _flags(text.is_valid())
     is_number = _matches(text, _NUMBER)
-    # A float is written with a point here and without one there, and is not exact where offsets are large.
+    # Readers write a float with a point or without one, and it is not exact where offsets are large.
     is_plain = np.zeros(len(text), np.bool_) if pa.types.is_floating(column.type) else _flags(is_number)
     values = _numbers(pc.if_else(is_number, text, pa.scalar(None, pa.string())).cast(pa.int64()))
     if name == "timestamp" and not is_plain.all():
@@ -285,7 +265,7 @@ def _column(block: pa.RecordBatch, name: str) -> _Column:
 
 
 def _filled_text(block: pa.RecordBatch, name: str) -> Values:
-    """The texts of a column without spaces around them; null where nothing else is there."""
+    """The texts of a column without spaces around them; null where no other character is left."""
     if name not in block.schema.names:
         return pa.nulls(len(block), pa.string())
     column: Values = block.column(name)
@@ -294,7 +274,7 @@ def _filled_text(block: pa.RecordBatch, name: str) -> Values:
 
 
 def _first_milliseconds(moments: Values) -> _Longs:
-    """The first full millisecond since the epoch that is not before each moment; 0 of a null."""
+    """The first full millisecond since the epoch that is not before each moment; 0 for a null."""
     ticks = _numbers(moments.cast(pa.int64()))
     match moments.type.unit:
         case "s":
@@ -314,33 +294,22 @@ def _numbers(column: Values) -> _Longs:
 
 
 def _flags(column: Values) -> Flags:
-    found: Flags = np.from_dlpack(column.cast(pa.uint8())).astype(np.bool_)
-    return found
+    flags: Flags = np.from_dlpack(column.cast(pa.uint8())).astype(np.bool_)
+    return flags
 
 
 def _matches(text: Values, pattern: str) -> Values:
-    found: Values = pc.match_substring_regex(text, pattern)
-    return found.fill_null(False)
+    matches: Values = pc.match_substring_regex(text, pattern)
+    return matches.fill_null(False)
 
 
 def open_file(place: Location) -> Any:
-    """A file of a disk or an object store, as Arrow reads it."""
     return input_file(place) if isinstance(place, ObjectPath) else place.open("rb")
 
 
 def ensure_columns(path: str, names: list[str]) -> None:
     if not {"topic", "partition"} <= set(names) or not {"offset", "timestamp"} & set(names):
         raise UsageError(f"--queries {path}: columns {', '.join(names) or 'none'}; expected {EXPECTED_COLUMNS}")
-
-
-def read_blocks(place: Location, *, is_csv: bool) -> Iterator[pa.RecordBatch]:
-    """The questions of a regular file, in blocks of columns."""
-    yield from _csv_blocks(place) if is_csv else _json_blocks(place)
-
-
-def read_rows(place: Location, *, is_csv: bool) -> Rows:
-    """The questions of any file, as Python's own modules read it."""
-    yield from _csv_rows(place) if is_csv else _json_rows(place)
 
 
 def _lines(place: Location) -> io.TextIOWrapper:
@@ -384,10 +353,10 @@ def _csv_rows(place: Location) -> Rows:
 
 
 def _json_blocks(place: Location) -> Iterator[pa.RecordBatch]:
-    """Each value is a number or a text throughout the file, as it is in the first lines that have it."""
+    """The blocks of a file in which each value has one type, number or text, as in the first lines that have it."""
     with _lines(place) as lines:
-        kinds = _kinds(itertools.islice(lines, _LINES_LOOKED_AT))
-    parse = pa_json.ParseOptions(explicit_schema=pa.schema(kinds), unexpected_field_behavior="ignore")
+        types = _types(itertools.islice(lines, _LINES_LOOKED_AT))
+    parse = pa_json.ParseOptions(explicit_schema=pa.schema(types), unexpected_field_behavior="ignore")
     with (
         open_file(place) as file,
         pa_json.open_json(file, pa_json.ReadOptions(block_size=_BLOCK_BYTES), parse) as reader,
@@ -395,16 +364,16 @@ def _json_blocks(place: Location) -> Iterator[pa.RecordBatch]:
         yield from reader
 
 
-def _kinds(lines: Iterator[str]) -> Mapping[str, pa.DataType]:
-    kinds = {name: pa.string() if name in ("topic", "source") else pa.int64() for name in QUESTION_COLUMNS}
+def _types(lines: Iterator[str]) -> Mapping[str, pa.DataType]:
+    types = {name: pa.string() if name in ("topic", "source") else pa.int64() for name in QUESTION_COLUMNS}
     for line in lines:
         try:
             row = json.loads(line)
         except ValueError:
             continue
         values = row.items() if isinstance(row, dict) else ()
-        kinds |= {name: pa.string() for name, value in values if name in kinds and isinstance(value, str)}
-    return kinds
+        types |= {name: pa.string() for name, value in values if name in types and isinstance(value, str)}
+    return types
 
 
 def _json_rows(place: Location) -> Rows:
@@ -422,10 +391,8 @@ def _json_rows(place: Location) -> Rows:
 
 
 def of_blocks(path: str, blocks: Iterable[pa.RecordBatch], unit: str | None) -> Iterator[pa.RecordBatch]:
-    """Questions of blocks of columns that are no texts of a file.
-
-    Args:
-        unit: what a wrong row is named by, with its number; None where rows have no order.
+    """The questions of blocks that are no texts of a file. A message names a wrong row by `unit` and its number; `unit`
+    is None where rows have no order.
     """
     before = 0
     for block in blocks:
@@ -434,8 +401,8 @@ def of_blocks(path: str, blocks: Iterable[pa.RecordBatch], unit: str | None) -> 
         try:
             questions = to_questions(columns)
         except pa.ArrowNotImplementedError as error:
-            kinds = ", ".join(f"{field.name} {field.type}" for field in columns.schema)
-            raise UsageError(f"--queries {path}: columns {kinds}; expected numbers, texts and times") from error
+            types = ", ".join(f"{field.name} {field.type}" for field in columns.schema)
+            raise UsageError(f"--queries {path}: columns {types}; expected numbers, texts and times") from error
         if isinstance(questions, WrongRow):
             raise _wrong(path, questions.why, unit, before + questions.number + 1)
         yield questions
@@ -462,7 +429,7 @@ def _delta_blocks(path: str) -> Iterator[pa.RecordBatch]:
 
 
 def _files(path: str) -> list[Location]:
-    """A file, or those in a directory, as Spark and others write one."""
+    """The file, or those in a directory, as Spark and others write one."""
     place = location(path)
     if place.is_file():
         return [place]
@@ -471,16 +438,19 @@ def _files(path: str) -> list[Location]:
 
 
 def _of_text(place: Location, *, is_csv: bool) -> Iterator[pa.RecordBatch]:
-    """Questions of a text, in blocks; of one that is not regular, or not right, row by row."""
+    """The questions of a text, in blocks; row by row, as Python's own modules read it, if Arrow cannot, or if a row is
+    wrong.
+    """
+    read_blocks, read_rows = (_csv_blocks, _csv_rows) if is_csv else (_json_blocks, _json_rows)
     count = 0
     questions: list[pa.RecordBatch] = []
     try:
-        for block in read_blocks(place, is_csv=is_csv):
-            found = to_questions(block)
-            if isinstance(found, WrongRow):
-                _ensure_right(place, itertools.islice(read_rows(place, is_csv=is_csv), count + found.number, None))
+        for block in read_blocks(place):
+            of_block = to_questions(block)
+            if isinstance(of_block, WrongRow):
+                _ensure_right(place, itertools.islice(read_rows(place), count + of_block.number, None))
                 break
-            questions.append(found)
+            questions.append(of_block)
             count += len(block)
         else:
             if count:
@@ -489,7 +459,7 @@ def _of_text(place: Location, *, is_csv: bool) -> Iterator[pa.RecordBatch]:
     except pa.ArrowInvalid:
         pass
     # There are quoted line breaks, rows of another length or texts amid numbers.
-    yield from _of_rows(place, read_rows(place, is_csv=is_csv))
+    yield from _of_rows(place, read_rows(place))
 
 
 def _ensure_right(place: Location, rows: Rows) -> None:
@@ -499,10 +469,10 @@ def _ensure_right(place: Location, rows: Rows) -> None:
 
 
 def _of_rows(place: Location, rows: Rows) -> Iterator[pa.RecordBatch]:
-    while some := list(itertools.islice(rows, _ROWS_AT_ONCE)):
-        questions = to_questions(pa.RecordBatch.from_pylist([dict(row) for _, row in some], _TEXTS))
+    while numbered := list(itertools.islice(rows, _ROWS_AT_ONCE)):
+        questions = to_questions(pa.RecordBatch.from_pylist([dict(row) for _, row in numbered], _TEXTS))
         if isinstance(questions, WrongRow):
-            raise _wrong(str(place), questions.why, "line", some[questions.number][0])
+            raise _wrong(str(place), questions.why, "line", numbered[questions.number][0])
         yield questions
 
 
@@ -525,7 +495,7 @@ def _has_int96(file: pq.ParquetFile) -> bool:
 
 
 def _with_zone(block: pa.RecordBatch) -> pa.RecordBatch:
-    """Spark's older format of times is of moments in UTC, and does not say so."""
+    """The block with times in UTC: Spark's older format of times does not say that they are."""
     zoned = pa.schema(
         [field.with_type(pa.timestamp("us", "UTC")) if field.name == "timestamp" else field for field in block.schema]
     )

@@ -18,7 +18,7 @@ import pytest
 from kidxlib.errors import UsageError
 from kidxlib.lookup.answers import RESULT_COLUMNS
 from kidxlib.operations.seek import many_questions
-from kidxlib.operations.seek.answer_work import HELD, RESULT
+from kidxlib.operations.seek.answer_work import PARTITIONS_TO_SEARCH, RESULT
 from kidxlib.operations.seek.many_questions import (
     ASKED,
     asked_partitions,
@@ -229,7 +229,7 @@ def _held(*logs: tuple[int | None, int | None], source: str = "s", first: int | 
             }
             for number, (start, end) in enumerate(logs)
         ],
-        HELD,
+        PARTITIONS_TO_SEARCH,
     )
 
 
