@@ -1,4 +1,4 @@
-"""Compiles all loops of this library ahead, so that commands need not."""
+"""Compiles all loops of kidx ahead, so that commands need not."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ from typing import Final
 
 from kidxlib.jit.compiler import PACKAGE
 
-#: How a module imports the compiler.
+#: The line by which a module imports the compiler.
 _COMPILES: Final = f"from {PACKAGE.name}.jit.compiler import njit"
 
 
 def compile_all() -> dict[str, str]:
-    """Compile the loops that are not in the cache yet for this processor, by importing their modules.
-
-    Returns:
-        The modules that could not be imported, and the package that each one lacks: mostly one of an extra.
+    """Compile the loops that are not in the cache yet for this processor, by importing their modules. Returns the
+    modules that could not be imported with the package that each lacks, mostly one of an extra.
     """
     lacking = {}
     for module in pkgutil.walk_packages([str(PACKAGE)], f"{PACKAGE.name}."):

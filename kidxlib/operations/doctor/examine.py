@@ -1,5 +1,5 @@
-"""All that `kidx doctor` says, in its order: what this machine gives to this process (processor, cores, memory, page
-cache, temporary files) and what is installed (kidx, Python, packages by what they are for, Java).
+"""The facts that `kidx doctor` shows: what is installed (kidx, Python, packages, Java), and what this machine gives to
+this process (processor, cores, memory, page cache, files). `examine` has their order.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from kidxlib.jit.processor import has_instructions
 
 #: Instructions that decide how fast checksums are, by LLVM's names.
 _INSTRUCTIONS: Final = ("sse4.2", "pclmul", "avx2", "vpclmulqdq", "avx512f", "avx512bw")
-#: On how many bytes each way to compute checksums is timed: they fit into the processor's cache.
+#: Each way to compute checksums is timed on so many bytes: they fit into the processor's cache.
 _TRIED_BYTES: Final = 256 * 1024
 _TRIES: Final = 5
 #: With less memory, a container may kill a build's processes once the page cache fills up.
 _MEMORY_BYTES_MIN: Final = 1 << 30
-#: How many files tables and stores may hold open at once.
+#: Tables and stores may hold so many files open at once.
 _OPEN_FILES_MIN: Final = 1024
 
 _DISTRIBUTION: Final = "kidx"
@@ -51,10 +51,10 @@ class Fact:
     """A fact about this machine or installation.
 
     Attributes:
-        subject: what the fact is about: "kidx", "processor", ….
-        name: the fact's name, unique within the subject.
-        found: the fact's value as a text.
-        problem: what does not work because of it, and what to do; None: nothing is wrong.
+        subject: "kidx", "processor", ….
+        name: unique within the subject.
+        found: the value.
+        problem: what does not work because of the fact, and what to do.
     """
 
     subject: str
@@ -64,11 +64,7 @@ class Fact:
 
 
 def facts_of_processor(cpuinfo: str) -> Iterator[Fact]:
-    """Facts about the processor, as Linux knows it.
-
-    Args:
-        cpuinfo: the text of /proc/cpuinfo; empty where there is none.
-    """
+    """From the text of /proc/cpuinfo."""
     fields: dict[str, str] = {}
     for line in cpuinfo.splitlines():
         name, _, value = line.partition(":")
@@ -78,14 +74,14 @@ def facts_of_processor(cpuinfo: str) -> Iterator[Fact]:
         f"{name} {fields[of]}" for name, of in (("family", "cpu family"), ("model", "model")) if of in fields
     )
     yield Fact("processor", "kind", f"{kind} ({numbers})" if numbers else kind)
-    there = [name for name in _INSTRUCTIONS if has_instructions(name)]
-    yield Fact("processor", "instructions", ", ".join(there) or "none of those that kidx asks for")
-    given = len(os.sched_getaffinity(0))
-    yield Fact("processor", "cores", f"{given} for this process, {os.cpu_count()} in all")
+    instructions = [name for name in _INSTRUCTIONS if has_instructions(name)]
+    yield Fact("processor", "instructions", ", ".join(instructions) or "none of those that kidx asks for")
+    cores = len(os.sched_getaffinity(0))
+    yield Fact("processor", "cores", f"{cores} for this process, {os.cpu_count()} in all")
 
 
 def facts_of_checksums() -> Iterator[Fact]:
-    """Which way to compute checksums is used, and how fast each one is here."""
+    """How fast each way to compute checksums is here, and which one is used."""
     data = np.zeros(BLOCK_BYTES + _TRIED_BYTES, np.uint8)
     address = data.ctypes.data + BLOCK_BYTES
     forced = f" ({FORCED_BY} asks for it)" if os.environ.get(FORCED_BY) else ""
@@ -100,7 +96,6 @@ def facts_of_checksums() -> Iterator[Fact]:
 
 
 def _facts_of_compiled_code() -> Iterator[Fact]:
-    """Where compiled loops are kept."""
     place = Path(folded_crc32c.stats.cache_path or "")
     if folded_crc32c.stats.cache_path and os.access(place, os.W_OK):
         yield Fact("compiled code", "kept in", str(place.parent))
@@ -110,11 +105,8 @@ def _facts_of_compiled_code() -> Iterator[Fact]:
 
 
 def facts_of_memory(meminfo: str, limits: Path) -> Iterator[Fact]:
-    """Memory, the page cache, and what a container allows.
-
-    Args:
-        meminfo: the text of /proc/meminfo.
-        limits: the directory of this process's control group.
+    """From the text of /proc/meminfo, and the directory of this process's control group, which has a container's
+    limits.
     """
     kib = {
         name: int(value.split()[0])
@@ -145,7 +137,6 @@ def facts_of_memory(meminfo: str, limits: Path) -> Iterator[Fact]:
 
 
 def _facts_of_files() -> Iterator[Fact]:
-    """How many files this process may open, and where temporary files go."""
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     problem = f"raise it to {_OPEN_FILES_MIN:,} or more: ulimit -n" if 0 <= open_files < _OPEN_FILES_MIN else None
     yield Fact("files", "open at once", f"{open_files:,}" if open_files >= 0 else "without limit", problem)
@@ -154,11 +145,7 @@ def _facts_of_files() -> Iterator[Fact]:
 
 
 def control_group(proc_cgroup: str, root: Path = Path("/sys/fs/cgroup")) -> Path:
-    """The directory of a process's control group (version 2).
-
-    Args:
-        proc_cgroup: the text of /proc/self/cgroup.
-    """
+    """The directory of a process's control group (version 2), from the text of /proc/self/cgroup."""
     for line in proc_cgroup.splitlines():
         if line.startswith("0::"):
             return root / line[len("0::") :].lstrip("/")
@@ -166,7 +153,6 @@ def control_group(proc_cgroup: str, root: Path = Path("/sys/fs/cgroup")) -> Path
 
 
 def facts_of_kidx() -> Iterator[Fact]:
-    """Which kidx this is, and which Python runs it."""
     package = Path(__file__).resolve().parents[2]
     yield Fact("kidx", "version", f"{metadata.version(_DISTRIBUTION)}, in {package}")
     yield Fact("kidx", "Python", f"{platform.python_version()}, {sys.executable}")
@@ -178,11 +164,7 @@ def facts_of_kidx() -> Iterator[Fact]:
 
 
 def facts_of_packages(requirements: Sequence[str]) -> Iterator[Fact]:
-    """Packages that kidx itself needs, and those of its extras.
-
-    Args:
-        requirements: the requirements in the metadata of kidx.
-    """
+    """The packages that kidx itself needs, and those of its extras, from the requirements in the metadata of kidx."""
     extras: dict[str | None, dict[str, str | None]] = {}
     for requirement in requirements:
         match = _REQUIREMENT.match(requirement)
@@ -196,9 +178,8 @@ def facts_of_packages(requirements: Sequence[str]) -> Iterator[Fact]:
 
 
 def _packages(extra: str | None, versions: Mapping[str, str | None], *, is_chosen: bool) -> Fact:
-    """
-    Args:
-        is_chosen: something is installed that only this extra brings, or a larger one.
+    """The packages of an extra. `is_chosen`: a package is installed that this extra or a larger one brings, and no
+    smaller one.
     """
     found = ", ".join(f"{name} {version}" for name, version in versions.items() if version is not None)
     missing = [name for name, version in versions.items() if version is None]
@@ -221,7 +202,7 @@ def _version(package: str) -> str | None:
 
 
 def fact_of_java(environment: Mapping[str, str] = os.environ) -> Fact:
-    """The Java that Spark would run on. Only the jobs on Spark need one."""
+    """The Java that Spark would run on."""
     home = environment.get("JAVA_HOME")
     java = str(Path(home, "bin", "java")) if home else shutil.which("java", path=environment.get("PATH"))
     needed = f"the jobs on Spark need Java {_JAVA_MIN} or later; nothing else does"
@@ -241,12 +222,11 @@ def fact_of_java(environment: Mapping[str, str] = os.environ) -> Fact:
 
 
 def requirements_of_kidx() -> Sequence[str]:
-    """The packages that the metadata of kidx asks for."""
     return metadata.requires(_DISTRIBUTION) or ()
 
 
 def examine() -> list[Fact]:
-    """What is installed and what this machine has. Nothing is changed, but that loops may be compiled and kept."""
+    """All facts, in order. Nothing is changed, but that loops may be compiled and kept."""
     proc = Path("/proc")
     group = control_group((proc / "self/cgroup").read_text())
     return [

@@ -1,5 +1,6 @@
-"""An export, from its options, which are checked before anything is listed, to its files. Until it is complete, its
-parts are in a directory beside the output, from which a later run goes on.
+"""Exports records into files. `export_request` checks the options before anything is listed; `export_records` plans,
+writes parts and puts them together. Until the export is complete, its parts are in a directory beside the output
+(`Staging`), from which a later run goes on.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ from kidxlib.terminal.phase import Done
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
-#: About how many bytes of segments make a part. A larger segment makes several parts, or one if no index tells how to
+#: About so many bytes of segments make a part. A larger segment makes several parts, or one if no index tells how to
 #: divide it.
 _PART_BYTES: Final = 128 * 1024 * 1024
 
@@ -57,13 +58,12 @@ _VERSION: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """The result of an export.
-
+    """
     Attributes:
-        log_bytes: of the segments that were read, by this run and those that it took up.
+        log_bytes: of the segments that this run and those before it have read.
         damage: what was passed over, a line each.
-        failed: partitions of which not all was exported, as something is wrong with a log, a line each.
-        left_out: offsets that were not exported, and such as were asked for and are not there.
+        failed: partitions that were not exported as a whole, as something is wrong with a log, a line each.
+        left_out: offsets that were not exported, or were asked for and do not exist.
     """
 
     rows: int
@@ -75,17 +75,16 @@ class Exported:
 
     @property
     def is_whole(self) -> bool:
-        """Whether everything that was asked for, and that a consumer would get, was exported."""
+        """Whether all records were exported that were asked for and that a consumer would get."""
         return not (self.damage or self.failed or self.left_out)
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedExport:
-    """The plan of an export.
-
+    """
     Attributes:
-        units: what each part is made of.
-        left_out: what the plan left out or did not find and a person should look at; `ReadPlan.left_out`.
+        units: the reads of each part.
+        left_out: what the plan left out or did not find and a person should look at; see `ReadPlan.left_out`.
         failed: partitions that could not be planned, a line each.
     """
 
@@ -99,8 +98,7 @@ class EndedPartition:
     """A partition whose export ends early, because a log is damaged.
 
     Attributes:
-        base_offset, position: those of the segment, or its part, with the damage. Records before the damage were
-            exported, and nothing after it.
+        base_offset, position: of the read with the damage. Records before the damage were exported, none after it.
     """
 
     topic: str
@@ -110,20 +108,22 @@ class EndedPartition:
     why: str
 
     def ends_before(self, read: SegmentRead) -> bool:
-        """Whether something follows the exported part of the partition."""
-        is_of_it = (read.topic, read.partition) == (self.topic, self.partition)
-        return is_of_it and (read.base_offset, read.position) > (self.base_offset, self.position)
+        is_same_partition = (read.topic, read.partition) == (self.topic, self.partition)
+        return is_same_partition and (read.base_offset, read.position) > (self.base_offset, self.position)
+
+
+def _is_past_end(read: SegmentRead, ended: Iterable[EndedPartition]) -> bool:
+    return any(partition.ends_before(read) for partition in ended)
 
 
 @dataclass(frozen=True, slots=True)
 class FinishedPart:
-    """The contents of a part.
-
+    """
     Attributes:
-        reads: how many of the unit it has been made of: those that come after the end of a partition are left out.
+        reads: the number of the unit's reads that the part has: those past the end of a partition are left out.
         damage: what was passed over, a line each.
-        ended: partitions that end in it before they should.
-        logs: those that were read to their ends, or parts of them.
+        ended: partitions that end early in this part.
+        logs: logs, or parts of logs, that were read to their ends.
     """
 
     rows: int
@@ -137,10 +137,6 @@ class Staging:
     """A directory with the plan of an export and its finished parts. A part gets its final name once it is complete."""
 
     def __init__(self, output: Path, suffix: str) -> None:
-        """
-        Args:
-            suffix: of the parts' names.
-        """
         self.directory = output.with_name(f"{output.name}.kidx-export")
         self._suffix = suffix
 
@@ -160,29 +156,34 @@ class Staging:
                     shutil.rmtree(self.directory, ignore_errors=True)
 
     def plan(self, asked: dict[str, Any]) -> PlannedExport | None:
-        """The plan of an earlier run; None without one."""
+        """The plan of an earlier run, which was asked for the same; None without one."""
         try:
-            found = json.loads((self.directory / _PLAN).read_text())
+            kept = json.loads((self.directory / _PLAN).read_text())
         except FileNotFoundError:
             return None
         except ValueError as error:
             raise KidxError(f"{self.directory / _PLAN}: not JSON; remove {self.directory}, and start anew") from error
-        if found["version"] != _VERSION or found["asked"] != asked:
+        if kept["version"] != _VERSION or kept["asked"] != asked:
             raise UsageError(
                 f"{self.directory}: an export with other options was begun and not finished; give those options again, "
                 "or remove this directory"
             )
         return PlannedExport(
-            [[_of_json(read) for read in unit] for unit in found["units"]],
-            tuple(map(_left_out_of_json, found["left_out"])),
-            tuple(found["failed"]),
+            [[_of_json(read) for read in unit] for unit in kept["units"]],
+            tuple(map(_left_out_of_json, kept["left_out"])),
+            tuple(kept["failed"]),
         )
 
     def keep_plan(self, asked: dict[str, Any], plan: PlannedExport) -> None:
         """Save the plan for a later run."""
-        units = [[_as_json(read) for read in unit] for unit in plan.units]
-        told = {"left_out": [asdict(each) for each in plan.left_out], "failed": plan.failed}
-        self._write(_PLAN, json.dumps({"version": _VERSION, "asked": asked, "units": units, **told}))
+        kept = {
+            "version": _VERSION,
+            "asked": asked,
+            "units": [[_as_json(read) for read in unit] for unit in plan.units],
+            "left_out": [asdict(left_out) for left_out in plan.left_out],
+            "failed": plan.failed,
+        }
+        self._write(_PLAN, json.dumps(kept))
 
     def part(self, number: int) -> Path:
         """The file of a unit's rows."""
@@ -192,10 +193,10 @@ class Staging:
         """The contents of a complete part; None if it is not complete."""
         if not (self.part(number).exists() and self._facts(number).exists()):
             return None
-        found = json.loads(self._facts(number).read_text())
-        ended = tuple(EndedPartition(**each) for each in found["ended"])
-        logs = tuple(LogRead(**each) for each in found["logs"])
-        return FinishedPart(found["rows"], found["reads"], tuple(found["damage"]), ended, logs)
+        facts = json.loads(self._facts(number).read_text())
+        ended = tuple(EndedPartition(**partition) for partition in facts["ended"])
+        logs = tuple(LogRead(**log) for log in facts["logs"])
+        return FinishedPart(facts["rows"], facts["reads"], tuple(facts["damage"]), ended, logs)
 
     def discard(self, number: int) -> None:
         """Remove a part so that it is written again."""
@@ -254,30 +255,28 @@ def _as_json(read: SegmentRead) -> dict[str, Any]:
     return {**asdict(read), "aborted": base64.b64encode(read.aborted.packed).decode()}
 
 
-def _of_json(found: dict[str, Any]) -> SegmentRead:
+def _of_json(read: dict[str, Any]) -> SegmentRead:
     return SegmentRead(
         **{
-            **found,
-            "version": FileVersion(**found["version"]),
-            "wanted": Wanted(**found["wanted"]),
-            "aborted": AbortedRanges(base64.b64decode(found["aborted"])),
+            **read,
+            "version": FileVersion(**read["version"]),
+            "wanted": Wanted(**read["wanted"]),
+            "aborted": AbortedRanges(base64.b64decode(read["aborted"])),
         }
     )
 
 
-def _left_out_of_json(found: dict[str, Any]) -> LeftOut:
-    return LeftOut(**{**found, "partition": TopicPartition(**found["partition"]), "why": Why(found["why"])})
+def _left_out_of_json(left_out: dict[str, Any]) -> LeftOut:
+    return LeftOut(**{**left_out, "partition": TopicPartition(**left_out["partition"]), "why": Why(left_out["why"])})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """The request for an export.
-
+    """
     Attributes:
-        read: what is read.
-        catalog: where it is that tells what need not be read; None for nowhere.
-        schema: the columns.
-        output: what does not exist yet and is to be made.
+        catalog: the place of a catalog that tells what need not be read.
+        schema: of the exported rows.
+        output: a path where nothing is yet.
         skip_damage: go on after damage, and tell it.
         asked: the options that rows depend on, as they were given: a later run has to ask for the same.
     """
@@ -318,7 +317,7 @@ def export_request(
         if is_brokers(above):
             raise UsageError(f"--output {output}: {above} is a broker's log dir; expected a place of its own")
     asked = {
-        "sources": [each if is_object(each) else os.path.realpath(each) for each in directories],
+        "sources": [directory if is_object(directory) else os.path.realpath(directory) for directory in directories],
         "topics": topics,
         "offsets": list(offsets),
         "times": times,
@@ -353,14 +352,14 @@ def _offsets(given: tuple[str, ...]) -> Offsets | None:
     for text in given:
         name, equals, limits = text.rpartition("=")
         start, colon, end = limits.partition(":")
-        if not colon or not all(each == "" or each.isdecimal() for each in (start, end)):
+        if not colon or not all(limit == "" or limit.isdecimal() for limit in (start, end)):
             raise UsageError(f"--offsets {text}: expected START:END, START:, :END or <topic>-<partition>=START:END")
-        found = (int(start) if start else None, int(end) if end else None)
+        offsets = (int(start) if start else None, int(end) if end else None)
         if not equals and len(given) == 1:
-            return found
+            return offsets
         if not equals or name in by_partition:
             raise UsageError(f"--offsets {text}: expected one range, or one for each partition that is named")
-        by_partition[name] = found
+        by_partition[name] = offsets
     return by_partition or None
 
 
@@ -397,7 +396,9 @@ def export_records(request: ExportRequest, threads: int) -> Exported:
 
 
 def _exported(plan: PlannedExport, parts: Sequence[FinishedPart]) -> Exported:
-    ended = {(each.topic, each.partition): each.why for part in reversed(parts) for each in part.ended}
+    ended = {
+        (partition.topic, partition.partition): partition.why for part in reversed(parts) for partition in part.ended
+    }
     logs = [log for part in parts for log in part.logs]
     return Exported(
         rows=sum(part.rows for part in parts),
@@ -439,8 +440,8 @@ def _planned(request: ExportRequest, threads: int) -> PlannedExport:
             units.append([])
         units[-1].append(read)
     failed = tuple(f"{partition.directory}: {why}; not exported" for partition, why in plan.failed.items())
-    left_out = tuple(each for each in plan.left_out if each.is_problem)
-    return PlannedExport(units, left_out, (*plan.unreadable, *failed))
+    problems = tuple(left_out for left_out in plan.left_out if left_out.is_problem)
+    return PlannedExport(units, problems, (*plan.unreadable, *failed))
 
 
 def _bytes_of(unit: Sequence[SegmentRead]) -> int:
@@ -456,7 +457,7 @@ class _Progress:
     """How much threads have read so far, and whether they should stop.
 
     Attributes:
-        left: of each segment, how many reads are still to be done.
+        left: the number of reads still to be done, by the path of the log.
     """
 
     left: Counter[str]
@@ -491,9 +492,8 @@ def _write_parts(
     def write(number: int) -> FinishedPart:
         finished = staging.finished(number)
         if finished is None:
-            finished = _write_part(request, number, units[number], staging, progress)
-        else:
-            progress.add(units[number])
+            return _write_part(request, number, units[number], staging, progress)
+        progress.add(units[number])
         return finished
 
     def told() -> str:
@@ -503,9 +503,9 @@ def _write_parts(
     with interrupts.telling(told), ThreadPoolExecutor(threads) as pool:
         try:
             parts = list(pool.map(write, range(len(units))))
-            ended = [each for part in parts for each in part.ended]
+            ended = [partition for part in parts for partition in part.ended]
             for number, unit in enumerate(units if ended else ()):
-                kept = [read for read in unit if not any(each.ends_before(read) for each in ended)]
+                kept = [read for read in unit if not _is_past_end(read, ended)]
                 if len(kept) < parts[number].reads:  # it was written before the damage in its partition was found
                     staging.discard(number)
                     parts[number] = _write_part(request, number, kept, staging, progress)
@@ -518,17 +518,17 @@ def _write_parts(
 def _write_part(
     request: ExportRequest, number: int, unit: Sequence[SegmentRead], staging: Staging, progress: _Progress
 ) -> FinishedPart:
-    lost: list[str] = []
+    passed_over: list[str] = []
     ended: list[EndedPartition] = []
     logs: list[LogRead] = []
 
     def note_damage(damage: Damage) -> None:
-        lost.append(f"{damage}; not exported: {damage.lost}")
+        passed_over.append(f"{damage}; not exported: {damage.lost}")
 
     def rows() -> Iterator[pa.RecordBatch]:
         on_damage = note_damage if request.skip_damage else fail_on
         for read in unit:
-            if any(each.ends_before(read) for each in ended):
+            if _is_past_end(read, ended):
                 continue
             try:
                 goes_on = request.skip_damage
@@ -544,8 +544,8 @@ def _write_part(
 
     written: Path = staging.part(number).with_suffix(".tmp")
     count = write_part(request.form, written, request.schema, rows())
-    reads = sum(not any(each.ends_before(read) for each in ended) for read in unit)
-    finished = FinishedPart(count, reads, tuple(lost), tuple(ended), tuple(logs))
+    reads = sum(not _is_past_end(read, ended) for read in unit)
+    finished = FinishedPart(count, reads, tuple(passed_over), tuple(ended), tuple(logs))
     staging.finish(number, finished, written)
     return finished
 

@@ -1,4 +1,4 @@
-"""The formats of an export: how a part of it is written, and how parts become what was asked for.
+"""The formats of an export: how a part is written, and how parts become the output.
 
 In lines of JSON, a key or a value that is UTF-8 is a text. Any other is null under its name, and in base64 under the
 name with `_base64` after it: so each name has values of one kind.
@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 from kidxlib.errors import UsageError
 from kidxlib.operations.export.json_kernel import measure_texts, write_texts
 
-#: Rows of so many bytes make a row group of Parquet, about; it is in memory until it is written.
+#: Rows of about so many bytes make a row group of Parquet, which is in memory until it is written.
 _ROW_GROUP_BYTES: Final = 32 * 1024 * 1024
 _COPIED_BYTES: Final = 4 * 1024 * 1024
 
@@ -41,10 +41,10 @@ class ExportFormat(enum.Enum):
 
     @classmethod
     def of(cls, path: str) -> ExportFormat:
-        for found in cls:
-            if path.rstrip("/").endswith(found.value):
-                return found
-        raise UsageError(f"--output {path}: expected a name that ends in {', '.join(each.value for each in cls)}")
+        for form in cls:
+            if path.rstrip("/").endswith(form.value):
+                return form
+        raise UsageError(f"--output {path}: expected a name that ends in {', '.join(form.value for form in cls)}")
 
 
 def json_lines(rows: pa.RecordBatch) -> bytes:
@@ -56,16 +56,18 @@ def json_lines(rows: pa.RecordBatch) -> bytes:
 
 
 def _field(name: str, column: _Values) -> _Values:
-    """A column's names and values, without what is between them."""
+    """A column as members of JSON objects."""
     if pa.types.is_binary(column.type):
-        return _joined(f'"{name}":', _bytes(name, column))
-    if pa.types.is_string(column.type):
-        return _joined(f'"{name}":', _literals(column)[0])
-    if pa.types.is_timestamp(column.type):
-        return _joined(f'"{name}":', _times(column))
-    if pa.types.is_list(column.type):
-        return _joined(f'"{name}":', _headers(column))
-    return _joined(f'"{name}":', column.cast(pa.string()))
+        values = _bytes(name, column)
+    elif pa.types.is_string(column.type):
+        values = _literals(column)[0]
+    elif pa.types.is_timestamp(column.type):
+        values = _times(column)
+    elif pa.types.is_list(column.type):
+        values = _headers(column)
+    else:
+        values = column.cast(pa.string())
+    return _joined(f'"{name}":', values)
 
 
 def _joined(*parts: _Values) -> _Values:
@@ -79,7 +81,7 @@ def _bytes(name: str, column: _Values) -> _Values:
 
 
 def _literals(column: _Values) -> tuple[_Values, _Values]:
-    """Values as texts of JSON, in base64 where they are no UTF-8; and which of them are."""
+    """Values as texts of JSON, in base64 where they are no UTF-8; and flags of those that are UTF-8."""
     rows = len(column)
     _, ends, data = column.buffers()
     positions = (
@@ -101,15 +103,14 @@ def _literals(column: _Values) -> tuple[_Values, _Values]:
 
 
 def _times(column: _Values) -> _Values:
-    """Moments in ISO 8601, UTC; a number of ms since the epoch where no calendar has it."""
+    """Moments in ISO 8601, UTC; the number of ms since the epoch where the year has not four digits."""
     ms = column.cast(pa.int64())
-    is_told = pc.and_(pc.greater_equal(ms, pa.scalar(_FIRST_MS)), pc.less_equal(ms, pa.scalar(_LAST_MS)))
-    moments = pc.if_else(is_told, ms, 0).cast(column.type).cast(pa.string())
-    return pc.if_else(is_told, _joined('"', pc.replace_substring(moments, " ", "T"), '"'), ms.cast(pa.string()))
+    has_date = pc.and_(pc.greater_equal(ms, pa.scalar(_FIRST_MS)), pc.less_equal(ms, pa.scalar(_LAST_MS)))
+    moments = pc.if_else(has_date, ms, 0).cast(column.type).cast(pa.string())
+    return pc.if_else(has_date, _joined('"', pc.replace_substring(moments, " ", "T"), '"'), ms.cast(pa.string()))
 
 
 def _headers(column: _Values) -> _Values:
-    """Lists of headers, in their order."""
     inside = column.flatten()
     objects = _joined(
         '{"key":', _literals(inside.field("key"))[0], ',"value":', _bytes("value", inside.field("value")), "}"
@@ -120,11 +121,7 @@ def _headers(column: _Values) -> _Values:
 
 
 def write_part(form: ExportFormat, path: Path, schema: pa.Schema, rows: Iterable[pa.RecordBatch]) -> int:
-    """Write rows into a new file, and have the disk keep it.
-
-    Returns:
-        How many rows there were.
-    """
+    """Write rows into a new file that is on disk at the end, and return their number."""
     count = 0
     with path.open("wb") as file:
         if form is ExportFormat.PARQUET:
@@ -147,18 +144,18 @@ def write_part(form: ExportFormat, path: Path, schema: pa.Schema, rows: Iterable
 
 
 def _row_groups(rows: Iterable[pa.RecordBatch]) -> Iterator[pa.Table]:
-    held: list[pa.RecordBatch] = []
+    batches: list[pa.RecordBatch] = []
     for batch in rows:
-        held.append(batch)
-        if sum(each.nbytes for each in held) >= _ROW_GROUP_BYTES:
-            yield pa.Table.from_batches(held)
-            held = []
-    if held:
-        yield pa.Table.from_batches(held)
+        batches.append(batch)
+        if sum(batch.nbytes for batch in batches) >= _ROW_GROUP_BYTES:
+            yield pa.Table.from_batches(batches)
+            batches = []
+    if batches:
+        yield pa.Table.from_batches(batches)
 
 
 def assemble(form: ExportFormat, parts: Iterable[Path], schema: pa.Schema, whole: Path) -> None:
-    """Make one file of parts, and have the disk keep it; Parquet has none: its parts are files of a directory."""
+    """Make one file of parts, which is on disk at the end. Not for Parquet, whose parts are files of a directory."""
     with whole.open("wb") as file:
         if form is ExportFormat.ARROW:
             with pa.ipc.new_file(file, schema) as writer:

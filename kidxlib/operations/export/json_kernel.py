@@ -19,7 +19,7 @@ _OUT: Final = types.Array(types.uint8, 1, "C")
 _HEX: Final = tuple(b"0123456789abcdef")
 _BASE64: Final = tuple(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/")
 _QUOTE, _BACKSLASH, _PAD = b'"\\='
-#: What follows a backslash, for the characters below 32 that have a short form; 0 for the others.
+#: The character after a backslash, for the characters below 32 that have a short form; 0 for the others.
 _SHORT: Final = tuple({8: b"b", 9: b"t", 10: b"n", 12: b"f", 13: b"r"}.get(byte, b"\0")[0] for byte in range(32))
 
 
@@ -32,7 +32,9 @@ def _escaped_bytes(byte):
 
 @njit
 def _continues(data, at, end, count, least, most):
-    """Whether so many bytes follow as UTF-8 has them after the first of a character; the first is within limits."""
+    """Whether `count` bytes follow that UTF-8 allows after the first of a character; `least` and `most` limit the first
+    of them.
+    """
     if end - at <= count:
         return False
     first = uint8(data, at + 1)
@@ -46,7 +48,7 @@ def _continues(data, at, end, count, least, most):
 
 @njit
 def _character_bytes(data, at, end):
-    """How many bytes the character at a position has in UTF-8; 0 where it is none."""
+    """The bytes of the character at a position in UTF-8; 0 where there is none."""
     byte = uint8(data, at)
     if byte < 0x80:
         return 1
@@ -63,10 +65,8 @@ def _character_bytes(data, at, end):
 
 @njit(types.void(BYTES, _INTS, _FLAGS, _SIZES), **OPTIONS)
 def measure_texts(data, ends, is_text, sizes):
-    """Say of each value whether it is UTF-8, and how many bytes it takes as JSON: a text, or else one in base64.
-
-    Args:
-        ends: where values end, after where the first one starts.
+    """Find of each value whether it is UTF-8, and the bytes that it takes as JSON: as a text, or else in base64.
+    `ends` has the start of the first value, then the ends of all.
     """
     for number in range(len(sizes)):
         start, end = np.int64(ends[number]), np.int64(ends[number + 1])
@@ -83,7 +83,7 @@ def measure_texts(data, ends, is_text, sizes):
 
 @njit(types.void(BYTES, _INTS, _FLAGS, _OUT), **OPTIONS)
 def write_texts(data, ends, is_text, out):
-    """Write values as JSON, one after the other, as `measure_texts` has measured them."""
+    """Write the values that `measure_texts` has measured, one after the other."""
     to = np.int64(0)
     for number in range(len(is_text)):
         start, end = np.int64(ends[number]), np.int64(ends[number + 1])
