@@ -101,11 +101,7 @@ class FilesToCompact:
     def opened(
         self, segment: SegmentToCompact, access: Access = Access.NORMAL
     ) -> Iterator[tuple[LogBytes, Owner | None]]:
-        """Open a segment's log, up to the end of its last valid batch when it was built, and find its file's owner.
-
-        Args:
-            access: the order in which the log is read.
-        """
+        """Open a segment's log, up to the end of its last valid batch when it was built, and find its file's owner."""
         directory, valid_bytes = self.task.segments_directory, segment.valid_bytes
         if directory is None or valid_bytes is None:
             raise FileNotFoundError
@@ -118,15 +114,14 @@ class FilesToCompact:
             opened.ensure_unchanged()
 
     def place(self, directory: Directory, name: str) -> Place:
-        """The path of a file, and its log dir."""
         return Place(os.path.join(str(directory), name), directory.root if self._is_beside_logs(directory) else None)
 
     def may_write(self, place: Place) -> bool:
-        """Whether a file may be changed. A file beside logs may be changed only if their log dir is locked."""
+        """Whether a file may be changed: beside logs, only if their log dir is locked."""
         return self.mode is not Mode.APPLY or place.log_dir is None or place.log_dir in self.options.locked
 
     def owner_in(self, directory: Directory, owner: Owner | None) -> Owner | None:
-        """The owner that a new file in a directory gets: the logs' owner beside logs, else None, for this user."""
+        """The owner of a new file in a directory: the logs' owner beside logs, else None for this user."""
         return owner if self._is_beside_logs(directory) else None
 
     def _is_beside_logs(self, directory: Directory) -> bool:
@@ -134,19 +129,14 @@ class FilesToCompact:
 
 
 def _why_not_read(error: OSError | LogChangedError) -> str:
-    """Why a log was not read, as a reason of a change."""
     return LOG_CHANGED if isinstance(error, LogChangedError) else UNREADABLE
 
 
 def compact(
     tasks: Iterable[CompactionTask], options: CompactionOptions, mode: Mode, use_mmap: bool
 ) -> Iterator[Change]:
-    """Find what to change in partitions, and with `Mode.APPLY` change it.
-
-    A change is returned after its files are durable.
-
-    Args:
-        use_mmap: False reads every log in chunks: see `kidxlib.indexing.segments.build`.
+    """Find what to change in partitions, and with `Mode.APPLY` change it. A change is returned after its files are
+    durable. Without `use_mmap`, logs are read in chunks: see `kidxlib.indexing.segments.build`.
     """
     with Publisher() as publisher, Remover() as remover:
         waiting: list[Change] = []
@@ -167,7 +157,7 @@ def _settled(waiting: list[Change], publisher: Publisher, remover: Remover) -> I
 
 
 def _coarsen_segment(files: FilesToCompact, segment: SegmentToCompact) -> Change | None:
-    """Give a segment's indexes the interval of the policy; None if they have it, or there are none."""
+    """Give a segment's indexes the interval of the policy; None if they have it, or if there are no indexes."""
     if segment.version is None or segment.offset_index_crc32c is None or segment.valid_bytes is None:
         return None  # no index was published
     interval = files.options.policy.interval_for(
@@ -249,7 +239,6 @@ def _as_recorded(files: FilesToCompact, segment: SegmentToCompact) -> Indexes | 
 
 
 def _remove_orphan(files: FilesToCompact, directory: Directory, orphan: Orphan) -> Change:
-    """Remove a file that nothing needs."""
     place = files.place(directory, orphan.name)
     parsed = parse_segment_file(orphan.name)
     outcome, reason = ChangeOutcome.PLANNED, orphan.reason.value
@@ -283,12 +272,11 @@ def _is_ours(files: FilesToCompact, directory: Directory, orphan: Orphan) -> boo
 
 @dataclass(frozen=True, slots=True)
 class Trimmed:
-    """The result of trimming an index file that ends in zeros.
+    """An index file that ends in zeros, trimmed.
 
     Attributes:
-        suffix: the file's.
         content: the new content; None: the file stays.
-        reason: why the file stays, in a short word; None: it does not.
+        reason: why the file stays, in a short word.
     """
 
     suffix: str
@@ -304,11 +292,7 @@ def _ends_in_zeros(content: bytes, suffix: str) -> bool:
 
 def _trim_offset_index(log: LogBytes, recovered: RecoveredSegment, base_offset: int, content: bytes) -> Trimmed:
     """The entries of an `.index` that ends in zeros. No entry is all zeros, because the batch at byte 0 is never
-    indexed.
-
-    Args:
-        log: the segment's, up to the end of its last valid batch.
-        recovered: the result of the segment's recovery.
+    indexed. `log` ends with its last valid batch.
     """
     trimmed = without_room(content, OffsetIndex.entry_bytes)
     finding = audit_offset_index(log, recovered, base_offset, np.frombuffer(trimmed, np.uint8), active=False)
@@ -319,11 +303,7 @@ def _trim_time_index(log: LogBytes, recovered: RecoveredSegment, offset_index: O
     """The entries of a `.timeindex` that ends in zeros, and the entry that closing the segment adds.
 
     The first entry of a segment that begins at 1970-01-01T00:00:00Z is all zeros. If it is uncertain whether there was
-    such an entry, the file stays.
-
-    Args:
-        log, recovered: as in `_trim_offset_index`.
-        offset_index: the segment's correct index.
+    such an entry, the file stays. `log` ends with its last valid batch; `offset_index` is correct.
     """
     facts, base_offset = recovered.facts, offset_index.base_offset
     entries = without_room(content, TimeIndex.entry_bytes)

@@ -55,15 +55,12 @@ def find_orphans(
     files: Mapping[str, FileStatus], base_offsets: Collection[int], now_ns: int, delays: Delays
 ) -> Iterator[Orphan]:
     """The orphans among the regular files of a directory, in the order in which to remove them: a log is last, so that
-    a stopped removal can be continued.
-
-    Args:
-        base_offsets: the base offsets of the partition's segments.
+    a stopped removal can be continued. `base_offsets` are of the partition's segments.
     """
     bases = frozenset(base_offsets)
     end = max(bases, default=None)
     strays = [offset for name in files if (offset := parse_snapshot(name)) is not None and offset not in bases]
-    # A snapshot beyond all segments is that of the log end offset.
+    # The last snapshot beyond all segments is at the log end offset.
     kept = max((offset for offset in strays if end is not None and offset >= end), default=None)
 
     def reason(name: str, status: FileStatus) -> OrphanReason | None:

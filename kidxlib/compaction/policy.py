@@ -12,8 +12,7 @@ _ANY: Final = re.compile(".*")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rule:
-    """The segments that a rule fits, and the interval that they get.
-
+    """
     Attributes:
         match: the topics' full names.
         older_than: the least age of a segment's largest timestamp; 0: any age, even in the future.
@@ -27,7 +26,6 @@ class Rule:
     interval_bytes: int
 
     def fits(self, topic: str, log_bytes: int, largest_timestamp_ms: int, now_ms: int) -> bool:
-        """Whether the rule fits a segment."""
         age = timedelta(milliseconds=max(now_ms - largest_timestamp_ms, 0))
         return bool(self.match.fullmatch(topic)) and age >= self.older_than and log_bytes > self.larger_than
 

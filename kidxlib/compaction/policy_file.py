@@ -1,4 +1,4 @@
-"""Files of compaction policies (TOML), checked. What the keys mean: `kidxlib.compaction.policy`.
+"""Reads files of compaction policies (TOML). `kidxlib.compaction.policy` says what the keys mean.
 
 [[rule]]                            # the first that fits a segment decides; none: its indexes stay as they are
 match = "audit-.*"                  # a topic's full name; without it, any
@@ -68,6 +68,5 @@ class _File(TomlTable):
 
 
 def read_compaction_policy(path: Path) -> CompactionPolicy:
-    """Read the policy in a file."""
     file = checked(path, read_text(path), _File)
     return CompactionPolicy(tuple(Rule(**rule.given()) for rule in file.rule), Expiry(**file.tables.given()))

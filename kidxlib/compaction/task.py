@@ -1,5 +1,5 @@
 """A compaction task: a partition as the catalog has it, how to compact it, and whether to apply the changes. And the
-change of each index file: the action, its outcome, and why a file stays.
+changes: of each index file the action, the outcome, and why the file stays.
 """
 
 from __future__ import annotations
@@ -28,8 +28,7 @@ class Mode(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionTask:
-    """A partition to compact.
-
+    """
     Attributes:
         segments_directory: the directory of the logs; None: not known.
         index_directory: the directory of the indexes; may be the same.
@@ -51,8 +50,7 @@ class CompactionTask:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CompactionOptions:
-    """How to compact.
-
+    """
     Attributes:
         policy: which segments get which interval.
         trim: truncate files that end in zeros.
@@ -90,8 +88,8 @@ class ChangeOutcome(enum.StrEnum):
     KEPT = "kept"
 
 
-#: Why a file stays that was to change. Other reasons: why a recovery with that interval fails (`ScanEnd.reason`), and
-#: what is wrong with an index (`audit.Finding.reason`).
+#: The reasons why a file stays that was to change. Others are why a recovery with that interval fails
+#: (`ScanEnd.reason`), and what is wrong with an index (`audit.Finding.reason`).
 LOG_CHANGED: Final = "log-changed"  # since the build
 UNREADABLE: Final = "unreadable"
 UNFINISHED: Final = "unfinished"  # the build stopped before the segment's transactions
@@ -112,7 +110,7 @@ class Coarsened:
     """Both indexes of a segment, at the old and at the new interval.
 
     Attributes:
-        version: the log's version.
+        version: of the log.
         cost_before: None if the `.index` is not the one in the catalog.
         cost_after, offset_index, time_index: of the new indexes; None if the old ones stay or the new ones are not made
             yet.
@@ -133,10 +131,10 @@ class Change:
 
     Attributes:
         base_offset: None if the file is not a segment's.
-        place: the file's; for both indexes that of the `.index`.
-        reason: why the file is removed, or why it stays; None otherwise.
+        place: of the file; for both indexes of the `.index`.
+        reason: why the file is removed, or why it stays.
         bytes_before: the size of the file, or of both indexes.
-        bytes_after: the size after the change; None if it was not computed.
+        bytes_after: None if it was not computed.
         coarsened: None if no index is made sparser or denser.
     """
 

@@ -1,5 +1,5 @@
-"""Compaction of a catalog's index files: workers get the catalog's rows, and the changes, made or only planned, are
-summed up by topic. Changes are made under the log dirs' locks.
+"""Compaction of a catalog's index files: workers get the catalog's rows and plan or make changes (`compact_files`), and
+these are summed up by topic (`report`). Changes are made under the log dirs' locks.
 """
 
 from __future__ import annotations
@@ -51,12 +51,13 @@ _JSON_COLUMNS: Final = (
 )
 
 _KEPT: Final = Among("outcome", (ChangeOutcome.KEPT.value,))
+_NOT_KEPT: Final = Among("outcome", (ChangeOutcome.KEPT.value,), negated=True)
 _CHANGED: Final = Among("outcome", (ChangeOutcome.KEPT.value, ChangeOutcome.UNCHANGED.value), negated=True)
 _MEANS: Final = ("mean_scan_bytes_before", "mean_scan_bytes_after")
 _MOST: Final = ("max_scan_bytes_before", "max_scan_bytes_after")
 _KINDS: Final = ["topic", "action"]
-#: The words for each action in a file's line.
-_LINE: Final = (
+#: The columns that a line on screen needs.
+_LINE_COLUMNS: Final = (
     *(*SEGMENTS.key, "action", "outcome", "reason", "path", "bytes_before", "bytes_after"),
     *("interval_before", "interval_bytes"),
 )
@@ -65,21 +66,18 @@ _LINE: Final = (
 def _partitions_to_compact(
     tables: Tables, engine: Engine, named: Sequence[str], pattern: re.Pattern[str], options: CompactionOptions
 ) -> Iterator[PartitionsToCompact]:
-    """The partitions that are asked for, in shares of about as many segments each. Segments that are gone are included.
-
-    Args:
-        engine: shares the rows.
-        named: names of sources; empty for all.
+    """The wanted partitions, in shares of about as many segments each, with segments that are gone. `named` are
+    sources; all if empty.
     """
     known = tables.counts(SEGMENTS, PARTITIONS.key)
     topics: dict[str, set[str]] = {}
     for source, topic, _ in partition_keys(known):
         topics.setdefault(source, set()).add(topic)
     sources = sources_in_catalog(named, topics)
-    asked = {topic for source in sources for topic in topics[source] if pattern.fullmatch(topic)}
-    if not asked:
+    matching = {topic for source in sources for topic in topics[source] if pattern.fullmatch(topic)}
+    if not matching:
         raise UsageError(f"{tables.path}: no segment of a topic that matches {pattern.pattern}; give another --topics")
-    wanted = rows_where(known, [Among("source", sources), Among("topic", asked)])
+    wanted = rows_where(known, [Among("source", sources), Among("topic", matching)])
     share_rows = share_rows_of(wanted, engine.cores, ROWS_AT_ONCE)
     for _, rows in shares(partial(tables.read, SEGMENTS, _NAMES), wanted, share_rows, ROWS_AT_ONCE):
         if options.trim or options.orphans:
@@ -107,12 +105,8 @@ def compact_files(
     apply: bool,
     stack: contextlib.ExitStack,
 ) -> Staged:
-    """The changes, as rows of `COMPACTED`. With `apply` they are made and recorded.
-
-    Args:
-        named: names of sources; empty for all.
-        pattern: topics whose names match.
-        stack: releases the locks of the log dirs that are written to.
+    """The changes, as rows of `COMPACTED`. With `apply` they are made and recorded. `named` are sources, all if empty;
+    `stack` releases the locks of the log dirs that are written to.
     """
     begin_phase("looking at index files")
     engine, tables = backend.engine, backend.catalog.tables
@@ -144,7 +138,7 @@ def _work(
 
 
 def _record(tables: Tables, changes: Staged) -> None:
-    """Record in `segments` which indexes were replaced, as many at a time as fit into memory."""
+    """Record in `segments` the indexes that were replaced, as many at a time as fit into memory."""
     names = [*SEGMENTS.key, "action", "outcome", *IndexFacts.names(), *LogVersion.names()]
     rows = rows_where(changes.rows("compacted", names), [_OF_INDEXES, _IN_PLACE])
     for start in range(0, rows.num_rows, ROWS_AT_ONCE):
@@ -154,8 +148,7 @@ def _record(tables: Tables, changes: Staged) -> None:
 
 def _lock(changes: Staged, engine: Engine, stack: contextlib.ExitStack) -> frozenset[str]:
     """Lock the log dirs that would be written to, and return their paths."""
-    rows = changes.rows("compacted", ["outcome", "log_dir"])
-    rows = rows_where(rows, [Among("outcome", (ChangeOutcome.KEPT.value,), negated=True)])
+    rows = rows_where(changes.rows("compacted", ["outcome", "log_dir"]), [_NOT_KEPT])
     log_dirs = sorted(str(log_dir) for log_dir in pc.unique(rows["log_dir"].drop_null()).to_pylist())
     if log_dirs and not engine.is_on_this_machine:
         raise UsageError(
@@ -169,10 +162,10 @@ def _lock(changes: Staged, engine: Engine, stack: contextlib.ExitStack) -> froze
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TopicSavings:
-    """What one action does to the files of one topic; files that stay are not counted.
+    """What one action does to the files of one topic, without files that stay.
 
     Attributes:
-        changes: files, or pairs of indexes.
+        changes: the number of files, or of pairs of indexes.
         mean_scan_bytes_before, mean_scan_bytes_after: bytes of log that a lookup walks through, on average.
         max_scan_bytes_before, max_scan_bytes_after: at most.
     """
@@ -190,13 +183,12 @@ class TopicSavings:
 
 @dataclass(frozen=True, slots=True)
 class CompactionReport:
-    """The summary of a compaction.
-
+    """
     Attributes:
-        changed: how many files change, and the lines of some.
-        unchanged: how many pairs of indexes would have the same bytes with the new interval.
-        kept: how many files stay although they were to change, and the lines of some.
-        problems: how many of the kept files a person should look into.
+        changed: the number of files that change, and the lines of some.
+        unchanged: the number of pairs of indexes that have the same bytes with the new interval.
+        kept: the number of files that stay although they were to change, and the lines of some.
+        problems: the number of kept files that a person should look into.
     """
 
     topics: list[TopicSavings]
@@ -207,29 +199,20 @@ class CompactionReport:
 
 
 def report(changes: Staged) -> CompactionReport:
-    """Sum changes up.
-
-    Args:
-        changes: rows of `COMPACTED`.
-    """
-    rows = changes.rows("compacted", _LINE)
+    rows = changes.rows("compacted", _LINE_COLUMNS)
     changed, kept = rows_where(rows, [_CHANGED]), rows_where(rows, [_KEPT])
-    of_others = rows_where(kept, [Among("reason", (NOT_OURS,))]).num_rows
+    not_ours = rows_where(kept, [Among("reason", (NOT_OURS,))]).num_rows
     return CompactionReport(
         topics=_savings(changes),
         changed=(changed.num_rows, _lines(changed)),
         unchanged=rows.num_rows - changed.num_rows - kept.num_rows,
         kept=(kept.num_rows, _lines(kept)),
-        problems=kept.num_rows - of_others,
+        problems=kept.num_rows - not_ours,
     )
 
 
 def _in_order(changes: pa.Table, first: int | None = None) -> pa.Table:
-    """Changes in the order of the report: by partition, and files of no segment before those of segments.
-
-    Args:
-        first: how many changes to return; None for all.
-    """
+    """The changes, or the first so many, by partition, and files of no segment before those of segments."""
     names = (*SEGMENTS.key, "action", "path")
     order: Any = [(name, "ascending", "at_start") for name in names]
     at: Values = pc.sort_indices(changes, sort_keys=order)
@@ -275,24 +258,20 @@ def _lines(changes: pa.Table) -> list[str]:
 
 
 def _line(row: dict[str, Any]) -> str:
-    what = f"{row['action']}: {row['path']}: "
+    file = f"{row['action']}: {row['path']}: "
     if row["outcome"] == ChangeOutcome.KEPT.value:
-        return f"kept: {what}{row['reason']}"
+        return f"kept: {file}{row['reason']}"
     if row["action"] == ChangeAction.REMOVE.value:
-        return f"{what}{row['bytes_before']:,} bytes, {row['reason']}"
+        return f"{file}{row['bytes_before']:,} bytes, {row['reason']}"
     of_index = (
         " with its .timeindex" if row["action"] in (ChangeAction.COARSEN.value, ChangeAction.DENSIFY.value) else ""
     )
     intervals = (
         "" if row["interval_before"] is None else f", every {row['interval_before']:,} → {row['interval_bytes']:,}"
     )
-    return f"{what}{row['bytes_before']:,} → {row['bytes_after']:,} bytes{of_index}{intervals}"
+    return f"{file}{row['bytes_before']:,} → {row['bytes_after']:,} bytes{of_index}{intervals}"
 
 
 def every_change(changes: Staged) -> list[dict[str, Any]]:
-    """Changes for JSON, in order.
-
-    Args:
-        changes: rows of `COMPACTED`.
-    """
+    """The changes for JSON, in order."""
     return _in_order(changes.rows("compacted", _JSON_COLUMNS)).select(_JSON_COLUMNS).to_pylist()

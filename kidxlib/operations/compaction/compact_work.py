@@ -25,8 +25,7 @@ from kidxlib.storage.location import location
 
 @dataclass(frozen=True, slots=True)
 class PartitionsToCompact:
-    """Some partitions, with the rows of their segments.
-
+    """
     Attributes:
         rows: keys and the columns of `SegmentToCompact`; those of a partition follow one another, segments in order.
         log_bytes: size of the logs that exist.
@@ -45,24 +44,23 @@ def compact_partitions(
     mode: Mode,
 ) -> Iterator[ItemRows]:
     """Rows of `COMPACTED`. If it is repeated, `Mode.APPLY` gives the same files and rows, except for `outcome`.
-
-    Args:
-        sources: the paths of sources by name.
+    `sources` has the paths of sources by name.
     """
     for share in shares:
-        tasks = (task for task in _tasks(share.rows.batches(), sources) if task is not None)
-        for change in compact(tasks, options, mode, use_mmap):
+        for change in compact(_tasks(share.rows.batches(), sources), options, mode, use_mmap):
             yield ItemRows(rows=[{"compacted": _row(change)}])
 
 
-def _tasks(batches: Iterator[pa.RecordBatch], sources: Mapping[str, str]) -> Iterator[CompactionTask | None]:
+def _tasks(batches: Iterator[pa.RecordBatch], sources: Mapping[str, str]) -> Iterator[CompactionTask]:
     segments = (
         ((key["source"], key["topic"], key["partition"]), segment)
         for batch in batches
         for key, segment in zip(batch.select(PARTITIONS.key).to_pylist(), SegmentToCompact.of_arrow(batch), strict=True)
     )
     for key, of_partition in groupby(segments, key=itemgetter(0)):
-        yield _compaction_task(key, [segment for _, segment in of_partition], sources)
+        task = _compaction_task(key, [segment for _, segment in of_partition], sources)
+        if task is not None:
+            yield task
 
 
 def _compaction_task(
@@ -87,7 +85,6 @@ def _compaction_task(
 
 
 def _row(change: Change) -> dict[str, Any]:
-    """A change as a row of `COMPACTED`."""
     file, coarsened = _file(change).values(), change.coarsened
     if coarsened is None:
         return file

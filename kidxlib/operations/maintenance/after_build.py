@@ -34,9 +34,8 @@ class OptimizedTable:
     """A table with files that were worth merging.
 
     Attributes:
-        merged_files: how many files were merged.
-        files_before, files_after: how many files the whole table had and has.
-        gave_way: whether another run changed the table in between; then nothing was merged.
+        files_before, files_after: the number of files that the whole table had and has.
+        gave_way: another run changed the table in between; then nothing was merged.
     """
 
     table: str
@@ -48,11 +47,10 @@ class OptimizedTable:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OptimizeLimits:
-    """When files are merged, and how much at a time.
-
+    """
     Attributes:
-        small_files_max: how many small files, and how many runs of large files, may stay unmerged.
-        bytes_max: how many bytes of files of each table to merge after one build, at most.
+        small_files_max: so many small files and runs of large files may stay unmerged.
+        bytes_max: so many bytes of a table's files are merged after one build at most.
     """
 
     small_files_max: int
@@ -60,11 +58,7 @@ class OptimizeLimits:
 
 
 def files_to_merge(table: Table, files: pa.Table, limits: OptimizeLimits) -> list[str]:
-    """The paths of files to merge; none if it is not worth it.
-
-    Args:
-        files: the table's files, as `Maintenance.files` returns them.
-    """
+    """The paths of files to merge, of those that `Maintenance.files` returns; none if it is not worth it."""
     of_table = [_File.of(table, row) for row in files.to_pylist()]
     small = [[file] for file in of_table if file.size < SMALL_FILE_BYTES]
     pieces = sorted([*small, *_runs([file for file in of_table if file.size >= SMALL_FILE_BYTES])], key=_size)
@@ -85,8 +79,8 @@ _LAST: Final[_Place] = (2,)
 class _File:
     """A file, and where it begins and ends in the table's order by the bounds of its columns.
 
-    For a file with several topics, the bounds give the first and the last topic, but not their partitions. Such a file
-    is taken to begin at the end of its first topic, and to end at the begin of its last one. So files of one run that
+    The bounds of a file with several topics give the first and the last topic, but not their partitions. Such a file is
+    taken to begin at the end of its first topic, and to end at the beginning of its last one. So files of one run that
     share a topic do not count as overlapping.
     """
 
@@ -112,7 +106,7 @@ class _File:
 
 
 def _runs(files: Sequence[_File]) -> list[list[_File]]:
-    """Divide files into as few runs as possible: each file goes to the run that ends nearest before it."""
+    """The files in as few runs as possible: each file goes to the run that ends nearest before it."""
     runs: list[list[_File]] = []
     for file in sorted(files, key=lambda file: (file.begin, file.end)):
         before = [run for run in runs if run[-1].end <= file.begin]
@@ -124,11 +118,7 @@ def _runs(files: Sequence[_File]) -> list[list[_File]]:
 
 
 def _merged(pieces: Sequence[list[_File]], bytes_max: int) -> Iterator[list[_File]]:
-    """The first pieces, which are merged into one.
-
-    Args:
-        pieces: files or runs, the smallest first.
-    """
+    """The first pieces, which are merged into one. The smallest files and runs come first."""
     size = 0
     for piece in pieces:
         is_large = size and _size(piece) >= max(SMALL_FILE_BYTES, _RATIO * size)
@@ -173,16 +163,15 @@ def _optimized(maintenance: Maintenance, table: Table, limits: OptimizeLimits) -
 
 
 def optimized_as_json(optimized: Sequence[OptimizedTable]) -> list[dict[str, Any]]:
-    """The value of the JSON object's key `optimized`."""
     return [asdict(table) for table in optimized]
 
 
 def optimized_as_line(optimized: Sequence[OptimizedTable]) -> str:
     """The text for the summary; empty if nothing was merged."""
-    return "; ".join(map(_said, optimized))
+    return "; ".join(map(_line, optimized))
 
 
-def _said(table: OptimizedTable) -> str:
+def _line(table: OptimizedTable) -> str:
     if table.gave_way:
         return f"{table.table} left for a later build, as another run has changed it"
     return f"{table.table} put in order: {counted(table.files_after, 'file')}, where there were {table.files_before:,}"

@@ -1,5 +1,5 @@
-"""Makes the catalog's tables smaller and faster: old rows that nothing needs are removed, files are rewritten if a
-query for one row costs too much, and files that no version needs are deleted.
+"""Makes the catalog's tables smaller and faster: removes old rows that nothing needs (`expired`), rewrites files if a
+query for one row costs too much (`table_state`), and deletes files that no version needs.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from kidxlib.tables.protocol import Maintenance, Tables, scope_of
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 
-#: How many rows are sampled to measure point queries.
+#: So many rows are sampled to measure point queries.
 _QUERIES: Final = 100
-#: How full files must be: less than full, so that a few new files do not cause a rewrite of all.
+#: A table may have so many times the files that its bytes need, so that a few new files do not cause a rewrite of all.
 _SLACK: Final = 1.5
 #: A MERGE by Spark or delta-rs rewrites all files that it touches into a few, in no order.
 _LARGE_BYTES: Final = FILE_BYTES * 3 // 2
@@ -57,14 +57,13 @@ ALL: Final = frozenset(Upkeep)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TableState:
-    """The size of a table, and what a query costs.
+    """The size of a table's latest version, and what a query costs.
 
     Attributes:
-        files, bytes, rows: those of its current version.
-        point_query_rows: how many rows the files have that a query for one row reads, on average, by Delta's statistics
-            of each file; None if the table is not sorted for queries, or has no row.
-        point_query_files: how many files such a query reads, on average.
-        needs_rewrite: whether its files are too many, too large, or in no order; never true right after a rewrite.
+        point_query_rows: the rows of the files that a query for one row reads, on average, by Delta's statistics of
+            each file; None if the table is not sorted for queries, or has no row.
+        point_query_files: the number of these files, on average.
+        needs_rewrite: the files are too many, too large, or in no order; never right after a rewrite.
     """
 
     files: int
@@ -76,9 +75,8 @@ class TableState:
 
 
 def table_state(maintenance: Maintenance, table: Table) -> TableState:
-    """The state of a table's latest version."""
     files = maintenance.files(table)
-    sizes, counts = ([int(each or 0) for each in files[name].to_pylist()] for name in ("size_bytes", "num_records"))
+    sizes, counts = ([int(value or 0) for value in files[name].to_pylist()] for name in ("size_bytes", "num_records"))
     read_rows, read_files = (
         _point_queries(maintenance, table, files) if table.sort_by and files.num_rows else (None, None)
     )
@@ -98,34 +96,35 @@ def table_state(maintenance: Maintenance, table: Table) -> TableState:
 
 
 def _point_queries(maintenance: Maintenance, table: Table, files: pa.Table) -> tuple[int | None, float | None]:
-    """How many rows and files a sample of queries reads, on average."""
+    """The rows and files that a sample of queries reads, on average."""
     queries = maintenance.sample(table, _QUERIES).to_pylist()
     if not queries:
         return None, None
-    read = [files.filter(_may_hold(files, table.key, query)) for query in queries]
-    rows = sum(int(pc.sum(each["num_records"]).as_py() or 0) for each in read)
-    return round(rows / len(queries)), round(sum(each.num_rows for each in read) / len(queries), 2)
+    of_queries = [files.filter(_may_hold(files, table.key, query)) for query in queries]
+    rows = sum(int(pc.sum(read["num_records"]).as_py() or 0) for read in of_queries)
+    return round(rows / len(queries)), round(sum(read.num_rows for read in of_queries) / len(queries), 2)
 
 
 def _may_hold(files: pa.Table, key: Sequence[str], row: dict[str, Any]) -> Values:
-    """Which files may hold a row. For long texts, Delta's upper bound may be a prefix that it has made greater."""
-    found: Values = pa.repeat(True, files.num_rows)
+    """Flags of the files that may hold a row. For long texts, Delta's upper bound may be a prefix that it has made
+    greater.
+    """
+    may_hold: Values = pa.repeat(True, files.num_rows)
     for name in key:
         value = pa.scalar(row[name], files.schema.field(f"min.{name}").type)
         least, greatest = (files[f"{bound}.{name}"] for bound in ("min", "max"))
         inside: Values = pc.and_(pc.less_equal(least, value), pc.greater_equal(greatest, value))
-        found = pc.and_(found, inside.fill_null(True))
-    return found
+        may_hold = pc.and_(may_hold, inside.fill_null(True))
+    return may_hold
 
 
 @dataclass(frozen=True, slots=True)
 class MaintainedTable:
-    """A table before and after.
-
+    """
     Attributes:
         after: None if nothing was done.
-        expired_rows: how many rows are removed.
-        vacuumed_files: how many files are deleted, as only versions that are too old need them.
+        expired_rows: the number of rows that are removed.
+        vacuumed_files: the number of files that are deleted, as only versions that are too old need them.
     """
 
     table: str
@@ -181,7 +180,7 @@ class Expired:
 
     Attributes:
         keys: values of some columns of the table's key; rows with one of these values expire.
-        rows: how many rows expire.
+        rows: the number of rows that expire.
     """
 
     keys: pa.Table
@@ -194,28 +193,28 @@ def expired(tables: Tables, table: Table, expiry: Expiry, now: datetime) -> Expi
         recorded_at, age = (
             ("planned_at", expiry.retention_plans) if table is RETENTION_PLANS else ("audited_at", expiry.findings)
         )
-        return None if age is None else _runs(tables, table, recorded_at, now - age)
+        return None if age is None else _expired_runs(tables, table, recorded_at, now - age)
     if table is BUILDS:
-        return None if expiry.builds is None else _builds(tables, now - expiry.builds)
+        return None if expiry.builds is None else _expired_builds(tables, now - expiry.builds)
     if table not in _OF_SEGMENTS or expiry.gone_segments is None:
         return None
-    gone = _segments(tables, now - expiry.gone_segments)
-    return Expired(gone, gone.num_rows) if table is SEGMENTS else _of_no_segment(tables, table, gone)
+    gone = _expired_segments(tables, now - expiry.gone_segments)
+    return Expired(gone, gone.num_rows) if table is SEGMENTS else _rows_of_no_segment(tables, table, gone)
 
 
-def _runs(tables: Tables, table: Table, recorded_at: str, before: datetime) -> Expired:
-    """The runs that expire, for tables from which nothing is derived. All rows of a run have its id and one time."""
+def _expired_runs(tables: Tables, table: Table, recorded_at: str, before: datetime) -> Expired:
+    """For tables from which nothing is derived. All rows of a run have its id and one time."""
     (run,) = table.sort_by
     rows = tables.read(table, [run, recorded_at])
     rows = rows.filter(_is_before(rows[recorded_at], before))
     return Expired(rows.group_by(run).aggregate([]), rows.num_rows)
 
 
-def _segments(tables: Tables, before: datetime) -> pa.Table:
+def _expired_segments(tables: Tables, before: datetime) -> pa.Table:
     """Keys of segments that were gone before a time, and from which no later segment's transactions are derived.
 
     The rows of segments that retention deleted are still used for transactions and producers of the segments after them
-    (`kidxlib.operations.build.finish`). So they stay while a later segment with the same topic id is there.
+    (`kidxlib.operations.build.finish`). So these rows stay while a later segment with the same topic id is there.
     """
     absent = tables.read(SEGMENTS, [*SEGMENTS.key, "topic_id", "deleted_at", "build_id"], [_ABSENT])
     builds = tables.read(BUILDS, ["build_id", "started_at"])
@@ -233,28 +232,29 @@ def _segments(tables: Tables, before: datetime) -> pa.Table:
     )
     at = positions_in(absent, first, PARTITIONS.key)
     is_before_first = flags_of(pc.less(absent["base_offset"], taken_at(first["base_offset_first"], at)))
-    some, other = absent["topic_id"], taken_at(first["topic_id_first"], at)
-    is_same_topic = flags_of(pc.equal(some, other)) | flags_of(pc.and_(some.is_null(), other.is_null()))
+    absent_id, present_id = absent["topic_id"], taken_at(first["topic_id_first"], at)
+    both_null = flags_of(pc.and_(absent_id.is_null(), present_id.is_null()))
+    is_same_topic = flags_of(pc.equal(absent_id, present_id)) | both_null
     not_needed: Values = pa.array(~(is_before_first & is_same_topic))
     return absent.select(SEGMENTS.key).filter(not_needed)
 
 
-def _of_no_segment(tables: Tables, table: Table, gone: pa.Table) -> Expired:
+def _rows_of_no_segment(tables: Tables, table: Table, gone: pa.Table) -> Expired:
     """The rows of a table that belong to segments which are not in the catalog, or are removed from it now."""
-    keys, rows = [gone.select(SEGMENTS.key).slice(0, 0)], 0
+    keys, count = [gone.select(SEGMENTS.key).slice(0, 0)], 0
     read = partial(tables.read, table, SEGMENTS.key)
-    for partitions, found in shares(read, tables.counts(table, PARTITIONS.key), ROWS_AT_ONCE, ROWS_AT_ONCE):
+    for partitions, rows in shares(read, tables.counts(table, PARTITIONS.key), ROWS_AT_ONCE, ROWS_AT_ONCE):
         known = tables.read(SEGMENTS, SEGMENTS.key, scope_of({"partition": partitions}, PARTITIONS.key))
         known = known.filter(positions_in(known, gone, SEGMENTS.key) < 0)
-        found = found.filter(positions_in(found, known, SEGMENTS.key) < 0)
-        rows += found.num_rows
-        keys.append(found.group_by(list(SEGMENTS.key)).aggregate([]))
-    return Expired(pa.concat_tables(keys), rows)
+        of_no_segment = rows.filter(positions_in(rows, known, SEGMENTS.key) < 0)
+        count += of_no_segment.num_rows
+        keys.append(of_no_segment.group_by(list(SEGMENTS.key)).aggregate([]))
+    return Expired(pa.concat_tables(keys), count)
 
 
-def _builds(tables: Tables, before: datetime) -> Expired:
-    """The builds before a time to which nothing refers. Rows of segments and partitions refer to builds, and so do the
-    path of each source (`source_paths`) and the rate of the last build that read anything (`TablesCatalog.last_rate`).
+def _expired_builds(tables: Tables, before: datetime) -> Expired:
+    """The builds before a time that nothing needs. Rows of segments and partitions refer to builds, and so do the path
+    of each source (`source_paths`) and the rate of the last build that read anything (`TablesCatalog.last_rate`).
     """
     builds = tables.read(BUILDS, ["build_id", "started_at", "sources", "log_bytes", "scan_seconds"])
     builds = builds.sort_by("started_at")
@@ -273,19 +273,19 @@ def _builds(tables: Tables, before: datetime) -> Expired:
 
 
 def _is_before(times: Values, before: datetime) -> Values:
-    """Which times are before another; unknown times are not."""
-    found: Values = pc.less(times, pa.scalar(before, pa.timestamp("us", "UTC")))
-    return found.fill_null(False)
+    """Flags of the times before another; unknown times are not."""
+    is_before: Values = pc.less(times, pa.scalar(before, pa.timestamp("us", "UTC")))
+    return is_before.fill_null(False)
 
 
 def _expired_rows(tables: Tables, table: Table, expiry: Expiry, upkeep: Collection[Upkeep], now: datetime) -> int:
-    found = expired(tables, table, expiry, now) if Upkeep.EXPIRE in upkeep else None
-    return 0 if found is None else found.rows
+    expiring = expired(tables, table, expiry, now) if Upkeep.EXPIRE in upkeep else None
+    return 0 if expiring is None else expiring.rows
 
 
 def _expire(tables: Tables, maintenance: Maintenance, table: Table, expiry: Expiry, now: datetime) -> None:
     def keys() -> pa.Table:
-        found = expired(tables, table, expiry, now)
-        return table.schema(table.key).empty_table() if found is None else found.keys
+        expiring = expired(tables, table, expiry, now)
+        return table.schema(table.key).empty_table() if expiring is None else expiring.keys
 
     maintenance.expire(table, keys)
