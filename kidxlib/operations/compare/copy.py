@@ -29,6 +29,7 @@ from kidxlib.format.segment_files import (
 from kidxlib.format.topic_partition import METADATA_TOPIC
 from kidxlib.indexing.bins import pack
 from kidxlib.log.cluster_metadata.replica import QUORUM_STATE
+from kidxlib.operations.compare.compare_work import run_comparison
 from kidxlib.operations.compare.file_pairs import (
     FilePairs,
     FileVerdict,
@@ -52,8 +53,6 @@ from kidxlib.operations.compare.replica import compare_pairs
 from kidxlib.operations.compare.replica_partition import ReplicaFindings
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.storage.logs_aside import LogsAside
-from kidxlib.terminal import interrupts
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
 #: A KRaft node that starts makes the index files of all segments of its metadata log anew (`KafkaRaftLog.createLog`:
@@ -637,20 +636,15 @@ def _work(items: Sequence[LogPair | FilePairs], engine: Engine) -> Staged:
     logs = [item for item in items if isinstance(item, LogPair)]
     log_bytes = sum(item.log_bytes for item in items)
     name, units = f"compare-{uuid.uuid4().hex[:16]}", pack(items, engine.cores)
-    work = Work(name, units, _compare_items, COMPARED_COPY, is_small=reads_little(log_bytes, len(items)), maps=True)
-    if not work.is_small:
-        engine.start()
-
-    def compared_so_far() -> str:
-        of_all = f"{engine.done().segments:,} of {counted(len(logs), 'segment')} compared"
-        return f"{of_all}, and none reported; run the same command again"
-
-    begin_phase("comparing", done=engine.done, segments=len(logs), log_bytes=log_bytes, after="counting")
-    with interrupts.telling(compared_so_far), engine.stopping():
-        staged = engine.run(work)
-        interrupts.raise_if_requested()
-    begin_phase("counting")
-    return staged
+    return run_comparison(
+        Work(name, units, _compare_items, COMPARED_COPY, is_small=reads_little(log_bytes, len(items)), maps=True),
+        engine,
+        "comparing",
+        done=engine.done,
+        so_far=lambda: f"{engine.done().segments:,} of {counted(len(logs), 'segment')}",
+        segments=len(logs),
+        log_bytes=log_bytes,
+    )
 
 
 def _compare_items(items: Iterable[LogPair | FilePairs], use_mmap: bool) -> Iterator[ItemRows]:

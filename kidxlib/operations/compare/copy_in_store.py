@@ -29,13 +29,13 @@ from kidxlib.errors import NoAnswerError, UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.operations.backend import Backend
+from kidxlib.operations.compare.compare_work import run_comparison
 from kidxlib.run.context import RunContext
 from kidxlib.run.sources import sources_in_catalog
 from kidxlib.storage.store.client import AT_ONCE, Asked, ask_for_head, connect, ensure_any_object
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
-from kidxlib.terminal import interrupts
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
@@ -258,17 +258,12 @@ def compare_with_store(request: CopyRequest, backend: Backend) -> ComparedCopies
         raise UsageError(f"{request.copy}: {error}") from error
     units = [[share] for share in expected.shares(request.copy, engine.cores)]
     name, is_small = f"{request.context.run_id()}-copies", expected.segments <= _FEW_SEGMENTS
-    work = Work(name, units, compare_copies, COMPARED, is_small=is_small)
-    if not work.is_small:
-        engine.start()
-
-    def asked_so_far() -> str:
-        of_all = f"{engine.done().segments:,} of {counted(expected.segments, 'segment')} compared"
-        return f"{of_all}, and none reported; run the same command again"
-
-    begin_phase("asking the store", done=engine.done, segments=expected.segments, after="counting")
-    with interrupts.telling(asked_so_far), engine.stopping():
-        staged = engine.run(work)
-        interrupts.raise_if_requested()
-    begin_phase("counting")
+    staged = run_comparison(
+        Work(name, units, compare_copies, COMPARED, is_small=is_small),
+        engine,
+        "asking the store",
+        done=engine.done,
+        so_far=lambda: f"{engine.done().segments:,} of {counted(expected.segments, 'segment')}",
+        segments=expected.segments,
+    )
     return ComparedCopies.of(staged, expected.source, request.context.asked(engine.requests()))

@@ -25,6 +25,7 @@ from kidxlib.format.checkpoint_files import CLEANER_CHECKPOINT
 from kidxlib.format.segment_files import OFFSET_MAX, parse_segment_log
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS
 from kidxlib.indexing.bins import pack
+from kidxlib.operations.compare.compare_work import run_comparison
 from kidxlib.operations.compare.file_pairs import zeros_from
 from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
 from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces, pair_directories
@@ -35,9 +36,7 @@ from kidxlib.records.bulk.batch_table_kernel import BATCH
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.terminal import interrupts
 from kidxlib.terminal.phase import Done
-from kidxlib.terminal.progress import begin_phase
 
 #: A range of offsets holds about so many bytes of each side: a second or so of work.
 _RANGE_BYTES: Final = 256 * 1024 * 1024
@@ -476,24 +475,20 @@ def _work(
     log_bytes = sum(offsets.log_bytes for offsets in ranges)
     name = f"compare-{uuid.uuid4().hex[:16]}"
     units, is_small = pack(ranges, engine.cores), reads_little(log_bytes, len(ranges))
-    work = Work(name, units, _compare_ranges, COMPARED_REPLICAS, is_small=is_small)
-    if not work.is_small:
-        engine.start()
-
     before = engine.done()  # of logs that were compared as a copy's before
 
     def done() -> Done:
         return engine.done() - before
 
-    def compared_so_far() -> str:
-        return f"{done().log_bytes:,} bytes compared, and none reported; run the same command again"
-
-    segments = sum(len(offsets.one) + len(offsets.other) for offsets in ranges)
-    begin_phase("comparing", done=done, segments=segments, log_bytes=log_bytes, after="counting")
-    with interrupts.telling(compared_so_far), engine.stopping():
-        staged = engine.run(work)
-        interrupts.raise_if_requested()
-    begin_phase("counting")
+    staged = run_comparison(
+        Work(name, units, _compare_ranges, COMPARED_REPLICAS, is_small=is_small),
+        engine,
+        "comparing",
+        done=done,
+        so_far=lambda: f"{done().log_bytes:,} bytes",
+        segments=sum(len(offsets.one) + len(offsets.other) for offsets in ranges),
+        log_bytes=log_bytes,
+    )
     rows: dict[str, list[ReplicaRangeRow]] = defaultdict(list)
     batches: dict[str, list[BatchRangeRow]] = defaultdict(list)
     for row in ReplicaRangeRow.of_arrow(staged.rows("range")):

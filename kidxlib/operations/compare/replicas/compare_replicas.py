@@ -340,11 +340,11 @@ class Pairs:
 
     Attributes:
         pairs: of `PAIR`.
-        found: of `COMPARED`, for each pair.
+        compared: of `COMPARED`, for each pair.
     """
 
     pairs: NDArray[np.void]
-    found: NDArray[np.void]
+    compared: NDArray[np.void]
 
     @classmethod
     def of(cls, copies: Copies, segments: Segments, bounds: Bounds, compacted: list[str | None]) -> Pairs:
@@ -358,10 +358,10 @@ class Pairs:
         pairs["logs_end"] = np.minimum(bounds.log_end[one], bounds.log_end[other])
         pairs["is_compacted"] = np.array([why is not None for why in compacted], np.bool_)[one]
         ranges, epochs = _Ranges.of(segments, count), _Epochs.of(segments, count)
-        found = np.zeros(len(numbers), COMPARED)
+        compared = np.zeros(len(numbers), COMPARED)
         of_ranges = ranges.bounds, ranges.first, ranges.last, ranges.digest, ranges.is_known
-        compare_pairs(pairs, *of_ranges, epochs.bounds, epochs.offset, epochs.epoch, found)
-        return cls(pairs, found)
+        compare_pairs(pairs, *of_ranges, epochs.bounds, epochs.offset, epochs.epoch, compared)
+        return cls(pairs, compared)
 
 
 def _compacted_by(copies: Copies, bounds: Bounds, topics: frozenset[str]) -> list[str | None]:
@@ -398,12 +398,12 @@ def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -
     segments = Segments.read(tables, copies.rows)
     bounds = Bounds.of(copies, segments)
     by = _compacted_by(copies, bounds, compacted)
-    compared = _Compared(copies.rows, bounds, by, Pairs.of(copies, segments, bounds, by))
-    return [verdict for group in copies.groups for verdict in compared.verdicts(*group)]
+    of_copies = _Verdicts(copies.rows, bounds, by, Pairs.of(copies, segments, bounds, by))
+    return [verdict for group in copies.groups for verdict in of_copies.verdicts(*group)]
 
 
-class _Compared:
-    """Copies, and how each pair of them compares."""
+class _Verdicts:
+    """Says how copies compare with the one of their partition with which most agree."""
 
     def __init__(self, rows: pa.Table, bounds: Bounds, compacted: Sequence[str | None], pairs: Pairs) -> None:
         names = ("topic", "partition", "topic_id", "source")
@@ -411,10 +411,12 @@ class _Compared:
         self._starts, self._ends = bounds.start.tolist(), bounds.end.tolist()
         self._log_ends, self._records = bounds.log_end.tolist(), bounds.records.tolist()
         self._compacted = compacted
-        fields = pairs.found.dtype.names or ()
-        self._found = {
+        fields = pairs.compared.dtype.names or ()
+        self._pairs = {
             (one, other): dict(zip(fields, values, strict=True))
-            for (one, other), values in zip(pairs.pairs[["one", "other"]].tolist(), pairs.found.tolist(), strict=True)
+            for (one, other), values in zip(
+                pairs.pairs[["one", "other"]].tolist(), pairs.compared.tolist(), strict=True
+            )
         }
 
     def verdicts(self, first: int, end: int) -> list[ReplicaVerdict]:
@@ -427,29 +429,29 @@ class _Compared:
         return [self._verdict(number, best, agreeing[best], len(numbers)) for number in numbers if number != best]
 
     def _agree(self, one: int, other: int) -> bool:
-        found = self._found[min(one, other), max(one, other)]
-        lacks = found["one_lacks"] or found["other_lacks"]
-        return self._why_nothing(one, other) is None and not (found["ranges"] or lacks or found["epochs_disagree"])
+        pair = self._pairs[min(one, other), max(one, other)]
+        lacks = pair["one_lacks"] or pair["other_lacks"]
+        return self._why_nothing(one, other) is None and not (pair["ranges"] or lacks or pair["epochs_disagree"])
 
     def _verdict(self, number: int, best: int, agreeing: Sequence[int], copies: int) -> ReplicaVerdict:
         topic, partition, topic_id, source = self._keys[number]
-        found = self._found[min(number, best), max(number, best)]
+        pair = self._pairs[min(number, best), max(number, best)]
         first, end = max(self._starts[number], self._starts[best]), min(self._ends[number], self._ends[best])
-        nothing, undecided = self._why_nothing(number, best), found["straddling"] + found["unknown"]
+        nothing, undecided = self._why_nothing(number, best), pair["straddling"] + pair["unknown"]
         behind = max(self._log_ends[best] - self._log_ends[number], 0)
         records, other_records = (
             None if count < 0 else count for count in (self._records[number], self._records[best])
         )
-        lacks = _lack(found, self._keys[min(number, best)][-1], self._keys[max(number, best)][-1])
-        compared_to = None if nothing else end - found["straddling"]
-        verdict, reason = self._of_ends(number, best, found, None if undecided else compared_to)
+        lacks = _lack(pair, self._keys[min(number, best)][-1], self._keys[max(number, best)][-1])
+        compared_to = None if nothing else end - pair["straddling"]
+        verdict, reason = self._of_ends(number, best, pair, None if undecided else compared_to)
         if nothing is not None:
             verdict, reason = Verdict.BEHIND if behind else Verdict.NOT_COMPARABLE, nothing
         if lacks is not None:
             verdict = Verdict.LACKS
-        if found["epochs_disagree"]:
+        if pair["epochs_disagree"]:
             verdict = Verdict.EPOCHS_DISAGREE
-        if found["ranges"] > found["lacks_inside"]:
+        if pair["ranges"] > pair["lacks_inside"]:
             verdict = Verdict.DIFFERS
         return ReplicaVerdict(
             topic=topic,
@@ -470,28 +472,28 @@ class _Compared:
             behind_offsets=behind,
             records=records,
             other_records=other_records,
-            difference=_difference(found),
-            epochs=_epochs(found, number < best),
+            difference=_difference(pair),
+            epochs=_epochs(pair, number < best),
             reason=reason,
         )
 
     def _of_ends(
-        self, number: int, best: int, found: Mapping[str, Any], compared_to: int | None
+        self, number: int, best: int, pair: Mapping[str, Any], compared_to: int | None
     ) -> tuple[Verdict, str | None]:
         """The verdict and reason where no batch differs, by how far the copies were compared; `compared_to` is None
         where digests could not tell of all.
         """
         behind = self._log_ends[best] > self._log_ends[number]
-        if found["unknown"]:
-            return Verdict.NOT_COMPARABLE, _why_undecided(found)
+        if pair["unknown"]:
+            return Verdict.NOT_COMPARABLE, _why_undecided(pair)
         if behind:
-            return Verdict.BEHIND, _why_undecided(found) or None
+            return Verdict.BEHIND, _why_undecided(pair) or None
         if self._compacted[number] is not None:
             same = self._records[number] == self._records[best]
             numbers = "both have the same number of records" if same else "their numbers of records differ, as may be"
             return Verdict.NOT_COMPARABLE, f"each broker compacts its own log; {numbers}"
         if compared_to is None or compared_to < self._log_ends[number]:
-            return Verdict.SAME_UP_TO, _why_undecided(found) or "what follows is not known to be committed"
+            return Verdict.SAME_UP_TO, _why_undecided(pair) or "what follows is not known to be committed"
         if self._starts[number] > self._starts[best]:
             start, source = self._starts[best], self._keys[best][-1]
             return Verdict.SAME_UP_TO, f"its log starts at {self._starts[number]}, that of {source} at {start}"
@@ -516,35 +518,35 @@ class _Compared:
         )
 
 
-def _why_undecided(found: Mapping[str, Any]) -> str:
+def _why_undecided(pair: Mapping[str, Any]) -> str:
     parts = []
-    if found["straddling"]:
-        parts.append(f"digests of {found['straddling']} offsets cover others too, beyond log starts or high watermarks")
-    if found["unknown"]:
-        parts.append(f"{found['unknown']} offsets have no digest in the catalog, or their log is damaged there")
+    if pair["straddling"]:
+        parts.append(f"digests of {pair['straddling']} offsets cover others too, beyond log starts or high watermarks")
+    if pair["unknown"]:
+        parts.append(f"{pair['unknown']} offsets have no digest in the catalog, or their log is damaged there")
     return "; ".join(parts)
 
 
-def _lack(found: Mapping[str, Any], one: str, other: str) -> Lack | None:
+def _lack(pair: Mapping[str, Any], one: str, other: str) -> Lack | None:
     for side, source in (("one", one), ("other", other)):
-        if ranges := found[f"{side}_lacks"]:
-            first, last = found[f"{side}_lacks_first"], found[f"{side}_lacks_last"]
+        if ranges := pair[f"{side}_lacks"]:
+            first, last = pair[f"{side}_lacks_first"], pair[f"{side}_lacks_last"]
             return Lack(source=source, first_offset=first, last_offset=last, ranges=ranges)
     return None
 
 
-def _difference(found: Mapping[str, Any]) -> Difference | None:
-    if not found["ranges"]:
+def _difference(pair: Mapping[str, Any]) -> Difference | None:
+    if not pair["ranges"]:
         return None
-    return Difference(first_offset=found["first_offset"], last_offset=found["last_offset"], ranges=found["ranges"])
+    return Difference(first_offset=pair["first_offset"], last_offset=pair["last_offset"], ranges=pair["ranges"])
 
 
-def _epochs(found: Mapping[str, Any], is_one: bool) -> EpochDifference | None:
-    if not found["epochs_disagree"]:
+def _epochs(pair: Mapping[str, Any], is_one: bool) -> EpochDifference | None:
+    if not pair["epochs_disagree"]:
         return None
-    one, other = found["one_epoch"], found["other_epoch"]
+    one, other = pair["one_epoch"], pair["other_epoch"]
     epoch, other_epoch = (one, other) if is_one else (other, one)
-    return EpochDifference(offset=found["epoch_offset"], epoch=epoch, other_epoch=other_epoch)
+    return EpochDifference(offset=pair["epoch_offset"], epoch=epoch, other_epoch=other_epoch)
 
 
 _Place = tuple[str, str, int]
