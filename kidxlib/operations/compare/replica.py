@@ -30,7 +30,7 @@ from kidxlib.operations.compare.file_pairs import zeros_from
 from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
 from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces, pair_directories
 from kidxlib.operations.compare.place import ListedDirectory, Place, origin
-from kidxlib.operations.compare.replica_partition import ComparedReplicas, ReplicaFindings
+from kidxlib.operations.compare.replica_partition import ReplicaFindings
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.batch_table_kernel import BATCH
 from kidxlib.records.bulk.wanted import Wanted
@@ -92,7 +92,7 @@ def compare_pairs(
     *,
     as_copy: bool = False,
 ) -> list[ReplicaFindings]:
-    """The findings on each pair, in the same order. With `as_copy` (see `ComparedReplicas`) cleaned offsets are
+    """The findings on each pair, in the same order. With `as_copy` (see `ReplicaFindings`) cleaned offsets are
     compared, too: what was cleaned before B was copied is the same there.
     """
     ranges = [
@@ -101,13 +101,10 @@ def compare_pairs(
     rows, batches = _work(ranges, engine)
     return [
         ReplicaFindings(
-            ComparedReplicas(
-                one=pair.one,
-                other=pair.other,
-                ranges=sorted(rows[pair.one.name], key=lambda row: row.first_offset),
-                batches=sorted(batches[pair.one.name], key=lambda row: (row.first_offset, row.kind)),
-                as_copy=as_copy,
-            )
+            pair,
+            sorted(rows[pair.one.name], key=lambda row: row.first_offset),
+            sorted(batches[pair.one.name], key=lambda row: (row.first_offset, row.kind)),
+            as_copy=as_copy,
         )
         for pair in pairs
     ]

@@ -3,34 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 from kidxlib.catalog.results import BatchRangeRow, ReplicaRangeRow
 from kidxlib.operations.compare.finding import Finding, Kind
-from kidxlib.operations.compare.place import ListedDirectory
+from kidxlib.operations.compare.known import DirectoryPair
 from kidxlib.text.words import counted
 
 #: So many ranges have a finding each; one more counts the rest.
 _SHOWN: Final = 20
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedReplicas:
-    """A partition on both sides.
-
-    Attributes:
-        ranges: in the order of offsets.
-        batches: the ranges of offsets that differ or are damaged, in the order of offsets.
-        as_copy: B is a copy of A in segments that are cut elsewhere, and no other broker's replica: it may have more,
-            and differs where a cleaner has changed A since.
-    """
-
-    one: ListedDirectory
-    other: ListedDirectory
-    ranges: Sequence[ReplicaRangeRow]
-    batches: Sequence[BatchRangeRow]
-    as_copy: bool = False
 
 
 class ReplicaFindings:
@@ -41,17 +23,24 @@ class ReplicaFindings:
         cleaned_to: a cleaner has worked on one of the logs below it.
     """
 
-    def __init__(self, compared: ComparedReplicas) -> None:
-        self._compared = compared
-        self.directory = compared.one.name
-        self.one_end = max((row.a_end_offset for row in compared.ranges if row.a_end_offset is not None), default=None)
-        self.other_end = max(
-            (row.b_end_offset for row in compared.ranges if row.b_end_offset is not None), default=None
-        )
-        self.cleaned_to = max((row.cleaned_to for row in compared.ranges), default=0)
-        self._damaged = {
-            side: [row for row in compared.batches if row.kind == f"damaged-{side}"] for side in ("a", "b")
-        }
+    def __init__(
+        self,
+        pair: DirectoryPair,
+        ranges: Sequence[ReplicaRangeRow],
+        batches: Sequence[BatchRangeRow],
+        *,
+        as_copy: bool,
+    ) -> None:
+        """`ranges`, and the `batches` that differ or are damaged, are in the order of offsets. With `as_copy`, B is a
+        copy of A in segments that are cut elsewhere, and no other broker's replica: it may have more, and differs where
+        a cleaner has changed A since.
+        """
+        self._pair, self._ranges, self._batches, self._as_copy = pair, ranges, batches, as_copy
+        self.directory = pair.one.name
+        self.one_end = max((row.a_end_offset for row in ranges if row.a_end_offset is not None), default=None)
+        self.other_end = max((row.b_end_offset for row in ranges if row.b_end_offset is not None), default=None)
+        self.cleaned_to = max((row.cleaned_to for row in ranges), default=0)
+        self._damaged = {side: [row for row in batches if row.kind == f"damaged-{side}"] for side in ("a", "b")}
         self._lower_end = min(self.one_end or 0, self.other_end or 0)
 
     @property
@@ -59,7 +48,7 @@ class ReplicaFindings:
         """The number of batches that both have above what a cleaner has worked on."""
         return sum(
             row.same_batches
-            for row in self._compared.ranges
+            for row in self._ranges
             if row.cleaned_to == self.cleaned_to or row.first_offset >= self.cleaned_to
         )
 
@@ -68,7 +57,7 @@ class ReplicaFindings:
         """The offset up to which both have the same; None where that is nothing, or a cleaner has worked on a log."""
         if self.cleaned_to:
             return None
-        differing = [row.first_offset for row in self._compared.batches if row.kind != "neither"]
+        differing = [row.first_offset for row in self._batches if row.kind != "neither"]
         return min([self._lower_end, *differing]) or None
 
     def findings(self) -> list[Finding]:
@@ -77,8 +66,8 @@ class ReplicaFindings:
         return [*findings, self._cleaned_finding(findings)] if self.cleaned_to else findings
 
     def _topic_findings(self) -> Iterator[Finding]:
-        one, other = self._compared.one.topic_id, self._compared.other.topic_id
-        if one is not None and other is not None and one != other and not self._compared.as_copy:
+        one, other = self._pair.one.topic_id, self._pair.other.topic_id
+        if one is not None and other is not None and one != other and not self._as_copy:
             detail = f"topic id {other}, in A {one}: another topic of the same name"
             yield self._finding(Kind.OTHER_ORIGIN, detail)
 
@@ -94,7 +83,7 @@ class ReplicaFindings:
     def _batch_findings(self) -> Iterator[Finding]:
         by_kind: dict[Kind, list[tuple[BatchRangeRow, str]]] = {}
         damaged = {"only-a": self._damaged["b"], "only-b": self._damaged["a"]}
-        for batches in self._compared.batches:
+        for batches in self._batches:
             row = _undamaged(batches, damaged.get(batches.kind, ()))
             if row is not None and (kind_and_detail := self._kind_and_detail(row)) is not None:
                 kind, detail = kind_and_detail
@@ -117,7 +106,7 @@ class ReplicaFindings:
         if row.kind == "differs":
             return Kind.DIFFERS, f"{offsets}: other batches than in A"
         if row.kind == "neither":
-            if any(compared.has_inner_gaps for compared in self._compared.ranges) or any(self._damaged.values()):
+            if any(compared.has_inner_gaps for compared in self._ranges) or any(self._damaged.values()):
                 return None  # a cleaner has removed them; or nobody can tell
             return Kind.NEITHER, f"{offsets}: neither side has them; look for a replica that does"
         if row.kind == "only-a":
@@ -129,7 +118,7 @@ class ReplicaFindings:
         if row.kind == "only-b" and not self._overlaps(row, "only-a"):
             if row.first_offset >= (self.one_end or 0):
                 return Kind.ONLY_IN_B, f"{offsets}{records}, beyond the end of A"
-            if self._compared.as_copy:
+            if self._as_copy:
                 return Kind.ONLY_IN_B, f"{offsets}{records}, which A lacks"
             return Kind.LACKS, f"{offsets}{records}: B has them, and A lacks them"
         return None
@@ -137,7 +126,7 @@ class ReplicaFindings:
     def _overlaps(self, row: BatchRangeRow, kind: str) -> bool:
         return any(
             batches.kind == kind and batches.first_offset <= row.last_offset and row.first_offset <= batches.last_offset
-            for batches in self._compared.batches
+            for batches in self._batches
         )
 
     def _behind_finding(self, rows: Sequence[BatchRangeRow]) -> Finding:
@@ -155,7 +144,7 @@ class ReplicaFindings:
         if self._lower_end > until:
             above = "above it see the other lines" if others else f"above it the same up to offset {self._lower_end}"
         kind, why = Kind.CLEANED, ", as each broker compacts its own log"
-        if self._compared.as_copy:
+        if self._as_copy:
             kind, why = Kind.NOT_COMPARABLE, ": a cleaner has left other batches in A than in B"
         return self._finding(kind, f"offsets below {until} are not comparable{why}; {above}", 0, until - 1)
 
