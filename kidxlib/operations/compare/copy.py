@@ -63,16 +63,13 @@ _ZEROS: Final = 512
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class ComparedPartition:
-    """A partition whose directory both sides have.
-
+class ComparedPartition(DirectoryPair):
+    """
     Attributes:
         logs: in the order of base offsets.
-        files: those that differ.
+        files: files beside the logs that differ.
     """
 
-    one: ListedDirectory
-    other: ListedDirectory
     logs: Sequence[LogPairRow]
     files: Sequence[FilePairRow]
 
@@ -545,7 +542,7 @@ def compare_copy(
         ),
         known,
     )
-    by_offset = _by_offset(pairs, compared, one, other, known, engine)
+    by_offset = _by_offset(compared, one, other, known, engine)
     for partition in compared:
         batches = by_offset.get(partition.one.name)
         of_partition = _partition_findings(partition, batches, lost, one, other)
@@ -573,19 +570,12 @@ def compare_copy(
 
 
 def _by_offset(
-    pairs: Sequence[DirectoryPair],
-    compared: Sequence[ComparedPartition],
-    one: Place,
-    other: Place,
-    known: MetadataOfPlaces,
-    engine: Engine,
+    compared: Sequence[ComparedPartition], one: Place, other: Place, known: MetadataOfPlaces, engine: Engine
 ) -> Mapping[str, ReplicaFindings]:
     """How the batches compare of partitions that are cut elsewhere in B, by directory. The logs of these alone are
     read once more.
     """
-    elsewhere = [
-        pair for pair, partition in zip(pairs, compared, strict=True) if _PartitionFindings(partition).is_cut_elsewhere
-    ]
+    elsewhere = [partition for partition in compared if _PartitionFindings(partition).is_cut_elsewhere]
     if not elsewhere:
         return {}
     by_offset = compare_pairs(elsewhere, one, other, known, engine, as_copy=True)
