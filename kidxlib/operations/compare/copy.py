@@ -39,7 +39,7 @@ from kidxlib.operations.compare.file_pairs import (
     first_abort,
 )
 from kidxlib.operations.compare.finding import Comparison, Finding, Kind, PartitionResult, verdict_of
-from kidxlib.operations.compare.known import DirectoryPair, LogsOfPartition, MetadataOfPlaces, gaps, pair_directories
+from kidxlib.operations.compare.known import DirectoryPair, MetadataOfPlaces, gaps, pair_directories
 from kidxlib.operations.compare.place import (
     ListedDirectory,
     Place,
@@ -534,14 +534,7 @@ def compare_copy(
     staged = _work([*logs, *files], engine)
     findings += origin(one, other, as_copy=True)
     compared = list(_compared(pairs, staged))
-    lost = gaps(
-        (
-            LogsOfPartition(partition.one, partition.one.topic_partition, partition.logs)
-            for partition in compared
-            if partition.one.topic_partition
-        ),
-        known,
-    )
+    lost = gaps(((partition.one, partition.logs) for partition in compared), known)
     by_offset = _by_offset(compared, one, other, known, engine)
     for partition in compared:
         batches = by_offset.get(partition.one.name)

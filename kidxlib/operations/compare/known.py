@@ -62,21 +62,15 @@ class MetadataOfPlaces:
         return frozenset() if assignment is None else frozenset(map(str, assignment.replicas))
 
 
-@dataclass(frozen=True, slots=True)
-class LogsOfPartition:
-    """A partition's logs on both sides, in the order of base offsets."""
-
-    directory: ListedDirectory
-    partition: TopicPartition
-    logs: Sequence[LogPairRow]
-
-
-def gaps(partitions: Iterable[LogsOfPartition], known: MetadataOfPlaces) -> list[Finding]:
-    """Offsets between two segments that neither side has, and that no compaction explains."""
+def gaps(partitions: Iterable[tuple[ListedDirectory, Sequence[LogPairRow]]], known: MetadataOfPlaces) -> list[Finding]:
+    """The findings on offsets between two segments that neither side has, and that no compaction explains. The logs of
+    a partition are in the order of base offsets.
+    """
     paths, rows = {}, []
-    for logs in partitions:
-        paths[_BOTH, logs.partition.topic, logs.partition.partition] = logs.directory.path
-        rows += [_facts(logs, row) for row in logs.logs]
+    for directory, logs in partitions:
+        if (partition := directory.topic_partition) is not None:
+            paths[_BOTH, partition.topic, partition.partition] = directory.path
+            rows += [_facts(partition, directory.topic_id, row) for row in logs]
     table = pa.Table.from_pylist(rows, SEGMENTS.schema(FACTS))
     lost = gaps_in(table, lambda _, topic: known.policy(topic), Directories(paths)).lost
     return [
@@ -91,7 +85,7 @@ def gaps(partitions: Iterable[LogsOfPartition], known: MetadataOfPlaces) -> list
     ]
 
 
-def _facts(logs: LogsOfPartition, row: LogPairRow) -> dict[str, object]:
+def _facts(partition: TopicPartition, topic_id: str | None, row: LogPairRow) -> dict[str, object]:
     """A log of both sides as a row of segments, which ends where the longer one does."""
     ends = (row.one_end_offset or -1, row.one_beyond_records), (row.other_end_offset or -1, row.other_beyond_records)
     end, beyond = max(ends, key=lambda side: side[0])
@@ -100,10 +94,10 @@ def _facts(logs: LogsOfPartition, row: LogPairRow) -> dict[str, object]:
     is_whole = row.problem is None and row.one_damaged is None and row.other_damaged is None
     return {
         "source": _BOTH,
-        "topic": logs.partition.topic,
-        "partition": logs.partition.partition,
+        "topic": partition.topic,
+        "partition": partition.partition,
         "base_offset": row.base_offset,
-        "topic_id": logs.directory.topic_id,
+        "topic_id": topic_id,
         "status": (Status.OK if is_whole else Status.TRUNCATED).value,
         "next_offset": None if row.problem is not None else max(end, row.base_offset),
         "records": records,
