@@ -261,7 +261,6 @@ class LogPairRow(Row):
     same_records: int | None = column("records in these; null where headers do not tell")
     differing_bytes: int | None = column("of the bytes that both have")
     first_difference: int | None = column("the first of these")
-    last_difference: int | None = column("the last of these")
     batch_end_offset: int | None = column("the offset after the first batch that the other side has not as it is")
     one_end_offset: int | None = column("the offset after the last whole batch; null: none")
     other_end_offset: int | None = column("the same of the other side")
@@ -310,8 +309,6 @@ class ReplicaRangeRow(Row):
     same_batches: int = column("batches that both have above `cleaned_to`")
     cleaned_to: int = column("below it a cleaner has worked on one of them")
     has_inner_gaps: bool = column("offsets are missing within a log, as a cleaner leaves it")
-    a_records: int | None = column("records in the range; null where headers do not tell")
-    b_records: int | None = column("the same of the other side")
     a_end_offset: int | None = column("the offset after its last batch in the range; null: none")
     b_end_offset: int | None = column("the same of the other side")
 

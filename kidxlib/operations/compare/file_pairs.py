@@ -49,11 +49,10 @@ _ENTRIES = {
 
 @dataclass(slots=True)
 class _Differences:
-    """The differing bytes in the part that both files have; `first` and `last` are positions, −1 for none."""
+    """The differing bytes in the part that both files have; `first` is a position, −1 for none."""
 
     count: int = 0
     first: int = -1
-    last: int = -1
 
     def note(self, position: int, left: NDArray[np.uint8], right: NDArray[np.uint8]) -> None:
         """Compare two pieces of the same length that begin at a position."""
@@ -65,7 +64,6 @@ class _Differences:
             if len(differing):
                 if not self.count:
                     self.first = position + start + int(differing[0])
-                self.last = position + start + int(differing[-1])
                 self.count += len(differing)
 
 
@@ -406,7 +404,6 @@ def _compare_logs(one: str, one_bytes: int, other: str, other_bytes: int, use_mm
         columns: dict[str, object] = {
             "differing_bytes": differences.count,
             "first_difference": None if differences.first < 0 else differences.first,
-            "last_difference": None if differences.last < 0 else differences.last,
             "same_end_offset": None if same.end_offset < 0 else same.end_offset,
             "same_bytes": same.valid_end,
             "same_records": same.records,

@@ -190,20 +190,15 @@ class _Side:
 
     Attributes:
         damaged: ranges of offsets that could not be read, with the reason.
-        records: in all batches; None where a header does not tell.
         has_inner_gaps: offsets are missing within a log, as a cleaner leaves it.
     """
 
     damaged: list[tuple[int, int, str]] = field(default_factory=list)
-    records: int | None = 0
     end_offset: int = -1
     has_inner_gaps: bool = False
 
     def add(self, rows: _Rows) -> None:
         if len(rows):
-            counts = rows["records_count"]
-            if self.records is not None:
-                self.records = None if (counts < 0).any() else self.records + int(counts.sum(dtype=np.int64))
             self.end_offset = max(self.end_offset, int(rows["last_offset"][-1]) + 1)
 
 
@@ -224,8 +219,6 @@ def _compare_range(wanted: ReplicaRange) -> tuple[ReplicaRangeRow, list[BatchRan
         same_batches=comparing.same,
         cleaned_to=comparing.cleaned_to,
         has_inner_gaps=one.has_inner_gaps or other.has_inner_gaps,
-        a_records=one.records,
-        b_records=other.records,
         a_end_offset=one.end_offset if one.end_offset >= 0 else None,
         b_end_offset=other.end_offset if other.end_offset >= 0 else None,
     )
