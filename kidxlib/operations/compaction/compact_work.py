@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import itemgetter
@@ -17,7 +17,7 @@ from kidxlib.catalog.segments import IndexFacts, LogVersion
 from kidxlib.compaction.compact_partition import compact
 from kidxlib.compaction.task import Change, CompactionOptions, CompactionTask, Mode
 from kidxlib.engine.work import ItemRows, SharedRows
-from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import index_directory, segments_directory
 from kidxlib.recovery.outcome import ABSENT
 from kidxlib.storage.location import location
@@ -57,31 +57,22 @@ def _tasks(batches: Iterator[pa.RecordBatch], sources: Mapping[str, str]) -> Ite
         for batch in batches
         for key, segment in zip(batch.select(PARTITIONS.key).to_pylist(), SegmentToCompact.of_arrow(batch), strict=True)
     )
-    for key, of_partition in groupby(segments, key=itemgetter(0)):
-        task = _compaction_task(key, [segment for _, segment in of_partition], sources)
-        if task is not None:
-            yield task
-
-
-def _compaction_task(
-    key: PartitionKey, segments: Sequence[SegmentToCompact], sources: Mapping[str, str]
-) -> CompactionTask | None:
-    """The task for a partition; None if its rows do not say where its index files are."""
-    source, topic, number = key
-    partition = TopicPartition(topic, number)
-    # Rows of segments that are gone still say where the files were.
-    present = [segment for segment in segments if segment.status not in ABSENT] or segments
-    directory = index_directory(partition, [segment.index_directory for segment in present])
-    if directory is None:
-        return None
-    path = sources.get(source)
-    logs = {segment.base_offset: segment.log_path for segment in present}
-    return CompactionTask(
-        key=key,
-        segments_directory=None if path is None else segments_directory(location(path), partition, logs),
-        index_directory=directory,
-        segments=tuple(segments),
-    )
+    for key, group in groupby(segments, key=itemgetter(0)):
+        source, topic, number = key
+        partition, of_partition = TopicPartition(topic, number), [segment for _, segment in group]
+        # Rows of segments that are gone still say where the files were.
+        present = [segment for segment in of_partition if segment.status not in ABSENT] or of_partition
+        directory = index_directory(partition, [segment.index_directory for segment in present])
+        if directory is None:
+            continue  # the rows do not say where the index files are
+        path = sources.get(source)
+        logs = {segment.base_offset: segment.log_path for segment in present}
+        yield CompactionTask(
+            key=key,
+            segments_directory=None if path is None else segments_directory(location(path), partition, logs),
+            index_directory=directory,
+            segments=tuple(of_partition),
+        )
 
 
 def _row(change: Change) -> dict[str, Any]:

@@ -166,7 +166,12 @@ def compare_copies(shares: Iterable[CopyShare]) -> Iterator[ItemRows]:
     with ThreadPoolExecutor(AT_ONCE) as threads:
         for share in shares:
             segments = share.read()
-            objects = [_object_of(share.copy, segment) for segment in segments]
+            objects = [
+                share.copy
+                / TopicPartition(segment.topic, segment.partition).directory
+                / segment_file(segment.base_offset, LOG_SUFFIX)
+                for segment in segments
+            ]
             yield _compared(share, segments, objects, list(threads.map(partial(_ask, client), objects)))
 
 
@@ -175,11 +180,6 @@ def _ask(client: Any, path: ObjectPath) -> Asked:
         return ask_for_head(client, path)
     except OSError as error:
         raise NoAnswerError(f"{path}: {error}") from error
-
-
-def _object_of(copy: ObjectPath, segment: SegmentToCompare) -> ObjectPath:
-    directory = TopicPartition(segment.topic, segment.partition).directory
-    return copy / directory / segment_file(segment.base_offset, LOG_SUFFIX)
 
 
 def _compared(

@@ -162,25 +162,17 @@ def seek_in_catalog(request: SeekRequest, backend: Backend, elsewhere: Elsewhere
             return _answer_one(request, request.question, backend, elsewhere)
         start = time.monotonic()
         begin_phase("reading the questions")
-        questions = _read_here(request, elsewhere)
-        if questions is None:
-            questions = _read_elsewhere(request, backend, elsewhere)
-        return _answer_many(request, in_order(questions), backend, elsewhere, start=start)
+        questions = in_order(_read(request, backend, elsewhere))
+        return _answer_many(request, questions, backend, elsewhere, start=start)
 
 
-def _read_here(request: SeekRequest, elsewhere: Elsewhere | None) -> pa.Table | None:
-    """The questions of a file; None if only the engine can read it."""
+def _read(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -> pa.Table:
     assert request.queries is not None
     try:
         return read_questions(request.queries)
     except NotReadHereError:
         if elsewhere is None:
             raise
-        return None
-
-
-def _read_elsewhere(request: SeekRequest, backend: Backend, elsewhere: Elsewhere | None) -> pa.Table:
-    assert request.queries is not None and elsewhere is not None
     blocks = elsewhere.read(backend, request.queries)
     return one_table(request.queries, of_blocks(request.queries, blocks, None))
 
