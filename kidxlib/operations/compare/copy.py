@@ -180,7 +180,7 @@ class _PartitionFindings:
         )
         yield from on_batches
         for log in self._logs:
-            yield from self._glogth_findings(log)
+            yield from self._growth_findings(log)
 
     @property
     def _ends_earlier(self) -> bool:
