@@ -387,7 +387,7 @@ def _walk_log(side: str, path: str, size: int) -> dict[str, object]:
 
 
 def _log_of(opened: OpenedLog, size: int, *, use_mmap: bool, access: Access) -> tuple[LogBytes, int]:
-    """As much of a log as was listed, and the bytes by which it has grown since."""
+    """The log up to its listed size, and the bytes by which it has grown since."""
     if opened.version.size < size:
         raise LogChangedError(f"{opened.version.size:,} bytes, it had {size:,} when it was listed; compare again")
     return opened.log(size, use_mmap=use_mmap, access=access), opened.version.size - size
