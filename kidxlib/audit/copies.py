@@ -14,8 +14,6 @@ _64_BITS: Final = 2**64
 
 
 class CopyVerdict(StrEnum):
-    """The verdicts on a copy."""
-
     AS_UPLOADED = "as-uploaded"
     DIFFERS = "differs"
     OTHER_SIZE = "other-size"
@@ -41,10 +39,8 @@ class KnownLog:
 
 
 def judge_copy(known: KnownLog, asked: Asked) -> tuple[CopyVerdict, str]:
-    """The verdict on a copy, and the reason.
-
-    An object is as uploaded if it has the log's size and a checksum of the whole object equals the log's. It differs if
-    any checksum does not.
+    """The verdict on a copy, and the reason. A copy is as uploaded if its size is the log's and a checksum of the whole
+    object equals the log's; it differs if any checksum does not.
     """
     if asked.refused is not None:
         return CopyVerdict.REFUSED, asked.refused
@@ -60,7 +56,7 @@ def judge_copy(known: KnownLog, asked: Asked) -> tuple[CopyVerdict, str]:
 
 def _by_checksums(known: KnownLog, head: ObjectHead) -> tuple[CopyVerdict, str]:
     crc64nvme = None if known.log_crc64nvme is None else known.log_crc64nvme % _64_BITS
-    of_object = [
+    checksums = [
         (name, in_catalog, in_store, digits)
         for name, in_catalog, in_store, digits in (
             ("CRC-32C", known.log_crc32c, head.crc32c, 8),
@@ -68,17 +64,17 @@ def _by_checksums(known: KnownLog, head: ObjectHead) -> tuple[CopyVerdict, str]:
         )
         if in_store is not None
     ]
-    both = [each for each in of_object if each[1] is not None]
-    for name, in_catalog, in_store, digits in both:
+    in_both = [checksum for checksum in checksums if checksum[1] is not None]
+    for name, in_catalog, in_store, digits in in_both:
         if in_catalog != in_store:
             return (
                 CopyVerdict.DIFFERS,
                 f"{name} of the log is {in_catalog:0{digits}x}, of the object {in_store:0{digits}x}",
             )
-    if both:
+    if in_both:
         return CopyVerdict.AS_UPLOADED, ""
-    if of_object:
-        names = " and ".join(name for name, *_ in of_object)
+    if checksums:
+        names = " and ".join(name for name, *_ in checksums)
         return (
             CopyVerdict.NO_FACT,
             f"the object has {names}, and the catalog not; a build with --fill-facts computes it",

@@ -21,7 +21,7 @@ class Verdict(enum.StrEnum):
 
     @property
     def severity(self) -> int:
-        """The rank of a verdict: a worse verdict has a larger number."""
+        """A worse verdict has a larger number."""
         return _SEVERITY[self]
 
     @property
@@ -80,9 +80,7 @@ ALSO: Final = "; also "
 
 
 def worse(finding: Finding, other: Finding) -> Finding:
-    """The worse of two findings on a log, or the first if they are equally bad. Its detail includes the other
-    finding.
-    """
+    """The worse of two findings on a log, or the first if they are equally bad; its detail names the other one."""
     if other.verdict.severity > finding.verdict.severity:
         finding, other = other, finding
     if other.reason is None or other.reason == finding.reason:

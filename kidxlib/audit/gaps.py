@@ -19,8 +19,8 @@ places of the same log dirs, other sources of the same topic, rows of logs that 
 producer snapshots.
 
 To use it: `gaps_in(rows of segments, …)`, then `FoundGaps.with_known(…)` where there are others to ask, and
-`finding_row` for a row as an audit has it. `lacking_within` says whether logs lack
-records within, which is what shows that a topic is compacted.
+`finding_row` for a row as an audit has it. `lacking_within` says whether logs lack records within, which shows that a
+topic is compacted.
 """
 
 from __future__ import annotations
@@ -147,12 +147,10 @@ class Gap:
 
     @property
     def offsets(self) -> int:
-        """How many there are."""
         return self.last_offset - self.first_offset + 1
 
     @property
     def reason(self) -> str:
-        """The reason in findings."""
         return "gap-unexplained" if self.evidence is Evidence.NONE else GAP
 
     @property
@@ -162,9 +160,8 @@ class Gap:
 
     @property
     def consequence(self) -> str:
-        """What speaks for a loss, and what comes of it."""
-        named = {as_text(each.path) for each in self.aside}
-        known = "; ".join((self.why, *(each.in_words for each in self.known_by if each.who not in named)))
+        named = {as_text(log.path) for log in self.aside}
+        known = "; ".join((self.why, *(known.in_words for known in self.known_by if known.who not in named)))
         to_do = self.remedy or "look for the log on other replicas and copies"
         return f"{known}. Consumers and followers pass over these offsets without a word: {to_do}"
 
@@ -230,19 +227,16 @@ class FoundGaps:
     above_cleaner: tuple[tuple[str, int], ...] = ()
 
     def as_json(self) -> dict[str, Any]:
-        """Keys of the JSON object of whoever looks for gaps."""
         return {
             "gaps": [gap.as_json() for gap in self.lost],
-            "gaps_explained": [each.as_json() for each in self.explained],
+            "gaps_explained": [gaps.as_json() for gaps in self.explained],
             "borders": self.borders,
             "borders_unknown": self.unknown_borders,
         }
 
     def with_known(self, rows: pa.Table) -> FoundGaps:
-        """With what logs elsewhere know of what is lost.
-
-        Args:
-            rows: `FACTS` of any segments: of other sources, and what a catalog has of the same source, or had.
+        """The gaps, with what logs elsewhere know of the lost offsets. `rows` are `FACTS` of any segments: those of
+        other sources, and those that a catalog has or had of the same source.
         """
         if not self.lost:
             return self
@@ -254,28 +248,25 @@ class FoundGaps:
         return replace(self, lost=tuple(lost))
 
     def without_logs_at(self, missing: Mapping[PartitionKey, Collection[int]]) -> FoundGaps:
-        """Without the gaps that have a finding already: a log is missing there of which an `.index` is left.
-
-        Args:
-            missing: the base offsets of such logs, by partition.
+        """The gaps without those that have a finding already: a log is missing there, and its `.index` is left.
+        `missing` has the base offsets of such logs.
         """
 
-        def is_found(gap: Gap) -> bool:
+        def has_finding(gap: Gap) -> bool:
             return any(gap.first_offset <= base <= gap.last_offset for base in missing.get(gap.partition_key, ()))
 
-        return replace(self, lost=tuple(gap for gap in self.lost if not is_found(gap)))
+        return replace(self, lost=tuple(gap for gap in self.lost if not has_finding(gap)))
 
 
 @dataclass(frozen=True, slots=True)
 class Directories:
-    """Where partitions are, to be asked for files of the cleaner, logs under other names and producer snapshots. One
-    that cannot be listed says nothing.
+    """The directories of partitions, to be asked for files of the cleaner, logs under other names and producer
+    snapshots. A directory that cannot be listed says nothing.
     """
 
     places: Mapping[PartitionKey, Location] = field(default_factory=dict)
 
-    def names(self, key: PartitionKey) -> Collection[str]:
-        """The names of the files in a partition's directory."""
+    def file_names(self, key: PartitionKey) -> Collection[str]:
         place = self.places.get(key)
         try:
             return () if place is None else files_in(place)
@@ -283,11 +274,9 @@ class Directories:
             return ()
 
     def logs_aside(self, gap: Gap, looks: LogsAside, overlapping: Iterable[Mapping[str, Any]]) -> Iterator[LogAside]:
-        """The logs that begin in a gap, and that no broker loads as the partition's: by their names or places, and
-        those that fill it to the offset and overlap those of another partition, in whose directory they are.
-
-        Args:
-            overlapping: `FACTS` of logs.
+        """The logs that begin in a gap, and that no broker loads as the partition's: because of their names or places,
+        or because they are in another partition's directory. Of the latter, a log counts that overlaps that partition's
+        others (`overlapping`, rows of `FACTS`) and fills the gap to the offset.
         """
         directory = self.places.get(gap.partition_key)
         if directory is None:
@@ -301,7 +290,7 @@ class Directories:
                 yield LogAside(place / log, gap.first_offset, directory / log, place.name)
 
     def emptied_log(self, gap: Gap) -> Iterator[KnownBy]:
-        """The log of a gap that is there with 0 bytes, beside an `.index` that knows of more."""
+        """The log of a gap if it is there with 0 bytes, beside an `.index` that knows of more."""
         if (place := self.places.get(gap.partition_key)) is None:
             return
         log = place / segment_files.segment_file(gap.first_offset, segment_files.LOG_SUFFIX)
@@ -323,8 +312,8 @@ class Directories:
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What some evidence says of a gap, or of all gaps of a topic."""
+class _Judgement:
+    """What some evidence says about a gap, or about all gaps of a topic."""
 
     evidence: Evidence
     why: str
@@ -334,42 +323,38 @@ class _Said:
 def gaps_in(
     rows: pa.Table, policy_of: PolicyOf = lambda source, topic: None, directories: Directories | None = None
 ) -> FoundGaps:
-    """The gaps between the logs of partitions, and what explains them.
-
-    Args:
-        rows: `FACTS` of all segments of some partitions. Those that are absent are no logs.
-        policy_of: what the cluster's metadata says of a topic.
-        directories: where the partitions are; None where none is to be asked.
+    """The gaps between the logs of partitions, and what explains them. `rows` are `FACTS` of all segments of these
+    partitions; those that are absent are no logs. Without `directories` no file is looked for.
     """
     borders = _borders(_logs(rows))
     found = FoundGaps(borders=int(borders.is_border.sum()), unknown_borders=int(borders.is_unknown.sum()))
-    between = _between(borders)
-    if not between.num_rows:
+    gap_rows = _gap_rows(borders)
+    if not gap_rows.num_rows:
         return found
-    lacking = lacking_within(rows)
-    said = {topic: _of_topic(topic[1], policy_of(*topic), topic in lacking) for topic in _topics(between)}
-    is_explained = [said[topic].explains for topic in _topics_of_rows(between)]
-    of_topics = between.filter(pa.array(is_explained, pa.bool_()))
-    explained = list(_explained_topics(of_topics, said))
-    found = replace(found, above_cleaner=tuple(_above_cleaner(of_topics, directories or Directories())))
-    asked, lost, overlapping = directories or Directories(), list[Gap](), _overlapping(borders)
-    looks = LogsAside(sorted({place.parent for place in asked.places.values()}, key=str))
-    for row in between.filter(pa.array([not each for each in is_explained], pa.bool_())).to_pylist():
-        gap = _gap(row, said[row["source"], row["topic"]])
-        names = asked.names(gap.partition_key)
-        of_gap = _of_gap(gap, names, is_damaged=row["after_damage"])
-        if of_gap is None:
-            aside = tuple(asked.logs_aside(gap, looks, overlapping))
-            by_logs = (KnownBy(who=as_text(each.path), says="begins among them") for each in aside)
-            known = (*asked.emptied_log(gap), *by_logs, *_by_snapshots(gap, names, asked))
+    directories, lacking = directories or Directories(), lacking_within(rows)
+    of_topics = {topic: _judge_topic(topic[1], policy_of(*topic), topic in lacking) for topic in _topics(gap_rows)}
+    is_explained = [of_topics[topic].explains for topic in _topics_of_rows(gap_rows)]
+    explained_rows = gap_rows.filter(pa.array(is_explained, pa.bool_()))
+    explained, lost = list(_explained_topics(explained_rows, of_topics)), list[Gap]()
+    above_cleaner = tuple(_above_cleaner(explained_rows, directories))
+    overlapping = _overlapping(borders)
+    looks = LogsAside(sorted({place.parent for place in directories.places.values()}, key=str))
+    for row in gap_rows.filter(pa.array([not each for each in is_explained], pa.bool_())).to_pylist():
+        gap = _gap(row, of_topics[row["source"], row["topic"]])
+        names = directories.file_names(gap.partition_key)
+        judgement = _judge_gap(gap, names, is_damaged=row["after_damage"])
+        if judgement is None:
+            aside = tuple(directories.logs_aside(gap, looks, overlapping))
+            by_logs = (KnownBy(who=as_text(log.path), says="begins among them") for log in aside)
+            known = (*directories.emptied_log(gap), *by_logs, *_by_snapshots(gap, names, directories))
             lost.append(_known_by(replace(gap, aside=aside, remedy=remedy_of(aside)), known))
         else:
-            explained.append(_explained_gap(gap, of_gap))
-    return replace(found, lost=tuple(lost), explained=tuple(_added_up(explained)))
+            explained.append(_explained_gap(gap, judgement))
+    return replace(found, lost=tuple(lost), explained=tuple(_added_up(explained)), above_cleaner=above_cleaner)
 
 
 #: Gaps, with their partition: the first and the last offset, which are both missing; whether the log before is damaged.
-_BETWEEN: Final = pa.schema(
+_GAP_ROWS: Final = pa.schema(
     [
         *SEGMENTS.schema((*PARTITION_KEY, "topic_id")),
         pa.field("first_offset", pa.int64()),
@@ -380,8 +365,8 @@ _BETWEEN: Final = pa.schema(
 
 
 def lacking_within(rows: pa.Table) -> frozenset[tuple[str, str]]:
-    """Source and topic of logs that are whole and have fewer records than offsets: of batches that the cleaner has
-    thinned out, or between them. Where wrappers of magic 0 or 1 hide how many records there are, nothing is said.
+    """Source and topic of logs that are whole and have fewer records than offsets, within batches that the cleaner has
+    thinned out, or between batches. A log counts for nothing if wrappers of magic 0 or 1 hide how many records it has.
     """
     logs = _logs(rows).filter(pc.equal(_logs(rows)["status"], pa.scalar(Status.OK.value)))
     offsets: Values = pc.subtract(logs["next_offset"], logs["base_offset"])
@@ -391,13 +376,13 @@ def lacking_within(rows: pa.Table) -> frozenset[tuple[str, str]]:
 
 @dataclass(frozen=True, slots=True)
 class _Borders:
-    """The logs of partitions in order, and what is between each and the one before it.
+    """The logs of partitions in order, and what is between each log and the one before it.
 
     Attributes:
-        ends: the largest end of all logs of the partition before each; −1 where there is none.
-        is_border: there is one before it in the partition.
-        is_unknown: of these, the end of the one before it is not known.
-        after_damage: the one before it is not whole.
+        ends: the largest end of the partition's logs before a log; −1 without one.
+        is_border: the partition has a log before it.
+        is_unknown: it has, and the end of the one right before it is not known.
+        after_damage: it has, and the one right before it is not whole.
     """
 
     logs: pa.Table
@@ -408,7 +393,6 @@ class _Borders:
 
 
 def _logs(rows: pa.Table) -> pa.Table:
-    """The segments that are there, in order."""
     absent = pa.array([status.value for status in ABSENT], rows.schema.field("status").type)
     there = rows.filter(pc.invert(pc.is_in(rows["status"], value_set=absent)))
     return there.sort_by([(name, "ascending") for name in SEGMENT_KEY])
@@ -434,27 +418,26 @@ def _borders(logs: pa.Table) -> _Borders:
 
 
 def _overlapping(borders: _Borders) -> list[dict[str, Any]]:
-    """The logs that begin before the end of one before them."""
     bases: NDArray[np.int64] = borders.logs["base_offset"].to_numpy().astype(np.int64)
     places: Values = pa.array(np.flatnonzero(borders.is_border & (bases < borders.ends)))
     return [] if not len(places) else borders.logs.take(places).to_pylist()
 
 
-def _runs(goes_on: Flags) -> Iterator[tuple[int, int]]:
+def _runs(is_border: Flags) -> Iterator[tuple[int, int]]:
     """Where the rows of each partition begin and end."""
-    starts = np.flatnonzero(~goes_on)
-    return zip(starts.tolist(), [*starts[1:].tolist(), len(goes_on)], strict=True)
+    starts = np.flatnonzero(~is_border)
+    return zip(starts.tolist(), [*starts[1:].tolist(), len(is_border)], strict=True)
 
 
-def _between(borders: _Borders) -> pa.Table:
+def _gap_rows(borders: _Borders) -> pa.Table:
     bases: NDArray[np.int64] = borders.logs["base_offset"].to_numpy().astype(np.int64)
     at: NDArray[np.int64] = np.flatnonzero(borders.is_border & ~borders.is_unknown & (bases > borders.ends))
     places: Values = pa.array(at)
-    between = borders.logs.select([*PARTITION_KEY, "topic_id"]).take(places)
-    of_gaps = {"first_offset": borders.ends, "last_offset": bases - 1, "after_damage": borders.after_damage}
-    for name, values in of_gaps.items():
-        between = between.append_column(name, pa.array(values[at]))
-    return between.cast(_BETWEEN)
+    gaps = borders.logs.select([*PARTITION_KEY, "topic_id"]).take(places)
+    columns = {"first_offset": borders.ends, "last_offset": bases - 1, "after_damage": borders.after_damage}
+    for name, values in columns.items():
+        gaps = gaps.append_column(name, pa.array(values[at]))
+    return gaps.cast(_GAP_ROWS)
 
 
 def _topics_of_rows(rows: pa.Table) -> Iterator[tuple[str, str]]:
@@ -468,39 +451,38 @@ def _topics(rows: pa.Table) -> list[tuple[str, str]]:
 
 def explains_gaps(topic: str, policy: ConfigValue | None) -> bool:
     """Whether a topic is known to be compacted, whatever its logs lack."""
-    return _of_topic(topic, policy, False).explains
+    return _judge_topic(topic, policy, False).explains
 
 
-def _of_topic(topic: str, policy: ConfigValue | None, is_lacking: bool) -> _Said:
-    """What is said of all gaps of a topic."""
+def _judge_topic(topic: str, policy: ConfigValue | None, is_lacking: bool) -> _Judgement:
     if policy is not None:
         says = f"cleanup.policy is {policy.value or 'empty'} ({policy.origin.value})"
         if _COMPACT in {word.strip() for word in policy.value.split(",")}:
-            return _Said(Evidence.POLICY, says, True)
+            return _Judgement(Evidence.POLICY, says, True)
         if is_lacking:
-            return _Said(Evidence.NONE, f"{says}, and logs of the topic lack records as after compaction", False)
-        return _Said(Evidence.POLICY, f"{says}: retention deletes from the start alone", False)
+            return _Judgement(Evidence.NONE, f"{says}, and logs of the topic lack records as after compaction", False)
+        return _Judgement(Evidence.POLICY, f"{says}: retention deletes from the start alone", False)
     if topic in COMPACTED_BY_BROKERS:
-        return _Said(Evidence.KAFKAS_OWN, "brokers compact this topic", True)
+        return _Judgement(Evidence.KAFKAS_OWN, "brokers compact this topic", True)
     if is_lacking:
-        return _Said(Evidence.LACKING_WITHIN, "logs of the topic have fewer records than offsets", True)
+        return _Judgement(Evidence.LACKING_WITHIN, "logs of the topic have fewer records than offsets", True)
     why = "the topic's logs have a record for each of their offsets, as without compaction"
     by = "neither by the cluster's metadata (--cluster-metadata) nor by --server-properties"
-    return _Said(Evidence.NONE, f"cleanup.policy is known {by}, and {why}", False)
+    return _Judgement(Evidence.NONE, f"cleanup.policy is known {by}, and {why}", False)
 
 
-def _of_gap(gap: Gap, names: Collection[str], *, is_damaged: bool) -> _Said | None:
-    """What explains one gap, where nothing explains those of its topic."""
-    if gap.evidence is not Evidence.POLICY and (files := _covering(gap, names)):
-        return _Said(Evidence.CLEANERS_FILES, f"files of the cleaner are there ({files[0]})", True)
+def _judge_gap(gap: Gap, names: Collection[str], *, is_damaged: bool) -> _Judgement | None:
+    """What explains a gap of a topic whose gaps nothing explains as such."""
+    if gap.evidence is not Evidence.POLICY and (files := _cleaners_logs_over(gap, names)):
+        return _Judgement(Evidence.CLEANERS_FILES, f"files of the cleaner are there ({files[0]})", True)
     if is_damaged:
-        return _Said(Evidence.DAMAGED_LOG, "the log before is damaged", True)
+        return _Judgement(Evidence.DAMAGED_LOG, "the log before is damaged", True)
     return None
 
 
-def _covering(gap: Gap, names: Collection[str]) -> list[str]:
-    """The names of logs that the cleaner has made, if they and those that it has replaced cover a gap. Each covers the
-    offsets up to the next log, whatever its state. What a broker removes as it starts covers nothing by itself.
+def _cleaners_logs_over(gap: Gap, names: Collection[str]) -> list[str]:
+    """The names of logs that the cleaner has made, if they and those that it has replaced cover a gap. A log covers the
+    offsets up to the next log, whatever its state. A log that a broker removes as it starts covers nothing by itself.
     """
     bases: dict[int, str] = {}
     put = put_in_place(names)
@@ -531,34 +513,34 @@ def _is_within(name: str, gap: Gap) -> bool:
 
 
 def _made_by_cleaner(name: str, names: Collection[str]) -> str | None:
-    """The name itself, or that of the log that has replaced one which is marked to be deleted; None for none."""
+    """The name itself; if it is marked to be deleted, the name of the log that has replaced it, or None for none."""
     log = name.removesuffix(segment_files.DELETED_SUFFIX)
     return log if log == name or log in names else None
 
 
-def _gap(row: Mapping[str, Any], said: _Said) -> Gap:
+def _gap(row: Mapping[str, Any], of_topic: _Judgement) -> Gap:
     names = (*PARTITION_KEY, "topic_id", "first_offset", "last_offset")
-    return Gap(**{name: row[name] for name in names}, evidence=said.evidence, why=said.why)
+    return Gap(**{name: row[name] for name in names}, evidence=of_topic.evidence, why=of_topic.why)
 
 
-def _explained_gap(gap: Gap, said: _Said) -> ExplainedGaps:
+def _explained_gap(gap: Gap, judgement: _Judgement) -> ExplainedGaps:
     return ExplainedGaps(
         source=gap.source,
         topic=gap.topic,
-        evidence=said.evidence,
-        why=said.why,
+        evidence=judgement.evidence,
+        why=judgement.why,
         gaps=1,
         partitions=1,
         offsets=gap.offsets,
     )
 
 
-def _explained_topics(between: pa.Table, said: Mapping[tuple[str, str], _Said]) -> Iterator[ExplainedGaps]:
-    offsets: Values = pc.add(pc.subtract(between["last_offset"], between["first_offset"]), 1)
-    grouped = between.append_column("offsets", offsets).group_by(["source", "topic"], use_threads=False)
+def _explained_topics(gaps: pa.Table, judgements: Mapping[tuple[str, str], _Judgement]) -> Iterator[ExplainedGaps]:
+    offsets: Values = pc.add(pc.subtract(gaps["last_offset"], gaps["first_offset"]), 1)
+    grouped = gaps.append_column("offsets", offsets).group_by(["source", "topic"], use_threads=False)
     sums = grouped.aggregate([([], "count_all"), ("partition", "count_distinct"), ("offsets", "sum")])
     for row in sums.to_pylist():
-        of_topic = said[row["source"], row["topic"]]
+        of_topic = judgements[row["source"], row["topic"]]
         yield ExplainedGaps(
             source=row["source"],
             topic=row["topic"],
@@ -570,14 +552,12 @@ def _explained_topics(between: pa.Table, said: Mapping[tuple[str, str], _Said]) 
         )
 
 
-def _above_cleaner(between: pa.Table, directories: Directories) -> Iterator[tuple[str, int]]:
-    """The field `above_cleaner` of `FoundGaps`. A partition without a line there says nothing.
-
-    Args:
-        between: rows of `_BETWEEN` of compacted topics.
+def _above_cleaner(gaps: pa.Table, directories: Directories) -> Iterator[tuple[str, int]]:
+    """`above_cleaner` of `FoundGaps`, of gaps of compacted topics. A partition without a line in the file says
+    nothing.
     """
     cleaned: dict[Location, Mapping[TopicPartition, int]] = {}
-    for row in between.group_by(list(PARTITION_KEY), use_threads=False).aggregate([("last_offset", "max")]).to_pylist():
+    for row in gaps.group_by(list(PARTITION_KEY), use_threads=False).aggregate([("last_offset", "max")]).to_pylist():
         partition = TopicPartition(row["topic"], row["partition"])
         place = directories.places.get((row["source"], row["topic"], row["partition"]))
         if place is None:
@@ -593,27 +573,22 @@ def _above_cleaner(between: pa.Table, directories: Directories) -> Iterator[tupl
 
 def _added_up(gaps: Sequence[ExplainedGaps]) -> Iterator[ExplainedGaps]:
     """One object for all gaps of a topic that have one explanation."""
-    found: dict[tuple[str, str, Evidence], ExplainedGaps] = {}
-    for each in gaps:
-        key = each.source, each.topic, each.evidence
-        before = found.get(key)
-        found[key] = (
-            each
-            if before is None
-            else replace(
+    sums: dict[tuple[str, str, Evidence], ExplainedGaps] = {}
+    for explained in gaps:
+        key = explained.source, explained.topic, explained.evidence
+        if (before := sums.get(key)) is not None:
+            explained = replace(
                 before,
-                gaps=before.gaps + each.gaps,
-                partitions=before.partitions + each.partitions,
-                offsets=before.offsets + each.offsets,
+                gaps=before.gaps + explained.gaps,
+                partitions=before.partitions + explained.partitions,
+                offsets=before.offsets + explained.offsets,
             )
-        )
-    return iter(found[key] for key in sorted(found))
+        sums[key] = explained
+    return iter(sums[key] for key in sorted(sums))
 
 
 def _by_snapshots(gap: Gap, names: Collection[str], directories: Directories) -> Iterator[KnownBy]:
-    """What a partition's producer snapshots know of a gap."""
-    snapshots = sorted(filter(None, map(segment_files.parse_snapshot, names)))
-    for offset in snapshots:
+    for offset in sorted(filter(None, map(segment_files.parse_snapshot, names))):
         if gap.first_offset < offset <= gap.last_offset + 1:
             entries = directories.producers_at(gap.partition_key, offset)
             last = np.empty(0, np.int64) if entries is None else entries["last_offset"]
@@ -625,26 +600,24 @@ def _by_snapshots(gap: Gap, names: Collection[str], directories: Directories) ->
 
 
 def _known_by(gap: Gap, known: Iterable[KnownBy]) -> Gap:
-    """A gap, and who else knows its offsets."""
-    found = (*known, *gap.known_by)
-    is_known = bool(found) and gap.evidence is Evidence.NONE
-    return replace(gap, known_by=found, evidence=Evidence.KNOWN if is_known else gap.evidence)
+    """A gap, with others that know its offsets."""
+    known_by = (*known, *gap.known_by)
+    is_known = bool(known_by) and gap.evidence is Evidence.NONE
+    return replace(gap, known_by=known_by, evidence=Evidence.KNOWN if is_known else gap.evidence)
 
 
 def _by_rows(gap: Gap, rows: Sequence[Mapping[str, Any]]) -> Iterator[KnownBy]:
-    """What logs elsewhere know of a gap: other sources first, as there the records are.
-
-    Args:
-        rows: `FACTS` of the partition's segments, of any sources; ends are known.
+    """What logs elsewhere know of a gap: other sources first, as these have the records. `rows` are `FACTS` of the
+    partition's segments in any sources, with known ends.
     """
-    found: dict[tuple[bool, str], list[Mapping[str, Any]]] = defaultdict(list)
+    by_source: dict[tuple[bool, str], list[Mapping[str, Any]]] = defaultdict(list)
     for row in rows:
         is_recorded = row["status"] in ABSENT or row["source"] == gap.source
         is_other_topic = None not in (gap.topic_id, row["topic_id"]) and gap.topic_id != row["topic_id"]
         overlaps = row["base_offset"] <= gap.last_offset and row["next_offset"] > gap.first_offset
         if overlaps and not is_other_topic:
-            found[is_recorded, row["source"]].append(row)
-    for (is_recorded, source), of_source in sorted(found.items(), key=lambda item: item[0]):
+            by_source[is_recorded, row["source"]].append(row)
+    for (is_recorded, source), of_source in sorted(by_source.items(), key=lambda item: item[0]):
         recorded = "the catalog" if source == gap.source else f"the catalog, of source {source}, where it is gone,"
         yield KnownBy(
             who=recorded if is_recorded else f"source {source}",
@@ -654,40 +627,36 @@ def _by_rows(gap: Gap, rows: Sequence[Mapping[str, Any]]) -> Iterator[KnownBy]:
 
 
 def _is_inside(gap: Gap, row: Mapping[str, Any]) -> bool:
-    """Whether all of a log is in a gap."""
     return gap.first_offset <= row["base_offset"] and int(row["next_offset"]) <= gap.last_offset + 1
 
 
 def _records_in(gap: Gap, row: Mapping[str, Any]) -> int | None:
     """How many records of a log are in a gap; None where that is not known."""
-    if row["records"] is None or _is_inside(gap, row):
-        return None if row["records"] is None else int(row["records"])
-    if row["records"] != row["next_offset"] - row["base_offset"]:
+    records: int | None = row["records"]
+    if records is None or _is_inside(gap, row):
+        return records
+    if records != row["next_offset"] - row["base_offset"]:
         return None
     return int(min(row["next_offset"], gap.last_offset + 1) - max(row["base_offset"], gap.first_offset))
 
 
 def _sum(numbers: Iterable[int | None]) -> int | None:
     known = [*numbers]
-    return None if None in known else sum(each for each in known if each is not None)
+    return None if None in known else sum(number for number in known if number is not None)
 
 
 def finding_row(gap: Gap, directory: Location) -> FileFinding:
-    """A gap as a row of `findings`: of the log that would begin where it begins.
-
-    Args:
-        directory: the partition's.
-    """
-    found = gap.finding
+    """A gap as a row of `findings`: of the log that would begin where it begins, in the partition's directory."""
+    finding = gap.finding
     return FileFinding.of(
         {
             **{name: getattr(gap, name) for name in PARTITION_KEY},
             "base_offset": gap.first_offset,
-            "file": found.file,
-            "verdict": found.verdict.value,
-            "reason": found.reason,
-            "detail": found.detail,
-            "consequence": found.consequence,
+            "file": finding.file,
+            "verdict": finding.verdict.value,
+            "reason": finding.reason,
+            "detail": finding.detail,
+            "consequence": finding.consequence,
             "path": as_text(directory / segment_files.segment_file(gap.first_offset, segment_files.LOG_SUFFIX)),
         }
     )

@@ -22,7 +22,7 @@ from kidxlib.errors import LogChangedError
 from kidxlib.format import segment_files
 from kidxlib.format.layouts import OFFSET_INDEX_ENTRY, TIME_INDEX_ENTRY
 from kidxlib.index.abstract_index import filled_bytes
-from kidxlib.index.offset import OffsetIndex, OffsetPosition
+from kidxlib.index.offset import OffsetIndex, OffsetPosition, last_filled_entry
 from kidxlib.indexing.segments import recover_task, why_not_read
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.recovery.outcome import ScanEnd, Status
@@ -41,8 +41,8 @@ class AuditedSegment:
     """The results of reading a segment.
 
     Attributes:
-        findings: the findings on its offset and time index.
-        log: the judgement on its log by itself.
+        findings: on its offset and time index.
+        log: its log, judged by itself.
         end: where the scan ended and why, or why the log could not be read.
     """
 
@@ -58,11 +58,8 @@ class AuditedSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentForPartition:
-    """The results of a segment that the audit of its partition needs.
-
-    Attributes:
-        log: the judgement on its log by itself.
-        broken: why its offset index or time index is broken, by suffix; only broken ones are in it.
+    """What the audit of a partition needs of a segment: its log, judged by itself, and why its offset index or time
+    index is broken, by suffix; only broken ones are in `broken`.
     """
 
     scanned: ScannedSegment
@@ -71,21 +68,16 @@ class SegmentForPartition:
 
     @classmethod
     def of(cls, audited: AuditedSegment) -> Self:
-        """Keep only what the partition's audit needs."""
-        broken = {each.file: each.reason for each in audited.findings if each.verdict is Verdict.BROKEN}
+        broken = {finding.file: finding.reason for finding in audited.findings if finding.verdict is Verdict.BROKEN}
         return cls(scanned=audited.scanned, log=audited.log, broken=broken)
 
 
 def audit_segment(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool) -> AuditedSegment:
-    """Read a segment's log, and check its offset and time index against it.
-
-    Args:
-        task: the segment; nothing is written to its index directory.
-        use_mmap: see `kidxlib.indexing.segments.build`.
-        deep: look at the records, too.
-        clean_shutdown: whether the broker of its log dir stopped cleanly.
+    """Read a segment's log, and check its offset and time index against it. `use_mmap` is as for
+    `kidxlib.indexing.segments.build`; `deep` looks at the records, too.
     """
-    task = _checked(task)
+    # Checksums are checked, even where builds do not check them.
+    task = replace(task, options=replace(task.options, verify_crc=True))
     for attempt in range(_ATTEMPTS):
         try:
             return _audited(task, use_mmap and not task.segment.active, deep=deep, clean_shutdown=clean_shutdown)
@@ -95,7 +87,7 @@ def audit_segment(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown:
             end = why_not_read(task.segment.path, error)
             break
     # The log was deleted since the listing, together with its index and auxiliary files, as retention does.
-    unread = None if end.status is Status.GONE else _of_unreadable(end)
+    unread = None if end.status is Status.GONE else _unreadable_log(end)
     base_offset = task.segment.base_offset
     return AuditedSegment(
         scanned=ScannedSegment.of(base_offset, None),
@@ -106,7 +98,6 @@ def audit_segment(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown:
 
 
 def _audited(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool) -> AuditedSegment:
-    """One attempt of the audit."""
     segment, base_offset = task.segment, task.segment.base_offset
     with opened_log(segment.path) as opened:
         log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
@@ -123,36 +114,35 @@ def _audited(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool
             in_log = recovered.facts.next_offset - base_offset
             time_index = _up_to(time_index, TIME_INDEX_ENTRY, "relative_offset", in_log)
         valid = opened.log(recovered.end.position, use_mmap=use_mmap)
-        findings, index_end = _of_indexes(valid, recovered, task, offset_index, time_index, clean_shutdown)
+        findings, index_end = _audit_indexes(valid, recovered, task, offset_index, time_index, clean_shutdown)
         recovery = Recovery.of(log, recovered, base_offset)
-        found = audit_log(valid, recovered, recovery.past, base_offset, active=segment.active, deep=deep)
+        on_log = audit_log(valid, recovered, recovery.past, base_offset, active=segment.active, deep=deep)
         if _is_written_to(opened, segment.path, recovered.end) or in_use:
-            found = worse(_of_log_in_use(opened.version.size, recovered.end.position), found)
+            on_log = worse(_log_in_use(opened.version.size, recovered.end.position), on_log)
     return AuditedSegment(
         scanned=ScannedSegment.of(base_offset, recovered),
         findings=tuple(findings),
-        log=AuditedLog(base_offset=base_offset, finding=found, recovery=recovery, index_end=index_end),
+        log=AuditedLog(base_offset=base_offset, finding=on_log, recovery=recovery, index_end=index_end),
         end=recovered.end,
     )
 
 
 def _is_written_to(opened: OpenedLog, path: str, end: ScanEnd) -> bool:
-    """Whether a broker has appended to a log since it was opened."""
+    is_appended = False
     try:
         opened.ensure_unchanged()
-        appended = False
     except LogChangedError:
         now, before = opened.status, opened.version.size
         # A preallocated log does not grow when it is written to.
         if now is None or now.st_size < before or (now.st_size == before and end.position == before):
             raise
-        appended = True
+        is_appended = True
     if opened.status is not None and os.stat(path).st_ino != opened.version.inode:
         raise LogChangedError("another file has taken its place since it was opened: compacted, or put there")
-    return appended
+    return is_appended
 
 
-def _of_log_in_use(size: int, judged: int) -> Finding:
+def _log_in_use(size: int, judged: int) -> Finding:
     more = "" if judged == size else f", of which an append that was on its way began at byte {judged:,}"
     return Finding(
         file=segment_files.LOG_SUFFIX,
@@ -179,15 +169,10 @@ def _up_to(
     return kept
 
 
-def _checked(task: ScanTask) -> ScanTask:
-    """The task with checksums checked, even if builds do not check them."""
-    return replace(task, options=replace(task.options, verify_crc=True))
-
-
 def _index_files(
     task: ScanTask, use_mmap: bool
 ) -> tuple[NDArray[np.uint8] | OSError | None, NDArray[np.uint8] | OSError | None]:
-    """The contents of the offset index and of the time index; None for a missing one."""
+    """The offset index and the time index; None for a missing one."""
     directory = location(str(task.index_directory))
     offset_index, time_index = (
         read_index(directory / segment_files.segment_file(task.segment.base_offset, suffix), use_mmap)
@@ -196,7 +181,7 @@ def _index_files(
     return offset_index, time_index
 
 
-def _of_indexes(
+def _audit_indexes(
     log: LogBytes,
     recovered: RecoveredSegment,
     task: ScanTask,
@@ -204,10 +189,10 @@ def _of_indexes(
     time_index: NDArray[np.uint8] | OSError | None,
     clean_shutdown: bool,
 ) -> tuple[list[Finding], OffsetPosition | None]:
-    """The findings on both indexes, and the last entry that is in the offset index."""
+    """The findings on both indexes, and the last entry of the offset index."""
     if recovered.end.status is Status.QUARANTINED:
         suffixes = segment_files.OFFSET_INDEX_SUFFIX, segment_files.TIME_INDEX_SUFFIX
-        return [_of_quarantined(suffix, recovered.end) for suffix in suffixes], None
+        return [_index_of_quarantined(suffix, recovered.end) for suffix in suffixes], None
     segment, findings, index_end = task.segment, [], None
     right = OffsetIndex.from_bytes(recovered.offset_index, segment.base_offset)
     if isinstance(offset_index, OSError):
@@ -216,10 +201,9 @@ def _of_indexes(
         finding = audit_offset_index(log, recovered, segment.base_offset, offset_index, active=segment.active)
         findings.append(finding)
         if offset_index is not None:
-            index = OffsetIndex.from_bytes(offset_index, segment.base_offset)
-            index_end = _last_entry(offset_index, segment.base_offset)
+            index_end = last_filled_entry(offset_index, segment.base_offset)
             if finding.verdict is not Verdict.BROKEN:
-                right = index
+                right = OffsetIndex.from_bytes(offset_index, segment.base_offset)
     if isinstance(time_index, OSError):
         findings.append(of_unreadable_file(segment_files.TIME_INDEX_SUFFIX, time_index))
     else:
@@ -237,16 +221,8 @@ def _of_indexes(
     return findings, index_end
 
 
-def _last_entry(content: NDArray[np.uint8], base_offset: int) -> OffsetPosition | None:
-    """The last entry, before the preallocated room that a killed broker leaves; None without an entry."""
-    entries = OffsetIndex.from_bytes(content[: filled_bytes(content, OffsetIndex.entry_bytes)], base_offset)
-    return entries.last_entry if len(entries) else None
-
-
-def _of_unreadable(end: ScanEnd) -> Finding:
-    """The finding on a log that cannot be read. It has the words of a build, so that an acceptance holds for both
-    findings.
-    """
+def _unreadable_log(end: ScanEnd) -> Finding:
+    """It has the words of a build, so that an acceptance holds for both findings."""
     return Finding(
         file=segment_files.LOG_SUFFIX,
         verdict=Verdict.BROKEN,
@@ -257,7 +233,7 @@ def _of_unreadable(end: ScanEnd) -> Finding:
     )
 
 
-def _of_quarantined(suffix: str, end: ScanEnd) -> Finding:
+def _index_of_quarantined(suffix: str, end: ScanEnd) -> Finding:
     return Finding(
         file=suffix,
         verdict=Verdict.BROKEN,

@@ -62,21 +62,17 @@ def partition_audits(
     topics: re.Pattern[str] | None = None,
     metadata: Mapping[str, ClusterMetadata] = MappingProxyType({}),
 ) -> tuple[dict[PartitionKey, PartitionAudit], Mapping[Location, LastStop]]:
-    """What to audit in a plan's partitions after their segments were read, and how the brokers of log dirs stopped, by
-    log dir in order; the notes in it are warnings to show.
+    """What to audit in a plan's partitions once their segments were read, and how the broker of each log dir stopped,
+    in the log dirs' order; the notes there are warnings to show.
 
-    Args:
-        sources: of the plan. A log dir without any segment counts, too: another one may know what it should have.
-        options_for: as for `find_segments`.
-        clean_shutdown: of their log dirs; None reads it from each log dir.
-        topics: as for `find_segments`: of these, partitions that a log dir's checkpoints or the metadata name are
-            audited even if their directory is not there. None: only those of the plan.
-        metadata: what the cluster of a source says, by the source's name.
+    A log dir without any segment counts, too: another one may know what it should have. Partitions of `topics` that
+    checkpoints or the cluster's metadata name are audited even if their directory is not there; None leaves them out.
+    `metadata` is by the source's name, `clean_shutdown` None reads the answer from each log dir.
     """
     remote = _remote_directories(plan)
-    whole = {each.path: each for each in sources if each.name in plan.log_dirs and each.remote is None}
-    log_dirs = {*whole, *(partition.directory.log_dir for partition in plan.partitions)}
-    stops = _last_stops(plan, log_dirs - remote, whole, clean_shutdown, metadata)
+    source_of = {source.path: source for source in sources if source.name in plan.log_dirs and source.remote is None}
+    log_dirs = {*source_of, *(partition.directory.log_dir for partition in plan.partitions)}
+    stops = _last_stops(plan, log_dirs - remote, source_of, clean_shutdown, metadata)
     at_hand = tuple(sorted(log_dirs - remote, key=str))
     # A copied log ends with a whole batch.
     stops |= {log_dir: last_stop_of_folders(log_dir, (), True, None) for log_dir in remote}
@@ -95,16 +91,15 @@ def partition_audits(
         if partition.key not in plan.unlistable
     }
     if topics is not None:
-        known = {log_dir: metadata.get(source.name) for log_dir, source in whole.items()}
-        for absent in absent_in({log_dir: stops[log_dir] for log_dir in whole}, known):
-            source, partition = whole[absent.log_dir], absent.partition
+        known = {log_dir: metadata.get(source.name) for log_dir, source in source_of.items()}
+        for absent in absent_in({log_dir: stops[log_dir] for log_dir in source_of}, known):
+            source, partition = source_of[absent.log_dir], absent.partition
             if topics.fullmatch(partition.topic):
-                of_directory = PartitionDirectory(source, partition, absent.directory)
                 audits[source.name, partition.topic, partition.partition] = PartitionAudit(
                     topic_partition=partition,
                     directory=absent.directory,
                     index_directory=absent.directory,
-                    options=options_for(of_directory).of_id(None),
+                    options=options_for(PartitionDirectory(source, partition, absent.directory)).of_id(None),
                     last_stop=stops[absent.log_dir].of(partition),
                     tiering=tiering,
                     known_to=absent.known_to,
@@ -117,34 +112,33 @@ def partition_audits(
 def _last_stops(
     plan: Plan,
     log_dirs: Collection[Location],
-    whole: Mapping[Location, Source],
+    source_of: Mapping[Location, Source],
     clean_shutdown: bool | None,
     metadata: Mapping[str, ClusterMetadata],
 ) -> dict[Location, LastStop]:
-    """How the brokers of log dirs stopped. The log dirs of one node are judged together.
-
-    Args:
-        whole: the log dirs that were listed completely.
+    """How the brokers of log dirs stopped. The log dirs of one node are judged together. `source_of` has the log dirs
+    that were listed in full; of the others only the plan's folders are looked at.
     """
     folders = defaultdict[Location, list[Location]](list)
-    said = {log_dir: source.name for log_dir, source in whole.items()}
+    source_names = {log_dir: source.name for log_dir, source in source_of.items()}
     for partition in plan.partitions:
         folders[partition.directory.log_dir].append(partition.directory.path)
-        said.setdefault(partition.directory.log_dir, partition.directory.source.name)
+        source_names.setdefault(partition.directory.log_dir, partition.directory.source.name)
     # With what may not be committed yet: the node has folders of that, too.
-    read = {name: each.to_end for name, each in metadata.items()}
+    read = {name: of_source.to_end for name, of_source in metadata.items()}
     stops: dict[Location, LastStop] = {}
-    clusters = list({str(each.directory): each for each in read.values()}.values())
-    for of_node in by_node(sorted(set(log_dirs) & whole.keys(), key=str), clusters):
-        of_cluster = next(filter(None, (read.get(said[log_dir]) for log_dir in of_node)), None)
-        stops |= last_stops(of_node, clean_shutdown, of_cluster)
+    clusters = list({str(copy.directory): copy for copy in read.values()}.values())
+    for node_log_dirs in by_node(sorted(set(log_dirs) & source_of.keys(), key=str), clusters):
+        of_cluster = next(filter(None, (read.get(source_names[log_dir]) for log_dir in node_log_dirs)), None)
+        stops |= last_stops(node_log_dirs, clean_shutdown, of_cluster)
     if len(clusters) == 1:  # a log dir without the file is looked at by itself, and may be another one's
         ids = directory_ids_of(sorted(stops, key=str), clusters[0])
         for log_dir in ids:
             stop = stops[log_dir]
             stops[log_dir] = replace(stop, obstacles=tuple(with_ids(stop.obstacles, ids)))
-    for log_dir in set(log_dirs) - whole.keys():
-        stops[log_dir] = last_stop_of_folders(log_dir, folders[log_dir], clean_shutdown, read.get(said[log_dir]))
+    for log_dir in set(log_dirs) - source_of.keys():
+        of_cluster = read.get(source_names[log_dir])
+        stops[log_dir] = last_stop_of_folders(log_dir, folders[log_dir], clean_shutdown, of_cluster)
     return stops
 
 

@@ -26,7 +26,7 @@ class NotReady:
 
     Attributes:
         base_offset: the offset in its file names.
-        missing: the missing or broken files, and what the copy waits for, in words.
+        missing: which files are missing or broken, and what the copy waits for, in words.
     """
 
     base_offset: int
@@ -41,16 +41,9 @@ def not_ready_for_tiering(
     epochs: LeaderEpochs | None,
     first_unstable_offset: int | None = None,
 ) -> Iterator[NotReady]:
-    """The inactive segments of a partition that are not ready.
-
-    Args:
-        base_offsets: the base offsets of its segments, ascending, including those with a missing log; the last is
-            active.
-        logs: the findings on their logs.
-        broken: why other files are broken, by the offset in their name and their suffix.
-        snapshots: the offsets of existing producer snapshots.
-        epochs: the content of the leader epoch checkpoint; None if there is none, or it cannot be read.
-        first_unstable_offset: where the first transaction begins that is open at the end of the log; None without one.
+    """The inactive segments of a partition that are not ready. `base_offsets` ascend, and name segments whose log is
+    missing, too; the last one is active. `broken` says why other files are, by offset and suffix. The first transaction
+    that is open at the end of the log begins at `first_unstable_offset`.
     """
     for base_offset, next_base_offset in itertools.pairwise(base_offsets):
         missing = []

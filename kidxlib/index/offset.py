@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, ClassVar, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from kidxlib.errors import CorruptIndexError, InvalidOffsetError
+from kidxlib.errors import CorruptIndexError, InvalidOffsetError, LogChangedError
 from kidxlib.format import layouts
 from kidxlib.index import columns, search
-from kidxlib.index.abstract_index import MutableIndex
+from kidxlib.index.abstract_index import MutableIndex, filled_bytes
 from kidxlib.java import as_int, as_long
+from kidxlib.storage.small_files import last_filled
 
 _ENTRY: Final = layouts.as_struct(layouts.OFFSET_INDEX_ENTRY)
 
@@ -114,3 +116,21 @@ class OffsetIndex(MutableIndex[OffsetPosition]):
 
     def _none(self) -> tuple[int, int]:
         return self.base_offset, 0
+
+
+def last_filled_entry(content: bytes | NDArray[np.uint8], base_offset: int) -> OffsetPosition | None:
+    """The last entry before the room that a running or killed broker keeps in the file. None where there is none, or it
+    is below the base offset, which a broker refuses (`OffsetIndex.sanityCheck`). Bytes that are no whole entry do not
+    count.
+    """
+    whole = np.frombuffer(content, np.uint8, len(content) // OffsetIndex.entry_bytes * OffsetIndex.entry_bytes)
+    index = OffsetIndex.from_bytes(whole[: filled_bytes(whole, OffsetIndex.entry_bytes)], base_offset)
+    return index.last_entry if len(index) and index.last_offset >= base_offset else None
+
+
+def read_last_entry(path: Path, base_offset: int) -> OffsetPosition | None:
+    """The same of a file, of which little is read. None, too, where it cannot be read."""
+    try:
+        return last_filled_entry(last_filled(path, OffsetIndex.entry_bytes), base_offset)
+    except (OSError, LogChangedError):
+        return None

@@ -30,14 +30,16 @@ def find_segments(
     options_for: Callable[[PartitionDirectory], OptionsOfTopic],
     at_most: int | None = None,
     say_listed: Callable[[int], None] = lambda segments: None,
+    may_be_empty: Callable[[Source], bool] = lambda source: False,
 ) -> Plan:
     """List the sources and plan the segments of topics whose full names match. Where there are more than `at_most`, the
-    plan has partitions alone and is not `is_listed`. `say_listed` gets the number of segments that are listed so far.
+    plan has partitions alone and is not `is_listed`. `say_listed` gets the number of segments that are listed so far;
+    `may_be_empty` is asked about a source without a segment, and says whether nothing is missing there.
     """
     plan = find_partitions(sources, topics, target, options_for)
     if not add_segments(plan, at_most, say_listed):
         return find_partitions(sources, topics, target, options_for)
-    judge_listing(plan, sources, topics, plan.have_segments())
+    judge_listing(plan, sources, topics, plan.have_segments(), may_be_empty)
     return plan
 
 
@@ -111,18 +113,28 @@ def _listing_of(partition: ListedPartition) -> _Listing | OSError:
     return _Listing(segments, skipped, _topic_id(partition, warnings), warnings)
 
 
-def judge_listing(plan: Plan, sources: Iterable[Source], topics: re.Pattern[str], have_segments: Flags) -> None:
-    """Say which sources have no segment, and warn of what was skipped. `have_segments` are flags of the partitions."""
+def judge_listing(
+    plan: Plan,
+    sources: Iterable[Source],
+    topics: re.Pattern[str],
+    have_segments: Flags,
+    may_be_empty: Callable[[Source], bool] = lambda source: False,
+) -> None:
+    """Say which sources have no segment, and warn of what was skipped. `have_segments` are flags of the partitions,
+    `may_be_empty` is as in `find_segments`.
+    """
     filled = {plan.partitions[number].key[0] for number in np.flatnonzero(have_segments).tolist()}
-    not_listed = {source for source, _, _ in plan.unlistable}
-    for source in sources:
-        if source.name not in filled:
-            is_mounted = "; nothing is in it: is the disk mounted?" if looks_unmounted(source.path) else ""
-            plan.warnings.append(f"{source.path}: no segment found{is_mounted}")
-            if source.name not in plan.narrowed | not_listed:
-                plan.empty[source.name] = source.path
     if not filled and not plan.unlistable:
         raise UsageError(_nothing_found(sources, topics, plan))
+    in_part = {*plan.narrowed, *(source for source, _, _ in plan.unlistable)}
+    for source in sources:
+        is_listed = source.name not in in_part
+        if source.name in filled or (is_listed and may_be_empty(source)):
+            continue
+        is_mounted = "; nothing is in it: is the disk mounted?" if looks_unmounted(source.path) else ""
+        plan.warnings.append(f"{source.path}: no segment found{is_mounted}")
+        if is_listed:
+            plan.empty[source.name] = source.path
     plan.warnings[:0] = [
         *warnings_of_unlistable(plan.unlistable.values()),
         *(f"{path}: skipped: {reason.in_words}" for path, reason in plan.skipped.unexpected),

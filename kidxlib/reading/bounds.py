@@ -10,7 +10,6 @@ entry is as good as none.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Final
 
 import numpy as np
@@ -18,7 +17,6 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import LogChangedError, MalformedRecordsError
 from kidxlib.format.layouts import CODEC_NONE, MAGIC_V2, OFFSET_INDEX_ENTRY
-from kidxlib.index.offset import OffsetPosition
 from kidxlib.records import batch_headers
 from kidxlib.records.batch_headers import Batch
 from kidxlib.records.bulk.batch_table import BatchWalk
@@ -26,7 +24,7 @@ from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import opened_log
-from kidxlib.storage.small_files import filled_file, last_filled
+from kidxlib.storage.small_files import filled_file
 
 #: One batch is looked at, and a batch has 1 MiB at most by default.
 _WINDOW_BYTES: Final = 64 * 1024
@@ -121,18 +119,6 @@ def end_of(log: ListedLog, index_path: Location, *, is_near: bool) -> int | None
     except (OSError, LogChangedError):
         return None
     return last_offset + 1
-
-
-def last_entry(log: ListedLog, index_path: Path) -> OffsetPosition | None:
-    """The last entry of an index before the zeros of a preallocated file; None if there is none."""
-    try:
-        content = last_filled(index_path, OFFSET_INDEX_ENTRY.itemsize)
-    except (OSError, LogChangedError):
-        return None
-    if not content:
-        return None
-    [entry] = np.frombuffer(content, OFFSET_INDEX_ENTRY)
-    return OffsetPosition(log.base_offset + int(entry["relative_offset"]), int(entry["position"]))
 
 
 def is_index_credible(log: ListedLog, index_path: Location) -> bool:

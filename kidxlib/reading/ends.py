@@ -24,11 +24,12 @@ from kidxlib.format.batch_header import ATTRIBUTE_CONTROL
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.layouts import MAGIC_V2
 from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.index.offset import read_last_entry
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.lookup.of_checkpoints import ReadOffsets, lost_first_offset
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.absent import BrokersMetadata
-from kidxlib.reading.bounds import ListedLog, bounds_of, is_index_credible, last_entry
+from kidxlib.reading.bounds import ListedLog, bounds_of, is_index_credible
 from kidxlib.reading.gaps_met import begins_ms
 from kidxlib.reading.left_out import LeftOut, Why
 from kidxlib.reading.request import OffsetRange, ReadRequest
@@ -278,7 +279,7 @@ class ReadingEnds:
         index = index_of(logs[-1])
         if self._request.index_dir is not None or not isinstance(index, Path):
             return
-        entry = last_entry(logs[-1], index)
+        entry = read_last_entry(index, logs[-1].base_offset)
         if entry is None or entry.offset < known_end:
             return
         tail = _tail(logs, index_of, replace(seen, first_offset=_OFFSET_MAX))

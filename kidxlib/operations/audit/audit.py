@@ -463,11 +463,14 @@ def _listed(request: AuditRequest) -> Plan:
     """List the sources. Warns of what is wrong with them."""
     warn_of_first(request.known_topics.warnings)
     begin_phase("listing")
-    plan = find_segments(request.sources, request.topics, request.target, request.options_for)
-    known, paths = request.known_topics.by_source, {source.name: source.path for source in request.sources}
-    for name in [name for name in plan.empty if name in known and has_no_partition(paths[name], known[name])]:
-        plan.empty.pop(name)
-        plan.warnings[:] = [each for each in plan.warnings if not each.startswith(f"{paths[name]}: no segment found")]
+    metadata = request.known_topics.by_source
+    plan = find_segments(
+        request.sources,
+        request.topics,
+        request.target,
+        request.options_for,
+        may_be_empty=lambda source: source.name in metadata and has_no_partition(source.path, metadata[source.name]),
+    )
     warn_of_first(plan.warnings)
     if not request.is_once:
         note(

@@ -48,7 +48,7 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.index.offset import OffsetIndex, OffsetPosition
+from kidxlib.index.offset import OffsetIndex, read_last_entry
 from kidxlib.operations.recover.broker import Obstacle
 from kidxlib.operations.recover.page_cache import HeadersRead, read_headers
 from kidxlib.operations.recover.read_logs import LogReader
@@ -62,7 +62,7 @@ from kidxlib.recovery.producers import Producers
 from kidxlib.recovery.segment import recover
 from kidxlib.storage.location import location
 from kidxlib.storage.opened_log import LogFile
-from kidxlib.storage.small_files import filled_file, read_leader_epochs
+from kidxlib.storage.small_files import read_leader_epochs
 from kidxlib.text.words import counted
 
 #: Of more bytes of logs not all headers are read: an audit takes as long.
@@ -563,21 +563,10 @@ def _shorter_than_index(
     recovery = None if last is None else reader.recoveries.get(last.base_offset)
     if last is None or recovery is None:
         return None
-    entry = _index_end(directory, last.base_offset)
+    entry = read_last_entry(directory / segment_file(last.base_offset, OFFSET_INDEX_SUFFIX), last.base_offset)
     if entry is None or not known_by_index(entry, recovery):
         return None
     return shorter_than_its_index(recovery, entry, stop, is_last=True)
-
-
-def _index_end(directory: Path, base_offset: int) -> OffsetPosition | None:
-    """The last entry of an index, before the room that a broker keeps; None where there is none that counts."""
-    path = directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX)
-    try:
-        index = OffsetIndex.from_bytes(filled_file(path, OffsetIndex.entry_bytes), base_offset)
-        index.sanity_check()
-        return index.last_entry if len(index) else None
-    except _NOT_READ:
-        return None
 
 
 def _without_marker(

@@ -22,7 +22,7 @@ from kidxlib.errors import (
 )
 from kidxlib.format import layouts
 from kidxlib.index import search_kernel
-from kidxlib.index.offset import OffsetIndex, OffsetPosition
+from kidxlib.index.offset import OffsetIndex, OffsetPosition, last_filled_entry, read_last_entry
 
 BASE_OFFSET: Final = 45
 #: Kafka's tests give an index room for 30 entries.
@@ -66,6 +66,29 @@ def test_entry() -> None:
     for number in (1, -1):
         with pytest.raises(NoSuchEntryError):
             index.entry(number)
+
+
+@pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"", None),
+        (bytes(800), None),
+        (stored([(1, 10), (3, 20)]), OffsetPosition(BASE_OFFSET + 3, 20)),
+        (stored([(1, 10), (3, 20)]) + bytes(800), OffsetPosition(BASE_OFFSET + 3, 20)),
+        (stored([(1, 10), (3, 20)]) + b"abc", OffsetPosition(BASE_OFFSET + 3, 20)),
+        (stored([(1, 10), (3, 20)]) + bytes(800) + b"abc", OffsetPosition(BASE_OFFSET + 3, 20)),
+        (stored([(1, 10), (-1, 20)]) + bytes(800), None),
+    ],
+)
+def test_the_last_entry_before_the_room_of_a_broker(
+    content: bytes, expected: OffsetPosition | None, tmp_path: Path
+) -> None:
+    """In memory, as an audit has an index, and in a file, as reads and the forecast of a start look at it."""
+    path = tmp_path / "00000000000000000045.index"
+    assert read_last_entry(path, BASE_OFFSET) is None
+    path.write_bytes(content)
+    in_memory = last_filled_entry(np.frombuffer(content, np.uint8), BASE_OFFSET)
+    assert (in_memory, read_last_entry(path, BASE_OFFSET)) == (expected, expected)
 
 
 def test_room_is_rounded_down() -> None:

@@ -33,11 +33,10 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.layouts import OFFSET_INDEX_ENTRY
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.index.offset import OffsetPosition
+from kidxlib.index.offset import OffsetPosition, read_last_entry
 from kidxlib.library.read import count, read
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.reading import bounds, ends, of_log_dir
-from kidxlib.reading.bounds import ListedLog, last_entry
 from kidxlib.reading.left_out import Damage, Why
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
@@ -378,11 +377,11 @@ def test_a_log_that_grows_meanwhile_lacks_nothing(tmp_path: Path, monkeypatch: p
     content = max((log_dir / "t-0").glob(f"*{LOG_SUFFIX}")).read_bytes()
     log = _cut(log_dir, 6)
 
-    def appended(listed: ListedLog, index: Path) -> OffsetPosition | None:
+    def appended(index: Path, base_offset: int) -> OffsetPosition | None:
         log.write_bytes(content)
-        return last_entry(listed, index)
+        return read_last_entry(index, base_offset)
 
-    monkeypatch.setattr(ends, "last_entry", appended)
+    monkeypatch.setattr(ends, "read_last_entry", appended)
     assert _told(_plan(log_dir)) == []
 
 
