@@ -64,43 +64,41 @@ class AuditRows:
 
 
 def rows_of_segment(task: ScanTask, audited: AuditedSegment) -> list[FileFinding]:
-    """The rows of a segment's index files, after the segment was read."""
     segment, directory = task.segment, location(str(task.index_directory))
     return [
-        _file(segment.source, segment.topic_partition, audited.base_offset, finding, directory)
+        _file_finding(segment.source, segment.topic_partition, audited.base_offset, finding, directory)
         for finding in audited.findings
     ]
 
 
 def rows_of_partition(source: str, task: PartitionAudit, audited: AuditedPartition) -> AuditRows:
-    """The rows of a partition, after all of its segments were read."""
-    of = task.topic_partition
+    topic_partition = task.topic_partition
     not_ready = [
         NotReadyRow(
             source=source,
-            topic=of.topic,
-            partition=of.partition,
-            base_offset=each.base_offset,
-            missing=list(each.missing),
+            topic=topic_partition.topic,
+            partition=topic_partition.partition,
+            base_offset=segment.base_offset,
+            missing=list(segment.missing),
         )
-        for each in audited.not_ready or ()
+        for segment in audited.not_ready or ()
     ]
     return AuditRows(
-        files=[row_of_partition(source, task, found) for found in audited.findings],
-        startup=[_segment(source, task, segment) for segment in audited.simulation.segments],
-        partitions=[_partition(source, task, audited.simulation)],
+        files=[row_of_partition(source, task, finding) for finding in audited.findings],
+        startup=[_startup_row(source, task, segment) for segment in audited.simulation.segments],
+        partitions=[_partition_row(source, task, audited.simulation)],
         not_ready=not_ready,
     )
 
 
-def row_of_partition(source: str, task: PartitionAudit, found: SegmentFinding) -> FileFinding:
-    """The row of a finding on a file of a partition, after the partition was audited as a whole."""
-    is_beside = found.beside_logs or found.finding.file == LOG_SUFFIX
+def row_of_partition(source: str, task: PartitionAudit, on_file: SegmentFinding) -> FileFinding:
+    """The row of a finding by the audit of a partition as a whole."""
+    is_beside = on_file.beside_logs or on_file.finding.file == LOG_SUFFIX
     directory = task.directory if is_beside else task.index_directory
-    return _file(source, task.topic_partition, found.base_offset, found.finding, directory)
+    return _file_finding(source, task.topic_partition, on_file.base_offset, on_file.finding, directory)
 
 
-def _file(
+def _file_finding(
     source: str, topic_partition: TopicPartition, base_offset: int, finding: Finding, directory: Location
 ) -> FileFinding:
     name = finding.file if finding.file == LEADER_EPOCH_CHECKPOINT else segment_file(base_offset, finding.file)
@@ -126,7 +124,7 @@ def _file(
     )
 
 
-def _segment(source: str, task: PartitionAudit, segment: SimulatedSegment) -> StartupRow:
+def _startup_row(source: str, task: PartitionAudit, segment: SimulatedSegment) -> StartupRow:
     return StartupRow(
         source=source,
         topic=task.topic_partition.topic,
@@ -142,7 +140,7 @@ def _segment(source: str, task: PartitionAudit, segment: SimulatedSegment) -> St
     )
 
 
-def _partition(source: str, task: PartitionAudit, simulation: StartupSimulation) -> StartupPartitionRow:
+def _partition_row(source: str, task: PartitionAudit, simulation: StartupSimulation) -> StartupPartitionRow:
     return StartupPartitionRow(
         source=source,
         topic=task.topic_partition.topic,
@@ -158,9 +156,7 @@ def _partition(source: str, task: PartitionAudit, simulation: StartupSimulation)
 
 
 def broken_files(files: Iterable[FileFinding | JudgedFile]) -> dict[PartitionKey, frozenset[str]]:
-    """The names of broken index and auxiliary files, by partition. Logs and gaps between them are left out: they cannot
-    be rebuilt.
-    """
+    """The names of broken index and auxiliary files. Logs and gaps between them cannot be rebuilt, and are left out."""
     broken: dict[PartitionKey, set[str]] = defaultdict(set)
     for row in files:
         if row.verdict == Verdict.BROKEN and row.file not in (LOG_SUFFIX, GAP):
@@ -170,11 +166,7 @@ def broken_files(files: Iterable[FileFinding | JudgedFile]) -> dict[PartitionKey
 
 @dataclass(slots=True)
 class ActionCounts:
-    """The number and sizes of segments that a broker would treat in the same way.
-
-    Attributes:
-        lost_records: the sum over segments for which the number is known.
-    """
+    """Segments that a broker would treat in the same way. Of `lost_records` those count that are known."""
 
     segments: int = 0
     log_bytes: int = 0
@@ -185,10 +177,10 @@ class ActionCounts:
 
 @dataclass(frozen=True, slots=True)
 class MissingIndexes:
-    """Segments without an `.index`, which are reported together if they are many: an archive may have no index at all.
+    """Segments without an `.index`, which are reported together if they are many: an archive may have none at all.
 
     Attributes:
-        files: how many files are missing: each `.index`, and each `.timeindex` that is rebuilt together with it.
+        files: how many are missing: each `.index`, and each `.timeindex` that is rebuilt together with it.
         first: the finding on the first `.index`.
     """
 
@@ -203,8 +195,7 @@ class FileKind:
     thousands.
 
     Attributes:
-        files: how many files, by suffix.
-        first: the finding on the first file.
+        files: how many, by suffix.
     """
 
     reason: str
@@ -288,43 +279,39 @@ class AuditSummary:
         counts.lost_records += lost_records
 
     def add_start(self, partition: StartupPartitionRow) -> None:
-        """Count a partition, and the files that a broker would remove there."""
         self.starts[partition.clean_shutdown] += 1
-        self.removed.update(each["why"] for each in partition.removed)
+        self.removed.update(file["why"] for file in partition.removed)
         failures = partition.failure.split("\n") if partition.failure else ()
         self.add_failures(StartFailure(partition.directory, failure) for failure in failures)
 
     def add_failures(self, failures: Iterable[StartFailure]) -> None:
-        """Add what keeps a broker from starting."""
         self.failures.update(dict.fromkeys(failure.in_words for failure in failures))
 
     def name(self, row: SegmentKey) -> str:
-        """The name of a row's segment in messages."""
+        """What messages call a row's segment."""
         source = f"{row.source}: " if self.many_sources else ""
         return f"{source}{row.topic}-{row.partition} {row.base_offset}"
 
     @property
     def read_bytes(self) -> int:
-        """How many bytes a broker would read to recover segments."""
         return sum(counts.read_bytes for counts in self.actions.values())
 
     @property
     def reported_count(self) -> int:
         """How many files are reported one by one."""
-        found = sum(
+        wrong = sum(
             count
             for (file, verdict), count in self.files.items()
             if file != GAP and not Verdict(verdict).is_problem_free
         )
         together = sum(kind.count for kind in self.together)
-        return found - together - (0 if self.missing is None else self.missing.files)
+        return wrong - together - (0 if self.missing is None else self.missing.files)
 
     @property
     def lost_count(self) -> int:
         return sum(counts.segments for action, counts in self.actions.items() if action not in NOTHING_LOST)
 
     def logs(self, verdict: Verdict) -> int:
-        """The number of logs with a verdict."""
         return self.files[LOG_SUFFIX, verdict.value]
 
     def fails(self, fail_on: Verdict) -> bool:

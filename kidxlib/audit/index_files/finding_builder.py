@@ -15,8 +15,6 @@ Bytes: TypeAlias = NDArray[np.uint8]
 
 
 class FindingBuilder:
-    """Makes the findings on one index file."""
-
     def __init__(
         self, suffix: str, kind: type[AbstractIndex[Any]], base_offset: int, content: Bytes | None, expected: bytes
     ) -> None:
@@ -29,13 +27,13 @@ class FindingBuilder:
         self.is_identical = content is not None and len(content) == len(expected) and content.data == expected
 
     def missing_or_identical(self, consequence: str) -> Finding:
-        """The finding on a file that is missing, or on one that is identical."""
+        """The finding on a file that is missing or identical; `is_identical` tells which."""
         if self.is_identical:
             return Finding(file=self._suffix, verdict=Verdict.IDENTICAL)
         return Finding(file=self._suffix, verdict=Verdict.BROKEN, reason="missing", consequence=consequence)
 
     def refused(self, index: AbstractIndex[Any]) -> Finding | None:
-        """The finding on a file that fails Kafka's own sanity check."""
+        """The finding on a file that fails Kafka's own sanity check; None for one that passes."""
         try:
             index.sanity_check()
         except CorruptIndexError as error:
@@ -72,10 +70,10 @@ class FindingBuilder:
 
     def _first_difference(self) -> int:
         whole = np.dtype((np.void, self._entry_bytes))
-        both = min(len(self._found), len(self._expected))
-        found, expected = np.frombuffer(self._content, whole, both), np.frombuffer(self._bytes, whole, both)
+        in_both = min(len(self._found), len(self._expected))
+        found, expected = np.frombuffer(self._content, whole, in_both), np.frombuffer(self._bytes, whole, in_both)
         different = np.flatnonzero(found != expected)
-        return int(different[0]) if len(different) else both
+        return int(different[0]) if len(different) else in_both
 
     def _detail(self, number: int) -> str:
         def entry(index: AbstractIndex[Any]) -> object:
@@ -86,11 +84,8 @@ class FindingBuilder:
 
 
 def entries_differ(number: int, found: tuple[int, object], expected: tuple[int, object]) -> str:
-    """The words for how an index differs from what recovery writes, from one of its entries on.
-
-    Args:
-        number: of that entry, counted from 0.
-        found, expected: how many entries there are, and this one; None where there are not so many.
+    """How an index differs from what recovery writes, in words, from the entry of this number on. `found` and
+    `expected` are how many entries the two have, and this one; None where they have no such entry.
     """
     (count, entry), (expected_count, expected_entry) = found, expected
     if entry is not None and expected_entry is not None and entry != expected_entry:

@@ -49,8 +49,9 @@ class LogEpochs:
     first_offset: int | None = None
 
     def go_back(self) -> tuple[LeaderEpochs, ...]:
-        """The epochs that a broker keeps if epochs go back in the batches, where they differ from recovery without its
-        file: after appending the batches (`LeaderEpochFileCache.assign`), and after a recovery on top of that.
+        """If epochs go back in the batches, and a broker therefore keeps others than recovery makes without its file:
+        those that it keeps after appending the batches (`LeaderEpochFileCache.assign`), and those after a recovery on
+        top of that.
         """
         appended, recovered = LeaderEpochs(self.changes), LeaderEpochs(self.changes)
         if appended.entries == self.recovered.entries:
@@ -70,11 +71,6 @@ class LogEpochs:
 
 
 def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
-    """The finding on a `leader-epoch-checkpoint`.
-
-    Args:
-        found: the content of the file; None if there is none.
-    """
     if (finding := of_lost_logs(None if found is None else found.first, logs.first_offset)) is not None:
         return finding
     file = LeaderEpochs() if found is None else found
@@ -97,13 +93,9 @@ def audit_epochs(found: LeaderEpochs | None, logs: LogEpochs) -> Finding:
 
 
 def of_lost_logs(first: EpochEntry | None, first_offset: int | None) -> Finding | None:
-    """The finding on a file that begins before the logs do. Whatever a broker deletes from the start, it cuts the
-    epochs there (`UnifiedLog.maybeIncrementLogStartOffset`). As it loads a log it cuts them at the checkpoint of log
-    starts alone, so that the file tells of it until more is deleted (`LogLoader.load`).
-
-    Args:
-        first: the file's first entry; None where there is none.
-        first_offset: as of `LogEpochs`.
+    """The finding on a file whose `first` entry is below the first offset of the logs. Whatever a broker deletes from
+    the start, it cuts the epochs there (`UnifiedLog.maybeIncrementLogStartOffset`). As it loads a log it cuts them at
+    the checkpoint of log starts alone, so the file tells of the loss until more is deleted (`LogLoader.load`).
     """
     if first is None or first_offset is None or first.start_offset >= first_offset:
         return None
@@ -134,7 +126,7 @@ def are_of_broker(found: LeaderEpochs | None, logs: LogEpochs) -> bool:
 
 
 def _of_later_start(found: LeaderEpochs, logs: LogEpochs) -> Finding | None:
-    """The finding on a file that begins amid an epoch, as it does once the log start has come there. One that begins
+    """The finding on a file that begins amid an epoch, as it does once the log start has come there. A file that begins
     with an epoch's first batch may have been lost, and begun anew by the next leader.
     """
     first = found.first
@@ -177,11 +169,12 @@ def _compared(found: LeaderEpochs, expected: LeaderEpochs, logs: LogEpochs) -> F
         begun = at.get(entry.epoch)
         earliest = expected.entries[number - 1].start_offset + 1 if number else 0
         if begun is None or not earliest <= begun <= entry.start_offset:
+            where = "is not in it" if begun is None else f"begins at {begun}"
             return Finding(
                 file=LEADER_EPOCH_CHECKPOINT,
                 verdict=Verdict.BROKEN,
                 reason="missing-epoch" if begun is None else "wrong-start-offset",
-                detail=f"epoch {entry.epoch} {_where(begun)}, its first batch is at {entry.start_offset}",
+                detail=f"epoch {entry.epoch} {where}, its first batch is at {entry.start_offset}",
                 consequence=_TRUNCATES,
             )
     more = [entry for entry in entries if entry.epoch not in {known.epoch for known in expected.entries}]
@@ -199,13 +192,9 @@ def _compared(found: LeaderEpochs, expected: LeaderEpochs, logs: LogEpochs) -> F
         detail = f"entries: {len(entries)}, leader epochs in the log: {len(expected.entries)}"
     else:
         reason, why = "earlier-starts", "the batches between were compacted, or deleted"
-        epoch, start = next((each.epoch, each.start_offset) for each in expected.entries if each not in entries)
-        detail = f"epoch {epoch} begins at {at[epoch]} in it, and with the batch at {start} in the log"
+        later = next(entry for entry in expected.entries if entry not in entries)
+        detail = f"epoch {later.epoch} begins at {at[later.epoch]} in it, and with the batch at {later.start_offset} in the log"
     return Finding(file=LEADER_EPOCH_CHECKPOINT, verdict=Verdict.SAFE, reason=reason, detail=detail, consequence=why)
-
-
-def _where(start_offset: int | None) -> str:
-    return "is not in it" if start_offset is None else f"begins at {start_offset}"
 
 
 def _listed(epochs: LeaderEpochs) -> str:

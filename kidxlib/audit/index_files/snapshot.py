@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.reading import read_index
 from kidxlib.audit.logs.log import AuditedLog
-from kidxlib.audit.startup.simulation import Recovery
 from kidxlib.errors import LogChangedError, SnapshotError
 from kidxlib.format import layouts, segment_files
 from kidxlib.format.producer_snapshot import read_snapshot
@@ -41,11 +40,8 @@ _HEADER_BYTES: Final = layouts.SNAPSHOT_HEADER.itemsize
 
 @dataclass(frozen=True, slots=True)
 class CleanedLogs:
-    """Looks up single offsets in the logs of a partition. Logs are opened at the first question.
-
-    Attributes:
-        logs: the logs in the order of base offsets.
-        broken: the base offsets and suffixes of index files that cannot be used.
+    """Looks up single offsets in the logs of a partition, which are in the order of base offsets. Logs are opened at
+    the first question. `broken` has the base offsets and suffixes of index files that cannot be used.
     """
 
     directory: Location
@@ -55,7 +51,7 @@ class CleanedLogs:
 
     def are_cleaned(self, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which offsets are in no batch, although the logs go on after them."""
-        found = np.zeros(len(offsets), np.bool_)
+        are_cleaned = np.zeros(len(offsets), np.bool_)
         for number, log in enumerate(self.logs):
             if log.recovery is None or log.recovery.end.status not in USABLE:
                 continue
@@ -63,15 +59,17 @@ class CleanedLogs:
             end = log.recovery.next_offset if is_last else self.logs[number + 1].base_offset
             asked = np.flatnonzero((offsets >= log.base_offset) & (offsets < end))
             if len(asked):
-                found[asked] = self._lacks(log.base_offset, offsets[asked])
-        return found
+                are_cleaned[asked] = self._lacks(log.base_offset, offsets[asked])
+        return are_cleaned
 
     def any_between(self, first: int, end: int) -> bool:
-        """Whether a log with offsets from `first` to below `end` lacks some of its offsets."""
-        recoveries = [(log.base_offset, log.recovery) for log in self.logs if log.recovery is not None]
+        """Whether a log that has offsets from `first` to below `end` may lack some of its own."""
         return any(
-            base_offset < end and recovery.next_offset > first and _lacks_some(recovery, base_offset)
-            for base_offset, recovery in recoveries
+            log.base_offset < end
+            and log.recovery.next_offset > first
+            and log.recovery.may_lack_records(log.base_offset)
+            for log in self.logs
+            if log.recovery is not None
         )
 
     def _lacks(self, base_offset: int, offsets: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -101,20 +99,12 @@ class CleanedLogs:
         return starts
 
 
-def _lacks_some(recovery: Recovery, base_offset: int) -> bool:
-    return recovery.records is None or recovery.records < recovery.next_offset - base_offset
-
-
 def audit_snapshot(
     content: bytes, expected: bytes, *, state_is_known: bool, offset: int = 0, cleaned: CleanedLogs | None = None
 ) -> Finding:
-    """The finding on a `.snapshot`.
-
-    Args:
-        expected: a snapshot of the producers at that offset by the logs.
-        state_is_known: whether the logs show all producers; if not, the file may have more.
-        offset: the snapshot's offset.
-        cleaned: is asked if the file has other producers than the logs; None if the logs are never cleaned.
+    """The finding on a `.snapshot` at an offset, by the producers that the logs show there. If the logs do not show all
+    (`state_is_known`), the file may have more. `cleaned` is asked if the file has other producers than the logs; None
+    if these are never cleaned.
     """
     if content == expected:
         return Finding(file=SNAPSHOT_SUFFIX, verdict=Verdict.IDENTICAL)
@@ -130,7 +120,7 @@ def audit_snapshot(
             consequence="a broker deletes it and goes through the log from an earlier one on",
         )
     known = _by_id(expected)
-    came_back = {producer_id for producer_id in found if _came_back(found[producer_id], known.get(producer_id))}
+    came_back = {producer_id for producer_id, entry in found.items() if _came_back(entry, known.get(producer_id))}
     wrong = [
         producer_id
         for producer_id, entry in found.items()
@@ -168,12 +158,8 @@ def audit_snapshot(
 
 
 def _kind(cleaned: int, forgotten: int, *, is_longer: bool) -> tuple[str, str]:
-    """The reason why a snapshot is right although it differs from the logs, and why this is harmless.
-
-    Args:
-        cleaned: producers whose last batches the cleaner has removed.
-        forgotten: producers that a broker had forgotten.
-        is_longer: whether there are producers that the log does not have.
+    """The reason why a snapshot is right although it differs from the logs, and why this is harmless. `cleaned` counts
+    producers whose last batches the cleaner has removed, `forgotten` those that a broker had forgotten.
     """
     if cleaned:
         return (
@@ -204,15 +190,12 @@ def _not_cleaned(
     offset: int,
     cleaned: CleanedLogs,
 ) -> tuple[list[int], list[int], int]:
-    """The producers that are wrong, and those of which a transaction is missing, without those that were right when the
-    file was written: the cleaner has removed their last batch or marker since (`Cleaner.cleanInto`). It removes nothing
-    behind the start of an open transaction (`LogCleanerManager.cleanableOffsets`), so one that lies before a gap has
-    ended.
-
-    Returns:
-        Both, and how many others there were.
+    """Of the wrong producers and those whose transaction is missing, the ones that the cleaner does not explain, and
+    how many it does: it has removed their last batch or marker since the file was written (`Cleaner.cleanInto`). It
+    removes nothing behind the start of an open transaction (`LogCleanerManager.cleanableOffsets`), so one that lies
+    before a gap has ended.
     """
-    last_offsets = np.array([found[each]["last_offset"] if each in found else -1 for each in wrong], np.int64)
+    last_offsets = np.array([found.get(each, _NONE)["last_offset"] for each in wrong], np.int64)
     are_cleaned = cleaned.are_cleaned(last_offsets)
 
     def goes_on(producer_id: int) -> int:
@@ -254,5 +237,5 @@ def _shown(entries: dict[int, dict[str, int]], producer_id: int) -> str:
 
 
 def _position(snapshot: bytes, producer_id: int) -> int:
-    found = np.flatnonzero(read_snapshot(snapshot)["producer_id"] == producer_id)
-    return _HEADER_BYTES + int(found[0]) * layouts.SNAPSHOT_ENTRY.itemsize if len(found) else len(snapshot)
+    rows = np.flatnonzero(read_snapshot(snapshot)["producer_id"] == producer_id)
+    return _HEADER_BYTES + int(rows[0]) * layouts.SNAPSHOT_ENTRY.itemsize if len(rows) else len(snapshot)

@@ -43,7 +43,7 @@ _OF_1970: Final = (
 
 
 def rebuilt_from(log_bytes: int) -> str:
-    """The consequence of a missing `.index` beside a log of so many bytes."""
+    """The consequence of a missing `.index`."""
     return f"a broker that starts rebuilds the segment's indexes, from all {log_bytes:,} bytes of its log"
 
 
@@ -66,11 +66,8 @@ def one_of_each_class(keys: Longs, least: int, most: int) -> Longs:
 
 
 def first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str, most: int) -> Miss | None:
-    """The first target whose search starts where no batch does, or after a batch that it must look into.
-
-    Args:
-        targets: the smallest of each class.
-        most: the largest target.
+    """The first target whose search starts where no batch does, or after a batch that it must look into. `targets` are
+    the smallest of each class, and none is above `most`.
     """
     positions, of = np.unique(starts, return_inverse=True)
     measures = header_search.measure(log, positions)[of]
@@ -104,18 +101,14 @@ class Entries:
 
     @classmethod
     def of(cls, content: NDArray[np.uint8], layout: np.dtype[Any]) -> Self:
-        """The entries of a file. The unused room gets no columns: it may be a million entries."""
+        """Preallocated room gets no columns: it may be a million entries."""
         size = len(content) // layout.itemsize * layout.itemsize
         filled = filled_bytes(content[:size], layout.itemsize)
         entries = np.frombuffer(content.data, layout, filled // layout.itemsize)
         return cls({name: entries[name].astype(np.int64) for name in layout.names or ()}, filled < size)
 
     def keys(self, name: str, base: int = 0) -> Longs:
-        """The keys by which a column's entries are looked up, with the key of the unused room.
-
-        Args:
-            base: the value that is added to the column.
-        """
+        """The keys by which a column's entries are looked up, `base` added, with the key of the preallocated room."""
         keys = self.columns[name] + base
         return np.append(keys, base) if self.has_room else keys
 
@@ -123,13 +116,8 @@ class Entries:
 def audit_offset_index(
     log: LogBytes, recovered: RecoveredSegment, base_offset: int, content: Bytes | None, *, active: bool
 ) -> Finding:
-    """The finding on an `.index`.
-
-    Args:
-        log: the segment's log up to the end of its last valid batch.
-        recovered: what recovery makes of the log.
-        content: the content of the file; None if there is none.
-        active: whether it is the last segment of its partition: a broker finds the log end offset with its index.
+    """The finding on an `.index`; `log` reaches to the end of its last valid batch. A broker finds the log end offset
+    with the index of the `active` segment, the last of its partition.
     """
     say = FindingBuilder(segment_files.OFFSET_INDEX_SUFFIX, OffsetIndex, base_offset, content, recovered.offset_index)
     if content is None or say.is_identical:
@@ -159,8 +147,7 @@ def audit_offset_index(
             f"it would begin at byte {found[at]}",
         )
     if active:
-        segment = LogSegment(log, base_offset, index, TimeIndex.from_bytes(b"", base_offset))
-        end = _next_offset(segment)
+        end = _next_offset(LogSegment(log, base_offset, index, TimeIndex.from_bytes(b"", base_offset)))
         if end != next_offset:
             return say.broken(
                 PROMISES_OTHER_END,
@@ -176,8 +163,8 @@ def audit_offset_index(
 
 
 def _longest_walk(log: LogBytes, recovered: RecoveredSegment, base_offset: int, targets: Longs, starts: Longs) -> int:
-    """The most bytes that a lookup reads from where it starts to its batch: that of each class's largest target. The
-    right index tells where that batch is, so no walk here is long.
+    """The most bytes that a lookup reads from where it starts to its batch: the walk to the largest target of each
+    class. The right index tells where that batch is, so no walk here is long.
     """
     if not len(targets):
         return 0
@@ -196,7 +183,7 @@ def _next_offset(segment: LogSegment) -> int | None:
 
 
 def _kind_of_offset_index(log: LogBytes, offsets: Longs, entries: Entries, active: bool) -> str:
-    """The kind of a right index that differs from recovery's: how it was made, as its entries show."""
+    """How a right index that differs from recovery's was made, as its entries show."""
     positions = entries.keys("position")
     if len(offsets) > 0 and positions[-1] == 0 and offsets[-1] <= offsets.min():
         return "preallocated" if active else "zero-padded"
@@ -224,12 +211,8 @@ def audit_time_index(
     clean_shutdown: bool = False,
     rebuilt: bool = False,
 ) -> Finding:
-    """The finding on a `.timeindex`. Arguments and errors that are not named here are those of `audit_offset_index`.
-
-    Args:
-        clean_shutdown: whether the broker of its log dir stopped cleanly.
-        offset_index: the segment's right offset index, which lookups use next.
-        rebuilt: whether the `.index` is missing, so that a broker rebuilds all indexes of the segment.
+    """The finding on a `.timeindex`; arguments as in `audit_offset_index`. `offset_index` is the segment's right one,
+    which lookups use next. If `rebuilt`, the `.index` is missing, and a broker rebuilds all indexes of the segment.
     """
     base_offset = offset_index.base_offset
     say = FindingBuilder(segment_files.TIME_INDEX_SUFFIX, TimeIndex, base_offset, content, recovered.time_index)

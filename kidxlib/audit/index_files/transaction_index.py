@@ -33,8 +33,8 @@ class TransactionsOfSegment:
         aborted: what recovery writes, of dtype `layouts.ABORTED_TRANSACTION`.
         state_source: where the state of producers at the base offset comes from.
         markers: producer ids and offsets of the abort markers in the segment.
-        later_first_offset: the smallest first offset of the transactions that are aborted in later segments, or were
-            still ongoing when the log ends; None if there are none.
+        later_first_offset: the smallest first offset of the transactions that are aborted in later segments, or are
+            open at the end of the log; None without any.
     """
 
     base_offset: int
@@ -51,11 +51,7 @@ def markers_in(events: NDArray[np.void]) -> frozenset[tuple[int, int]]:
 
 
 def audit_transaction_index(content: NDArray[np.uint8] | None, logs: TransactionsOfSegment) -> Finding:
-    """The finding on a `.txnindex`.
-
-    Args:
-        content: the content of the file; None if there is none, which means that nothing was aborted.
-    """
+    """The finding on a `.txnindex`. A segment without aborted transactions needs no file: `content` is None then."""
     expected = logs.aborted.tobytes()
     if content is None and expected:
         return _broken(
@@ -72,48 +68,46 @@ def audit_transaction_index(content: NDArray[np.uint8] | None, logs: Transaction
         index.sanity_check()
         found = index.all()
     except (CorruptIndexError, UnknownVersionError) as error:
-        number = next((n for n in range(len(index)) if not _well(index, n, logs.base_offset)), 0)
+        number = next((n for n in range(len(index)) if not _passes(index, n, logs.base_offset)), 0)
         detail = str(error).partition(": ")[2]
         return _broken(
             "fails-sanity-check", number, detail, "a broker that starts rebuilds the segment's indexes, or fails"
         )
     recovered = TransactionIndex.from_bytes(expected, logs.base_offset).all()
     wrong = _wrong_set(found, recovered, logs) or _wrong_stable_offset(found, logs)
-    if wrong is not None:
-        return wrong
-    return _safe(found, recovered, len(content))
+    return wrong or _safe(found, recovered, len(content))
 
 
 def _wrong_set(
     found: tuple[AbortedTransaction, ...], recovered: tuple[AbortedTransaction, ...], logs: TransactionsOfSegment
 ) -> Finding | None:
     """The finding on the first transaction that is wrongly there, or is missing."""
-    known = {(each.producer_id, each.last_offset): each for each in recovered}
+    known = {(entry.producer_id, entry.last_offset): entry for entry in recovered}
     state_is_known = logs.state_source is not StateSource.UNKNOWN
-    for number, each in enumerate(found):
-        same = known.get((each.producer_id, each.last_offset))
+    for number, entry in enumerate(found):
+        same = known.get((entry.producer_id, entry.last_offset))
         began_earlier = not state_is_known and (
-            each.first_offset <= (same.first_offset if same else logs.base_offset)
-            and (each.producer_id, each.last_offset) in logs.markers
+            entry.first_offset <= (same.first_offset if same else logs.base_offset)
+            and (entry.producer_id, entry.last_offset) in logs.markers
         )
-        if began_earlier or (same is not None and each.first_offset == same.first_offset):
+        if began_earlier or (same is not None and entry.first_offset == same.first_offset):
             continue
         return _broken(
             "wrong-transaction",
             number,
-            f"entry {number} is {each}, recovery writes {same or 'none that ends there'}",
-            f"consumers of committed records skip those of producer {each.producer_id} from {each.first_offset} to "
-            f"{each.last_offset}",
+            f"entry {number} is {entry}, recovery writes {same or 'none that ends there'}",
+            f"consumers of committed records skip those of producer {entry.producer_id} from {entry.first_offset} to "
+            f"{entry.last_offset}",
         )
-    there = {(each.producer_id, each.last_offset) for each in found}
-    for each in recovered:
-        if (each.producer_id, each.last_offset) not in there:
+    there = {(entry.producer_id, entry.last_offset) for entry in found}
+    for entry in recovered:
+        if (entry.producer_id, entry.last_offset) not in there:
             return _broken(
                 "missing-transaction",
                 len(found),
-                f"{len(found)} entries, none for {each}",
-                f"consumers of committed records get those that producer {each.producer_id} aborted, from "
-                f"{each.first_offset} to {each.last_offset}",
+                f"{len(found)} entries, none for {entry}",
+                f"consumers of committed records get those that producer {entry.producer_id} aborted, from "
+                f"{entry.first_offset} to {entry.last_offset}",
             )
     return None
 
@@ -121,44 +115,42 @@ def _wrong_set(
 def _wrong_stable_offset(found: tuple[AbortedTransaction, ...], logs: TransactionsOfSegment) -> Finding | None:
     """The finding on the last entry at which a search stops too early."""
     earliest_later = _NO_BOUND if logs.later_first_offset is None else logs.later_first_offset
-    first_entry = {(each.producer_id, each.last_offset): number for number, each in reversed(list(enumerate(found)))}
-    for number in reversed(range(len(found))):
-        each = found[number]
-        if each.last_stable_offset > earliest_later:
+    numbered = list(reversed(list(enumerate(found))))
+    first_number = {(entry.producer_id, entry.last_offset): number for number, entry in numbered}
+    for number, entry in numbered:
+        if entry.last_stable_offset > earliest_later:
             return _broken(
                 "last-stable-offset-too-large",
                 number,
-                f"entry {number} is {each}, expected a last stable offset up to {earliest_later}",
-                f"a fetch that ends after {earliest_later} and not after {each.last_stable_offset} does not learn of "
+                f"entry {number} is {entry}, expected a last stable offset up to {earliest_later}",
+                f"a fetch that ends after {earliest_later} and not after {entry.last_stable_offset} does not learn of "
                 "what was aborted later",
             )
-        if (
-            first_entry[each.producer_id, each.last_offset] == number
-        ):  # otherwise an earlier entry has the same transaction
-            earliest_later = min(earliest_later, each.first_offset)
+        # Otherwise an earlier entry has the same transaction.
+        if first_number[entry.producer_id, entry.last_offset] == number:
+            earliest_later = min(earliest_later, entry.first_offset)
     return None
 
 
 def _safe(found: tuple[AbortedTransaction, ...], recovered: tuple[AbortedTransaction, ...], size: int) -> Finding:
     entry_bytes = layouts.ABORTED_TRANSACTION.itemsize
-    both = min(len(found), len(recovered))
-    number = next((n for n in range(both) if found[n] != recovered[n]), both)
-    position = number * entry_bytes
-    if len(found) * entry_bytes != size and number == both:
+    in_both = min(len(found), len(recovered))
+    number = next((n for n in range(in_both) if found[n] != recovered[n]), in_both)
+    if len(found) * entry_bytes != size and number == in_both:
         reason, why = "partial-entry", "a broker reads up to there; what it appends after it cannot be read"
-    elif {(each.producer_id, each.first_offset, each.last_offset) for each in found} == {
-        (each.producer_id, each.first_offset, each.last_offset) for each in recovered
+    elif {(entry.producer_id, entry.first_offset, entry.last_offset) for entry in found} == {
+        (entry.producer_id, entry.first_offset, entry.last_offset) for entry in recovered
     }:
         reason, why = "other-last-stable-offset", "as followers write it; every search finds what it should"
     else:
         reason, why = "earlier-transactions", "it knows transactions that began before what is left of the log"
-    differ = [(len(each), each[number] if number < len(each) else None) for each in (found, recovered)]
+    counts = [(len(entries), entries[number] if number < len(entries) else None) for entries in (found, recovered)]
     return Finding(
         file=TRANSACTION_INDEX_SUFFIX,
         verdict=Verdict.SAFE,
         reason=reason,
-        position=position,
-        detail=entries_differ(number, *differ),
+        position=number * entry_bytes,
+        detail=entries_differ(number, *counts),
         consequence=why,
     )
 
@@ -174,7 +166,7 @@ def _broken(reason: str, number: int, detail: str, consequence: str) -> Finding:
     )
 
 
-def _well(index: TransactionIndex, number: int, base_offset: int) -> bool:
+def _passes(index: TransactionIndex, number: int, base_offset: int) -> bool:
     try:
         return index.entry(number).last_offset >= base_offset
     except UnknownVersionError:

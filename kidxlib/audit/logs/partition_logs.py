@@ -305,11 +305,7 @@ _GONE_FROM_BEGINNING: Final = replace(
 
 
 def may_be_compacted(logs: Sequence[AuditedLog]) -> bool:
-    """Whether a log has fewer records than offsets, or compressed old messages that hide how many records it has."""
-    recoveries = [(log.base_offset, log.recovery) for log in logs if log.recovery is not None]
-    return any(
-        found.records is None or found.records < found.next_offset - base_offset for base_offset, found in recoveries
-    )
+    return any(log.recovery is not None and log.recovery.may_lack_records(log.base_offset) for log in logs)
 
 
 def swapped_in(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:

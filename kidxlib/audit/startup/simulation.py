@@ -149,6 +149,10 @@ class Recovery:
             past=past_end(log, recovered, base_offset),
         )
 
+    def may_lack_records(self, base_offset: int) -> bool:
+        """Whether the log has fewer records than offsets, or old wrappers that hide how many it has."""
+        return self.records is None or self.records < self.next_offset - base_offset
+
 
 #: Reads what is left of a log: its path, the bytes that are left, the base offset, and the options of its topic.
 ReadLog: TypeAlias = Callable[[str, int, int, RecoverOptions], Recovery]
