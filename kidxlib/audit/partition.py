@@ -48,10 +48,8 @@ _ATTEMPTS: Final = 3
 
 @dataclass(slots=True)
 class AuditedPartition:
-    """The results of a partition's audit, besides the findings on its segments.
-
-    Attributes:
-        not_ready: the segments that are not ready for tiering; None if it was not asked for.
+    """The results of a partition's audit, besides the findings on its segments. `not_ready` are the segments that are
+    not ready for tiering; None if nobody asked.
     """
 
     simulation: StartupSimulation
@@ -61,14 +59,14 @@ class AuditedPartition:
 
 @dataclass(frozen=True, slots=True)
 class ReadSegment:
-    """The data of a readable segment that are kept until all segments of the partition were read."""
+    """A readable segment, as far as it is needed once all segments of the partition were read."""
 
     base_offset: int
     folded: FoldedSegment
     markers: frozenset[tuple[int, int]]
 
 
-def audit_transaction_indexes(
+def _audit_transaction_indexes(
     task: PartitionAudit, read: list[ReadSegment], logs: Sequence[AuditedLog], fold: PartitionFold
 ) -> Iterator[SegmentFinding]:
     later = min(fold.ongoing, default=None)
@@ -78,8 +76,8 @@ def audit_transaction_indexes(
         name = segment_files.segment_file(segment.base_offset, segment_files.TRANSACTION_INDEX_SUFFIX)
         content = read_index(task.index_directory / name, use_mmap=False)
         if content is not None and not isinstance(content, OSError) and segment.base_offset == logs[-1].base_offset:
-            content = _of_log_as_read(content, task, logs[-1])
-        shown = TransactionsOfSegment(
+            content = _without_later_aborts(content, task, logs[-1])
+        by_logs = TransactionsOfSegment(
             base_offset=segment.base_offset,
             aborted=aborted,
             state_source=segment.folded.state_source,
@@ -90,13 +88,13 @@ def audit_transaction_indexes(
             finding = of_unreadable_file(segment_files.TRANSACTION_INDEX_SUFFIX, content)
             findings.append(SegmentFinding(segment.base_offset, finding))
         elif content is not None or len(aborted):
-            findings.append(SegmentFinding(segment.base_offset, audit_transaction_index(content, shown)))
+            findings.append(SegmentFinding(segment.base_offset, audit_transaction_index(content, by_logs)))
         firsts = aborted["first_offset"].tolist()
         later = min(firsts if later is None else [*firsts, later], default=None)
     yield from reversed(findings)
 
 
-def _of_log_as_read(content: NDArray[np.uint8], task: PartitionAudit, log: AuditedLog) -> NDArray[np.uint8]:
+def _without_later_aborts(content: NDArray[np.uint8], task: PartitionAudit, log: AuditedLog) -> NDArray[np.uint8]:
     """The last `.txnindex`, without the transactions that a running broker has aborted since the log was read."""
     entries = np.frombuffer(content.data, ABORTED_TRANSACTION, len(content) // ABORTED_TRANSACTION.itemsize)
     if log.recovery is None or not len(later := np.flatnonzero(entries["last_offset"] >= log.recovery.next_offset)):
@@ -108,7 +106,7 @@ def _of_log_as_read(content: NDArray[np.uint8], task: PartitionAudit, log: Audit
     return content[: later[0] * ABORTED_TRANSACTION.itemsize]
 
 
-def audit_snapshots(
+def _audit_snapshots(
     read: list[ReadSegment], fold: PartitionFold, index_directory: Location, cleaned: CleanedLogs
 ) -> Iterator[SegmentFinding]:
     states = {segment.base_offset: (segment.folded.snapshot, segment.folded.state_source) for segment in read}
@@ -120,30 +118,27 @@ def audit_snapshots(
             continue
         if offset in states:
             expected, source = states[offset]
-            known = source is not StateSource.UNKNOWN
-            finding = audit_snapshot(content, expected, state_is_known=known, offset=offset, cleaned=cleaned)
-            yield SegmentFinding(offset, finding)
+            is_known = source is not StateSource.UNKNOWN
+            finding = audit_snapshot(content, expected, state_is_known=is_known, offset=offset, cleaned=cleaned)
         else:
-            yield SegmentFinding(
-                offset,
-                Finding(
-                    file=segment_files.SNAPSHOT_SUFFIX,
-                    verdict=Verdict.SAFE,
-                    reason="stray",
-                    detail="no segment begins at its offset",
-                    consequence="a broker that starts removes it, unless no other is of a later offset",
-                ),
+            finding = Finding(
+                file=segment_files.SNAPSHOT_SUFFIX,
+                verdict=Verdict.SAFE,
+                reason="stray",
+                detail="no segment begins at its offset",
+                consequence="a broker that starts removes it, unless no other is of a later offset",
             )
+        yield SegmentFinding(offset, finding)
 
 
-def read_epochs(index_directory: Location) -> LeaderEpochs | CheckpointError | None:
+def _read_epochs(directory: Location) -> LeaderEpochs | CheckpointError | None:
     try:
-        return read_leader_epochs(index_directory)
+        return read_leader_epochs(directory)
     except CheckpointError as error:
         return error
 
 
-def audit_leader_epochs(
+def _audit_leader_epochs(
     read: list[ReadSegment],
     found: LeaderEpochs | CheckpointError | None,
     logs: LogEpochs,
@@ -151,10 +146,7 @@ def audit_leader_epochs(
     in_place: bool,
     remote: Finding | None = None,
 ) -> Iterator[SegmentFinding]:
-    """
-    Args:
-        remote: the harm that a leader which starts with this file does to remote segments; None if it does none.
-    """
+    """`remote` is the harm that a leader which starts with this file does to remote segments; None if it does none."""
     first = read[0].base_offset if read else 0
     if isinstance(found, CheckpointError):
         without = "" if remote is None else f"; without the file {remote.consequence}"
@@ -176,62 +168,78 @@ def audit_leader_epochs(
 
 
 def audit_partition(task: PartitionAudit, segments: Iterable[SegmentForPartition]) -> AuditedPartition:
-    """Audit a partition whose segments were all read.
-
-    Args:
-        segments: by base offset.
-    """
-    fold = PartitionFold(lambda offset: read_snapshot_file(_snapshot_path(task, offset)))
+    """Audit a partition whose segments were all read, in order."""
+    fold = PartitionFold(
+        lambda offset: read_snapshot_file(
+            task.directory / segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX)
+        )
+    )
     read: list[ReadSegment] = []
     broken: dict[tuple[int, str], str | None] = {}
     base_offsets: list[int] = []
     logs: list[AuditedLog] = []
     recoveries: dict[int, Recovery] = {}
-    epochs_of_logs: dict[int, NDArray[np.void]] = {}
+    epoch_changes: dict[int, NDArray[np.void]] = {}
     for segment in segments:
         folded = fold.add(segment.scanned)
         base_offset, recovery = segment.scanned.base_offset, segment.log.recovery
         base_offsets.append(base_offset)
         logs.append(segment.log)
         if len(segment.scanned.leader_epochs):
-            epochs_of_logs[base_offset] = segment.scanned.leader_epochs
+            epoch_changes[base_offset] = segment.scanned.leader_epochs
         broken |= {(base_offset, suffix): reason for suffix, reason in segment.broken.items()}
         if recovery is not None:
             recoveries[base_offset] = recovery
             if recovery.end.status is not Status.QUARANTINED:
                 read.append(ReadSegment(base_offset, folded, markers_in(segment.scanned.producer_events)))
     in_place = task.index_directory == task.directory
-    found = AuditedPartition(_simulate(task, recoveries, is_empty=not logs))
-    if found.simulation.forgets_producers and (why := forgotten_producers(fold, task.directory)) is not None:
-        found.simulation.failures.append(why)
+    simulation = _simulate(task, recoveries, is_empty=not logs)
+    if simulation.forgets_producers and (why := forgotten_producers(fold, task.directory)) is not None:
+        simulation.failures.append(why)
     indexed = None if in_place else _indexed(task, base_offsets)
-    of_epochs = _log_epochs(task, fold, logs, found.simulation, epochs_of_logs)
-    epochs = read_epochs(task.index_directory)
-    in_logs = EpochsOfLogs(epochs_of_logs, by_broker=_epochs_are_of_broker(task, of_epochs, epochs))
-    of_logs = dict(audit_logs(logs, in_logs, found.simulation, _stop_of(task, logs, found.simulation), indexed))
-    found.findings += [SegmentFinding(base_offset, finding) for base_offset, finding in of_logs.items()]
-    found.findings += audit_transaction_indexes(task, read, logs, fold)
+    log_epochs = _log_epochs(task, fold, logs, simulation, epoch_changes)
+    epochs = _read_epochs(task.index_directory)
+    epochs_of_logs = EpochsOfLogs(epoch_changes, by_broker=_epochs_are_of_broker(task, log_epochs, epochs))
+    on_logs = dict(audit_logs(logs, epochs_of_logs, simulation, _stop_of(task, logs, simulation), indexed))
+    findings = [SegmentFinding(base_offset, finding) for base_offset, finding in on_logs.items()]
+    findings += _audit_transaction_indexes(task, read, logs, fold)
     cleaned = CleanedLogs(task.directory, task.index_directory, logs, broken.keys())
-    found.findings += audit_snapshots(read, fold, task.index_directory, cleaned)
-    remote = _of_remote(task, base_offsets, found.simulation, epochs_of_logs)
-    in_file, harm = (of_epochs, remote) if in_place else (replace(of_epochs, first_offset=None), None)
-    found.findings += audit_leader_epochs(read, epochs, in_file, in_place=in_place, remote=harm)
-    own = () if in_place else _beside_logs(task, read, fold, cleaned, of_epochs, remote)
-    found.findings = _with_logs_aside(task, logs, epochs, _with_brokers_own(found.findings, own))
+    findings += _audit_snapshots(read, fold, task.index_directory, cleaned)
+    harm = _harm_to_remote(task, base_offsets, simulation, epoch_changes)
+    if in_place:
+        findings += _audit_leader_epochs(read, epochs, log_epochs, in_place=True, remote=harm)
+    else:
+        findings += _audit_leader_epochs(read, epochs, replace(log_epochs, first_offset=None), in_place=False)
+        findings = _with_brokers_own(findings, _beside_logs(task, read, fold, cleaned, log_epochs, harm))
+    audited = AuditedPartition(simulation, _with_logs_aside(task, logs, epochs, findings))
     if task.tiering:
-        broken |= _broken(found.findings)
-        known_epochs = None if isinstance(epochs, CheckpointError) else epochs
-        found.not_ready = list(
-            not_ready_for_tiering(
-                sorted({*base_offsets, *(offset for offset, log in of_logs.items() if log.verdict is Verdict.BROKEN)}),
-                of_logs,
-                broken,
-                set(_snapshot_offsets(task)),
-                known_epochs,
-                min(fold.ongoing, default=None),
-            )
-        )
-    return found
+        audited.not_ready = list(_not_ready(task, base_offsets, on_logs, broken, audited.findings, epochs, fold))
+    return audited
+
+
+def _not_ready(
+    task: PartitionAudit,
+    base_offsets: Sequence[int],
+    on_logs: Mapping[int, Finding],
+    broken: Mapping[tuple[int, str], str | None],
+    findings: Sequence[SegmentFinding],
+    epochs: LeaderEpochs | CheckpointError | None,
+    fold: PartitionFold,
+) -> Iterator[NotReady]:
+    broken_files = {
+        (each.base_offset, each.finding.file): each.finding.reason
+        for each in findings
+        if each.finding.verdict is Verdict.BROKEN
+    }
+    names = (path.name for path in snapshot_files(task.index_directory))
+    return not_ready_for_tiering(
+        sorted({*base_offsets, *(offset for offset, log in on_logs.items() if log.verdict is Verdict.BROKEN)}),
+        on_logs,
+        {**broken, **broken_files},
+        {offset for name in names if (offset := segment_files.parse_snapshot(name)) is not None},
+        None if isinstance(epochs, CheckpointError) else epochs,
+        min(fold.ongoing, default=None),
+    )
 
 
 def _with_logs_aside(
@@ -240,21 +248,21 @@ def _with_logs_aside(
     epochs: LeaderEpochs | CheckpointError | None,
     findings: Sequence[SegmentFinding],
 ) -> list[SegmentFinding]:
-    """The findings. Those on missing logs also name logs under other names that begin among the missing offsets."""
+    """The findings; those on missing logs also name logs under other names that begin among the missing offsets."""
     if not logs:
         return list(findings)
     first = None if epochs is None or isinstance(epochs, CheckpointError) else epochs.first
     ends = [log.recovery.next_offset for log in logs if log.recovery is not None]
-    places = {
+    missing_offsets = {
         **dict.fromkeys(BELOW_CHECKPOINTS, (max(ends, default=0), segment_files.OFFSET_MAX)),
         FIRST_LOGS_MISSING: (0 if first is None else first.start_offset, logs[0].base_offset),
     }
-
     aside = LogsAside(task.log_dirs)
 
     def with_aside(base_offset: int, finding: Finding) -> Finding:
-        place = (base_offset, base_offset + 1) if is_missing(finding) else places.get(finding.reason or "")
-        return finding if place is None else with_logs_aside(finding, aside, task.directory, *place)
+        is_log = is_missing(finding)
+        offsets = (base_offset, base_offset + 1) if is_log else missing_offsets.get(finding.reason or "")
+        return finding if offsets is None else with_logs_aside(finding, aside, task.directory, *offsets)
 
     return [replace(each, finding=with_aside(each.base_offset, each.finding)) for each in findings]
 
@@ -264,17 +272,17 @@ def _beside_logs(
     read: list[ReadSegment],
     fold: PartitionFold,
     cleaned: CleanedLogs,
-    of_epochs: LogEpochs,
-    remote: Finding | None,
+    log_epochs: LogEpochs,
+    harm: Finding | None,
 ) -> Iterator[SegmentFinding]:
     """The findings on the broker's own leader epochs and producer snapshots, if index files are looked for in another
     directory. A starting broker believes the files beside the logs, whatever was built elsewhere.
     """
     if task.is_brokers:
         # A broker certainly has leader epochs; an archive of logs may have none.
-        epochs, is_certain = read_epochs(task.directory), (task.directory.parent / META_PROPERTIES).exists()
-        yield from audit_snapshots(read, fold, task.directory, cleaned)
-        yield from audit_leader_epochs(read, epochs, of_epochs, in_place=is_certain, remote=remote)
+        epochs, is_certain = _read_epochs(task.directory), (task.directory.parent / META_PROPERTIES).exists()
+        yield from _audit_snapshots(read, fold, task.directory, cleaned)
+        yield from _audit_leader_epochs(read, epochs, log_epochs, in_place=is_certain, remote=harm)
 
 
 def _with_brokers_own(
@@ -296,15 +304,6 @@ def _with_brokers_own(
     return [*(each for each in findings if (each.base_offset, each.finding.file) not in own), *own.values()]
 
 
-def _broken(findings: Iterable[SegmentFinding]) -> dict[tuple[int, str], str | None]:
-    """The broken files by segment and suffix, each with the reason."""
-    return {
-        (each.base_offset, each.finding.file): each.finding.reason
-        for each in findings
-        if each.finding.verdict is Verdict.BROKEN
-    }
-
-
 def _log_epochs(
     task: PartitionAudit,
     fold: PartitionFold,
@@ -312,13 +311,12 @@ def _log_epochs(
     simulation: StartupSimulation,
     changes: Mapping[int, NDArray[np.void]],
 ) -> LogEpochs:
-    """The leader epochs by the logs and by the broker."""
     # If retention has deleted the first logs in the meantime, epochs begin with the logs that are left.
     left = min((segment.base_offset for segment in simulation.segments), default=0)
     in_order = tuple(
         EpochEntry(epoch, start_offset)
-        for of_log in changes.values()
-        for epoch, start_offset, _ in of_log.tolist()
+        for changes_of_log in changes.values()
+        for epoch, start_offset, _ in changes_of_log.tolist()
         if start_offset >= 0
     )
     ends = [log.recovery.next_offset for log in logs if log.recovery is not None]
@@ -345,17 +343,14 @@ def _first_offset(task: PartitionAudit, logs: Sequence[AuditedLog]) -> int | Non
 
 
 def _epochs_are_of_broker(
-    task: PartitionAudit, of_epochs: LogEpochs, found: LeaderEpochs | CheckpointError | None
+    task: PartitionAudit, log_epochs: LogEpochs, in_index_directory: LeaderEpochs | CheckpointError | None
 ) -> bool:
-    """Whether epochs go back in the logs, and the broker's own file shows that the broker appended them so.
-
-    Args:
-        found: the content of the file in the index directory.
-    """
-    if not of_epochs.go_back():
+    """Whether epochs go back in the logs, and the broker's own file shows that the broker appended them so."""
+    if not log_epochs.go_back():
         return False
-    brokers = found if task.index_directory == task.directory else read_epochs(task.directory)
-    return not isinstance(brokers, CheckpointError) and are_of_broker(brokers, of_epochs)
+    is_in_place = task.index_directory == task.directory
+    brokers = in_index_directory if is_in_place else _read_epochs(task.directory)
+    return not isinstance(brokers, CheckpointError) and are_of_broker(brokers, log_epochs)
 
 
 def _stop_of(task: PartitionAudit, logs: Sequence[AuditedLog], simulation: StartupSimulation) -> PartitionStop:
@@ -374,13 +369,13 @@ def _simulate(task: PartitionAudit, recoveries: dict[int, Recovery], *, is_empty
 
 def _simulate_empty(task: PartitionAudit) -> StartupSimulation:
     named = "" if task.known_to is None else f"; there is no such directory, and {task.known_to} names it"
-    left = LogsAside().remedy_of_empty(task.directory)
-    mend = (
-        left or task.remedy or "restore it from a copy; where other replicas have the partition, the broker fetches it"
+    remedy = (
+        LogsAside().remedy_of_empty(task.directory)
+        or task.remedy
+        or "restore it from a copy; where other replicas have the partition, the broker fetches it"
     )
     others = map(str, checkpoints.failures_in_directory(task.directory))
-    failures = [f"{task.last_stop.why_empty}{named}; {mend}", *others]
-    return StartupSimulation(failures=failures)
+    return StartupSimulation(failures=[f"{task.last_stop.why_empty}{named}; {remedy}", *others])
 
 
 def _simulate_segments(task: PartitionAudit, recoveries: dict[int, Recovery]) -> StartupSimulation:
@@ -402,25 +397,19 @@ def _simulate_segments(task: PartitionAudit, recoveries: dict[int, Recovery]) ->
     return StartupSimulation(failures=[failure])
 
 
-def _snapshot_path(task: PartitionAudit, offset: int) -> Location:
-    return task.directory / segment_files.segment_file(offset, segment_files.SNAPSHOT_SUFFIX)
-
-
-def _of_remote(
+def _harm_to_remote(
     task: PartitionAudit,
     base_offsets: Sequence[int],
     simulation: StartupSimulation,
     changes: Mapping[int, NDArray[np.void]],
 ) -> Finding | None:
     """The finding on what a leader that starts with the partition's leader epochs does to its remote segments.
-
-    Args:
-        changes: by base offset, where the epoch changes in a segment's log, including the log's first epoch.
+    `changes` has the first epoch of each log, too.
     """
     if task.tiered is None:
         return None
     recovered = [each.base_offset for each in simulation.segments if each.next_offset is not None]
-    begun = (each for offset in recovered if offset in changes for each in changes[offset].tolist())
+    begun = (change for offset in recovered if offset in changes for change in changes[offset].tolist())
     local = LocalLog(
         entries=task.tiered.entries,
         log_start_offset=max(task.last_stop.log_start_offset, task.tiered.moved_start),
@@ -428,23 +417,13 @@ def _of_remote(
         end_offset=simulation.log_end_offset,
         recovered=[EpochEntry(epoch, start_offset) for epoch, start_offset, _ in begun],
     )
-    found = of_local_epochs(task.tiered.segments, local)
-    return None if found is None else found[1]
-
-
-def _snapshot_offsets(task: PartitionAudit) -> Iterator[int]:
-    for path in snapshot_files(task.index_directory):
-        offset = segment_files.parse_snapshot(path.name)
-        if offset is not None:
-            yield offset
+    harm = of_local_epochs(task.tiered.segments, local)
+    return None if harm is None else harm[1]
 
 
 def _indexed(task: PartitionAudit, base_offsets: Sequence[int]) -> set[int]:
     """The base offsets of the offset indexes in an index directory. Those of logs that were begun since the listing,
     and that a build has indexed already, are left out.
-
-    Args:
-        base_offsets: the base offsets of the listed logs.
     """
     last = max(base_offsets, default=-1)
 

@@ -192,8 +192,8 @@ def _compared(found: LeaderEpochs, expected: LeaderEpochs, logs: LogEpochs) -> F
         detail = f"entries: {len(entries)}, leader epochs in the log: {len(expected.entries)}"
     else:
         reason, why = "earlier-starts", "the batches between were compacted, or deleted"
-        later = next(entry for entry in expected.entries if entry not in entries)
-        detail = f"epoch {later.epoch} begins at {at[later.epoch]} in it, and with the batch at {later.start_offset} in the log"
+        epoch, start = next((entry.epoch, entry.start_offset) for entry in expected.entries if entry not in entries)
+        detail = f"epoch {epoch} begins at {at[epoch]} in it, and with the batch at {start} in the log"
     return Finding(file=LEADER_EPOCH_CHECKPOINT, verdict=Verdict.SAFE, reason=reason, detail=detail, consequence=why)
 
 

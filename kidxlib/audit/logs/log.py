@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from kidxlib.audit.finding import Finding, Verdict, worse
 from kidxlib.audit.startup.simulation import Recovery
 from kidxlib.errors import MalformedRecordsError
-from kidxlib.format import layouts, segment_files
+from kidxlib.format import layouts
 from kidxlib.format.batch_header import MAGIC_AT, MAGIC_V2
 from kidxlib.format.layouts import NO_SEQUENCE
 from kidxlib.format.segment_files import LOG_SUFFIX
@@ -51,7 +51,7 @@ class SequenceGaps:
 
     Attributes:
         numbers: the rows of these batches, of shape (n,), increasing.
-        expected: the sequence number that each should begin with, of shape (n,).
+        expected: the sequence numbers that they should begin with, of shape (n,).
     """
 
     numbers: NDArray[np.int64]
@@ -65,11 +65,7 @@ class SequenceCheck:
         self._last = np.empty(0, _LAST)  # by producer id
 
     def gaps(self, batches: _Rows) -> SequenceGaps:
-        """The gaps in the next batches of the log.
-
-        Args:
-            batches: of dtype `BATCH`, in the order of the log.
-        """
+        """The gaps in the next batches of the log, rows of `BATCH`."""
         numbers = np.flatnonzero((batches["producer_id"] != _NO_PRODUCER) & (batches["base_sequence"] != NO_SEQUENCE))
         numbers = numbers[np.argsort(batches["producer_id"][numbers], kind="stable")]
         rows = batches[numbers]
@@ -85,14 +81,10 @@ class SequenceCheck:
         expected = incremented_sequences(before["sequence"], np.ones(len(rows), np.int64))
         gaps = np.flatnonzero(goes_on & (rows["base_sequence"] != expected))
         gaps = gaps[np.argsort(numbers[gaps])]
-        self._keep(ends[is_last])
-        return SequenceGaps(numbers[gaps], expected[gaps])
-
-    def _keep(self, ends: _Rows) -> None:
-        """Keep these as the last batches of their producers."""
         others = self._last[~np.isin(self._last["producer_id"], ends["producer_id"])]
-        last = np.concatenate([others, ends])
+        last = np.concatenate([others, ends[is_last]])
         self._last = last[np.argsort(last["producer_id"])]
+        return SequenceGaps(numbers[gaps], expected[gaps])
 
 
 def _ends_of(rows: _Rows) -> _Rows:
@@ -103,14 +95,13 @@ def _ends_of(rows: _Rows) -> _Rows:
 
 
 def _first_of_each(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Which values differ from the value before."""
     is_first = np.ones(len(values), np.bool_)
     is_first[1:] = values[1:] != values[:-1]
     return is_first
 
 
 def contents_of(placer: RecordPlacer, table: BatchTable) -> NDArray[np.void]:
-    """Count and measure the records of some batches: an array of dtype `CONTENTS`, a row for each batch."""
+    """Count and measure the records of some batches: an array of `CONTENTS`, a row for each batch."""
     contents = np.zeros(len(table.rows), CONTENTS)
     contents["is_well_formed"] = 1
     positions = table.rows["position"]
@@ -130,7 +121,7 @@ def contents_of(placer: RecordPlacer, table: BatchTable) -> NDArray[np.void]:
 
 @dataclass(frozen=True, slots=True)
 class _Oddity:
-    """Something odd about a batch; the fields are those of `Finding`."""
+    """Something odd about a batch, with the fields of `Finding`."""
 
     verdict: Verdict
     reason: str
@@ -140,10 +131,8 @@ class _Oddity:
 
 
 def audit_records(log: LogBytes) -> Finding:
-    """The finding on the records of a log: the first of the worst oddities. Its detail says how many more there are.
-
-    Args:
-        log: the segment's log up to the end of its last valid batch.
+    """The finding on the records of a log up to the end of its last valid batch: the first of the worst oddities. Its
+    detail says how many more there are.
     """
     worst: _Oddity | None = None
     more = 0
@@ -165,8 +154,8 @@ def audit_records(log: LogBytes) -> Finding:
 
 
 def _oddities(log: LogBytes) -> Iterator[_Oddity]:
-    """The oddities in the order of the log. Compiled loops find the batches that may be odd; each of these is then read
-    by itself.
+    """The oddities in the order of the log. Compiled loops find the batches that may be odd; these are then read one by
+    one.
     """
     sequences, placer = SequenceCheck(), RecordPlacer()
     walk, last_offset = BatchWalk(log, 0, Wanted()), -1
@@ -179,7 +168,7 @@ def _oddities(log: LogBytes) -> Iterator[_Oddity]:
         is_odd[gaps.numbers] = True
         for number in np.flatnonzero(is_odd).tolist():
             batch = next(batch_headers.batches(log, int(table.rows["position"][number])))
-            yield from _of_records(log, batch, int(before[number]))
+            yield from _odd_records(log, batch, int(before[number]))
             if number in expected:
                 yield _sequence_gap(batch, expected[number])
 
@@ -191,12 +180,8 @@ def _tables(walk: BatchWalk) -> Iterator[BatchTable]:
 
 
 def _may_be_odd(batches: _Rows, contents: _Rows, before: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Which batches may be odd; `_of_records` finds nothing in the others.
-
-    Args:
-        batches: of dtype `BATCH`.
-        contents: of dtype `CONTENTS`.
-        before: the largest last offset of all batches before each.
+    """Which batches may be odd; `_odd_records` finds nothing in the others. `before` is the largest last offset of all
+    batches before each batch.
     """
     first, last = contents["first_offset"], contents["last_offset"]
     is_odd = (
@@ -206,22 +191,18 @@ def _may_be_odd(batches: _Rows, contents: _Rows, before: NDArray[np.int64]) -> N
         | (first < batches["offset_field"]) & (batches["magic"] >= MAGIC_V2)
         | (contents["largest_timestamp"] != batches["max_timestamp"])
     )
-    found: NDArray[np.bool_] = is_odd & (contents["records"] > 0) | (contents["is_well_formed"] == 0)
-    return found
+    may_be_odd: NDArray[np.bool_] = is_odd & (contents["records"] > 0) | (contents["is_well_formed"] == 0)
+    return may_be_odd
 
 
-def _of_records(log: LogBytes, batch: Batch, last_offset: int) -> Iterator[_Oddity]:
-    """The oddities in the records of a batch.
-
-    Args:
-        last_offset: the largest last offset of all batches before it.
-    """
+def _odd_records(log: LogBytes, batch: Batch, last_offset: int) -> Iterator[_Oddity]:
+    """The oddities in the records of a batch, after batches whose largest last offset is `last_offset`."""
     found = records_in(log, batch)
     if found is None or not found.complete:
         yield from _malformed(log, batch)
     if found is not None:
-        yield from _of_offsets(batch, found, last_offset)
-        yield from _of_timestamps(batch, found)
+        yield from _odd_offsets(batch, found, last_offset)
+        yield from _odd_timestamps(batch, found)
 
 
 def _malformed(log: LogBytes, batch: Batch) -> Iterator[_Oddity]:
@@ -239,7 +220,7 @@ def _malformed(log: LogBytes, batch: Batch) -> Iterator[_Oddity]:
         )
 
 
-def _of_offsets(batch: Batch, found: RecordsIn, last_offset: int) -> Iterator[_Oddity]:
+def _odd_offsets(batch: Batch, found: RecordsIn, last_offset: int) -> Iterator[_Oddity]:
     offsets = found.offsets
     if len(offsets) and (
         offsets[0] <= last_offset
@@ -265,7 +246,7 @@ def _of_offsets(batch: Batch, found: RecordsIn, last_offset: int) -> Iterator[_O
         )
 
 
-def _of_timestamps(batch: Batch, found: RecordsIn) -> Iterator[_Oddity]:
+def _odd_timestamps(batch: Batch, found: RecordsIn) -> Iterator[_Oddity]:
     if not len(found.timestamps) or not found.complete:
         return
     largest = int(found.timestamps.max())
@@ -301,20 +282,15 @@ def _sequence_gap(batch: Batch, expected: int) -> _Oddity:
 def audit_log(
     log: LogBytes, recovered: RecoveredSegment, past: PastEnd, base_offset: int, *, active: bool, deep: bool
 ) -> Finding:
-    """Judge a log by itself. The fate of the finding is not set yet.
-
-    Args:
-        log: the segment's log up to the end of its last valid batch.
-        past: the content of the file after that.
-        active: whether it is the partition's last segment; only its end may be torn.
-        deep: look at the records, too.
+    """Judge a log by itself. `log` reaches to the end of its last valid batch, `past` is what follows in the file. Only
+    the end of the partition's last segment, the `active` one, may be torn. `deep` looks at the records, too. The fate
+    of the finding is not set yet.
     """
-    found = [*_of_end(recovered, past, active), *_of_odd_batch(log, recovered, base_offset)]
+    finding = Finding(file=LOG_SUFFIX, verdict=Verdict.WHOLE)
+    for other in (*_of_end(recovered, past, active), *_of_odd_batch(log, recovered, base_offset)):
+        finding = worse(finding, other)
     if deep and recovered.end.status is not Status.QUARANTINED:
-        found.append(audit_records(log))
-    finding = Finding(file=segment_files.LOG_SUFFIX, verdict=Verdict.WHOLE)
-    for each in found:
-        finding = worse(finding, each)
+        finding = worse(finding, audit_records(log))
     return finding
 
 
@@ -341,7 +317,7 @@ def _of_end(recovered: RecoveredSegment, past: PastEnd, active: bool) -> Iterato
     torn = past.unfinished and active
     more = "; only the last segment of a partition may end so" if past.unfinished and not active else ""
     yield Finding(
-        file=segment_files.LOG_SUFFIX,
+        file=LOG_SUFFIX,
         verdict=Verdict.TORN if torn else Verdict.BROKEN,
         reason=end.reason,
         position=end.position,
@@ -357,7 +333,7 @@ def _of_odd_batch(log: LogBytes, recovered: RecoveredSegment, base_offset: int) 
     magic = int.from_bytes(log.read(position + MAGIC_AT, 1), signed=True)
     if not 0 <= magic <= layouts.MAGIC_V2:
         yield Finding(
-            file=segment_files.LOG_SUFFIX,
+            file=LOG_SUFFIX,
             verdict=Verdict.BROKEN,
             reason="unknown-magic",
             position=position,
@@ -368,7 +344,7 @@ def _of_odd_batch(log: LogBytes, recovered: RecoveredSegment, base_offset: int) 
     batch = next(batches(log, position))
     before = max(int(header_search.measure(log, np.array([position]))["last_offset_before"][0]), base_offset - 1)
     yield Finding(
-        file=segment_files.LOG_SUFFIX,
+        file=LOG_SUFFIX,
         verdict=Verdict.BROKEN,
         reason="offsets-not-increasing",
         position=position,

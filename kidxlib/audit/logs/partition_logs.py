@@ -34,7 +34,7 @@ class EpochsOfLogs:
 
     Attributes:
         changes: where the epoch changes from batch to batch, of dtype `scan_state.LEADER_EPOCH`, by base offset; only
-            logs with epochs are in it.
+            logs with epochs are here.
         by_broker: whether the broker's file of epochs shows that the broker appended the batches in this order.
     """
 
@@ -45,10 +45,8 @@ class EpochsOfLogs:
         return int(self.changes[base_offset]["epoch"].max()) if base_offset in self.changes else NO_LEADER_EPOCH
 
     def go_back(self, base_offset: int, before: int) -> Finding | None:
-        """The finding on a log in which epochs go back; None if they do not.
-
-        Args:
-            before: the largest epoch in the logs before it.
+        """The finding on a log in which epochs go back; None if they do not. `before` is the largest epoch in the logs
+        before it.
         """
         if base_offset not in self.changes:
             return None
@@ -89,7 +87,7 @@ def with_fate(
     recovery = log.recovery
     fate = Fate() if recovery is None else _fate(finding, recovery, segment)
     of_start = _consequence(finding, log, segment, simulation, fate, stop)
-    consequence = "; ".join(each for each in (finding.consequence, of_start) if each)
+    consequence = "; ".join(filter(None, (finding.consequence, of_start)))
     return replace(finding, fate=fate, consequence=consequence or None)
 
 
@@ -118,7 +116,7 @@ def _consequence(
     fate: Fate,
     stop: PartitionStop,
 ) -> str | None:
-    """What a starting broker does to the log, in words; None if it does nothing worth reporting."""
+    """What a starting broker does to the log, in words; None if that is not worth a word."""
     is_damaged, recovery = finding.verdict in DAMAGE, log.recovery
     if recovery is None:
         return None
@@ -128,11 +126,11 @@ def _consequence(
         return _CONSEQUENCES[segment.action]
     if segment.action is StartupAction.DELETE:
         return f"a broker that starts deletes the segment: {segment.detail}"
-    after = [each for each in simulation.segments if each.base_offset > segment.base_offset]
+    after = [other for other in simulation.segments if other.base_offset > segment.base_offset]
     if segment.lost_bytes:
-        deleted = [each for each in after if each.action is StartupAction.DELETE]
-        emptied = segment.action is StartupAction.EMPTY
-        does = "empties the log" if emptied else f"truncates the log to byte {segment.kept_bytes:,}"
+        deleted = [other for other in after if other.action is StartupAction.DELETE]
+        is_emptied = segment.action is StartupAction.EMPTY
+        does = "empties the log" if is_emptied else f"truncates the log to byte {segment.kept_bytes:,}"
         lost = f"{_lost(recovery, fate, log.index_end, stop)}{_lost_after(deleted)}"
         return f"a broker that starts {does}{_deletes(len(deleted))}: {lost}"
     if not is_damaged or finding.consequence is not None:
@@ -141,7 +139,7 @@ def _consequence(
         return (
             f"a broker that starts does not look: consumers and replicas fail at offset {recovery.next_offset}, and "
             f"where it recovers the segment it truncates the log to byte {recovery.end.position:,}"
-            f"{_deletes(len(after))}: {_lost(recovery, fate, log.index_end, stop)}{_of_logs_after(after)}"
+            f"{_deletes(len(after))}: {_lost(recovery, fate, log.index_end, stop)}{_bytes_after(after)}"
         )
     if recovery.end.status is Status.QUARANTINED:
         return "a broker that starts does not look; one that has to recover the segment fails, or empties it"
@@ -155,12 +153,12 @@ _CONSEQUENCES: Final = {
 
 
 def _deletes(segments: int) -> str:
-    """The words for the segments that recovery deletes after one that it truncates (`LogLoader.recoverLog`)."""
+    """Recovery deletes the segments after one that it truncates (`LogLoader.recoverLog`)."""
     return f" and deletes {counted(segments, 'segment')} after it" if segments else ""
 
 
 def _lost(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None, stop: PartitionStop) -> str:
-    """The words for what follows the valid end of a log. A batch that is incomplete now may have been whole: a broker
+    """What follows the valid end of a log, in words. A batch that is incomplete now may have been whole: a broker
     writes the index entry after it has appended the batch, and the index may reach the disk before the log
     (`LogSegment.append`).
     """
@@ -175,17 +173,15 @@ def _lost(recovery: Recovery, fate: Fate, index_end: OffsetPosition | None, stop
 
 
 def _lost_after(deleted: Sequence[SimulatedSegment]) -> str:
-    """The words for the number and size of segments that are deleted after a truncated one."""
     if not deleted:
         return ""
-    counts = [each.lost_records for each in deleted]
-    known = [count for count in counts if count is not None]
-    records = _many(sum(known) if len(known) == len(counts) else None, "record", "records")
-    return f"; after it {sum(each.lost_bytes for each in deleted):,} bytes with {records}"
+    known = [segment.lost_records for segment in deleted if segment.lost_records is not None]
+    records = _many(sum(known) if len(known) == len(deleted) else None, "record", "records")
+    return f"; after it {sum(segment.lost_bytes for segment in deleted):,} bytes with {records}"
 
 
-def _of_logs_after(deleted: Sequence[SimulatedSegment]) -> str:
-    return f"; after it {sum(each.log_bytes for each in deleted):,} bytes" if deleted else ""
+def _bytes_after(segments: Sequence[SimulatedSegment]) -> str:
+    return f"; after it {sum(segment.log_bytes for segment in segments):,} bytes" if segments else ""
 
 
 def _many(count: int | None, one: str, more: str) -> str:
@@ -230,8 +226,8 @@ def missing_logs(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> I
 def missing_by_index_directory(
     logs: Sequence[AuditedLog], simulation: StartupSimulation, indexed: Collection[int], compacted: bool
 ) -> Iterator[tuple[int, Finding]]:
-    """The findings on logs that are missing while their indexes are there, by their place among the existing logs. If a
-    partition has no log at all, the simulation reports that.
+    """The findings on logs that are missing while their indexes are in an index directory, by their place among the
+    existing logs. The simulation reports a partition that has no log at all.
     """
     if not logs:
         return
@@ -249,13 +245,8 @@ def missing_by_index_directory(
 
 
 def missing_at_end(last: int, end: int | None, indexed: Collection[int]) -> Iterator[tuple[int, Finding]]:
-    """The findings on logs after the last one that are missing while their indexes are there, for a partition whose
-    logs were not read.
-
-    Args:
-        last: the base offset of the last log.
-        end: the offset at which the last log ends; None if it is not known.
-        indexed: the base offsets of offset indexes without a log.
+    """The findings on logs that are missing after the last one, for a partition whose logs were not read. The last log
+    begins at `last` and ends at `end`, None if that is not known; `indexed` are the base offsets of offset indexes.
     """
     for offset in sorted(indexed):
         if offset > last:
@@ -264,7 +255,7 @@ def missing_at_end(last: int, end: int | None, indexed: Collection[int]) -> Iter
 
 
 def _in_no_log(offset: int, logs: Sequence[AuditedLog]) -> str:
-    """The words for the missing offsets of a missing log."""
+    """Which offsets are missing with a log, in words."""
     ends = [log.recovery.next_offset for log in logs if log.base_offset < offset and log.recovery is not None]
     first = max(ends, default=offset)
     following = min((log.base_offset for log in logs if log.base_offset > offset), default=None)
@@ -309,7 +300,7 @@ def may_be_compacted(logs: Sequence[AuditedLog]) -> bool:
 
 
 def swapped_in(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
-    """The findings on logs that a starting broker will rename from `.swap`. The scan has not read them."""
+    """The findings on logs that a starting broker will rename from `.swap`, and that the scan has not read."""
     judged = {log.base_offset for log in logs}
     for segment in simulation.segments:
         swapped = (
@@ -336,14 +327,9 @@ def audit_logs(
     stop: PartitionStop,
     indexed: Collection[int] | None,
 ) -> Iterator[tuple[int, Finding]]:
-    """The findings on all logs of a partition, with the base offset of each.
-
-    Args:
-        logs: the logs in the order of base offsets.
-        epochs: the leader epochs in these logs.
-        simulation: what a starting broker does.
-        indexed: the base offsets of offset indexes that a build wrote into an index directory, without logs that a
-            broker has begun since; None if index files are beside the logs.
+    """The findings on all logs of a partition, in order, with their base offsets. `indexed` has the base offsets of
+    offset indexes that a build wrote into an index directory, without logs that a broker has begun since; None if index
+    files are beside the logs.
     """
     compacted, intruders = may_be_compacted(logs), _intruders(logs)
     segments = {segment.base_offset: segment for segment in simulation.segments}
@@ -358,10 +344,10 @@ def audit_logs(
             elif finding.verdict is Verdict.TORN and indexed is None:
                 finding = _torn_of_only_replica(finding, log, stop)
             trusts_index = indexed is None or (following is not None and not compacted)
-            for more in _of_neighbours(log, end_before, following, stop, trusts_index):
-                finding = worse(finding, _with_intruder(more, log.base_offset, intruders))
-            if (went_back := epochs.go_back(log.base_offset, epoch_before)) is not None:
-                finding = worse(finding, went_back)
+            for other in _of_neighbours(log, end_before, following, stop, trusts_index):
+                finding = worse(finding, _with_intruder(other, log.base_offset, intruders))
+            if (goes_back := epochs.go_back(log.base_offset, epoch_before)) is not None:
+                finding = worse(finding, goes_back)
             yield log.base_offset, with_fate(finding, log, segments.get(log.base_offset), simulation, stop)
         if log.recovery is not None and log.recovery.end.status in USABLE:
             end_before = max(end_before or 0, log.recovery.next_offset)
@@ -374,8 +360,8 @@ def audit_logs(
 
 
 def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None, segment: SimulatedSegment | None) -> Finding:
-    """Make a torn log broken if the broker stopped cleanly: a clean stop leaves no torn end, and the next start does
-    not look for one. But it recovers a segment without an `.index`, and then cuts the torn end off
+    """A torn log is broken if the broker stopped cleanly: a clean stop leaves no torn end, and the next start does not
+    look for one. But it recovers a segment without an `.index`, and then cuts the torn end off
     (`LogLoader.loadSegmentFiles`).
     """
     size = "its end" if recovery is None else f"byte {recovery.log_bytes:,}"
@@ -392,23 +378,19 @@ def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None, segment:
 
 
 def _torn_of_only_replica(finding: Finding, log: AuditedLog, stop: PartitionStop) -> Finding:
-    """Make a torn log of a partition's only replica broken if its index shows that whole records were lost: no other
+    """A torn log of a partition's only replica is broken if its index shows that whole records were lost: no other
     replica has them.
     """
     lost = range(0) if log.recovery is None else known_by_index(log.index_end, log.recovery)
-    if not (lost and stop.is_only_replica):
-        return finding
-    return replace(finding, verdict=Verdict.BROKEN)
+    return replace(finding, verdict=Verdict.BROKEN) if lost and stop.is_only_replica else finding
 
 
 def known_by_index(index_end: OffsetPosition | None, recovery: Recovery) -> range:
-    """The offsets behind the end of a log that its index knows; empty if whole batches follow the end.
+    """The offsets behind the end of a log that the last entry of its index knows; empty if whole batches follow the
+    end.
 
     A broker writes an index entry after it has appended the batch (`LogSegment.append`). So the log had these offsets.
     A killed process leaves both; a power cut may leave only the index.
-
-    Args:
-        index_end: the last entry of the index.
     """
     if index_end is None or index_end.position < recovery.end.position or recovery.past.batches != 0:
         return range(0)
@@ -417,9 +399,8 @@ def known_by_index(index_end: OffsetPosition | None, recovery: Recovery) -> rang
 
 def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
     """The finding on a last log that does not end where the checkpoints of its broker say."""
-    found = below_checkpoints(recovery.next_offset, recovery.end.position, stop)
-    if found is not None:
-        yield found
+    if (below := below_checkpoints(recovery.next_offset, recovery.end.position, stop)) is not None:
+        yield below
         return
     # `LogManager.shutdown` flushes all logs, and then writes the checkpoint and the marker of a clean stop.
     if stop.clean_shutdown and 0 < stop.recovery_point < recovery.next_offset:
@@ -443,18 +424,12 @@ def of_index_end(log: AuditedLog, recovery: Recovery, following: int | None, sto
     entry = log.index_end
     if entry is None or entry.position < recovery.log_bytes or entry.offset < recovery.next_offset:
         return
-    if following is not None and entry.offset >= following:
-        return
-    yield shorter_than_its_index(recovery, entry, stop, is_last=following is None)
+    if following is None or entry.offset < following:
+        yield shorter_than_its_index(recovery, entry, stop, is_last=following is None)
 
 
 def shorter_than_its_index(recovery: Recovery, entry: OffsetPosition, stop: PartitionStop, *, is_last: bool) -> Finding:
-    """The finding on a log whose index leads behind its end.
-
-    Args:
-        entry: the last entry of the index.
-        is_last: whether no segment follows.
-    """
+    """The finding on a log if the last entry of its index leads behind its end. `is_last`: no segment follows."""
     is_unclean = is_last and not stop.clean_shutdown
     is_torn = is_unclean and not stop.is_only_replica
     missing = f"offsets from {recovery.next_offset} up to {entry.offset} or above are missing"
@@ -473,22 +448,21 @@ def shorter_than_its_index(recovery: Recovery, entry: OffsetPosition, stop: Part
 
 def _intruders(logs: Sequence[AuditedLog]) -> dict[int, Overlap]:
     """The logs that overlap others which follow one another without them, by base offset."""
-    usable = (log.recovery for log in logs)
     ranges = [
-        LogRange(log.base_offset, of_log.next_offset)
-        for log, of_log in zip(logs, usable, strict=True)
-        if of_log is not None and of_log.end.status in USABLE
+        LogRange(log.base_offset, log.recovery.next_offset)
+        for log in logs
+        if log.recovery is not None and log.recovery.end.status in USABLE
     ]
     return {base: overlap for base, overlap in overlaps_of(ranges).items() if overlap.is_between}
 
 
 def _with_intruder(finding: Finding, base_offset: int, intruders: Mapping[int, Overlap]) -> Finding:
-    """A finding on an overlap, with the log that does not belong there, where that is another one."""
+    """A finding on an overlap also names the log that does not belong there: this one, or one that overlaps it."""
     if finding.reason != _OVERLAPS:
         return finding
-    of = base_offset if base_offset in intruders else None
     between = (base for base, overlap in intruders.items() if base < base_offset < overlap.end_offset)
-    if (base := next(between, None) if of is None else of) is None:
+    base = base_offset if base_offset in intruders else next(between, None)
+    if base is None:
         return finding
     name = segment_files.segment_file(base, segment_files.LOG_SUFFIX)
     why = intruders[base].why.removesuffix(TELLS_MORE)
