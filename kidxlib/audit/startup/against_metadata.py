@@ -58,11 +58,8 @@ ASK_METADATA: Final = "--cluster-metadata DIR tells which is the cluster's"
 
 @dataclass(frozen=True)
 class NodeLogDir:
-    """A log dir of a node.
-
-    Attributes:
-        directory_id: by which the metadata knows it; None where it has none.
-        directories: all that are in it, by name.
+    """A log dir of a node, with all directories in it, by name. The metadata knows it by its `directory_id`; None where
+    it has none.
     """
 
     path: Location
@@ -71,13 +68,13 @@ class NodeLogDir:
 
     @functools.cached_property
     def known_ends(self) -> Mapping[TopicPartition, int]:
-        """Where its checkpoints say that logs end. What cannot be read is said elsewhere."""
-        found: dict[TopicPartition, int] = {}
+        """Where its checkpoints say that logs end. A file that cannot be read is reported elsewhere."""
+        ends: dict[TopicPartition, int] = {}
         for name in (checkpoint_files.RECOVERY_POINT_CHECKPOINT, checkpoint_files.HIGH_WATERMARK_CHECKPOINT):
             with contextlib.suppress(CheckpointError, OSError):
                 for partition, offset in (read_offset_checkpoint(self.path / name) or {}).items():
-                    found[partition] = max(offset, found.get(partition, offset))
-        return found
+                    ends[partition] = max(offset, ends.get(partition, offset))
+        return ends
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +83,7 @@ class _Folder:
 
     Attributes:
         named: the partition of its name.
-        topic_id: that it says; None where there is no `partition.metadata`.
+        topic_id: by its `partition.metadata`; None without the file.
     """
 
     path: Location
@@ -100,12 +97,12 @@ class _Folder:
 
 
 @dataclass(frozen=True, slots=True)
-class _Metadata:
+class _NodeMetadata:
     """What the metadata says of a node's replicas.
 
     Attributes:
         names: of topics, by id.
-        log_dirs: the ids of those that the node had when it last said so.
+        log_dirs: the ids of the log dirs that the node last registered.
     """
 
     node_id: int
@@ -115,7 +112,7 @@ class _Metadata:
     log_dirs: tuple[str, ...]
 
     def assigned(self, partition: TopicPartition) -> str | None:
-        """The id of the log dir that has the node's replica; None where it may be any, or is not known."""
+        """The id of the log dir that has the node's replica; None where it may be any log dir, or is not known."""
         assignment = self.assignments.get(partition)
         if assignment is None or self.node_id not in assignment.replicas or not assignment.directories:
             return None
@@ -123,7 +120,6 @@ class _Metadata:
         return None if directory in ANYWHERE else directory
 
     def is_here(self, partition: TopicPartition) -> bool:
-        """Whether the node has a replica of a partition."""
         assignment = self.assignments.get(partition)
         return assignment is not None and self.node_id in assignment.replicas
 
@@ -131,28 +127,25 @@ class _Metadata:
 def obstacles_by_metadata(
     log_dirs: Sequence[NodeLogDir], node_id: int, metadata: ClusterMetadata, *, are_all: bool
 ) -> Iterator[Obstacle]:
-    """What a node sets aside, does not serve or drops of its log dirs, by the cluster's metadata.
-
-    Args:
-        log_dirs: of one node.
-        metadata: read to its end: what a node has a folder of was in its copy by then.
-        are_all: the node has no other log dirs.
+    """What a node sets aside, does not serve or drops of its log dirs, by the cluster's metadata. That is read to its
+    end: the node's copy had by then what the node has a folder of. `are_all`: the node has no other log dirs.
     """
-    names = metadata.topic_names
-    said = _Metadata(node_id, metadata.topics, names, metadata.assignments, metadata.log_dirs.get(node_id, ()))
+    known = _NodeMetadata(
+        node_id, metadata.topics, metadata.topic_names, metadata.assignments, metadata.log_dirs.get(node_id, ())
+    )
     current: dict[TopicPartition, _Folder] = {}
     futures: list[_Folder] = []
     for folder in _folders(log_dirs):
-        stray = _why_stray(folder, said)
+        stray = _why_stray(folder, known)
         if stray is not None:
-            yield _stray(folder, said, *stray)
+            yield _stray(folder, known, *stray)
         elif folder.is_future:
             futures.append(folder)
         else:
             current.setdefault(folder.named, folder)
-            yield from _of_another_topic(folder, log_dirs, said)
-    yield from _of_futures(futures, current, log_dirs, said, are_all=are_all)
-    yield from _of_directory_ids(log_dirs, current, said)
+            yield from _of_another_topic(folder, log_dirs, known)
+    yield from _obstacles_of_futures(futures, current, log_dirs, known, are_all=are_all)
+    yield from _obstacles_of_directory_ids(log_dirs, current, known)
 
 
 def is_of_kraft(log_dir: Location) -> bool:
@@ -164,8 +157,8 @@ def is_of_kraft(log_dir: Location) -> bool:
 
 def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraft: bool) -> Iterator[Obstacle]:
     """Partitions without a topic id, and topics with several ids, of which at most one can be right. Only the cluster
-    knows which; where its metadata is not there, the folders that are fewer are named. What does not parse as an id is
-    reported with the partition's files.
+    knows which; without its metadata, the folders that are fewer are named. A file that does not parse is reported with
+    the partition's files.
     """
     by_topic: defaultdict[str, defaultdict[str, list[Location]]] = defaultdict(lambda: defaultdict(list))
     by_id: defaultdict[str, defaultdict[str, list[Location]]] = defaultdict(lambda: defaultdict(list))
@@ -185,7 +178,7 @@ def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraf
         does = f"of the directory with the wrong one: {STRAY}"
         yield Obstacle(directory / PARTITION_METADATA, has, Effect.HIDES, does, ASK_METADATA)
     for most, topic, directory in _fewer(by_id.values()):
-        if len(by_topic[topic]) == 1:  # else it is said above
+        if len(by_topic[topic]) == 1:  # otherwise it has an obstacle above
             own = read_topic_id(directory / PARTITION_METADATA)
             has = f"topic id {own}, as {most[0].name} has: no two topics have one"
             does = "the partition with the wrong one is not served (InconsistentTopicIdException)"
@@ -195,12 +188,12 @@ def obstacles_of_topic_ids(served: Mapping[TopicPartition, Location], *, is_kraf
 def _fewer(
     groups: Iterable[Mapping[str, Sequence[Location]]],
 ) -> Iterator[tuple[Sequence[Location], str, Location]]:
-    """The directories that do not agree with most, where all should agree: these, what they say, and which they are."""
+    """The directories that do not agree with most, where all should: the many, what the few say, and one of these."""
     for group in groups:
         (_, most), *others = sorted(group.items(), key=lambda item: -len(item[1]))
-        for said, directories in others:
+        for value, directories in others:
             for directory in directories:
-                yield most, said, directory
+                yield most, value, directory
 
 
 def read_topic_id(path: Location) -> str:
@@ -227,7 +220,9 @@ def _metadata_field(lines: list[str], number: int) -> str:
 
 
 def _folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_Folder]:
-    """The folders that are loaded as partitions or as their copies. What cannot be read is reported elsewhere."""
+    """The folders that are loaded as partitions or as their copies. A file that cannot be read has an obstacle
+    elsewhere.
+    """
     for log_dir in log_dirs:
         for directory in log_dir.directories:
             named = topic_partition.loaded_as(directory.name)
@@ -246,33 +241,33 @@ def _folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_Folder]:
                 continue
 
 
-def _why_stray(folder: _Folder, said: _Metadata) -> tuple[Location, str] | None:
+def _why_stray(folder: _Folder, metadata: _NodeMetadata) -> tuple[Location, str] | None:
     """Why a broker takes a folder for one that is not its own (`LogManager.isStrayReplica`), and which file says so."""
     path = folder.path / PARTITION_METADATA
     if folder.topic_id is None:
         return folder.path, f"no {PARTITION_METADATA}"
-    name = said.names.get(folder.topic_id)
+    name = metadata.names.get(folder.topic_id)
     if name is None:
-        now = said.topics.get(folder.named.topic)
+        now = metadata.topics.get(folder.named.topic)
         has = f"has {now} for this topic" if now is not None else "has no topic of that id or name"
         return path, f"topic id {folder.topic_id}, and the cluster's metadata {has}"
     partition = TopicPartition(name, folder.named.partition)
-    if partition not in said.assignments:
+    if partition not in metadata.assignments:
         return path, f"topic id {folder.topic_id}, of {name}, which has no partition {partition.partition}"
-    if not said.is_here(partition):
-        replicas = ", ".join(map(str, said.assignments[partition].replicas))
+    if not metadata.is_here(partition):
+        replicas = ", ".join(map(str, metadata.assignments[partition].replicas))
         return (
             folder.path,
-            f"{partition.directory} has its replicas on nodes {replicas}, and this is node {said.node_id}",
+            f"{partition.directory} has its replicas on nodes {replicas}, and this is node {metadata.node_id}",
         )
     return None
 
 
-def _stray(folder: _Folder, said: _Metadata, where: Location, found: str) -> Obstacle:
-    takes_its_place = said.is_here(folder.named) and not folder.is_future
+def _stray(folder: _Folder, metadata: _NodeMetadata, where: Location, found: str) -> Obstacle:
+    takes_its_place = metadata.is_here(folder.named) and not folder.is_future
     remedy = _KEEP.format(folder.named.directory)
-    if folder.topic_id is None and folder.named.topic in said.topics:
-        topic_id = said.topics[folder.named.topic]
+    if folder.topic_id is None and folder.named.topic in metadata.topics:
+        topic_id = metadata.topics[folder.named.topic]
         remedy = (
             f"if the log in it is of the topic {folder.named.topic} as it is now, write two lines into "
             f"{PARTITION_METADATA}: 'version: 0' and 'topic_id: {topic_id}'"
@@ -282,24 +277,24 @@ def _stray(folder: _Folder, said: _Metadata, where: Location, found: str) -> Obs
     return Obstacle(where, found, Effect.HIDES, STRAY if takes_its_place else SET_ASIDE, remedy)
 
 
-def _of_another_topic(folder: _Folder, log_dirs: Sequence[NodeLogDir], said: _Metadata) -> Iterator[Obstacle]:
-    """A folder under one topic's name with another one's id. The id decides whether it is loaded, the name as what."""
-    name = said.names[folder.topic_id or ""]
+def _of_another_topic(folder: _Folder, log_dirs: Sequence[NodeLogDir], metadata: _NodeMetadata) -> Iterator[Obstacle]:
+    """A folder with one topic's name and another one's id. The id decides whether it is loaded, the name as what."""
+    name = metadata.names[folder.topic_id or ""]
     if name == folder.named.topic:
         return
     other = TopicPartition(name, folder.named.partition)
-    if said.is_here(folder.named):
+    if metadata.is_here(folder.named):
         does = (
             f"a broker that starts does not serve {folder.named.directory}, nor the partitions that it would take over "
             "after it (InconsistentTopicIdException)"
         )
-        remedy = _whose_log(folder, other, log_dirs, said.topics[folder.named.topic])
+        remedy = _whose_log(folder, other, log_dirs, metadata.topics[folder.named.topic])
     else:
         does = "a broker that starts loads it, and serves nothing of it"
         is_there = any(each.name == other.directory for log_dir in log_dirs for each in log_dir.directories)
         remedy = (
             f"move the directory away: it is a copy of {name}"
-            if is_there or not said.is_here(other)
+            if is_there or not metadata.is_here(other)
             else f"rename it to {other.directory}, of which no directory is there, if the log in it is {name}'s"
         )
     yield Obstacle(
@@ -309,10 +304,8 @@ def _of_another_topic(folder: _Folder, log_dirs: Sequence[NodeLogDir], said: _Me
 
 def _whose_log(folder: _Folder, other: TopicPartition, log_dirs: Sequence[NodeLogDir], topic_id: str) -> str:
     """What to do about a partition's folder with another topic's id: it may be a copy of that topic, or have the log of
-    the partition and a wrong file. Where its log ends, and what checkpoints say of both, tells.
-
-    Args:
-        topic_id: that of the topic of its name.
+    the partition and a wrong file. The end of its log, compared with the checkpoints, tells. `topic_id` is of the topic
+    of its name.
     """
     end, own = _log_end(folder.path), folder.log_dir.known_ends.get(folder.named)
     of_other = {log_dir.known_ends.get(other) for log_dir in log_dirs}
@@ -329,7 +322,7 @@ def _whose_log(folder: _Folder, other: TopicPartition, log_dirs: Sequence[NodeLo
 
 
 def _log_end(directory: Location) -> int | None:
-    """The offset after the last one of a partition's logs; None where there is none, or it cannot be read."""
+    """The offset after the last one of a partition's logs; None where there is no log, or it cannot be read."""
     # It imports numba, which takes a second; a build that finds nothing new does without.
     from kidxlib.log.segment import LogSegment
 
@@ -340,11 +333,11 @@ def _log_end(directory: Location) -> int | None:
         return None
 
 
-def _of_futures(
+def _obstacles_of_futures(
     futures: Sequence[_Folder],
     current: Mapping[TopicPartition, _Folder],
     log_dirs: Sequence[NodeLogDir],
-    said: _Metadata,
+    metadata: _NodeMetadata,
     *,
     are_all: bool,
 ) -> Iterator[Obstacle]:
@@ -361,7 +354,7 @@ def _of_futures(
                 "move one of them out of the log dir: the partition itself is not among them",
             )
             continue
-        assigned, own = said.assigned(folder.named), folder.log_dir.directory_id
+        assigned, own = metadata.assigned(folder.named), folder.log_dir.directory_id
         source = current.get(folder.named)
         if source is not None and source.log_dir is folder.log_dir:
             yield _beside(folder, source, is_promoted=assigned == own)
@@ -380,7 +373,7 @@ def _of_futures(
 
 
 def _beside(folder: _Folder, source: _Folder, *, is_promoted: bool) -> Obstacle:
-    """A copy that takes the place of the partition in the same log dir: no directory can have its name. Where the
+    """A copy that is to take the place of the partition in the same log dir: no directory can have its name. Where the
     metadata has the partition elsewhere, the broker first tells the controller where it is.
     """
     ends = f"{Thrown.OTHER} (DirectoryNotEmptyException)"
@@ -414,8 +407,8 @@ def _promoted(folder: _Folder, source: _Folder | None) -> Iterator[Obstacle]:
 
 def _promoted_short(folder: _Folder) -> Iterator[Obstacle]:
     """A copy that a broker takes for the partition, which no other folder has, and that ends below what the log dir's
-    checkpoints say. They hold for it: a broker writes the recovery points and high watermarks of copies, too, into
-    those of the log dir that the copies are in, and loads them by these (`LogManager.loadLog`,
+    checkpoints say. They hold for it: a broker writes the recovery points and high watermarks of copies, too, into the
+    checkpoints of the log dir that the copies are in, and loads them by these (`LogManager.loadLog`,
     `LogManager.recoverAbandonedFutureLogs`; KIP-858).
     """
     known = folder.log_dir.known_ends.get(folder.named, 0)
@@ -450,12 +443,10 @@ def _end_by_headers(directory: Location) -> int:
 
 
 def _last_log(directory: Location) -> int | None:
-    """The base offset of a partition's last log; None where there is none."""
     return max((base for name in files_in(directory) if (base := parse_segment_log(name)) is not None), default=None)
 
 
 def log_bytes(directory: Location) -> int:
-    """The bytes of a partition's logs."""
     try:
         files = files_in(directory)
         return sum(path.stat().st_size for name, path in files.items() if parse_segment_log(name) is not None)
@@ -463,19 +454,19 @@ def log_bytes(directory: Location) -> int:
         return 0
 
 
-def _of_directory_ids(
-    log_dirs: Sequence[NodeLogDir], current: Mapping[TopicPartition, _Folder], said: _Metadata
+def _obstacles_of_directory_ids(
+    log_dirs: Sequence[NodeLogDir], current: Mapping[TopicPartition, _Folder], metadata: _NodeMetadata
 ) -> Iterator[Obstacle]:
     """Log dirs whose id is not the one by which the metadata knows what is in them: those partitions get no leader."""
-    if not said.log_dirs:
+    if not metadata.log_dirs:
         return
     known = {log_dir.directory_id for log_dir in log_dirs}
     for log_dir in log_dirs:
-        if log_dir.directory_id in said.log_dirs:
+        if log_dir.directory_id in metadata.log_dirs:
             continue
         elsewhere: defaultdict[str, list[TopicPartition]] = defaultdict(list)
         for partition, folder in current.items():
-            assigned = said.assigned(partition)
+            assigned = metadata.assigned(partition)
             if folder.log_dir is log_dir and assigned is not None and assigned not in known:
                 elsewhere[assigned].append(partition)
         for directory_id, partitions in sorted(elsewhere.items()):

@@ -42,9 +42,7 @@ class Aside:
 
 
 def folders_aside(log_dirs: Iterable[Location]) -> list[Aside]:
-    """List such folders in some log dirs. A folder that cannot be read has 0 bytes; its failure is reported
-    elsewhere.
-    """
+    """A folder that cannot be read has 0 bytes; its failure is reported elsewhere."""
     return [
         Aside(directory, f"-{directory.name.rpartition('-')[2]}", log_bytes(directory))
         for log_dir in log_dirs
@@ -53,16 +51,11 @@ def folders_aside(log_dirs: Iterable[Location]) -> list[Aside]:
     ]
 
 
-def by_kind(folders: Iterable[Aside]) -> dict[str, list[Aside]]:
-    """The folders by kind, the largest first."""
-    of_kinds = defaultdict(list)
-    for folder in sorted(folders, key=lambda each: (-each.bytes, str(each.path))):
-        of_kinds[folder.kind].append(folder)
-    return of_kinds
-
-
 def lines_of(folders: Iterable[Aside]) -> Iterator[str]:
-    """A line for each kind: how many folders there are, the size of their logs, and what a broker does with them."""
-    for kind, group in by_kind(folders).items():
+    """A line for each kind of folders."""
+    kinds = defaultdict(list)
+    for folder in sorted(folders, key=lambda folder: (-folder.bytes, str(folder.path))):
+        kinds[folder.kind].append(folder)
+    for kind, group in kinds.items():
         size = decimal(sum(folder.bytes for folder in group))
         yield f"{kind}: {counted(len(group), 'folder')}, {size} of logs, the largest {group[0].path}: {BECOMES[kind]}"

@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 from bisect import bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -60,11 +60,8 @@ class LoadStopped(Exception):  # noqa: N818  # ends a simulated load, and is non
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LoadArguments:
-    """The options and offsets with which a broker loads a partition.
-
-    Attributes:
-        options: of the topic, as they are when the broker starts.
-        recovery_point, log_start_offset: what the log dir's checkpoint files say; 0 where they say nothing.
+    """What a broker loads a partition with: the topic's options at its start, and what the log dir's checkpoint files
+    say; offsets are 0 where they say nothing.
     """
 
     options: RecoverOptions
@@ -78,14 +75,13 @@ class LoadState:
     """One partition while it is loaded.
 
     Attributes:
-        arguments: what it is loaded with.
         read_before: what recovering a segment comes to, by base offset, for segments that were already read with these
             options.
         read_log: reads others.
-        found: what the simulation has found so far.
+        found: the simulation so far.
         files: by the names that they have at this point.
         snapshots: the producer snapshots that exist at this point.
-        recoveries: of the segments that the broker recovered, by base offset.
+        recoveries: of the segments that the broker has recovered, by base offset.
     """
 
     arguments: LoadArguments
@@ -100,7 +96,6 @@ class LoadState:
     def of_directory(
         cls, directory: Location, arguments: LoadArguments, read_before: Mapping[int, Recovery], read_log: ReadLog
     ) -> Self:
-        """The state of a directory before loading begins."""
         files = files_in(directory)
         return cls(
             arguments,
@@ -111,15 +106,11 @@ class LoadState:
         )
 
     def log_of(self, base_offset: int) -> Location:
-        """The path of a segment's log."""
         return self.files[segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)]
 
     def opened(self, base_offset: int, suffix: str = "", kept_bytes: int | None = None) -> LogSegment:
-        """Open a segment as a broker opens it.
-
-        Args:
-            suffix: what its files' names end with besides.
-            kept_bytes: what is left of its log; None for all of it.
+        """Open a segment as a broker opens it: the files with this suffix besides, of which the log has `kept_bytes`
+        left; None for all of them.
         """
 
         def path(kind: str) -> str:
@@ -136,34 +127,30 @@ class LoadState:
         return LogSegment(log, base_offset, index, TimeIndex.from_bytes(b"", base_offset))
 
     def remove(self, name: str, why: Removal) -> None:
-        """Take a file out of the simulated directory, as the broker would, and record why."""
+        """The broker removes a file from the simulated directory."""
         del self.files[name]
         self.found.removed[name] = why
 
     def delete(self, segment: SimulatedSegment, why: str) -> None:
-        """Delete a segment and its producer snapshot."""
         segment.action, segment.kept_bytes, segment.detail = StartupAction.DELETE, 0, why
         self.snapshots.remove(segment.base_offset)
 
 
 def fail(segment: SimulatedSegment, why: str) -> NoReturn:
-    """Let loading fail at a segment."""
     segment.action, segment.detail = StartupAction.FAIL, why
     raise LoadStopped
 
 
 def file_offset(name: str) -> int:
-    """The offset in the name of a file; the name is known to have one."""
+    """The offset in the name of a file that is known to have one."""
     offset = offset_of(name)
     assert offset is not None, name
     return offset
 
 
 def replay(state: LoadState, log_start_offset: int, end: int, segments: Sequence[SimulatedSegment]) -> int:
-    """`UnifiedLog.rebuildProducerState` up to an offset: headers are read from the last good snapshot on.
-
-    Returns:
-        The offset of the last snapshot that there is then.
+    """`UnifiedLog.rebuildProducerState` up to an offset: headers are read from the last good snapshot on. Returns the
+    offset of the last snapshot that there is then.
     """
     snapshots = state.snapshots
     snapshots.keep_within(log_start_offset, end)
@@ -221,17 +208,16 @@ RECOVERED_AS: Final = "; it is recovered, as "
 def recover_segment(
     state: LoadState, segment: SimulatedSegment, why: str, loaded: Sequence[SimulatedSegment], *, loading: bool
 ) -> None:
-    """Record what becomes of a recovered segment and of the producer snapshots.
-
-    Args:
-        why: the reason to recover it.
-        loaded: the segments that the broker has loaded so far.
-        loading: the broker is still loading segments, which fails if the segment's offsets fail.
+    """Record what becomes of a segment that the broker recovers for this reason, and of the producer snapshots.
+    `loaded` are the segments before it. If the broker is still `loading` segments, an offset that fails fails the load.
     """
     _leave_out_appends(state, segment)
     last_snapshot = replay(state, state.arguments.log_start_offset, segment.base_offset, loaded)
     is_whole = segment.kept_bytes == segment.log_bytes
-    recovery = (_read_already(state, segment) if is_whole else None) or _read(state, segment)
+    recovery = _read_already(state, segment) if is_whole else None
+    if recovery is None:
+        path = str(state.log_of(segment.base_offset))
+        recovery = state.read_log(path, segment.kept_bytes, segment.base_offset, state.arguments.options)
     # A second time there is nothing left to be truncated: the first time says why.
     if is_first := segment.base_offset not in state.recoveries:
         state.recoveries[segment.base_offset], segment.detail = recovery, why
@@ -265,7 +251,7 @@ def lost(state: LoadState, segment: SimulatedSegment) -> tuple[int | None, int |
 
 
 def _leave_out_appends(state: LoadState, segment: SimulatedSegment) -> None:
-    """What was read of a log, where a running broker has appended to it since."""
+    """A running broker may have appended to a log since it was read: the simulation ends where the read ended."""
     known = _of_the_very_log(state, segment)
     if known is None or known.end.reason is not None or segment is not state.found.segments[-1]:
         return
@@ -273,19 +259,14 @@ def _leave_out_appends(state: LoadState, segment: SimulatedSegment) -> None:
         segment.log_bytes = segment.kept_bytes = known.log_bytes
 
 
-def _read(state: LoadState, segment: SimulatedSegment) -> Recovery:
-    path = str(state.log_of(segment.base_offset))
-    return state.read_log(path, segment.kept_bytes, segment.base_offset, state.arguments.options)
-
-
 def _read_already(state: LoadState, segment: SimulatedSegment) -> Recovery | None:
-    """What somebody has found who read the very log as it is; None where nobody has."""
+    """What an earlier read of the very log found, as it is now; None without one."""
     recovery = _of_the_very_log(state, segment)
     return None if recovery is None or recovery.log_bytes != segment.log_bytes else recovery
 
 
 def _of_the_very_log(state: LoadState, segment: SimulatedSegment) -> Recovery | None:
-    """What was found in the log, if it stands there under its name: a swap file may have come in its place."""
+    """What an earlier read found in the log that stands there under its name: a swap file may have taken its place."""
     is_swapped = state.log_of(segment.base_offset).name.endswith(segment_files.SWAP_SUFFIX)
     return None if is_swapped else state.read_before.get(segment.base_offset)
 
@@ -315,13 +296,9 @@ def simulate_startup(
     recoveries: Mapping[int, Recovery] = MappingProxyType({}),
     read_log: ReadLog = read_in_chunks,
 ) -> StartupSimulation:
-    """What `LogLoader.load` does with a partition's directory.
-
-    Args:
-        options: of the topic, as they are when the broker starts.
-        recovery_point, log_start_offset: what the log dir's checkpoint files say; 0 where they say nothing.
-        recoveries: of segments that were read already with these options, by base offset; they are not read again.
-        read_log: reads the others.
+    """What `LogLoader.load` does with a partition's directory, with the topic's options at the broker's start and the
+    offsets of the log dir's checkpoint files, 0 where they say nothing. Segments in `recoveries` were read with these
+    options already; `read_log` reads the others.
     """
     arguments = LoadArguments(
         options=options,
@@ -370,7 +347,7 @@ def _next_offset(state: LoadState, segment: SimulatedSegment) -> int:
 
 
 def finish_swaps(state: LoadState) -> None:
-    """Remove files that were to be deleted or are unfinished, and let swap files replace what they replace."""
+    """Files go that were to be deleted or are unfinished, and swap files replace what they replace."""
     _remove_leftovers(state)
     swaps = [name for name in sorted(state.files) if name.endswith(segment_files.SWAP_SUFFIX)]
     logs = [name.removesuffix(segment_files.SWAP_SUFFIX) for name in swaps if name.endswith(_SWAPPED_LOG_SUFFIX)]
@@ -396,7 +373,7 @@ def _remove_leftovers(state: LoadState) -> None:
 
 
 def _remove_replaced(state: LoadState, logs: Sequence[str]) -> None:
-    """Files go whose offsets are among those of the logs that are swapped in."""
+    """Files go if their offsets are among those of the logs that are swapped in."""
     base_offsets = [file_offset(name) for name in logs]
     least = min(base_offsets, default=segment_files.OFFSET_MAX)
     end = max((_swapped_end(state, offset) for offset in base_offsets), default=-1)
@@ -428,7 +405,7 @@ def _load(state: LoadState) -> None:
 
 
 def _ensure_readable(state: LoadState) -> None:
-    """Let loading fail on a file that the broker may not read."""
+    """Loading fails at a file that the broker may not read."""
     for _, path in sorted(state.files.items()):
         if isinstance(path, Path) and not os.access(path, os.R_OK):
             if not any(failure.startswith(f"{path}: ") for failure in state.found.failures):
@@ -439,7 +416,7 @@ def _ensure_readable(state: LoadState) -> None:
 
 
 def _remove_orphans(state: LoadState) -> None:
-    """Remove indexes without a log, as `loadSegmentFiles` does."""
+    """Indexes without a log go (`LogLoader.loadSegmentFiles`)."""
     for name in sorted(state.files):
         if (
             name.endswith(segment_files.INDEX_SUFFIXES)
@@ -449,8 +426,9 @@ def _remove_orphans(state: LoadState) -> None:
 
 
 def _load_segments(state: LoadState) -> None:
-    """Open segments in order, and recover them where their indexes cannot be right, as `loadSegmentFiles` does."""
-    for base_offset in _base_offsets(state):
+    """Segments are opened in order, and recovered where indexes cannot be right (`LogLoader.loadSegmentFiles`)."""
+    base_offsets = (segment_files.parse_segment_log(name) for name in sorted(state.files))
+    for base_offset in (offset for offset in base_offsets if offset is not None):
         size = state.log_of(base_offset).stat().st_size
         segment = SimulatedSegment(base_offset, StartupAction.LOAD, size, size)
         loaded = tuple(state.found.segments)
@@ -458,11 +436,6 @@ def _load_segments(state: LoadState) -> None:
         why = _why_rebuilt(state, segment)
         if why is not None:
             recover_segment(state, segment, why, loaded, loading=True)
-
-
-def _base_offsets(state: LoadState) -> Iterator[int]:
-    found = (segment_files.parse_segment_log(name) for name in sorted(state.files))
-    yield from (base_offset for base_offset in found if base_offset is not None)
 
 
 def _why_rebuilt(state: LoadState, segment: SimulatedSegment) -> str | None:
@@ -482,7 +455,9 @@ def _why_rebuilt(state: LoadState, segment: SimulatedSegment) -> str | None:
 
 
 def _recover_unflushed(state: LoadState) -> None:
-    """`recoverLog`: segments from the one on that holds the recovery point, up to the first that is truncated."""
+    """Segments are recovered from the one on that holds the recovery point, up to the first that is truncated
+    (`LogLoader.recoverLog`).
+    """
     segments = state.found.segments
     base_offsets = [segment.base_offset for segment in segments]
     first = max(bisect_right(base_offsets, state.arguments.recovery_point) - 1, 0)

@@ -64,7 +64,7 @@ class _User:
 
     @classmethod
     def of(cls, status: os.stat_result) -> _User:
-        """Whose a file is; of one whose groups are not known here, the file's."""
+        """The user who has a file. If the machine does not know the user's groups, the file's group alone counts."""
         try:
             name = pwd.getpwuid(status.st_uid).pw_name
         except KeyError:
@@ -77,7 +77,7 @@ class _User:
 
 
 def _inaccessible(directory: Path, user: _User, *, is_log_dir: bool) -> Iterator[tuple[str, os.stat_result, str]]:
-    """What a user may not use of a directory, and what would let it."""
+    """What a user may not use in a directory: name, status, and the rights that are needed."""
     try:
         entries = list(os.scandir(directory))
     except OSError:  # reported with its partition
@@ -98,7 +98,6 @@ def _inaccessible(directory: Path, user: _User, *, is_log_dir: bool) -> Iterator
 
 
 def _has_access_list(path: str) -> bool:
-    """Whether more than the mode decides who may use a file."""
     try:
         return "system.posix_acl_access" in os.listxattr(path)
     except OSError:
@@ -107,9 +106,8 @@ def _has_access_list(path: str) -> bool:
 
 def obstacles_in_log_dir(log_dir: Location) -> Iterator[Obstacle]:
     """What is wrong with a log dir's directories: names that are no partition's, or repeat a partition; files that are
-    not the broker's; and the contents of directories that Kafka moves or deletes.
-
-    A broker loads the last as it loads partitions (`LogManager.loadLog`); their logs are not looked at here.
+    not the broker's; and the contents of directories that Kafka moves or deletes. A broker loads these as it loads
+    partitions (`LogManager.loadLog`); their logs are not looked at here.
     """
     served: dict[TopicPartition, Location] = {}
     directories = directories_in(log_dir)
@@ -150,12 +148,7 @@ def obstacles_in_log_dir(log_dir: Location) -> Iterator[Obstacle]:
 
 def directories_in(log_dir: Location) -> list[Location]:
     """All of a log dir's directories, by name."""
-    return sorted(_directories_in(log_dir), key=str)
-
-
-def _directories_in(log_dir: Location) -> Iterator[Location]:
     if not isinstance(log_dir, Path):
-        yield from (path for path in log_dir.iterdir() if path.listed is None)
-        return
+        return sorted((path for path in log_dir.iterdir() if path.listed is None), key=str)
     with os.scandir(log_dir) as entries:
-        yield from (Path(entry.path) for entry in entries if is_directory(entry))
+        return sorted((Path(entry.path) for entry in entries if is_directory(entry)), key=str)

@@ -52,13 +52,10 @@ _PREALLOCATED: Final = "with a last segment whose index files are still prealloc
 
 
 def why_false(log_dir: Location, folders: Iterable[Location], points: Mapping[TopicPartition, int]) -> Obstacle | None:
-    """What tells against a log dir's marker; None for nothing. Of a log at most the first bytes are read: an index with
-    zeros for its last entry, or bytes in a segment that begins at or above the recovery point, are left by no clean
-    stop, which cuts off zeros behind the records, too (`FileRecords.close`).
-
-    Args:
-        folders: of partitions, among others.
-        points: what `recovery-point-offset-checkpoint` says; partitions that it does not name tell nothing.
+    """What tells against a log dir's marker; None for nothing. Of a log at most the first bytes are read: no clean stop
+    leaves an index with zeros for its last entry, or bytes in a segment that begins at or above the recovery point, as
+    it cuts off zeros behind the records, too (`FileRecords.close`). Partitions that have no recovery point (`points`)
+    tell nothing by it.
     """
     signs: defaultdict[str, list[str]] = defaultdict(list)
     is_read: list[str] = []
@@ -71,38 +68,35 @@ def why_false(log_dir: Location, folders: Iterable[Location], points: Mapping[To
             last = max((base for name in files if (base := parse_segment_log(name)) is not None), default=None)
             if last is None or files[segment_file(last, LOG_SUFFIX)].stat().st_size == 0:
                 continue
-            of_it = []
+            of_folder = []
             if points.get(partition, last + 1) <= last:
-                of_it.append(_ZEROS if _begins_with_zeros(files[segment_file(last, LOG_SUFFIX)]) else _BEYOND)
+                of_folder.append(_ZEROS if _begins_with_zeros(files[segment_file(last, LOG_SUFFIX)]) else _BEYOND)
             if any(_ends_with_room(files.get(segment_file(last, suffix)), suffix) for suffix in _ENTRY_BYTES):
-                of_it.append(_PREALLOCATED)
-            for sign in of_it:
+                of_folder.append(_PREALLOCATED)
+            for sign in of_folder:
                 signs[sign].append(folder.name)
-            if of_it and segment_file(last, OFFSET_INDEX_SUFFIX) not in files:
+            if of_folder and segment_file(last, OFFSET_INDEX_SUFFIX) not in files:
                 is_read.append(folder.name)
     if not signs:
         return None
-    told = [
+    in_words = [
         f"{counted(len(signs[sign]), 'partition')} {sign} (the first: {min(signs[sign])})"
         for sign in (_BEYOND, _ZEROS, _PREALLOCATED)
         if sign in signs
     ]
     return Obstacle(
         log_dir / CLEAN_SHUTDOWN_FILE,
-        f"it says that the broker stopped cleanly, and that is not so: {', and '.join(told)}, which no clean stop "
+        f"it says that the broker stopped cleanly, and that is not so: {', and '.join(in_words)}, which no clean stop "
         "leaves",
         Effect.HIDES,
-        _does(len({name for found in signs.values() for name in found}), is_read),
+        _does(len({name for names in signs.values() for name in names}), is_read),
         REMOVE_MARKERS,
     )
 
 
 def _does(partitions: int, is_read: Sequence[str]) -> str:
-    """What a broker does that believes the marker (`LogSegment.sanityCheck`: it recovers what has no `.index`).
-
-    Args:
-        partitions: in which something tells against it.
-        is_read: those of them whose last segment has no `.index`.
+    """What a broker that believes the marker does with so many partitions. It recovers a segment without an `.index`
+    all the same (`LogSegment.sanityCheck`); `is_read` are the partitions whose last segment has none.
     """
     if not is_read:
         return "a broker that starts reads no log that has an .index, and takes these and their indexes as they are"
@@ -117,8 +111,8 @@ def _begins_with_zeros(log: Location) -> bool:
 
 
 def _ends_with_room(path: Location | None, suffix: str) -> bool:
-    """Whether an index's last entry is zeros, as of an index that was preallocated and never closed. The only entry of
-    a time index may be all zeros.
+    """Whether an index's last entry is zeros, as if it was preallocated and never closed. The only entry of a time
+    index may be all zeros.
     """
     if path is None:
         return False
@@ -128,11 +122,11 @@ def _ends_with_room(path: Location | None, suffix: str) -> bool:
 
 
 def stopped_apart(log_dirs: Iterable[Location]) -> Iterator[Obstacle]:
-    """The log dirs of one node whose markers are of an earlier stop than that of another one. An epoch is an offset of
-    the cluster's metadata, and grows with each start of the broker; −1 is none, and tells nothing.
+    """The log dirs of one node whose markers are of an earlier stop than another one's. An epoch is an offset of the
+    cluster's metadata, and grows with each start of the broker; −1 is none, and tells nothing.
     """
     epochs = {log_dir: epoch for log_dir in log_dirs if (epoch := _broker_epoch(log_dir)) is not None}
-    latest = max(epochs, key=lambda each: epochs[each], default=None)
+    latest = max(epochs, key=lambda log_dir: epochs[log_dir], default=None)
     for log_dir, epoch in epochs.items():
         if latest is not None and epoch < epochs[latest]:
             yield Obstacle(
@@ -159,17 +153,14 @@ def _broker_epoch(log_dir: Location) -> int | None:
 def of_another_time(
     log_dir: Location, folders: Sequence[Location], node_id: int, metadata: ClusterMetadata
 ) -> str | None:
-    """Why a log dir may not be as old as the cluster's metadata, as a remark; None where nothing tells.
+    """Why a log dir may not be as old as the cluster's metadata (read to its end), as a remark; None where nothing says
+    so.
 
     A node that begins to lead a partition writes the epoch into its `leader-epoch-checkpoint` at once
-    (`Partition.makeLeader`). So where all that it leads in a log dir has older ones, that may be an older copy; where
-    all has newer ones, the metadata may be. It is never certain: as a broker loads a log it removes the epochs from the
-    log's end on (`LogLoader`, `LeaderEpochFileCache.truncateFromEnd`), and one that dies before its next election has
-    lost those in which nothing was written, however long it led.
-
-    Args:
-        node_id: of the log dir's node.
-        metadata: read to its end.
+    (`Partition.makeLeader`). So if all partitions that the node leads in a log dir have older epochs, the log dir may
+    be an older copy; if all have newer epochs, the metadata may be. It is never certain: as a broker loads a log it
+    removes the epochs from the log's end on (`LogLoader`, `LeaderEpochFileCache.truncateFromEnd`), and one that dies
+    before its next election has lost those in which nothing was written, however long it led.
     """
     older: dict[TopicPartition, tuple[int, int]] = {}
     newer: dict[TopicPartition, tuple[int, int]] = {}
@@ -198,14 +189,13 @@ def of_another_time(
     return None
 
 
-def _of_all(found: Mapping[TopicPartition, tuple[int, int]]) -> str:
-    return f"{_first_of(found)}, and so it is of all {counted(len(found), 'partition')} that can be compared"
-
-
-def _first_of(found: Mapping[TopicPartition, tuple[int, int]]) -> str:
-    first = min(found)
-    epoch, in_metadata = found[first]
-    return f"the newest leader epoch of {first.directory} is {epoch} there, and {in_metadata} in the metadata"
+def _of_all(epochs: Mapping[TopicPartition, tuple[int, int]]) -> str:
+    first = min(epochs)
+    epoch, in_metadata = epochs[first]
+    return (
+        f"the newest leader epoch of {first.directory} is {epoch} there, and {in_metadata} in the metadata, and so it "
+        f"is of all {counted(len(epochs), 'partition')} that can be compared"
+    )
 
 
 def _newest_epoch(folder: Location) -> int | None:

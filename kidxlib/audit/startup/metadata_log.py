@@ -14,6 +14,7 @@ import numpy as np
 
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.errors import CheckpointError, LogChangedError, MalformedRecordsError
+from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.layouts import OFFSET_INDEX_ENTRY
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
@@ -33,11 +34,9 @@ RESTORE: Final = "restore the directory from a backup, or copy it from another c
 
 
 def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
-    """What the log of a node's own copy has lost, or may have; None where nothing tells of it. It is a loss where a
-    file beside the log knows of more, and the node is the quorum's only voter: nobody else has that.
-
-    Args:
-        metadata: read to its end. A node that runs may have gone on since.
+    """What the log of a node's own copy, read to its end, has lost or may have; None where nothing tells of it. It is a
+    loss where a file beside the log knows of more, and the node is the quorum's only voter: nobody else has that. A
+    node that runs may have gone on since.
     """
     files = files_in(metadata.directory)
     path, torn = _torn_bytes(metadata, files)
@@ -68,7 +67,7 @@ def without_it(metadata: ClusterMetadata) -> str:
 
 
 def _torn_bytes(metadata: ClusterMetadata, files: Mapping[str, Location]) -> tuple[Location, int | None]:
-    """The log in which whole batches end, and how many bytes are behind them there; None where more whole batches are,
+    """The log in which whole batches end, and how many bytes follow them there; None where more whole batches follow,
     of a node that runs.
     """
     end = metadata.end_offset
@@ -91,20 +90,20 @@ def _torn_bytes(metadata: ClusterMetadata, files: Mapping[str, Location]) -> tup
 def _known_end(metadata: ClusterMetadata, files: Mapping[str, Location]) -> tuple[int, str]:
     """Up to where the log went once, and which file says so."""
     bases = [base for name in files if (base := parse_segment_log(name)) is not None]
-    found = [(base, segment_file(base, LOG_SUFFIX)) for base in bases]
-    found += [(offset, name) for name in files if (offset := parse_snapshot(name)) is not None]
+    ends = [(base, segment_file(base, LOG_SUFFIX)) for base in bases]
+    ends += [(offset, name) for name in files if (offset := parse_snapshot(name)) is not None]
     if bases:
         name = segment_file(max(bases), OFFSET_INDEX_SUFFIX)
-        found += [(offset + 1, name) for offset, _ in _entries(files, max(bases))[-1:]]
+        ends += [(offset + 1, name) for offset, _ in _entries(files, max(bases))[-1:]]
     with contextlib.suppress(CheckpointError):
         epochs = read_leader_epochs(metadata.directory)
         if epochs is not None and epochs.last is not None:
-            found.append((epochs.last.start_offset, "leader-epoch-checkpoint"))
-    return max(found, default=(0, ""))
+            ends.append((epochs.last.start_offset, LEADER_EPOCH_CHECKPOINT))
+    return max(ends, default=(0, ""))
 
 
 def _entries(files: Mapping[str, Location], base: int) -> list[tuple[int, int]]:
-    """The entries of a log's `.index`, without its room: offsets and positions."""
+    """The entries of a log's `.index` before the preallocated room: offsets and positions."""
     path = files.get(segment_file(base, OFFSET_INDEX_SUFFIX))
     if path is None:
         return []

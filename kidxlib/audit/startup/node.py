@@ -66,7 +66,7 @@ ONLY_VOTER_WITHOUT_METADATA: Final = (
 _VERSIONS: Final = {"0": "broker.id", "1": "node.id"}
 _ID_BYTES: Final = 16
 _ID_LENGTH_MAX: Final = 24
-#: Ids below this are reserved (`DirectoryId.reserved`).
+#: Ids below this number are reserved (`DirectoryId.reserved`).
 _RESERVED: Final = 100
 _ITS_ID: Final = "the directory.id that the cluster's metadata has for this one"
 _MEND: Final = (
@@ -100,15 +100,14 @@ _MISNAMED: Final = "move the file out of the directory"
 def obstacles_of_node(
     log_dirs: Sequence[Location], metadata: ClusterMetadata | None = None
 ) -> Mapping[Location, tuple[Obstacle, ...]]:
-    """What a node meets in its log dirs, by log dir, without what is in their checkpoints and in partitions.
-
-    Args:
-        log_dirs: of one node, as `log.dirs` names them.
-        metadata: what the cluster says; None where nobody knows. Ids of topics are then compared with each other alone.
+    """What a node meets in its log dirs (as `log.dirs` names them), by log dir, without their checkpoints and
+    partitions. Without `metadata` ids of topics are compared with each other alone.
     """
-    found = list(_found(log_dirs, metadata))
+    obstacles = [(obstacle, str(obstacle.where)) for obstacle in _obstacles_of_node(log_dirs, metadata)]
     return {
-        log_dir: tuple(each for each in found if each.where == log_dir or f"{each.where}".startswith(f"{log_dir}/"))
+        log_dir: tuple(
+            obstacle for obstacle, where in obstacles if obstacle.where == log_dir or where.startswith(f"{log_dir}/")
+        )
         for log_dir in log_dirs
     }
 
@@ -141,53 +140,52 @@ def registered_node(metadata: ClusterMetadata | None, directory_id: str | None) 
 
 
 def directory_ids_of(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Mapping[Location, str]:
-    """The ids by which the metadata knows log dirs whose own file says none: most of what is in one is assigned to it.
-
-    Args:
-        log_dirs: of one node.
-        metadata: read to its end; None where it is not known.
+    """The ids by which the metadata, read to its end, knows log dirs of one node whose own file says none: most of what
+    is in such a log dir is assigned to that id.
     """
     accepted = {log_dir: accepted_properties(log_dir) for log_dir in log_dirs}
-    known = [each for each in accepted.values() if isinstance(each, MetaProperties)]
-    node_ids = {each.node_id for each in known}
+    known = [properties for properties in accepted.values() if isinstance(properties, MetaProperties)]
+    node_ids = {properties.node_id for properties in known}
     if metadata is None or len(node_ids) != 1 or (node_id := node_ids.pop()) is None:
         return {}
-    left = {*metadata.log_dirs.get(node_id, ())} - {each.directory_id for each in known}
-    found: dict[Location, str] = {}
-    for log_dir in (each for each, of_log_dir in accepted.items() if not isinstance(of_log_dir, MetaProperties)):
-        partitions = {parse_partition_directory(entry.name) for entry in entries_in(log_dir)} - {None}
-        of_node = (metadata.assignments[each] for each in partitions & metadata.assignments.keys() if each is not None)
-        counts = Counter(place for each in of_node for node, place in each.places if node == node_id and place in left)
+    left = {*metadata.log_dirs.get(node_id, ())} - {properties.directory_id for properties in known}
+    ids: dict[Location, str] = {}
+    for log_dir, properties in accepted.items():
+        if isinstance(properties, MetaProperties):
+            continue
+        partitions = {parse_partition_directory(entry.name) for entry in entries_in(log_dir)}
+        counts = Counter(
+            directory_id
+            for partition in partitions & metadata.assignments.keys()
+            if partition is not None
+            for node, directory_id in metadata.assignments[partition].places
+            if node == node_id and directory_id in left
+        )
         if counts:
-            found[log_dir] = counts.most_common(1)[0][0]
-    return found if len({*found.values()}) == len(found) else {}
+            ids[log_dir] = counts.most_common(1)[0][0]
+    return ids if len({*ids.values()}) == len(ids) else {}
 
 
 def obstacles_of_meta_properties(
     log_dirs: Sequence[Location], metadata: ClusterMetadata | None = None
 ) -> Iterator[Obstacle]:
-    """What is wrong with the files of some of a node's log dirs, each by itself and together.
-
-    Args:
-        log_dirs: one may have no such file.
-        metadata: as for `directory_ids_of`.
+    """What is wrong with `meta.properties` of some of a node's log dirs, by themselves and together. A log dir may have
+    no such file. `metadata` is read to its end.
     """
-    yield from with_ids(_obstacles(log_dirs, metadata), directory_ids_of(log_dirs, metadata))
+    yield from with_ids(_obstacles_of_properties(log_dirs, metadata), directory_ids_of(log_dirs, metadata))
 
 
 def with_ids(obstacles: Iterable[Obstacle], ids: Mapping[Location, str]) -> Iterator[Obstacle]:
-    """Obstacles whose remedies name the ids of log dirs.
-
-    Args:
-        ids: as of `directory_ids_of`.
-    """
-    for each in obstacles:
-        directory_id = ids.get(each.where.parent)
-        is_named = directory_id is None or directory_id in each.remedy
-        yield each if is_named else replace(each, remedy=each.remedy.replace(_ITS_ID, f"{_ITS_ID}, {directory_id}"))
+    """Obstacles whose remedies name the ids of log dirs that `directory_ids_of` gives."""
+    for obstacle in obstacles:
+        directory_id = ids.get(obstacle.where.parent)
+        if directory_id is not None and directory_id not in obstacle.remedy:
+            remedy = obstacle.remedy.replace(_ITS_ID, f"{_ITS_ID}, {directory_id}")
+            obstacle = replace(obstacle, remedy=remedy)
+        yield obstacle
 
 
-def _obstacles(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
+def _obstacles_of_properties(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
     accepted: dict[Location, MetaProperties] = {}
     of_kraft = [log_dir for log_dir in log_dirs if (log_dir / METADATA_DIRECTORY).exists()]
     for log_dir in log_dirs:
@@ -237,8 +235,8 @@ def _version(found: Mapping[str, str]) -> str:
 
 
 def _ends(found: Mapping[str, str]) -> bool:
-    """Whether a node reads the file, and ends over what it says. Of a file that it cannot read it calls the log dir
-    offline, if the metadata's log is in another one.
+    """Whether a node reads the file, and ends over what it says. If it cannot read the file, it calls the log dir
+    offline, as long as the metadata's log is in another one.
     """
     if _version(found) == "0":
         return "broker.id" not in found
@@ -265,12 +263,12 @@ def _why_no_directory_id(text: str) -> str | None:
 def _contradictions(
     accepted: Mapping[Location, MetaProperties], metadata: ClusterMetadata | None
 ) -> Iterator[Obstacle]:
-    """What log dirs of one node may not say (`MetaPropertiesEnsemble.verify`). Where the metadata has a log dir as one
-    of a node, its file is wrong, and not the log dir's place in `log.dirs`.
+    """What log dirs of one node may not say (`MetaPropertiesEnsemble.verify`). If the metadata has a log dir as one of
+    a node, its file is wrong, and not the log dir's place in `log.dirs`.
     """
     registered = {log_dir: registered_node(metadata, found.directory_id) for log_dir, found in accepted.items()}
     by_id: dict[str, Location] = {}
-    in_order = sorted(accepted, key=lambda each: metadata is None or each != metadata.directory.parent)
+    in_order = sorted(accepted, key=lambda log_dir: metadata is None or log_dir != metadata.directory.parent)
     for log_dir, found in accepted.items():
         first = in_order[0]
         path, node, expected = log_dir / META_PROPERTIES, registered[log_dir], accepted[first].node_id
@@ -307,7 +305,7 @@ def _differs(path: Location, says: str, other: str, remedy: str) -> Obstacle:
 def obstacles_of_folders(
     log_dir: Location, folders: Sequence[Location], metadata: ClusterMetadata | None
 ) -> tuple[Obstacle, ...]:
-    """What a node meets in some folders of a log dir, where nobody asks for the others: ids and assignments."""
+    """What a node meets in some folders of a log dir, without a look at the others: ids and assignments."""
     properties = accepted_properties(log_dir)
     if metadata is None or not isinstance(properties, MetaProperties) or properties.node_id is None:
         return tuple(_without_metadata(log_dir, folders))
@@ -316,8 +314,8 @@ def obstacles_of_folders(
 
 
 def read_to_end(directory: Location) -> ClusterMetadata | None:
-    """A node's copy of the cluster's metadata to its end, committed or not: of what the node has a folder it has read.
-    None where it cannot be read.
+    """A node's copy of the cluster's metadata to its end, committed or not, as the node has folders of uncommitted
+    partitions, too. None where it cannot be read.
     """
     try:
         return read_despite_damage(directory, _NO_LIMIT)
@@ -326,28 +324,26 @@ def read_to_end(directory: Location) -> ClusterMetadata | None:
 
 
 def obstacles_of_raft(log_dir: Location, *, metadata_is_read: bool) -> Iterator[Obstacle]:
-    """What is wrong with these files of a log dir, as far as it has any.
-
-    Args:
-        metadata_is_read: the latest snapshot and the log were read, and are good.
+    """What is wrong with a log dir's files of Raft, as far as it has any. `metadata_is_read`: the latest snapshot and
+    the log were read, and are good.
     """
-    yield from _of_bootstrap(log_dir / segment_files.BOOTSTRAP_SNAPSHOT)
+    yield from _bootstrap_obstacles(log_dir / segment_files.BOOTSTRAP_SNAPSHOT)
     directory = log_dir / METADATA_DIRECTORY
     try:
         files = files_in(directory)
     except OSError:  # it has none, or its partition says that it cannot be listed
         return
-    yield from _of_quorum_state(files.get(QUORUM_STATE))
-    yield from _of_snapshots(directory, files, metadata_is_read=metadata_is_read)
-    yield from _of_topic_id(files.get(PARTITION_METADATA))
+    yield from _quorum_state_obstacles(files.get(QUORUM_STATE))
+    yield from _snapshot_obstacles(directory, files, metadata_is_read=metadata_is_read)
+    yield from _topic_id_obstacles(files.get(PARTITION_METADATA))
 
 
-def _ends_by_raft(path: Location, found: str, exception: str, remedy: str) -> Obstacle:
+def _ends_node(path: Location, found: str, exception: str, remedy: str) -> Obstacle:
     return Obstacle(path, found, Effect.ENDS, f"{Thrown.OTHER} ({exception})", remedy)
 
 
-def _of_bootstrap(path: Location) -> Iterator[Obstacle]:
-    """Look for the cluster's `metadata.version`: it has to be there, though only a cluster's first start uses it."""
+def _bootstrap_obstacles(path: Location) -> Iterator[Obstacle]:
+    """The cluster's `metadata.version` has to be there, though only a cluster's first start uses it."""
     remedy = "remove the file: only the first start of a new cluster uses what is in it"
     try:
         with contextlib.closing(LogFile(str(path))) as log:
@@ -364,12 +360,12 @@ def _of_bootstrap(path: Location) -> Iterator[Obstacle]:
         yield unreadable(path, error)
         return
     except (MalformedError, MalformedRecordsError, UnreadableMessageError) as error:
-        yield _ends_by_raft(path, str(error), "CorruptRecordException", remedy)
+        yield _ends_node(path, str(error), "CorruptRecordException", remedy)
         return
-    yield _ends_by_raft(path, "no metadata.version in it, as in an empty or a torn file", "RuntimeException", remedy)
+    yield _ends_node(path, "no metadata.version in it, as in an empty or a torn file", "RuntimeException", remedy)
 
 
-def _of_quorum_state(path: Location | None) -> Iterator[Obstacle]:
+def _quorum_state_obstacles(path: Location | None) -> Iterator[Obstacle]:
     if path is None:
         return
     try:
@@ -379,24 +375,26 @@ def _of_quorum_state(path: Location | None) -> Iterator[Obstacle]:
         return
     line = content.decode(errors="replace").split("\n", 1)[0].rstrip("\r")
     if not content:
-        yield _ends_by_raft(path, "empty, expected JSON", "UncheckedIOException", _REMOVE_STATE)
+        yield _ends_node(path, "empty, expected JSON", "UncheckedIOException", _REMOVE_STATE)
         return
     try:
         state = json.loads(line)
     except ValueError:
-        yield _ends_by_raft(path, f"line 1: {quoted(line)}, expected JSON", "UncheckedIOException", _REMOVE_STATE)
+        yield _ends_node(path, f"line 1: {quoted(line)}, expected JSON", "UncheckedIOException", _REMOVE_STATE)
         return
     if not isinstance(state, dict) or "data_version" not in state:
         found = f"line 1: {quoted(line)}, expected an object with data_version"
-        yield _ends_by_raft(path, found, "UncheckedIOException", _REMOVE_STATE)
+        yield _ends_node(path, found, "UncheckedIOException", _REMOVE_STATE)
     elif not isinstance(state["data_version"], int) or state["data_version"] not in _OF_QUORUM_STATE:
         found = f"data_version {quoted(state['data_version'])}, expected {' or '.join(map(str, _OF_QUORUM_STATE))}"
-        yield _ends_by_raft(path, found, "IllegalStateException", _REMOVE_STATE)
+        yield _ends_node(path, found, "IllegalStateException", _REMOVE_STATE)
     elif lacks := [name for name in _OF_QUORUM_STATE[state["data_version"]] if name not in state]:
-        yield _ends_by_raft(path, f"no {lacks[0]}", "RuntimeException", _REMOVE_STATE)
+        yield _ends_node(path, f"no {lacks[0]}", "RuntimeException", _REMOVE_STATE)
 
 
-def _of_snapshots(directory: Location, files: Mapping[str, Location], *, metadata_is_read: bool) -> Iterator[Obstacle]:
+def _snapshot_obstacles(
+    directory: Location, files: Mapping[str, Location], *, metadata_is_read: bool
+) -> Iterator[Obstacle]:
     snapshots: list[SnapshotId] = []
     renamed: dict[SnapshotId, Location] = {}
     for name in sorted(files):
@@ -404,7 +402,7 @@ def _of_snapshots(directory: Location, files: Mapping[str, Location], *, metadat
             continue
         snapshot = _as_kafka_reads(name)
         if snapshot is None:
-            yield _ends_by_raft(
+            yield _ends_node(
                 files[name],
                 "a name without an offset and an epoch",
                 "StringIndexOutOfBoundsException or NumberFormatException",
@@ -431,21 +429,22 @@ def _of_snapshots(directory: Location, files: Mapping[str, Location], *, metadat
         )
     if start > 0 and (latest is None or latest.end_offset < start):
         has = "there is no snapshot" if latest is None else f"the latest snapshot ends at {latest.end_offset}"
-        yield _ends_by_raft(
+        yield _ends_node(
             directory,
             f"its log begins at offset {start}, and {has}, expected one that ends there or later",
             "IllegalStateException",
             _RESTORE,
         )
     elif latest is not None and not metadata_is_read:
-        yield from _of_latest(files[segment_files.kraft_snapshot_file(latest)], start, snapshots)
+        yield from _latest_snapshot_obstacles(files[segment_files.kraft_snapshot_file(latest)], start, snapshots)
 
 
-def _of_latest(path: Location, start: int, snapshots: list[SnapshotId]) -> Iterator[Obstacle]:
+def _latest_snapshot_obstacles(path: Location, start: int, snapshots: list[SnapshotId]) -> Iterator[Obstacle]:
     try:
         ensure_whole_snapshot(path)
     except ClusterMetadataError as error:
-        before = max((each for each in snapshots if segment_files.kraft_snapshot_file(each) != path.name), default=None)
+        others = (snapshot for snapshot in snapshots if segment_files.kraft_snapshot_file(snapshot) != path.name)
+        before = max(others, default=None)
         if before is not None and before.end_offset >= start:
             instead: str | None = f"{segment_files.kraft_snapshot_file(before)} and the log"
         else:
@@ -465,19 +464,19 @@ _OF_BAD_SNAPSHOT: Final = (
 
 
 def _as_kafka_reads(name: str) -> SnapshotId | None:
-    """`Snapshots.parse`, which takes what stands at the places of offset and epoch."""
+    """`Snapshots.parse`, which takes any text at the places of offset and epoch."""
     end_offset = java.parse_integer(name[:20], LONG_BITS)
     epoch = java.parse_integer(name[21:31], INT_BITS)
     return None if len(name) < 31 or end_offset is None or epoch is None else SnapshotId(end_offset, epoch)
 
 
-def _of_topic_id(path: Location | None) -> Iterator[Obstacle]:
+def _topic_id_obstacles(path: Location | None) -> Iterator[Obstacle]:
     """What cannot be parsed is reported with the partition's files."""
     if path is None:
         return
     with contextlib.suppress(KafkaThrows, OSError):
         if (topic_id := read_topic_id(path)) != METADATA_TOPIC_ID:
-            yield _ends_by_raft(
+            yield _ends_node(
                 path,
                 f"topic id {topic_id}, expected {METADATA_TOPIC_ID}, which the metadata's topic always has",
                 "InconsistentTopicIdException",
@@ -485,7 +484,7 @@ def _of_topic_id(path: Location | None) -> Iterator[Obstacle]:
             )
 
 
-def _found(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
+def _obstacles_of_node(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
     yield from obstacles_of_meta_properties(log_dirs, metadata)
     yield from _two_metadata_logs(log_dirs)
     yield from stopped_apart(log_dirs)
@@ -497,16 +496,16 @@ def _found(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> It
     directories = {log_dir: directories_in(log_dir) for log_dir in log_dirs}
     yield from _duplicates(directories)
     properties = {log_dir: accepted_properties(log_dir) for log_dir in log_dirs}
-    accepted = {log_dir: each for log_dir, each in properties.items() if isinstance(each, MetaProperties)}
-    by_metadata = {registered_node(metadata, each.directory_id) for each in accepted.values()} - {None}
-    node_ids = by_metadata or {each.node_id for each in accepted.values()}
+    accepted = {log_dir: own for log_dir, own in properties.items() if isinstance(own, MetaProperties)}
+    by_metadata = {registered_node(metadata, own.directory_id) for own in accepted.values()} - {None}
+    node_ids = by_metadata or {own.node_id for own in accepted.values()}
     if metadata is not None and len(node_ids) == 1 and (node_id := node_ids.pop()) is not None:
         of_node = [
             NodeLogDir(log_dir, accepted[log_dir].directory_id, directories[log_dir])
             for log_dir in log_dirs
             if log_dir in accepted
         ]
-        has_all = set(metadata.log_dirs.get(node_id, ())) <= {each.directory_id for each in of_node}
+        has_all = set(metadata.log_dirs.get(node_id, ())) <= {log_dir.directory_id for log_dir in of_node}
         yield from _by_metadata(
             of_node, metadata, list(obstacles_by_metadata(of_node, node_id, metadata, are_all=has_all))
         )
@@ -518,10 +517,15 @@ def _found(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> It
 def _by_metadata(
     log_dirs: Sequence[NodeLogDir], metadata: ClusterMetadata, found: Sequence[Obstacle]
 ) -> Iterator[Obstacle]:
-    """What is found by the metadata. Where that has lost something itself, the folders that a node would set aside for
-    it are one line with the cause. Where it sets none aside, nobody knows what was lost, and it is no obstacle.
+    """The obstacles that were found by the metadata. If that has lost something itself, the folders that a node would
+    set aside because of it are one line, with the cause. If the node sets none aside, nobody knows what was lost, and
+    it is no obstacle.
     """
-    aside = [each for each in found if each.does in (STRAY, SET_ASIDE) and each.where.name == PARTITION_METADATA]
+    aside = [
+        obstacle
+        for obstacle in found
+        if obstacle.does in (STRAY, SET_ASIDE) and obstacle.where.name == PARTITION_METADATA
+    ]
     lost = None
     if aside and any(metadata.directory == log_dir.path / METADATA_DIRECTORY for log_dir in log_dirs):
         lost = lost_metadata(metadata)
@@ -534,8 +538,8 @@ def _by_metadata(
     folders = f"{counted(len(aside), 'folder')} of partitions here, of topics that it does not have"
     found_there = f"{lost.found}; {folders} (the first: {aside[0].where.parent.name})"
     yield replace(lost, found=found_there, is_loss=False)  # nobody accepts that all is set aside
-    told = set(map(id, aside))
-    yield from (each for each in found if id(each) not in told)
+    in_one_line = set(map(id, aside))
+    yield from (obstacle for obstacle in found if id(obstacle) not in in_one_line)
 
 
 def _two_metadata_logs(log_dirs: Sequence[Location]) -> Iterator[Obstacle]:
@@ -573,7 +577,7 @@ def _duplicates(directories: Mapping[Location, Sequence[Location]]) -> Iterator[
 
 
 def _without_metadata(log_dir: Location, folders: Sequence[Location]) -> Iterator[Obstacle]:
-    """What can be told of folders where nobody knows what the cluster says."""
+    """What folders tell by themselves, where nobody knows the cluster's metadata."""
     served: dict[TopicPartition, Location] = {}
     futures: list[tuple[TopicPartition, Location]] = []
     for folder in folders:

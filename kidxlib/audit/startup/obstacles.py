@@ -39,7 +39,7 @@ class Obstacle:
     Attributes:
         where: the file or directory.
         found: what was found there, and what was expected.
-        effect: of which kind what the node does is.
+        effect: the kind of what the node does.
         does: what the node does, in words.
         remedy: what to do, with the price of that.
         is_loss: records are missing, and nothing else keeps the node from starting: somebody may accept that.
@@ -67,11 +67,7 @@ EFFECTS: Final = {Thrown.IO: Effect.LOG_DIR, Thrown.OTHER: Effect.ENDS}
 
 
 class KafkaThrows(Exception):  # noqa: N818  # of Kafka, and none of ours
-    """Kafka throws something when it reads a file.
-
-    Attributes:
-        where: the place in the file, and what stands there.
-    """
+    """Kafka throws something when it reads a file. `where` is the place in the file, and what stands there."""
 
     def __init__(self, where: str, thrown: Thrown) -> None:
         super().__init__(where)

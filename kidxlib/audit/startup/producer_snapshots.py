@@ -22,18 +22,13 @@ from kidxlib.text.words import counted
 
 
 class ProducerSnapshots:
-    """Offsets of producer snapshots, and whether each can be read."""
+    """The producer snapshots of a partition: by offset, whether a broker can read the snapshot."""
 
     def __init__(self, is_good: Mapping[int, bool] | None = None) -> None:
-        """
-        Args:
-            is_good: by offset, whether a broker can read it; None for no snapshots.
-        """
         self._is_good = dict(is_good or {})
 
     @classmethod
     def of_files(cls, files: Mapping[str, Location]) -> Self:
-        """The producer snapshots among the files of a partition."""
         return cls(
             {
                 offset: _is_snapshot(path)
@@ -46,19 +41,18 @@ class ProducerSnapshots:
         return len(self._is_good)
 
     def take(self, offset: int) -> int:
-        """Take a snapshot as a broker does, and return its offset."""
+        """A broker writes a snapshot at an offset. Returns the offset."""
         self._is_good[offset] = True
         return offset
 
     def remove(self, offset: int) -> None:
-        """Remove the snapshot at an offset, if there is one."""
         self._is_good.pop(offset, None)
 
     def clear(self) -> None:
         self._is_good.clear()
 
     def keep_within(self, log_start_offset: int, end: int) -> None:
-        """Remove snapshots that are not above the log start offset, or are above the log end offset."""
+        """Snapshots go that are not above the log start offset, or are above the log end offset."""
         self._keep(lambda offset: log_start_offset < offset <= end)
 
     def load_last(self) -> int | None:
@@ -71,7 +65,7 @@ class ProducerSnapshots:
         return None
 
     def remove_strays(self, base_offsets: Sequence[int]) -> None:
-        """Remove snapshots at no segment's base offset, except the last one if it is after all segments
+        """Snapshots go that are at no segment's base offset, except the last one if it is after all segments
         (`removeStraySnapshots`).
         """
         strays = [offset for offset in self._is_good if offset not in base_offsets]
@@ -93,10 +87,6 @@ def _is_snapshot(path: Location) -> bool:
 def forgotten_producers(fold: PartitionFold, directory: Location) -> str | None:
     """What a broker forgets that finds no producer snapshot after a clean stop, and what to do; None where the log has
     no producers.
-
-    Args:
-        fold: over all segments of the partition.
-        directory: of the partition.
     """
     count, open_ones = len(read_snapshot(fold.end_snapshot)), fold.ongoing
     if not count:

@@ -80,9 +80,7 @@ class SimulatedSegment:
 
 @dataclass(slots=True)
 class StartupSimulation:
-    """What becomes of a partition.
-
-    It is not frozen, for the reason that `SimulatedSegment` is not.
+    """What becomes of a partition. It is not frozen, for the reason that `SimulatedSegment` is not.
 
     Attributes:
         segments: what becomes of each, by base offset.
@@ -107,7 +105,6 @@ class StartupSimulation:
 
     @property
     def read_bytes(self) -> int:
-        """How many bytes of logs the broker reads."""
         return sum(segment.read_bytes for segment in self.segments)
 
     @property
@@ -137,7 +134,6 @@ class Recovery:
 
     @classmethod
     def of(cls, log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> Self:
-        """What a scan of `log` has found."""
         facts, end = recovered.facts, recovered.end
         return cls(
             log_bytes=log.size,
@@ -159,7 +155,6 @@ ReadLog: TypeAlias = Callable[[str, int, int, RecoverOptions], Recovery]
 
 
 def read_in_chunks(path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> Recovery:
-    """Read what is left of a log, a chunk at a time."""
     log = LogFile(path)
     log.keep_valid(kept_bytes)
     try:
