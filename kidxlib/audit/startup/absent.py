@@ -28,13 +28,7 @@ from kidxlib.text.words import counted
 
 @dataclass(frozen=True, slots=True)
 class LogDirAtHand:
-    """A log dir of a broker.
-
-    Attributes:
-        names: of its directories.
-        stop: how its broker stopped.
-        meta: whose it is.
-    """
+    """A log dir of a broker, with the names of its directories."""
 
     path: Location
     names: Collection[str]
@@ -43,7 +37,7 @@ class LogDirAtHand:
 
     @classmethod
     def of(cls, path: Location, stop: LastStop) -> LogDirAtHand:
-        """A log dir as it lies there; nothing is known of what cannot be read."""
+        """The log dir as it lies there; a file that cannot be read says nothing."""
         try:
             meta = read_meta_properties(path)
         except (CheckpointError, OSError):
@@ -54,12 +48,11 @@ class LogDirAtHand:
 
 @dataclass(frozen=True, slots=True)
 class AbsentPartition:
-    """A partition that a log dir had, and whose directory is in none.
+    """A partition that a log dir had, and whose directory is in no log dir.
 
     Attributes:
-        log_dir: which had it.
         known_to: what names it.
-        aside: folders of it that the broker moves, deletes or has set aside, or that somebody has renamed, those with
+        aside: folders of it that the broker moves, deletes or has set aside, or that somebody has renamed; those with
             most bytes of logs first.
         is_only_replica: by the cluster's metadata no other node has one.
     """
@@ -72,12 +65,11 @@ class AbsentPartition:
 
     @property
     def directory(self) -> Location:
-        """Where it would be."""
         return self.log_dir / self.partition.directory
 
     @property
     def remedy(self) -> str:
-        """What to do about it: a folder that is left may be the only copy."""
+        """A folder that is left may be the only copy."""
         if not self.aside:
             return (
                 "look for the directory on other disks and copies, and put it back; or let it come from another replica"
@@ -108,133 +100,123 @@ def _becomes(name: str) -> str:
 def absent_partitions(
     log_dirs: Sequence[LogDirAtHand], metadata: Sequence[ClusterMetadata]
 ) -> Iterator[AbsentPartition]:
-    """The partitions that checkpoints or the cluster's metadata have in a log dir, and that no log dir has. Those of
-    topics that the metadata does not know were deleted; those that it has in another log dir were moved.
+    """The partitions that checkpoints or the cluster's metadata have in a log dir, and that no log dir has. `log_dirs`
+    are all of one broker that are at hand, `metadata` are copies of its cluster's, which count to their ends. If the
+    metadata does not know a topic, its partitions were deleted; if it has a partition in another log dir, that was
+    moved.
 
     A broker writes its checkpoints anew without what it has deleted or moved away (`LogManager.asyncDelete`,
     `ReplicaManager.checkpointHighWatermarks`, `LogCleanerManager.updateCheckpoints`), before the directory is removed.
-
-    Args:
-        log_dirs: all of one broker that are at hand.
-        metadata: of its cluster; none where it is not known. It counts to its end.
     """
-    metadata = [each.to_end for each in metadata]
-    there = {loaded_as(name) for each in log_dirs for name in each.names if _serves(each, name, metadata)}
-    others = [each.path / name for each in log_dirs for name in each.names if is_other_name(name)]
+    copies = [copy.to_end for copy in metadata]
+    there = {loaded_as(name) for log_dir in log_dirs for name in log_dir.names if _serves(log_dir, name, copies)}
+    others = [log_dir.path / name for log_dir in log_dirs for name in log_dir.names if is_other_name(name)]
     for log_dir in log_dirs:
-        for partition, known_to in sorted(_named(log_dir, metadata).items()):
+        for partition, known_to in sorted(_named(log_dir, copies).items()):
             if partition in there or partition.topic == METADATA_TOPIC:
                 continue
             there.add(partition)
-            assigned = [each.assignments[partition].replicas for each in metadata if partition in each.assignments]
+            assigned = [copy.assignments[partition].replicas for copy in copies if partition in copy.assignments]
             is_only = bool(assigned) and all(set(nodes) == {log_dir.meta.node_id} for nodes in assigned)
-            yield AbsentPartition(log_dir.path, partition, known_to, _aside(others, partition, metadata), is_only)
+            yield AbsentPartition(log_dir.path, partition, known_to, _aside(others, partition, copies), is_only)
 
 
 def absent_in(
     stops: Mapping[Location, LastStop], metadata: Mapping[Location, ClusterMetadata | None]
 ) -> Iterator[AbsentPartition]:
     """The partitions that the log dirs of any nodes lack: those of one node are looked at together, as in
-    `absent_partitions`.
-
-    Args:
-        stops: how the broker of each log dir stopped. A directory's entries are read after that.
-        metadata: of the cluster of each log dir; None where it is not known.
+    `absent_partitions`. A directory's entries are read after its `stops`.
     """
-    read = list({id(each): each for each in metadata.values() if each is not None}.values())
-    for of_node in by_node(sorted(stops, key=str), read):
-        known = {id(each): each for log_dir in of_node if (each := metadata[log_dir]) is not None}
-        at_hand = [LogDirAtHand.of(log_dir, stops[log_dir]) for log_dir in of_node]
-        yield from absent_partitions(at_hand, [*known.values()])
+    copies = list({id(copy): copy for copy in metadata.values() if copy is not None}.values())
+    for node_log_dirs in by_node(sorted(stops, key=str), copies):
+        of_node = {id(copy): copy for log_dir in node_log_dirs if (copy := metadata[log_dir]) is not None}
+        at_hand = [LogDirAtHand.of(log_dir, stops[log_dir]) for log_dir in node_log_dirs]
+        yield from absent_partitions(at_hand, [*of_node.values()])
 
 
 def by_node(log_dirs: Sequence[Location], metadata: Iterable[ClusterMetadata] = ()) -> list[list[Location]]:
-    """Log dirs in groups, those of one node together: each has an id of its own (`directory.id`). What a cluster's
-    metadata has as a log dir of a node is one, whatever its `meta.properties` says. Where two have the same id, a log
-    dir and its copy are there, and each is looked at by itself.
-
-    Args:
-        metadata: of any clusters.
+    """Log dirs in groups, those of one node together: each has an id of its own (`directory.id`). If the metadata (of
+    any clusters) has a log dir as one of a node, it is, whatever its `meta.properties` says. If two log dirs of a node
+    have the same id, one is a copy of the other, and all of that node are looked at one by one.
     """
     registered: dict[str, tuple[int, int]] = {}
-    for number, each in enumerate(metadata):
-        ids = {directory_id: node for node, of_node in each.log_dirs.items() for directory_id in of_node}
+    for number, copy in enumerate(metadata):
+        ids = {directory_id: node for node, of_node in copy.log_dirs.items() for directory_id in of_node}
         cluster = min((registered[known][0] for known in ids.keys() & registered.keys()), default=number)
         registered |= {directory_id: (cluster, node) for directory_id, node in ids.items()}
-    said: dict[Location, MetaProperties] = {}
+    properties: dict[Location, MetaProperties] = {}
     for log_dir in log_dirs:
         try:
-            said[log_dir] = read_meta_properties(log_dir)
+            properties[log_dir] = read_meta_properties(log_dir)
         except (CheckpointError, OSError):
-            said[log_dir] = MetaProperties()
+            properties[log_dir] = MetaProperties()
     # A log dir that the metadata does not know is of the node of those that say the same as it.
     by_name: dict[object, object] = {
-        (each.cluster_id, each.node_id): place
-        for each in said.values()
-        if each.directory_id is not None and (place := registered.get(each.directory_id)) and place[1] == each.node_id
+        (own.cluster_id, own.node_id): node
+        for own in properties.values()
+        if own.directory_id is not None and (node := registered.get(own.directory_id)) and node[1] == own.node_id
     }
     nodes: defaultdict[object, dict[Location, str | None]] = defaultdict(dict)
-    for log_dir, found in said.items():
-        named, of_node = (found.cluster_id, found.node_id), registered.get(found.directory_id or "")
-        is_known = None not in (*named, found.directory_id)
-        key: object = of_node or (by_name.get(named, named) if is_known else log_dir)
-        nodes[key][log_dir] = found.directory_id
+    for log_dir, own in properties.items():
+        name, registered_node = (own.cluster_id, own.node_id), registered.get(own.directory_id or "")
+        is_known = None not in (*name, own.directory_id)
+        key: object = registered_node or (by_name.get(name, name) if is_known else log_dir)
+        nodes[key][log_dir] = own.directory_id
     groups: list[list[Location]] = []
-    for of_one in nodes.values():
-        are_distinct = len(set(of_one.values())) == len(of_one)
-        groups += [list(of_one)] if are_distinct else [[log_dir] for log_dir in of_one]
+    for ids_of_node in nodes.values():
+        are_distinct = len(set(ids_of_node.values())) == len(ids_of_node)
+        groups += [list(ids_of_node)] if are_distinct else [[log_dir] for log_dir in ids_of_node]
     return groups
 
 
 def has_no_partition(log_dir: Location, metadata: ClusterMetadata) -> bool:
-    """Whether a node has a log dir and no partition in it, by the cluster's metadata: as a fresh broker's second one. A
-    log dir that the metadata does not know, and partitions of which it does not say where they are, leave that open.
+    """Whether a node has a log dir and no partition in it, by the cluster's metadata: as a fresh broker's second one.
+    The question stays open, and the answer is no, if the metadata does not know the log dir, or does not say in which
+    log dirs the node's partitions are.
     """
-    said, now = LogDirAtHand.of(log_dir, last_stops([log_dir])[log_dir]), metadata.to_end
-    node, directory = said.meta.node_id, said.meta.directory_id
+    at_hand, now = LogDirAtHand.of(log_dir, last_stops([log_dir])[log_dir]), metadata.to_end
+    node, directory_id = at_hand.meta.node_id, at_hand.meta.directory_id
     if (
         node is None
-        or directory is None
-        or directory not in now.log_dirs.get(node, ())
-        or any(map(loaded_as, said.names))
+        or directory_id is None
+        or directory_id not in now.log_dirs.get(node, ())
+        or any(map(loaded_as, at_hand.names))
     ):
         return False
-    of_node = [each for each in now.assignments.values() if node in each.replicas]
-    places = [place for each in of_node for at, place in each.places if at == node]
-    named_by_checkpoints = (said.stop.recovery_points, said.stop.high_watermarks, said.stop.log_start_offsets)
-    return len(places) == len(of_node) and not {directory, *ANYWHERE} & {*places} and not any(named_by_checkpoints)
+    assignments = [assignment for assignment in now.assignments.values() if node in assignment.replicas]
+    places = [place for assignment in assignments for at, place in assignment.places if at == node]
+    stop = at_hand.stop
+    is_named = any((stop.recovery_points, stop.high_watermarks, stop.log_start_offsets))
+    return len(places) == len(assignments) and not {directory_id, *ANYWHERE} & {*places} and not is_named
 
 
 def _serves(log_dir: LogDirAtHand, name: str, metadata: Sequence[ClusterMetadata]) -> bool:
     """Whether a broker serves a partition from a directory: not from one that it set aside or deletes, and from one
-    that was on its way to the log dir if the metadata has the partition there.
+    that was on its way to the log dir only if the metadata has the partition there.
     """
     if not is_moved(name):
         return True
     if not name.endswith("-future") or (partition := loaded_as(name)) is None:
         return not metadata and name.endswith("-delete")  # perhaps its topic is deleted: nobody knows
     place = log_dir.meta.node_id, log_dir.meta.directory_id
-    assigned = [each.assignments.get(partition) for each in metadata]
-    return any(each is not None and place in set(each.places) for each in assigned)
+    assignments = (copy.assignments.get(partition) for copy in metadata)
+    return any(assignment is not None and place in set(assignment.places) for assignment in assignments)
 
 
 def _aside(
     folders: Iterable[Location], partition: TopicPartition, metadata: Sequence[ClusterMetadata]
 ) -> tuple[Location, ...]:
-    """The folders that are of a partition under other names, as in `AbsentPartition`: not those of a topic of that name
+    """`aside` of `AbsentPartition`, among folders whose names are no partition's: not those of a topic of that name
     that was deleted before.
-
-    Args:
-        folders: whose names are no partition's.
     """
-    ids = {each.topics.get(partition.topic) for each in metadata}
-    found = [
+    ids = {copy.topics.get(partition.topic) for copy in metadata}
+    of_partition = [
         folder
         for folder in folders
         if (looks_like(folder.name, partition) or (is_moved(folder.name) and loaded_as(folder.name) == partition))
         and (not ids or _topic_id(folder) in {*ids, None})
     ]
-    return tuple(sorted(found, key=lambda folder: (-log_bytes(folder), str(folder))))
+    return tuple(sorted(of_partition, key=lambda folder: (-log_bytes(folder), str(folder))))
 
 
 def _topic_id(folder: Location) -> str | None:
@@ -249,12 +231,12 @@ def _named(log_dir: LogDirAtHand, metadata: Sequence[ClusterMetadata]) -> dict[T
     place, stop = (log_dir.meta.node_id, log_dir.meta.directory_id), log_dir.stop
     named: dict[TopicPartition, str] = {}
     elsewhere: set[TopicPartition] = set()
-    for each in metadata if None not in place else ():
-        for partition, assignment in each.assignments.items():
+    for copy in metadata if None not in place else ():
+        for partition, assignment in copy.assignments.items():
             places = [*assignment.places]
             is_open = any(node == place[0] and directory in ANYWHERE for node, directory in places)
             if place in places:
-                named[partition] = f"the cluster's metadata as of {each.as_of}"
+                named[partition] = f"the cluster's metadata as of {copy.as_of}"
             elif len(places) == len(assignment.replicas) and not is_open:
                 elsewhere.add(partition)
     by_checkpoint: Mapping[str, Mapping[TopicPartition, int]] = {
@@ -269,5 +251,5 @@ def _named(log_dir: LogDirAtHand, metadata: Sequence[ClusterMetadata]) -> dict[T
         # (`LogManager.logsByDir`, `ReplicaManager.checkpointHighWatermarks`); nobody cleans these copies.
         explained = elsewhere if checkpoint == checkpoint_files.CLEANER_CHECKPOINT else elsewhere | on_their_way
         named |= {partition: checkpoint for partition in offsets if partition not in explained}
-    topics = {topic for each in metadata for topic in each.topics}
+    topics = {topic for copy in metadata for topic in copy.topics}
     return {partition: why for partition, why in named.items() if not metadata or partition.topic in topics}

@@ -61,7 +61,7 @@ _REMEDIES: Final = {
     "replicas in sync",
     CLEANER_CHECKPOINT: "remove the file: the cleaner begins anew at the start of each log",
 }
-#: Of these, what is a failure: `ReplicaManager.applyDelta` ends over it.
+#: Those of which that is a failure: `ReplicaManager.applyDelta` ends over it.
 _FAILS_OTHERWISE: Final = (HIGH_WATERMARK_CHECKPOINT,)
 
 #: Files whose names have to begin with an offset. Those that end with `.deleted` go by that alone.
@@ -87,11 +87,8 @@ _MISNAMED: Final = "move the file out of the directory"
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """What a broker takes from an offset checkpoint.
-
-    Attributes:
-        failure: why the broker does not start with this checkpoint.
-        note: a remark for a person on a checkpoint that the broker accepts.
+    """What a broker takes from an offset checkpoint; why it does not start with that (`failure`), or a remark for a
+    person on a file that it accepts (`note`).
     """
 
     by_partition: Mapping[TopicPartition, int]
@@ -121,11 +118,8 @@ def _int(line: str, number: int) -> int:
 
 
 def _checkpoint(path: Location, fields: int, entry: Callable[[list[str]], _Entry | None]) -> list[_Entry]:
-    """The entries of a checkpoint; none where it is absent, or ends before it says how many it has.
-
-    Args:
-        fields: of each line.
-        entry: what they say; None where Kafka throws what is no `IOException`.
+    """The entries of a checkpoint, which has this number of fields in a line; none where the file is absent, or ends
+    before it says how many it has. `entry` returns None where Kafka throws another exception than an `IOException`.
     """
     try:
         lines = read_lines(path)
@@ -173,7 +167,7 @@ def read_epochs(path: Location) -> None:
 
 
 def failures_in_directory(directory: Location) -> Iterator[Obstacle]:
-    """The failures in the files of a partition's directory, without its logs; none if it cannot be listed."""
+    """The failures in the files of a partition's directory, besides its logs; none if it cannot be listed."""
     try:
         files = files_in(directory)
     except OSError:
@@ -215,7 +209,7 @@ def _why_misnamed(name: str) -> tuple[str, str] | None:
 
 
 def _what_to_do(name: str, names: Collection[str]) -> str:
-    """What to do about a file that is misnamed: it may be the only copy of a log."""
+    """A misnamed file may be the only copy of a log."""
     offset = offset_of(name)
     its_log = None if offset is None or offset < 0 else segment_files.segment_file(offset, segment_files.LOG_SUFFIX)
     if its_log is None or its_log in names or not name.endswith(segment_files.LOG_SUFFIX):
@@ -229,11 +223,7 @@ def offset_of(name: str) -> int | None:
 
 
 def _of_file(path: Location | None, read: Callable[[Location], object], *, ends: bool) -> Iterator[Obstacle]:
-    """What is wrong with a small file.
-
-    Args:
-        ends: it is of the metadata's log, without which no node starts.
-    """
+    """What is wrong with a small file. Without those of the metadata's log no node starts (`ends`)."""
     if path is None:
         return
     try:

@@ -32,7 +32,7 @@ from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.text.words import counted
 
-#: Of topics that the metadata does not have, so many are told by name.
+#: So many topics that the metadata does not have are told by name.
 _TOPICS_MAX: Final = 3
 #: The reasons of logs that end below what a checkpoint says.
 BELOW_CHECKPOINTS: Final = ("ends-below-log-start", "ends-below-recovery-point", "ends-below-high-watermark")
@@ -67,15 +67,12 @@ class PartitionStop:
 
     @property
     def known_end(self) -> int:
-        """The largest offset up to which the broker's checkpoints say that the log went; 0 where they say nothing."""
+        """The offset up to which the log went by the broker's checkpoints; 0 where they say nothing."""
         return max(self.recovery_point, self.high_watermark)
 
     def wrong_log_start(self, end: int) -> str | None:
-        """What to do where a log ends below its log start, and no other checkpoint knows of so large an offset; else
-        None. A log start is at most the high watermark (`UnifiedLog.maybeIncrementLogStartOffset`).
-
-        Args:
-            end: the log end offset.
+        """What to do where a log ends (at `end`) below its log start, and no other checkpoint knows of so large an
+        offset; else None. A log start is at most the high watermark (`UnifiedLog.maybeIncrementLogStartOffset`).
         """
         if max(end, self.known_end) >= self.log_start_offset:
             return None
@@ -88,7 +85,7 @@ class PartitionStop:
 
     @property
     def why_empty(self) -> str:
-        """What a starting broker does with a partition's directory without a segment, in words."""
+        """What a starting broker does with a partition's directory without a segment."""
         had = f", though the broker's checkpoints say that it had offsets up to {self.known_end - 1}"
         return f"no segment is there{had if self.known_end else ''}; a broker that starts makes an empty log"
 
@@ -98,7 +95,7 @@ class LastStop:
     """How the broker of a log dir stopped, as `LogManager.loadLogs` finds out.
 
     Attributes:
-        recovery_points, log_start_offsets, high_watermarks: by partition; 0 for partitions that the files do not name.
+        recovery_points, log_start_offsets, high_watermarks: by partition, as far as the files name them.
         cleaner_offsets: up to where the cleaner has come, of partitions that it has cleaned.
         obstacles: what a node meets in this log dir as it starts, and that is no partition's log.
         notes: remarks for a person on the files that say so.
@@ -132,13 +129,12 @@ class LastStop:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """The obstacles in words, and what tells against the marker. There may be thousands: a row of a partition has
-        none of them.
+        """The obstacles in words, and what tells against the marker. There may be thousands, and a row of a partition
+        has none of them.
         """
         return tuple(map(str, filter(None, (self.marker_is_false, *self.obstacles))))
 
     def of(self, partition: TopicPartition) -> PartitionStop:
-        """How it stopped for a partition."""
         if partition.topic == METADATA_TOPIC:
             # `KafkaRaftLog.createLog`: the whole log is recovered at each start, and no checkpoint names it.
             return PartitionStop(False, 0, 0, 0, of_broker=self.of_broker)
@@ -183,11 +179,8 @@ class LastStop:
 def last_stops(
     log_dirs: Sequence[Location], clean_shutdown: bool | None = None, metadata: ClusterMetadata | None = None
 ) -> Mapping[Location, LastStop]:
-    """Read from the log dirs of one node how it stopped, and what it meets as it starts.
-
-    Args:
-        clean_shutdown: the answer to use; None reads it from each.
-        metadata: what the cluster says, read to its end; None where it is not known.
+    """How the node with these log dirs stopped, and what it meets as it starts. `clean_shutdown` is the answer to use;
+    None reads it from each log dir. `metadata` is read to its end.
     """
     # An archive may hold other directories, and no broker is to start there.
     of_broker = [log_dir for log_dir in log_dirs if _is_of_broker(log_dir)]
@@ -208,11 +201,14 @@ def _with_doubts(
     if metadata is not None and isinstance(properties, MetaProperties) and properties.node_id is not None:
         differs = of_another_time(log_dir, folders, properties.node_id, metadata)
         only = (properties.node_id,)
-        only_replicas = frozenset(each for each, known in metadata.assignments.items() if known.replicas == only)
+        only_replicas = frozenset(
+            partition for partition, assignment in metadata.assignments.items() if assignment.replicas == only
+        )
     lost = None
     if metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY:
         lost = lost_metadata(metadata)
-    lost = None if lost is None or lost.where in {each.where for each in stop.obstacles} else lost
+    if lost is not None and lost.where in {obstacle.where for obstacle in stop.obstacles}:
+        lost = None
     unknown = () if metadata is None or lost is not None else of_unknown_topics(log_dir, folders, stop, metadata)
     notes = (*stop.notes, *filter(None, (differs, None if lost is None else str(lost))), *unknown)
     return replace(stop, notes=notes, marker_is_false=is_false, lost_metadata=lost, only_replicas=only_replicas)
@@ -221,10 +217,10 @@ def _with_doubts(
 def of_unknown_topics(
     log_dir: Location, folders: Sequence[Location], stop: LastStop, metadata: ClusterMetadata
 ) -> Iterator[str]:
-    """The lines of checkpoints for partitions of topics that the cluster does not have, and of which no directory is
-    there under any name: a remark for each topic. A broker that deletes a log writes its log dir's checkpoints anew
-    without it (`LogManager.asyncDelete`), and the one of high watermarks each five seconds, as long as the log dir has
-    a partition (`ReplicaManager.checkpointHighWatermarks`).
+    """A remark for each topic that the cluster does not have, and that lines of checkpoints name although no directory
+    is there under any name. A broker that deletes a log writes its log dir's checkpoints anew without it
+    (`LogManager.asyncDelete`), and the one of high watermarks each five seconds, as long as the log dir has a partition
+    (`ReplicaManager.checkpointHighWatermarks`).
     """
     names = [folder.name for folder in folders if folder.name != METADATA_DIRECTORY]
     loaded = {loaded_as(name) for name in names}
@@ -235,17 +231,18 @@ def of_unknown_topics(
         (checkpoint_files.LOG_START_OFFSET_CHECKPOINT, stop.log_start_offsets),
         (checkpoint_files.HIGH_WATERMARK_CHECKPOINT, stop.high_watermarks if names else {}),
     ):
-        for each in offsets:
-            is_known = each.topic in metadata.topics or each.topic == METADATA_TOPIC or each in loaded
-            if not is_known and not any(looks_like(name, each) for name in renamed):
-                by_topic[each.topic].setdefault(each, []).append(file)
-    for topic, found in itertools.islice(sorted(by_topic.items()), _TOPICS_MAX):
-        files = sorted(set(itertools.chain.from_iterable(found.values())))
+        for partition in offsets:
+            topic = partition.topic
+            is_known = topic in metadata.topics or topic == METADATA_TOPIC or partition in loaded
+            if not is_known and not any(looks_like(name, partition) for name in renamed):
+                by_topic[topic].setdefault(partition, []).append(file)
+    for topic, partitions in itertools.islice(sorted(by_topic.items()), _TOPICS_MAX):
+        files = sorted(set(itertools.chain.from_iterable(partitions.values())))
         yield (
-            f"{log_dir}: {' and '.join(files)}: {counted(len(found), 'partition')} of topic {topic} (as "
-            f"{min(found).directory}), which the cluster's metadata does not have, and no directory: a deletion that "
-            "was cut short leaves the lines; else the metadata is older than this log dir, or of another cluster, and "
-            "what was there is lost"
+            f"{log_dir}: {' and '.join(files)}: {counted(len(partitions), 'partition')} of topic {topic} (as "
+            f"{min(partitions).directory}), which the cluster's metadata does not have, and no directory: a deletion "
+            "that was cut short leaves the lines; else the metadata is older than this log dir, or of another cluster, "
+            "and what was there is lost"
         )
     if len(by_topic) > _TOPICS_MAX:
         yield f"{log_dir}: its checkpoints have {counted(len(by_topic) - _TOPICS_MAX, 'more topic')} of that kind"
@@ -254,13 +251,14 @@ def of_unknown_topics(
 def last_stop_of_folders(
     log_dir: Location, folders: Sequence[Location], clean_shutdown: bool | None, metadata: ClusterMetadata | None
 ) -> LastStop:
-    """Read the same for some of a log dir's folders alone: it may be any directory, and the others do not count."""
+    """The same for some of a log dir's folders alone: it may be any directory, and the others do not count."""
     obstacles = obstacles_of_folders(log_dir, folders, metadata) if _is_of_broker(log_dir) else ()
     return _last_stop(log_dir, obstacles, clean_shutdown)
 
 
 def _last_stop(log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown: bool | None) -> LastStop:
-    read = [checkpoints.read_offsets(log_dir, name) for name in checkpoint_files.LOG_DIR_CHECKPOINTS]
+    names = checkpoint_files.LOG_DIR_CHECKPOINTS
+    read = [checkpoints.read_offsets(log_dir, name) for name in names]
     points, starts, watermarks, cleaned = read
     if clean_shutdown is None:
         clean_shutdown = (log_dir / CLEAN_SHUTDOWN_FILE).exists()
@@ -271,18 +269,18 @@ def _last_stop(log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown:
         points.by_partition,
         starts.by_partition,
         watermarks.by_partition,
-        (*(each.failure for each in read if each.failure is not None), *obstacles),
-        tuple(each.note for each in read if each.note is not None),
+        (*(offsets.failure for offsets in read if offsets.failure is not None), *obstacles),
+        tuple(offsets.note for offsets in read if offsets.note is not None),
         cleaned.by_partition,
         starts.failure is None
         and starts.note is None
         and (log_dir / checkpoint_files.LOG_START_OFFSET_CHECKPOINT).exists(),
         of_broker=_is_of_broker(log_dir),
-        missing=frozenset(name for name in checkpoint_files.LOG_DIR_CHECKPOINTS if not (log_dir / name).exists()),
+        missing=frozenset(name for name in names if not (log_dir / name).exists()),
         unusable=frozenset(
             name
-            for name, each in zip(checkpoint_files.LOG_DIR_CHECKPOINTS, read, strict=True)
-            if each.failure is not None or each.note is not None
+            for name, offsets in zip(names, read, strict=True)
+            if offsets.failure is not None or offsets.note is not None
         ),
         # With ZooKeeper a broker may stop before it is told of a partition that it has (`LeaderAndIsrRequest`).
         written=frozenset(
@@ -302,7 +300,7 @@ def _is_of_broker(log_dir: Location) -> bool:
     )
 
 
-#: What nobody knows of a partition of which a checkpoint says nothing.
+#: What nobody knows about a partition that a checkpoint does not name.
 _NOT_KNOWN: Final = {
     checkpoint_files.RECOVERY_POINT_CHECKPOINT: "whether logs end below what was flushed to disk",
     checkpoint_files.HIGH_WATERMARK_CHECKPOINT: "whether logs end below their high watermark",
@@ -310,7 +308,7 @@ _NOT_KNOWN: Final = {
 }
 
 
-#: What a broker does that starts without it.
+#: What a broker does that starts without such a checkpoint, or without the line.
 _WITHOUT: Final = {
     checkpoint_files.RECOVERY_POINT_CHECKPOINT: "takes 0 for it, and reads all of the logs after an unclean stop",
     checkpoint_files.HIGH_WATERMARK_CHECKPOINT: "takes the log start for it until the replicas in sync are there",
@@ -320,11 +318,8 @@ _WITHOUT: Final = {
 
 
 def not_compared(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]) -> Iterator[str]:
-    """What could not be compared, as checkpoints of a broker say nothing of partitions, and need not: a line for each
-    file.
-
-    Args:
-        stops: of partitions that are there, with their log dirs.
+    """A line for each checkpoint that says nothing of partitions which are there, and need not: what could not be
+    compared.
     """
     lacking = ((log_dir, partition, set(stop.not_in) - set(stop.lost_from)) for log_dir, partition, stop in stops)
     for path, has in _by_file(lacking):
@@ -332,10 +327,8 @@ def not_compared(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]
 
 
 def lost_checkpoints(stops: Iterable[tuple[Location, TopicPartition, PartitionStop]]) -> Iterator[str]:
-    """The checkpoints that are lost, or lines of them, and what a broker does without: a line for each file.
-
-    Args:
-        stops: of partitions that are there, with their log dirs.
+    """A line for each checkpoint that is lost, or has lost lines of partitions which are there, and what a broker does
+    without.
     """
     for path, has in _by_file((log_dir, partition, stop.lost_from) for log_dir, partition, stop in stops):
         written = "a clean stop writes one" if path.exists() else "a broker makes the file as it starts"
@@ -346,7 +339,7 @@ def lost_checkpoints(stops: Iterable[tuple[Location, TopicPartition, PartitionSt
 
 
 def _by_file(lacking: Iterable[tuple[Location, TopicPartition, Iterable[str]]]) -> Iterator[tuple[Location, str]]:
-    """Each file that says nothing of partitions, and of which."""
+    """The files that say nothing of partitions, and of which."""
     by_file: defaultdict[tuple[Location, str], list[TopicPartition]] = defaultdict(list)
     for log_dir, partition, names in lacking:
         for name in names:
@@ -362,21 +355,16 @@ def _by_file(lacking: Iterable[tuple[Location, TopicPartition, Iterable[str]]]) 
 def with_logs_aside(
     finding: Finding, aside: LogsAside, directory: Location, first_offset: int, end_offset: int
 ) -> Finding:
-    """A finding on offsets that are in no log, with the logs that begin among them and that no broker loads.
-
-    Args:
-        directory: of the partition.
+    """A finding on offsets that are in no log of the partition's directory, with the logs that begin among them and
+    that no broker loads.
     """
     remedy = aside.remedy(directory, first_offset, end_offset)
     return finding if remedy is None else replace(finding, consequence=f"{finding.consequence}; {remedy}")
 
 
 def below_checkpoints(next_offset: int, position: int | None, stop: PartitionStop) -> Finding | None:
-    """The finding on the last log of a partition, if the broker knew of more: from the first of its checkpoints that
-    says so.
-
-    Args:
-        next_offset, position: where the log ends.
+    """The finding on a partition's last log that ends at this offset and position, if the broker knew of more: by the
+    first of its checkpoints that says so.
     """
     of_log_start, of_recovery_point, of_high_watermark = BELOW_CHECKPOINTS
     for offset, reason, file, consequence in (
