@@ -20,7 +20,7 @@ from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.source import Target, parse_topics, source_at
 from kidxlib.operations.audit.accepted import summarise
-from kidxlib.operations.audit.found import Found, find
+from kidxlib.operations.audit.run_audit import AuditResults, run_audit
 from kidxlib.operations.local_once import open_local_once
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.terminal.audit import tell_summary
@@ -50,8 +50,8 @@ def audited(
 
 def summarised(source: Path, index_dir: Path | None = None, *, tiering: bool = False) -> AuditSummary:
     """What that comes to."""
-    with _found(source, index_dir, tiering=tiering) as (found, of_log_dirs):
-        return summarise(found, of_log_dirs, tiering=tiering)
+    with _found(source, index_dir, tiering=tiering) as (results, of_log_dirs):
+        return summarise(results, of_log_dirs, tiering=tiering)
 
 
 def show_summary(summary: AuditSummary, title: str = "") -> None:
@@ -71,7 +71,7 @@ def _found(
     tiering: bool = False,
     deep: bool = False,
     meanwhile: Callable[[], None] | None = None,
-) -> Iterator[tuple[Found, list[str]]]:
+) -> Iterator[tuple[AuditResults, list[str]]]:
     """It, and what keeps a broker from starting with log dirs."""
     like = options or RecoverOptions()
     sources = [source_at(str(source), "it")]
@@ -88,8 +88,8 @@ def _found(
         topics=parse_topics(".*"),
     )
     with open_local_once(1) as backend:
-        found = find(backend.engine, plan.scan_tasks(), audits, sources, deep=deep)
-        yield found, [failure for stop in stops.values() for failure in stop.failures]
+        results = run_audit(backend.engine, plan.scan_tasks(), audits, sources, deep=deep)
+        yield results, [failure for stop in stops.values() for failure in stop.failures]
 
 
 def problems_of(files: list[FileFinding]) -> dict[str, tuple[str, str | None]]:

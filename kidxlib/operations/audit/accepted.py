@@ -28,7 +28,7 @@ from kidxlib.catalog.rows import SEGMENT_KEY, Row, SegmentKey
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.format.segment_files import INDEX_SUFFIXES, LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.format.topic_partition import PartitionKey
-from kidxlib.operations.audit.found import ORDERS, Found
+from kidxlib.operations.audit.run_audit import ORDERS, AuditResults
 from kidxlib.operations.damage.acceptance_rule import (
     ACCEPTABLE,
     COLUMNS,
@@ -88,31 +88,27 @@ class AcceptedFindings:
 
     @property
     def partitions(self) -> frozenset[PartitionKey]:
-        """The partitions whose findings are accepted."""
-        return frozenset(each.damage.key[:3] for each in self.acceptances)
+        return frozenset(acceptance.damage.key[:3] for acceptance in self.acceptances)
 
     def tell(self, outcome: Outcome) -> None:
-        """Say which findings are accepted."""
         if self.count:
             outcome.line(
                 f"accepted: {counted(self.count, 'finding')}, not counted above; they fail no audit "
                 f"(table {ACCEPTED.name})"
             )
-            for each in self.acceptances[:SHOWN]:
-                outcome.line(f"  {each.line}")
+            outcome.line(*(f"  {acceptance.line}" for acceptance in self.acceptances[:SHOWN]))
             outcome.more(self.count - SHOWN, f"; all of them are in the table {ACCEPTED.name}")
 
     def as_json(self) -> list[dict[str, Any]]:
-        """Which findings are accepted, by whom and why."""
         names = (*FILE_KEY, "reason")
         return [
             {
-                **{name: getattr(each.damage, name) for name in names},
-                "accepted_by": each.accepted_by,
-                "accepted_at": each.accepted_at.isoformat(),
-                "accepted_reason": each.accepted_reason,
+                **{name: getattr(acceptance.damage, name) for name in names},
+                "accepted_by": acceptance.accepted_by,
+                "accepted_at": acceptance.accepted_at.isoformat(),
+                "accepted_reason": acceptance.accepted_reason,
             }
-            for each in self.acceptances
+            for acceptance in self.acceptances
         ]
 
     def taken_from(self, summary: AuditSummary) -> AuditSummary:
@@ -121,14 +117,12 @@ class AcceptedFindings:
             action: replace(counts, segments=counts.segments - self.losses.get(action, 0))
             for action, counts in summary.actions.items()
         }
-        lost = [each for each in summary.gaps.lost if not self.has_gap(each)]
-        gaps = replace(summary.gaps, lost=tuple(lost))
+        gaps = replace(summary.gaps, lost=tuple(gap for gap in summary.gaps.lost if not self._has_gap(gap)))
         return replace(summary, files=summary.files - Counter(self.files), actions=actions, gaps=gaps)
 
-    def has_gap(self, gap: Gap) -> bool:
-        """Whether a gap is accepted."""
-        accepted = (each.damage for each in self.acceptances if each.damage.file == GAP)
-        return any((*each.key[:3], each.detail) == (*gap.partition_key, gap.detail) for each in accepted)
+    def _has_gap(self, gap: Gap) -> bool:
+        accepted = (acceptance.damage for acceptance in self.acceptances if acceptance.damage.file == GAP)
+        return any((*damage.key[:3], damage.detail) == (*gap.partition_key, gap.detail) for damage in accepted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,27 +139,23 @@ class AuditedCatalog:
     files: Mapping[tuple[str, str], int] | None = None
 
     @classmethod
-    def of(cls, tables: Tables, found: Found, sources: Sequence[str], topics: re.Pattern[str]) -> Self:
-        """The accepted findings of an audit of some sources and topics, and the catalog's numbers."""
+    def of(cls, tables: Tables, results: AuditResults, sources: Sequence[str], topics: re.Pattern[str]) -> Self:
+        """Sources and topics are those of the audit."""
         audited = audited_sources(tables)
         acceptances = still_accepted(tables, audited)
         return cls(
-            _accepted_findings(found, [each for each in acceptances if each.damage.source in sources]),
+            _accepted_findings(results, [each for each in acceptances if each.damage.source in sources]),
             known_damage(tables, sources, topics).figures,
             _files_of_last_audits(tables, audited, acceptances),
         )
 
 
-def _accepted_findings(found: Found, acceptances: Sequence[Acceptance]) -> AcceptedFindings:
-    """The findings of an audit that are accepted.
-
-    Args:
-        acceptances: the acceptances of its sources.
-    """
+def _accepted_findings(results: AuditResults, acceptances: Sequence[Acceptance]) -> AcceptedFindings:
     if not acceptances:
         return AcceptedFindings()
-    files = found.rows(Kind.FILE, _COLUMNS, [Among("verdict", ACCEPTABLE)])
-    of_files = match_acceptances(findings_of_audits(files), findings_of(asdict(each.damage) for each in acceptances))
+    files = results.rows(Kind.FILE, _COLUMNS, [Among("verdict", ACCEPTABLE)])
+    damages = findings_of(asdict(acceptance.damage) for acceptance in acceptances)
+    of_files = match_acceptances(findings_of_audits(files), damages)
     files = files.append_column("is_accepted", pa.array(of_files.is_accepted))
     files = files.append_column("knows_consequence", pa.array(of_files.knows_consequence))
     key, kinds = list(PARTITIONS.key), ["file", "verdict"]
@@ -173,65 +163,57 @@ def _accepted_findings(found: Found, acceptances: Sequence[Acceptance]) -> Accep
     logs = files.filter(pc.equal(files["file"], pa.scalar(LOG_SUFFIX)))
     excused = logs.group_by(key).aggregate([("knows_consequence", "all")])
     excused = excused.filter(excused["knows_consequence_all"])
-    lost = found.rows(Kind.SEGMENT, [*SEGMENTS.key, "action"], [LOST])
+    lost = results.rows(Kind.SEGMENT, [*SEGMENTS.key, "action"], [LOST])
     is_known = positions_in(lost, excused, key) >= 0
     is_known |= positions_in(lost, logs.filter(logs["is_accepted"]), SEGMENTS.key) >= 0
     losses = lost.filter(pa.array(is_known)).group_by("action").aggregate([([], "count_all")])
     keys = files.filter(files["is_accepted"]).select(FILE_KEY)
-    names = {tuple(row.values()) for row in keys.to_pylist()}
+    accepted = {tuple(row.values()) for row in keys.to_pylist()}
     return AcceptedFindings(
         {(row["file"], row["verdict"]): row["count_all"] for row in counts.to_pylist()},
         {row["action"]: row["count_all"] for row in losses.to_pylist()},
         keys,
-        [each for each in acceptances if tuple(getattr(each.damage, name) for name in FILE_KEY) in names],
+        [each for each in acceptances if tuple(getattr(each.damage, name) for name in FILE_KEY) in accepted],
     )
 
 
 def _files_of_last_audits(
     tables: Tables, sources: Collection[str], acceptances: Collection[Acceptance]
 ) -> Counter[tuple[str, str]]:
-    """How many files the last audit of their partition found wrong, by source and verdict. Files that are accepted have
-    `ACCEPTED_STATUS` in place of their verdict.
-
-    Args:
-        sources: all sources that were ever audited.
-        acceptances: the acceptances of these sources.
+    """How many files the last audit of their partition found wrong, by source and verdict, over all sources that were
+    ever audited. Accepted files have `ACCEPTED_STATUS` in place of their verdict.
     """
     verdicts = (*ACCEPTABLE, ACCEPTED_STATUS)
     files: Counter[tuple[str, str]] = Counter(dict.fromkeys(((source, v) for source in sources for v in verdicts), 0))
-    found = last_findings(tables, sources, [Among("verdict", ACCEPTABLE)], _COLUMNS)
-    of_files = match_acceptances(findings_of_audits(found), findings_of(asdict(each.damage) for each in acceptances))
-    verdict: Values = pc.if_else(pa.array(of_files.is_accepted), pa.scalar(ACCEPTED_STATUS), found["verdict"])
-    of_sources = pa.table({"source": found["source"], "verdict": verdict})
+    findings = last_findings(tables, sources, [Among("verdict", ACCEPTABLE)], _COLUMNS)
+    damages = findings_of(asdict(acceptance.damage) for acceptance in acceptances)
+    of_files = match_acceptances(findings_of_audits(findings), damages)
+    verdict: Values = pc.if_else(pa.array(of_files.is_accepted), pa.scalar(ACCEPTED_STATUS), findings["verdict"])
+    of_sources = pa.table({"source": findings["source"], "verdict": verdict})
     for row in of_sources.group_by(["source", "verdict"]).aggregate([([], "count_all")]).to_pylist():
         files[row["source"], row["verdict"]] += row["count_all"]
     return files
 
 
 def summarise(
-    found: Found,
+    results: AuditResults,
     of_log_dirs: Sequence[str] = (),
     *,
     tiering: bool,
     left_out: pa.Table | None = None,
     list_safe: bool = False,
 ) -> AuditSummary:
-    """Sum an audit up.
-
-    Args:
-        of_log_dirs: what keeps a broker from starting with a log dir, besides partitions' logs.
-        left_out: `source`, `topic`, `partition`, `base_offset` and `file` of findings that are counted but not
-            reported; None for none.
-        list_safe: report each safe file by itself, and not all of a kind together.
-        tiering: also say which segments are not ready for tiered storage.
+    """Sum an audit up. `of_log_dirs` is what keeps a broker from starting with a log dir, besides partitions' logs;
+    `left_out` has `FILE_KEY` of findings that are counted but not reported. `list_safe` reports safe files one by one,
+    and not all of a kind together; `tiering` also says which segments are not ready for tiered storage.
     """
     summary = AuditSummary(failures=dict.fromkeys(of_log_dirs))
     kinds = ["file", "verdict"]
-    files = found.rows(Kind.FILE, kinds).group_by(kinds).aggregate([([], "count_all")])
+    files = results.rows(Kind.FILE, kinds).group_by(kinds).aggregate([([], "count_all")])
     for row in files.to_pylist():
         summary.files[row["file"], row["verdict"]] = row["count_all"]
-    summary.gaps = found.gaps
-    rows = found.rows(Kind.FILE, None, [Among("verdict", _REPORTED), Among("file", (GAP,), negated=True)])
+    summary.gaps = results.gaps
+    rows = results.rows(Kind.FILE, None, [Among("verdict", _REPORTED), Among("file", (GAP,), negated=True)])
     if left_out is not None:
         rows = rows.filter(pa.array(positions_in(rows, left_out, left_out.column_names) < 0))
     summary.in_use = _in_use(rows)
@@ -242,19 +224,19 @@ def summarise(
     if not list_safe:
         summary.together, rows = _kinds(rows)
     summary.reported = _reported(rows, rows.num_rows if list_safe else SHOWN)
-    startup = found.rows(Kind.SEGMENT, ["action", *COUNTED])
+    startup = results.rows(Kind.SEGMENT, ["action", *COUNTED])
     sums = startup.group_by("action").aggregate([([], "count_all"), *((name, "sum") for name in COUNTED)])
     for row in sums.to_pylist():
         counts = {name: row[f"{name}_sum"] or 0 for name in COUNTED}
         summary.add_action(row["action"], row["count_all"], **counts)
-    summary.lost = _first(StartupRow, found.rows(Kind.SEGMENT, None, [LOST]), ORDERS[Kind.SEGMENT])
-    partitions = found.rows(Kind.PARTITION)
+    summary.lost = _first(StartupRow, results.rows(Kind.SEGMENT, None, [LOST]), ORDERS[Kind.SEGMENT])
+    partitions = results.rows(Kind.PARTITION)
     starts = _first(StartupPartitionRow, partitions, ORDERS[Kind.PARTITION], partitions.num_rows)
     for start in starts:
         summary.add_start(start)
-    summary.rebuilt = _rebuilt(found, summary.reported, {start.partition_key: start.directory for start in starts})
+    summary.rebuilt = _rebuilt(results, summary.reported, {start.partition_key: start.directory for start in starts})
     if tiering:
-        not_ready = found.rows(Kind.NOT_READY)
+        not_ready = results.rows(Kind.NOT_READY)
         summary.not_ready = _first(NotReadyRow, not_ready, ORDERS[Kind.NOT_READY])
         summary.not_ready_count = not_ready.num_rows
     return summary
@@ -277,7 +259,7 @@ def _without_offset_index(rows: pa.Table) -> Values:
 
 
 def _missing(missing: pa.Table) -> MissingIndexes | None:
-    """The missing index files that are reported together; None if each is reported."""
+    """The missing index files, if they are reported together; None if they are reported one by one."""
     indexes = missing.filter(pc.equal(missing["file"], pa.scalar(OFFSET_INDEX_SUFFIX)))
     if indexes.num_rows <= _MISSING_ONE_BY_ONE:
         return None
@@ -308,14 +290,16 @@ def _kinds(rows: pa.Table) -> tuple[tuple[FileKind, ...], pa.Table]:
 
 
 def _reported(rows: pa.Table, count: int) -> list[FileFinding]:
-    """The first `count` files to report: the worst first, and logs before index and auxiliary files."""
+    # The worst first, and logs before index and auxiliary files.
     rank: Values = pc.index_in(rows["verdict"], value_set=pa.array(_REPORTED))
     is_no_log: Values = pc.not_equal(rows["file"], pa.scalar(LOG_SUFFIX)).cast(pa.int8())
     rows = rows.append_column("rank", rank).append_column("is_no_log", is_no_log)
     return _first(FileFinding, rows, ["rank", "is_no_log", *ORDERS[Kind.FILE]], count)
 
 
-def _rebuilt(found: Found, reported: Sequence[FileFinding], directories: Mapping[PartitionKey, str]) -> frozenset[str]:
+def _rebuilt(
+    results: AuditResults, reported: Sequence[FileFinding], directories: Mapping[PartitionKey, str]
+) -> frozenset[str]:
     """Paths of reported files beside a log that a broker's next start recovers, and so rebuilds
     (`LogSegment.recover`).
     """
@@ -323,16 +307,16 @@ def _rebuilt(found: Found, reported: Sequence[FileFinding], directories: Mapping
         file
         for file in reported
         if file.file in INDEX_SUFFIXES
-        and not _says_so(file)
+        and not _names_rebuild(file)
         and os.path.dirname(file.path) == directories.get(file.partition_key)
     ]
     conditions = [_RECOVERED, Among("base_offset", {file.base_offset for file in beside})]
-    rows = SegmentKey.of_arrow(found.rows(Kind.SEGMENT, SEGMENT_KEY, conditions)) if beside else []
+    rows = SegmentKey.of_arrow(results.rows(Kind.SEGMENT, SEGMENT_KEY, conditions)) if beside else []
     recovered = {(*row.partition_key, row.base_offset) for row in rows}
     return frozenset(file.path for file in beside if (*file.partition_key, file.base_offset) in recovered)
 
 
-def _says_so(file: FileFinding) -> bool:
+def _names_rebuild(file: FileFinding) -> bool:
     """Whether the finding itself says that a broker rebuilds the file."""
     is_missing_index = file.file == OFFSET_INDEX_SUFFIX and file.reason == "missing"
     return is_missing_index or file.consequence == REBUILT_WITH_OFFSET_INDEX

@@ -47,7 +47,7 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.audit.accepted import AcceptedFindings, AuditedCatalog, summarise
 from kidxlib.operations.audit.audit_request import AuditRequest
 from kidxlib.operations.audit.budget import LastAudits, NotAudited, Unread, beyond_budget, look_at_unread
-from kidxlib.operations.audit.found import Found, find
+from kidxlib.operations.audit.run_audit import AuditResults, run_audit
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.damage.acceptance_rule import VERSION_NAMES
@@ -75,13 +75,12 @@ _INDEX_DIRECTORY: Final = "index_directory"
 
 
 @dataclass(frozen=True, slots=True)
-class _Planned:
+class _PlannedAudit:
     """What is to be audited.
 
     Attributes:
         plan: the listed sources, with the directories where index files are looked for.
         tasks: the segments to read.
-        audits: what to audit of each partition.
         gone: how many known partitions have no directory.
         aside: folders that Kafka moves, deletes or has set aside.
         log_dir_failures: what keeps a broker from starting with a log dir, besides partitions' logs.
@@ -120,30 +119,27 @@ class _Planned:
 
     @property
     def log_bytes(self) -> int:
-        """How many bytes of logs are read."""
         return self.plan.log_bytes - self.not_audited.log_bytes
 
     def coverage(self, earlier: int) -> str:
-        """The logs that are read and those that are left out, in words; empty without a catalog.
-
-        Args:
-            earlier: how many findings of earlier audits still hold.
+        """The logs that are read and those that are left out, in words; empty without a catalog. So many findings of
+        `earlier` audits still hold.
         """
         if self.unchanged is None:
             return ""
-        said = [
+        parts = [
             f"read: {counted(len(self.tasks), 'log')}, {decimal(self.log_bytes)}; unchanged since they were last read "
             f"in full: {counted(self.unchanged, 'log')}"
         ]
         if self.not_audited.partitions:
-            said.append(self.not_audited.in_words)
+            parts.append(self.not_audited.in_words)
         if earlier:
-            said.append(f"with {counted(earlier, 'finding')} of earlier audits, of files that are as they were")
-        return "; ".join(said)
+            parts.append(f"with {counted(earlier, 'finding')} of earlier audits, of files that are as they were")
+        return "; ".join(parts)
 
     @property
     def counts(self) -> dict[str, int]:
-        """The logs that are read and those that are left out, in numbers; empty without a catalog."""
+        """The same in numbers; empty without a catalog."""
         if self.unchanged is None:
             return {}
         read = {"segments": len(self.tasks), "logs_unchanged": self.unchanged}
@@ -151,10 +147,8 @@ class _Planned:
         return {**read, "partitions": partitions, **self.not_audited.counts}
 
     def coverage_as_json(self, failures: Sequence[StartFailure], earlier: int) -> dict[str, Any]:
-        """The keys of the JSON object about what was read; none without a catalog.
-
-        Args:
-            failures: start failures of partitions that are left out.
+        """The keys of the JSON object about what was read; none without a catalog. `failures` are of partitions that
+        are left out.
         """
         if self.unchanged is None:
             return {}
@@ -162,7 +156,7 @@ class _Planned:
             "logs_read": len(self.tasks),
             "logs_unchanged": self.unchanged,
             "not_audited": self.not_audited.as_json(),
-            "not_audited_failures": list(dict.fromkeys(each.in_words for each in failures)),
+            "not_audited_failures": list(dict.fromkeys(failure.in_words for failure in failures)),
             "findings_of_earlier_audits": earlier,
         }
 
@@ -170,16 +164,9 @@ class _Planned:
 def as_cataloged(
     plan: Plan, known: pa.Table, *, find_indexes: bool, find_interval: bool
 ) -> tuple[Plan, list[ScanTask], dict[PartitionKey, int]]:
-    """Complete a plan with the catalog's rows of its segments.
-
-    Args:
-        known: rows of `KNOWN`.
-        find_indexes: look for index files where the last build put them.
-        find_interval: take the interval with which a segment's indexes were built.
-
-    Returns:
-        The plan; the tasks to read its segments; and how many segments the catalog has in partitions that were listed
-        without a segment.
+    """Complete a plan with the catalog's rows of its segments (`KNOWN`): the plan, the tasks to read its segments, and
+    how many segments the catalog has in partitions that were listed without a segment. Index files are looked for where
+    the last build put them (`find_indexes`), and compared at the interval with which they were built (`find_interval`).
     """
     matched = match(plan, known)
     matched = matched.where(matched.present)
@@ -200,31 +187,24 @@ def as_cataloged(
 
 def looked_in(partitions: Sequence[ListedPartition]) -> list[str]:
     """The directories where index files are looked for, as they are shown."""
-    roots = {
-        BESIDE_LOGS if str(each.index_directory) == str(each.directory.path) else each.index_directory.root
-        for each in partitions
-    }
-    return sorted(roots)
+    return sorted({BESIDE_LOGS if partition.in_place else partition.index_directory.root for partition in partitions})
 
 
 def beside_logs(plan: Plan) -> dict[str, int]:
     """How many index files beside logs are not audited, because those of an index directory are; by suffix. A broker
     that starts reads the files beside the logs.
-
-    Args:
-        plan: has the directories where index files are looked for.
     """
-    found: Counter[str] = Counter()
-    elsewhere = {str(each.directory.path) for each in plan.partitions if not each.in_place}
+    counts: Counter[str] = Counter()
+    elsewhere = {str(partition.directory.path) for partition in plan.partitions if not partition.in_place}
     for (directory, suffix), count in plan.skipped.indexes.items():
         if directory in elsewhere:
-            found[suffix] += count
-    return dict(sorted(found.items()))
+            counts[suffix] += count
+    return dict(sorted(counts.items()))
 
 
 def _where_built(plan: Plan, there: Matched) -> list[ListedPartition]:
-    """The partitions, each with the index directory of its last segment that the catalog knows. The next build would
-    index new segments there, too.
+    """The partitions, with the index directory of the last segment that the catalog knows. The next build would index
+    new segments there, too.
     """
     order = np.lexsort((there.known["base_offset"].to_numpy(), there.partitions))
     last = order[np.flatnonzero(np.diff(there.partitions[order], append=NOWHERE))]
@@ -256,7 +236,7 @@ def exit_code(plan: Plan, summary: AuditSummary, fail_on: Verdict) -> ExitCode:
 
 def counts(plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, partitions_gone: int) -> dict[str, int]:
     """The numbers of a run, for metrics and JSON."""
-    found = {
+    numbers = {
         "partitions": len(plan.partitions),
         "segments": plan.segments.num_rows,
         "not_ready": summary.not_ready_count,
@@ -269,35 +249,28 @@ def counts(plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, par
         "in_use_bytes": summary.in_use[1],
     }
     for verdict in Verdict:
-        found[verdict.value] = sum(count for (_, each), count in summary.files.items() if each == verdict)
+        numbers[verdict.value] = sum(count for (_, of_files), count in summary.files.items() if of_files == verdict)
         if verdict is not Verdict.IDENTICAL:
-            found[f"logs_{verdict}"] = summary.logs(verdict)
-    return {**found, "accepted": accepted.count}
+            numbers[f"logs_{verdict}"] = summary.logs(verdict)
+    return {**numbers, "accepted": accepted.count}
 
 
 def _tell(
     outcome: Outcome,
     request: AuditRequest,
-    plan: Plan,
+    planned: _PlannedAudit,
     summary: AuditSummary,
     accepted: AcceptedFindings,
     catalog: str | None,
-    aside: Sequence[Aside],
     without_metadata: Sequence[Location],
-    not_compared: Sequence[str],
 ) -> None:
-    """Show the findings and where they are recorded.
-
-    Args:
-        catalog: the catalog's directory or URL.
-        aside: folders that Kafka moves, deletes or has set aside.
-        without_metadata: log dirs whose cluster's metadata is not known.
-        not_compared: logs that could not be compared with checkpoints, in words.
+    """Show the findings and where they are recorded: `catalog` is a directory or URL. In `without_metadata` are log
+    dirs whose cluster's metadata is not known.
     """
-    audit_id = request.audit_id
+    audit_id, not_compared = request.audit_id, planned.not_compared
     title = ", ".join(as_text(source.path) for source in request.sources) if audit_id is None else f"audit {audit_id}"
-    tell_summary(outcome, title, summary, looked_in(plan.partitions))
-    outcome.line(*lines_of(aside))
+    tell_summary(outcome, title, summary, looked_in(planned.plan.partitions))
+    outcome.line(*lines_of(planned.aside))
     accepted.tell(outcome)
     outcome.line(*(f"not compared: {line}" for line in not_compared[:SHOWN]))
     outcome.more(len(not_compared) - SHOWN, "; --json has them all")
@@ -309,22 +282,18 @@ def _tell(
         )
     if audit_id is not None:
         outcome.line(f"source:  {sources_line(request.sources)}")
-    outcome.line(*(f"topics:  {line}" for line in lines_of_known(request.known_topics, plan)))
+    outcome.line(*(f"topics:  {line}" for line in lines_of_known(request.known_topics, planned.plan)))
     if catalog is not None:
         outcome.line(f"catalog: {catalog}, table {FINDINGS.name}")
 
 
 def record_audit(
-    tables: Tables, found: Found, audit_id: str, now: datetime, plan: Plan, unread: Collection[PartitionKey]
+    tables: Tables, results: AuditResults, audit_id: str, now: datetime, plan: Plan, unread: Collection[PartitionKey]
 ) -> None:
     """Record the findings of an audit in one commit. They replace all rows of the same audit, so that it can be run
-    again.
-
-    Args:
-        plan: the plan by which logs were read.
-        unread: partitions whose logs were not read: for these, the findings of the audit before stay in force.
+    again. For partitions whose logs were not read, the findings of the audit before stay in force.
     """
-    findings = found.rows(Kind.FILE)
+    findings = results.rows(Kind.FILE)
     if unread:
         findings = findings.filter(pa.array(positions_in(findings, rows_of_keys(unread), PARTITION_KEY) < 0))
     findings = _with_versions(findings, plan)
@@ -345,7 +314,7 @@ def _with_versions(findings: pa.Table, plan: Plan) -> pa.Table:
         pc.is_in(findings["verdict"], value_set=pa.array([Verdict.WHOLE.value, Verdict.SAFE.value])),
     )
     is_in_use = pc.equal(pc.coalesce(findings["reason"], pa.scalar("")), pa.scalar(IN_USE))
-    at = positions_in(findings.select(SEGMENT_KEY), plan.keys(plan.segments), SEGMENT_KEY).copy()
+    at = positions_in(findings, plan.keys(plan.segments), SEGMENT_KEY).copy()
     at[~pc.and_(is_sound, pc.invert(is_in_use)).to_numpy().astype(np.bool_)] = -1
     places: Values = pa.array(np.maximum(at, 0), mask=at < 0)
     for name, listed in zip(VERSION_NAMES, LogVersion.names(), strict=True):
@@ -366,18 +335,18 @@ def audit(request: AuditRequest, backend: Backend) -> Outcome:
         warn_of_other_names(request.sources, recorded)
         at_hand += as_sources(recorded)
     planned = _planned(request, plan, catalog)
-    found, unread = _found(request, planned, backend.engine, catalog)
+    results, unread = _run_audit(request, planned, backend.engine, catalog)
     if catalog is not None and audit_id is not None:
         begin_phase("recording in the catalog")
-        record_audit(catalog.tables, found, audit_id, request.context.now, planned.plan, planned.unread)
+        record_audit(catalog.tables, results, audit_id, request.context.now, planned.plan, planned.unread)
     begin_phase("counting")
     of_catalog = AuditedCatalog()
     if catalog is not None:
         names = [source.name for source in request.sources]
-        of_catalog = AuditedCatalog.of(catalog.tables, found, names, request.topics)
+        of_catalog = AuditedCatalog.of(catalog.tables, results, names, request.topics)
     accepted, place = of_catalog.accepted, None if catalog is None else catalog.path
     summary = summarise(
-        found,
+        results,
         planned.log_dir_failures,
         tiering=request.how.tiering,
         left_out=accepted.keys,
@@ -401,7 +370,7 @@ def audit(request: AuditRequest, backend: Backend) -> Outcome:
         catalog_segments=of_catalog.segments,
         catalog_files=of_catalog.files,
     )
-    _tell(outcome, request, planned.plan, counted_out, accepted, place, planned.aside, without, planned.not_compared)
+    _tell(outcome, request, planned, counted_out, accepted, place, without)
     outcome.values.update(
         {
             "partitions_gone": planned.gone,
@@ -409,31 +378,32 @@ def audit(request: AuditRequest, backend: Backend) -> Outcome:
             "node_failures": of_nodes,
             "beside_logs_not_looked_at": beside,
             **planned.coverage_as_json(failures, unread.earlier),
-            **found.gaps.as_json(),
-            **_of_run(request, plan, accepted, place, planned),
-            **values_of(found.all_rows, summary),
+            **results.gaps.as_json(),
+            **_run_as_json(request, plan, accepted, place, planned),
+            **values_of(results.all_rows, summary),
         }
     )
     return outcome
 
 
-def _of_run(
-    request: AuditRequest, plan: Plan, accepted: AcceptedFindings, catalog: str | None, planned: _Planned
+def _run_as_json(
+    request: AuditRequest, plan: Plan, accepted: AcceptedFindings, catalog: str | None, planned: _PlannedAudit
 ) -> dict[str, Any]:
-    """The keys of the JSON object about the run.
-
-    Args:
-        catalog: the catalog's directory or URL.
-    """
-    of_run: dict[str, Any] = {}
+    recorded: dict[str, Any] = {}
     if request.audit_id is not None:
-        of_run = {"audit_id": request.audit_id, "catalog": catalog, "accepted": accepted.count}
-        of_run["accepted_findings"] = accepted.as_json()
-    return of_run | {
+        recorded = {
+            "audit_id": request.audit_id,
+            "catalog": catalog,
+            "accepted": accepted.count,
+            "accepted_findings": accepted.as_json(),
+        }
+    return recorded | {
         **unlistable_as_json(plan.unlistable.values()),
         "empty_sources": [{"source": name, "path": as_text(path)} for name, path in plan.empty.items()],
         "cluster_metadata": known_as_json(request.known_topics, plan),
-        "aside": [{"path": as_text(each.path), "kind": each.kind, "bytes": each.bytes} for each in planned.aside],
+        "aside": [
+            {"path": as_text(folder.path), "kind": folder.kind, "bytes": folder.bytes} for folder in planned.aside
+        ],
         "log_dir_failures": list(planned.log_dir_failures),
         "not_compared": planned.not_compared,
         "lost_checkpoints": planned.lost_checkpoints,
@@ -441,14 +411,10 @@ def _of_run(
 
 
 def _not_looked_at(request: AuditRequest, plan: Plan, beside: Mapping[str, int]) -> str:
-    """A line on the index files that were left out, with the command that audits them.
-
-    Args:
-        beside: how many index files were left out, by suffix.
-    """
+    """A line on the index files `beside` logs that were left out, with the command that audits them."""
     if not beside:
         return ""
-    elsewhere = {each.directory.source.name for each in plan.partitions if not each.in_place}
+    elsewhere = {partition.directory.source.name for partition in plan.partitions if not partition.in_place}
     paths = [source.path for source in request.sources if source.name in elsewhere]
     files = ", ".join(f"{count:,} {suffix}" for suffix, count in beside.items())
     [first, *_] = by_node(paths)
@@ -480,37 +446,30 @@ def _listed(request: AuditRequest) -> Plan:
     return plan
 
 
-def with_gaps(
-    found: Found, plan: Plan, known: KnownTopics, tables: TablesToRead | None, unread: pa.Table | None = None
-) -> Found:
-    """Add the gaps between the logs to what an audit found. A missing log whose `.index` is there has a finding of its
-    own, and is no gap.
-
-    Args:
-        tables: the catalog's tables, which may know the offsets; None without a catalog.
-        unread: `FACTS` of segments that were left out, as the catalog knows them.
+def _with_gaps(
+    results: AuditResults, plan: Plan, known: KnownTopics, tables: TablesToRead | None, unread: pa.Table
+) -> AuditResults:
+    """Add the gaps between the logs to an audit's results. A missing log whose `.index` is there has a finding of its
+    own, and is no gap. The catalog's tables may know the offsets; `unread` has its `FACTS` of segments that were left
+    out.
     """
-    rows = _facts(found, plan)
-    if unread is not None:
-        rows = pa.concat_tables([rows, unread])
+    rows = pa.concat_tables([_facts(results, plan), unread])
     places = {partition.key: partition.directory.path for partition in plan.partitions}
     gaps = gaps_in(
         rows,
         known.policy_of((*partition.key[:2], partition.topic_id) for partition in plan.partitions),
         Directories(places),
     )
-    gaps = gaps.without_logs_at(_missing(found)).with_known(rows)
+    gaps = gaps.without_logs_at(_missing_logs(results)).with_known(rows)
     if tables is not None and gaps.lost:
         topics = sorted({gap.topic for gap in gaps.lost})
         gaps = gaps.with_known(tables.read(SEGMENTS, FACTS, [Among("topic", topics)]))
-    return found.with_gaps(gaps, [finding_row(gap, places[gap.partition_key]) for gap in gaps.lost])
+    return results.with_gaps(gaps, [finding_row(gap, places[gap.partition_key]) for gap in gaps.lost])
 
 
-def _facts(found: Found, plan: Plan) -> pa.Table:
-    """`FACTS` of the segments that were read. A segment that was deleted since the listing is included, with an unknown
-    end.
-    """
-    rows = found.of_segments.rows("segment", [*SEGMENT_KEY, "status", "recovery"])
+def _facts(results: AuditResults, plan: Plan) -> pa.Table:
+    """`FACTS` of the segments that were read. A segment that was deleted since the listing has an unknown end."""
+    rows = results.of_segments.rows("segment", [*SEGMENT_KEY, "status", "recovery"])
     recovery: Values = rows["recovery"].combine_chunks()
     parts = {name: recovery.field(name) for name in ("next_offset", "records", "log_bytes")}
     ids = {partition.key: partition.topic_id for partition in plan.partitions}
@@ -523,26 +482,26 @@ def _facts(found: Found, plan: Plan) -> pa.Table:
     return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
 
 
-def _missing(found: Found) -> dict[PartitionKey, list[int]]:
-    """The base offsets of missing logs whose `.index` is there, by partition."""
+def _missing_logs(results: AuditResults) -> dict[PartitionKey, list[int]]:
+    """The base offsets of missing logs whose `.index` is there."""
     conditions = [Among("file", (LOG_SUFFIX,)), Among("reason", (MISSING,)), Among("verdict", (Verdict.BROKEN.value,))]
-    at: defaultdict[PartitionKey, list[int]] = defaultdict(list)
-    for row in found.rows(Kind.FILE, SEGMENT_KEY, conditions).to_pylist():
-        at[row["source"], row["topic"], row["partition"]].append(row["base_offset"])
-    return at
+    base_offsets: defaultdict[PartitionKey, list[int]] = defaultdict(list)
+    for row in results.rows(Kind.FILE, SEGMENT_KEY, conditions).to_pylist():
+        base_offsets[row["source"], row["topic"], row["partition"]].append(row["base_offset"])
+    return base_offsets
 
 
-def _found(
-    request: AuditRequest, planned: _Planned, engine: Engine, catalog: TablesCatalog | None
-) -> tuple[Found, Unread]:
+def _run_audit(
+    request: AuditRequest, planned: _PlannedAudit, engine: Engine, catalog: TablesCatalog | None
+) -> tuple[AuditResults, Unread]:
     """The findings in logs that are read, on partitions that are left out, and on gaps between logs."""
-    found, tables = find(engine, planned.tasks, planned.audits, request.sources, deep=request.how.deep), None
-    unread = Unread()
+    results = run_audit(engine, planned.tasks, planned.audits, request.sources, deep=request.how.deep)
+    tables, unread = None, Unread()
     if catalog is not None:
         tables, names = catalog.tables, [source.name for source in request.sources]
         unread = look_at_unread(tables, planned.plan, planned.unread, names, request.how.fail_on)
-        found = found.with_unread(unread.rows)
-    return with_gaps(found, planned.plan, request.known_topics, tables, unread.facts), unread
+        results = results.with_unread(unread.rows)
+    return _with_gaps(results, planned.plan, request.known_topics, tables, unread.facts), unread
 
 
 def _not_named(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> list[str]:
@@ -550,7 +509,7 @@ def _not_named(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> 
     if request.how.alone:
         return []
     log_dirs = _log_dirs(request, plan)
-    nameless = [path for path in (source.path for source in log_dirs) if _directory_id(path) is None]
+    nameless = [source.path for source in log_dirs if _directory_id(source.path) is None]
     return [
         f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), which nobody "
         f"has named: it is not known what is there; {_name_them(nameless)}"
@@ -559,17 +518,13 @@ def _not_named(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> 
 
 
 def _name_them(nameless: Sequence[Location]) -> str:
-    """Advice to name the other log dirs.
-
-    Args:
-        nameless: log dirs whose directory id is not known.
-    """
+    """Advice to name the other log dirs, among which may be those whose directory id is not known."""
     if not nameless:
         return "name all of log.dirs, or give --this-dir-alone"
     are = f"{', '.join(map(as_text, nameless))} may be {'it' if len(nameless) == 1 else 'these'}"
-    if unmounted := [as_text(each) for each in nameless if looks_unmounted(each)]:
+    if unmounted := [as_text(log_dir) for log_dir in nameless if looks_unmounted(log_dir)]:
         return f"{are}: nothing is in {', '.join(unmounted)}: is the disk mounted? Mount it, and run this again"
-    if missing := [as_text(each) for each in nameless if not (each / META_PROPERTIES).exists()]:
+    if missing := [as_text(log_dir) for log_dir in nameless if not (log_dir / META_PROPERTIES).exists()]:
         return (
             f"{are}: {META_PROPERTIES} is not in {', '.join(missing)}: look whether that is the log dir, and restore it"
         )
@@ -584,19 +539,16 @@ def _directory_id(log_dir: Location) -> str | None:
 
 
 def _lost_metadata(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> list[str]:
-    """The nodes none of whose log dirs has the cluster's metadata, in words: what a start does is not known. Where
-    an option says where the metadata is, or that the log dir is judged alone, they are warned of instead; but not of
-    the only voter of a quorum, which by that metadata loses all.
-
-    Args:
-        at_hand: all sources, with those of the catalog.
+    """The nodes none of whose log dirs has the cluster's metadata, in words: what a start does is not known. If an
+    option says where the metadata is, or that the log dir is judged alone, there is a warning instead; but not for the
+    only voter of a quorum, which by that metadata loses all. `at_hand` has the sources of the catalog, too.
     """
     nodes = []
     for node_id, log_dirs in without_metadata_log(_log_dirs(request, plan), at_hand, request.known_topics):
         where = f"{', '.join(map(str, log_dirs))}: node {node_id} has {METADATA_DIRECTORY} in none of these log dirs"
         if request.cluster_metadata is not None:
             where += f": {request.cluster_metadata} has to be in metadata.log.dir, or in the first of log.dirs, when "
-            if any(each.only_voter == node_id for each in request.known_topics.read()):
+            if any(copy.only_voter == node_id for copy in request.known_topics.read()):
                 nodes.append(f"{where}the node starts: {ONLY_VOTER_WITHOUT_METADATA}")
             else:
                 warn(f"{where}the node starts; {STARTS_WITHOUT_METADATA}")
@@ -612,16 +564,19 @@ def _lost_metadata(request: AuditRequest, plan: Plan, at_hand: Sequence[Source])
 
 def _log_dirs(request: AuditRequest, plan: Plan) -> list[Source]:
     """The sources that are log dirs."""
-    return [each for each in request.sources if each.name in plan.log_dirs and each.remote is None]
+    return [source for source in request.sources if source.name in plan.log_dirs and source.remote is None]
 
 
 def _without_metadata(request: AuditRequest, plan: Plan) -> list[Location]:
     """The log dirs of brokers whose cluster's metadata is not known."""
-    known, of_brokers = request.known_topics.of_sources, _log_dirs(request, plan)
-    return [each.path for each in of_brokers if each.name not in known and (each.path / META_PROPERTIES).exists()]
+    return [
+        source.path
+        for source in _log_dirs(request, plan)
+        if source.name not in request.known_topics.of_sources and (source.path / META_PROPERTIES).exists()
+    ]
 
 
-def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> _Planned:
+def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -> _PlannedAudit:
     """Decide what to audit, by the listing and the catalog. Warns of errors in a log dir's own files, and of partitions
     that are gone.
     """
@@ -647,7 +602,7 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
     )
     with_remote, not_compared = _with_remote_segments(request, plan, audits)
     lost = (stop.lost_metadata for stop in stops.values())
-    cut = [str(each) for each in lost if each is not None and each.is_loss]
+    cut = [str(obstacle) for obstacle in lost if obstacle is not None and obstacle.is_loss]
     notes = [note for stop in stops.values() for note in stop.notes if note not in cut]
     warn_of_first([*notes, *not_compared])
     gone = without_directory(plan, request.sources, request.topics, request.target, in_catalog)
@@ -655,11 +610,11 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
     aside = folders_aside(source.path for source in request.sources if source.name in plan.log_dirs)
     of_log_dirs = list(itertools.chain.from_iterable(stop.failures for stop in stops.values()))
     tasks = plan.scan_tasks() if tasks is None else tasks
-    planned = _Planned(plan, tasks, with_remote, len(gone), aside, of_log_dirs, cut)
+    planned = _PlannedAudit(plan, tasks, with_remote, len(gone), aside, of_log_dirs, cut)
     return planned if catalog is None else _within_budget(planned, request, catalog.tables)
 
 
-def _within_budget(planned: _Planned, request: AuditRequest, tables: Tables) -> _Planned:
+def _within_budget(planned: _PlannedAudit, request: AuditRequest, tables: Tables) -> _PlannedAudit:
     """Take out the partitions that the budget leaves out. A missing partition has no bytes and stays in."""
     names = [source.name for source in request.sources]
     last = LastAudits.of(tables, planned.plan, names, request.audit_id)
@@ -693,10 +648,9 @@ def _with_remote_segments(
         if key[0] in log_dirs and audit.is_brokers
     }
     tiered = tiered_partitions(log_dirs.values(), local.values(), request.topics)
-    found = {key: tiered.found[each] for key, each in local.items() if each in tiered.found}
-    return {
-        key: replace(audit, tiered=found[key]) if key in found else audit for key, audit in audits.items()
-    }, tiered.warnings
+    remote = {key: tiered.found[partition] for key, partition in local.items() if partition in tiered.found}
+    with_remote = {key: replace(audit, tiered=remote[key]) if key in remote else audit for key, audit in audits.items()}
+    return with_remote, tiered.warnings
 
 
 def _is_tiered(request: AuditRequest, source: str, topic: str) -> bool:

@@ -22,7 +22,7 @@ class HowToAudit:
         deep: look at the records, too.
         fail_on: the mildest verdict that the command fails for.
         tiering: also check segments against what tiered storage needs.
-        clean_shutdown: whether the broker stopped cleanly; None: its log dir says it.
+        clean_shutdown: whether the broker stopped cleanly; None reads that from its log dir.
         list_safe: report each safe file by itself, and not all of a kind together.
         alone: do not count it as a problem that the broker has other log dirs which were not named.
         max_bytes: read at most so many bytes of logs, partitions with the oldest audit first; None for all.
@@ -42,7 +42,6 @@ class AuditRequest:
     """What to audit.
 
     Attributes:
-        context: the run's catalog, or None, and the time to record.
         target: where the index files are.
         interval_bytes: the option's value; None if it was not given.
         options_for: the options of a partition's indexes, used where the catalog has none.

@@ -34,17 +34,15 @@ from kidxlib.storage.location import as_text
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SegmentAudit(ScanTask):
-    """One segment to audit.
-
-    Attributes:
-        clean_shutdown: whether the broker of its log dir stopped cleanly.
-    """
+    """One segment to audit, and whether the broker of its log dir stopped cleanly."""
 
     clean_shutdown: bool
 
 
 def to_segment_row(segment: SegmentFile, audited: AuditedSegment) -> AuditedSegmentRow:
-    """An audited segment as the row that the audit of its partition reads; producer events are rows of their own."""
+    """An audited segment as the row that the audit of its partition reads; its producer events are
+    rows of their own.
+    """
     needed, end = SegmentForPartition.of(audited), audited.end
     return AuditedSegmentRow(
         source=segment.source,
@@ -58,7 +56,7 @@ def to_segment_row(segment: SegmentFile, audited: AuditedSegment) -> AuditedSegm
         log_path=as_text(segment.path),
         recovery=None if needed.log.recovery is None else _recovery_columns(needed.log.recovery),
         leader_epochs=from_leader_epochs(needed.scanned.leader_epochs),
-        index_end=None if needed.log.index_end is None else _index_end(needed.log.index_end),
+        index_end=_index_end(needed.log.index_end),
         log=None if needed.log.finding is None else _log_finding(needed.log.finding),
         broken=[{"file": suffix, "reason": reason} for suffix, reason in needed.broken.items()],
         events=len(needed.scanned.producer_events),
@@ -66,11 +64,7 @@ def to_segment_row(segment: SegmentFile, audited: AuditedSegment) -> AuditedSegm
 
 
 def from_segment_row(row: AuditedSegmentRow, events: NDArray[np.void]) -> SegmentForPartition:
-    """An audited segment, from its row and its events, for the audit of its partition.
-
-    Args:
-        events: the segment's producer events, of dtype `scan_state.PRODUCER_EVENT`.
-    """
+    """An audited segment from its row, and from its producer events, of dtype `scan_state.PRODUCER_EVENT`."""
     recovered = row.recovery
     return SegmentForPartition(
         scanned=ScannedSegment(
@@ -118,8 +112,8 @@ def _recovery(row: AuditedSegmentRow, columns: RecoveryColumns) -> Recovery:
     )
 
 
-def _index_end(entry: OffsetPosition) -> IndexEnd:
-    return {"offset": entry.offset, "position": entry.position}
+def _index_end(entry: OffsetPosition | None) -> IndexEnd | None:
+    return None if entry is None else {"offset": entry.offset, "position": entry.position}
 
 
 def _log_finding(finding: Finding) -> LogFinding:
@@ -144,11 +138,7 @@ def _finding(stored: LogFinding) -> Finding:
 
 
 def audit_segments(tasks: Iterable[SegmentAudit], use_mmap: bool, *, deep: bool) -> Iterator[ItemRows]:
-    """Rows of `AUDITED`. Nothing is written.
-
-    Args:
-        deep: look at the records, too.
-    """
+    """Rows of `AUDITED`. Nothing is written. `deep` looks at the records, too."""
     for task in tasks:
         audited = audit_segment(task, use_mmap, deep=deep, clean_shutdown=task.clean_shutdown)
         files = [{Kind.FILE.value: row.values()} for row in rows_of_segment(task, audited)]
@@ -162,12 +152,11 @@ def audit_segments(tasks: Iterable[SegmentAudit], use_mmap: bool, *, deep: bool)
 
 @dataclass(frozen=True, slots=True)
 class PartitionsToAudit:
-    """Some partitions, with the rows of their audited segments.
+    """Some partitions, with or without segments, and the rows of their audited segments.
 
     Attributes:
         rows: rows of `TO_AUDIT`; those of a partition follow one another, segments in order.
         row_bytes: size of these rows in memory.
-        audits: what to audit of each partition, with or without segments.
     """
 
     rows: SharedRows
@@ -187,8 +176,8 @@ def audit_partitions(shares: Iterable[PartitionsToAudit]) -> Iterator[ItemRows]:
 
 
 def _audited(key: PartitionKey, audit: PartitionAudit, segments: Iterable[SegmentForPartition]) -> ItemRows:
-    found = rows_of_partition(key[0], audit, audit_partition(audit, segments))
-    return ItemRows(rows=[{kind.value: row.values()} for kind, of_kind in found.by_kind().items() for row in of_kind])
+    rows = rows_of_partition(key[0], audit, audit_partition(audit, segments))
+    return ItemRows(rows=[{kind.value: row.values()} for kind, of_kind in rows.by_kind().items() for row in of_kind])
 
 
 def _partition_key(head: Mapping[str, Any]) -> PartitionKey:

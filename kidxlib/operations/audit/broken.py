@@ -11,7 +11,7 @@ from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import JudgedFile
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.plan import Plan
-from kidxlib.operations.audit.found import find
+from kidxlib.operations.audit.run_audit import run_audit
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_catalog import without_brokers_own
 from kidxlib.operations.build.build_request import BuildRequest
@@ -23,13 +23,13 @@ from kidxlib.text.words import counted
 def broken_now(
     request: BuildRequest, plan: Plan, backend: Backend
 ) -> tuple[Mapping[PartitionKey, frozenset[str]], int]:
-    """Audit a plan against what a build would write. Returns the names of broken index and auxiliary files by
-    partition, and how many logs are broken.
+    """Audit a plan against what a build would write: the names of broken index and auxiliary files by partition, and
+    how many logs are broken.
     """
     audits, _ = partition_audits(plan, request.sources, request.options_for, clean_shutdown=None, tiering=False)
-    found = find(backend.engine, plan.scan_tasks(), audits, request.sources, deep=False)
-    files = JudgedFile.of_arrow(found.rows(Kind.FILE, JudgedFile.names(), [Among("verdict", (Verdict.BROKEN.value,))]))
-    files = without_brokers_own(plan, files)
+    results = run_audit(backend.engine, plan.scan_tasks(), audits, request.sources, deep=False)
+    rows = results.rows(Kind.FILE, JudgedFile.names(), [Among("verdict", (Verdict.BROKEN.value,))])
+    files = without_brokers_own(plan, JudgedFile.of_arrow(rows))
     broken = broken_files(files)
     note(f"broken: {counted(sum(map(len, broken.values())), 'index file')} in {counted(len(broken), 'partition')}")
     return broken, say_before_repair(files)

@@ -47,7 +47,6 @@ from kidxlib.text.words import counted
 
 #: Verdicts on logs that were read to their ends.
 _READ_IN_FULL: Final = (Verdict.WHOLE.value, Verdict.SAFE.value, Verdict.TORN.value)
-_OF_LOGS: Final = Among("file", (LOG_SUFFIX,))
 _NEVER: Final = datetime.min.replace(tzinfo=UTC)
 
 
@@ -56,7 +55,7 @@ class LastAudits:
     """When audits last read the logs of partitions by the catalog, and which logs have not changed since.
 
     Attributes:
-        audited_at: the time of each partition's last audit; partitions without one are missing here.
+        audited_at: the time of a partition's last audit; partitions that were never audited are not here.
         own: partitions that this same run has recorded already, before it was stopped and run again.
         unchanged: by partition, how many logs are as they were when the last audit read them in full.
         changed: partitions with a log that has changed, or that have lost a log other than the first.
@@ -69,20 +68,16 @@ class LastAudits:
 
     @classmethod
     def of(cls, tables: TablesToRead, plan: Plan, sources: Sequence[str], audit_id: str | None) -> Self:
-        """Read the last audits of a plan's partitions from the catalog.
-
-        Args:
-            audit_id: this run's id.
-        """
-        key, of_logs = list(PARTITION_KEY), [Among("source", tuple(sources)), _OF_LOGS]
-        audits = tables.counts(FINDINGS, [*key, "audit_id", "audited_at"], of_logs)
+        """The last audits of a plan's partitions in the catalog. `audit_id` is this run's."""
+        key, on_logs = list(PARTITION_KEY), [Among("source", tuple(sources)), Among("file", (LOG_SUFFIX,))]
+        audits = tables.counts(FINDINGS, [*key, "audit_id", "audited_at"], on_logs)
         is_own: Values = pc.equal(audits["audit_id"], pa.scalar(audit_id or ""))
         is_other: Values = pc.invert(is_own)
         others = audits.filter(is_other).sort_by([("audited_at", "ascending"), ("audit_id", "ascending")])
         last = others.group_by(key, use_threads=False).aggregate([("audit_id", "last"), ("audited_at", "last")])
         ids = sorted(set(map(str, last["audit_id_last"].to_pylist())))
         names = [*SEGMENT_KEY, *VERSION_NAMES, "audit_id", "verdict", "reason"]
-        logs = tables.read(FINDINGS, names, [*of_logs, Among("audit_id", ids)])
+        logs = tables.read(FINDINGS, names, [*on_logs, Among("audit_id", ids)])
         logs = logs.filter(pc.equal(logs["audit_id"], last["audit_id_last"].take(positions_in(logs, last, key))))
         unchanged, changed = _compared(plan, logs)
         times: Any = last["audited_at_last"].to_pylist()
@@ -95,11 +90,7 @@ class LastAudits:
 
 
 def _compared(plan: Plan, logs: pa.Table) -> tuple[Mapping[PartitionKey, int], Collection[PartitionKey]]:
-    """`unchanged` and `changed` of `LastAudits`.
-
-    Args:
-        logs: the findings on logs by the last audit of each partition.
-    """
+    """`unchanged` and `changed` of `LastAudits`, by the findings of the last audit of each partition on its logs."""
     partitions = partitions_of(plan.segments)
     at = positions_in(plan.keys(plan.segments), logs, SEGMENT_KEY)
     was_read = pc.and_(
@@ -128,12 +119,9 @@ def _compared(plan: Plan, logs: pa.Table) -> tuple[Mapping[PartitionKey, int], C
 def same_versions(
     rows: pa.Table, names: Sequence[str], others: pa.Table, other_names: Sequence[str], at: Positions
 ) -> Flags:
-    """Which rows have the same size, modification time and inode as rows of another table. Unknown values do not match,
-    but an object has no inode.
-
-    Args:
-        names, other_names: the names of the three columns in both tables.
-        at: for each row, the position of the other table's row; −1 for none.
+    """Which rows have the same size, modification time and inode as rows of another table, whose positions are in `at`;
+    −1 for none. `names` and `other_names` are the three columns in the two tables. Unknown values do not match, but an
+    object has no inode.
     """
     same: Flags = at >= 0
     for number, (name, other) in enumerate(zip(names, other_names, strict=True)):
@@ -148,12 +136,7 @@ def same_versions(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnreadPartition:
-    """A partition that an audit leaves out.
-
-    Attributes:
-        segments, log_bytes: what it would have read.
-        audited_at: when its logs were last read; None for never.
-    """
+    """What an audit leaves out in a partition, and when its logs were last read; None for never."""
 
     segments: int
     log_bytes: int
@@ -168,21 +151,20 @@ class NotAudited:
 
     @property
     def log_bytes(self) -> int:
-        return sum(each.log_bytes for each in self.partitions.values())
+        return sum(partition.log_bytes for partition in self.partitions.values())
 
     @property
     def segments(self) -> int:
-        return sum(each.segments for each in self.partitions.values())
+        return sum(partition.segments for partition in self.partitions.values())
 
     @property
     def never(self) -> int:
         """How many were never audited."""
-        return sum(each.audited_at is None for each in self.partitions.values())
+        return sum(partition.audited_at is None for partition in self.partitions.values())
 
     @property
     def in_words(self) -> str:
-        """What was left out, and how old its last audit is."""
-        dates = [each.audited_at for each in self.partitions.values() if each.audited_at is not None]
+        dates = [partition.audited_at for partition in self.partitions.values() if partition.audited_at is not None]
         oldest = f"; the oldest was last audited on {min(dates).astimezone(UTC):%Y-%m-%dT%H:%M:%SZ}" if dates else ""
         never = f"; {self.never:,} of them never" if self.never else ""
         size = decimal(self.log_bytes)
@@ -201,22 +183,18 @@ class NotAudited:
         return [
             {
                 **dict(zip(PARTITION_KEY, key, strict=True)),
-                "segments": each.segments,
-                "log_bytes": each.log_bytes,
-                "audited_at": None if each.audited_at is None else each.audited_at.astimezone(UTC).isoformat(),
+                "segments": left_out.segments,
+                "log_bytes": left_out.log_bytes,
+                "audited_at": None if left_out.audited_at is None else left_out.audited_at.astimezone(UTC).isoformat(),
             }
-            for key, each in sorted(self.partitions.items())
+            for key, left_out in sorted(self.partitions.items())
         ]
 
 
 def beyond_budget(tasks: Sequence[ScanTask], last: LastAudits, max_bytes: int) -> NotAudited:
-    """The partitions that a budget leaves out. Those that were never audited come first, then those of the oldest
-    audits; of one audit those with changes first. The first one that no longer fits ends it, so that none is passed by
-    for ever; one that is larger than the budget is read alone. What has no bytes costs none.
-
-    Args:
-        tasks: all segments.
-        max_bytes: of logs.
+    """The partitions that a budget of bytes leaves out. Those that were never audited come first, then those of the
+    oldest audits; of one audit those with changes first. The first one that no longer fits ends it, so that none is
+    passed by for ever; one that is larger than the budget is read alone. A partition without bytes costs nothing.
     """
     log_bytes, segments = Counter[PartitionKey](), Counter[PartitionKey]()
     for task in tasks:
@@ -246,11 +224,11 @@ class Unread:
     """The findings on partitions whose logs are not read.
 
     Attributes:
-        facts: `FACTS` of their segments: the catalog's if a log has not changed, and otherwise with an unknown end.
+        facts: `FACTS` of their segments: the catalog's if a log has not changed; otherwise the end is unknown.
         rows: findings that need no reading, and findings of the last audits that still hold.
         earlier: how many of these rows are findings of the last audits.
         failures: what keeps a broker from starting.
-        losing: by partition, what a broker would lose at its next start according to the last audits.
+        losing: what a broker would lose at its next start by the last audits.
     """
 
     facts: pa.Table = field(default_factory=SEGMENTS.schema(FACTS).empty_table)
@@ -260,23 +238,16 @@ class Unread:
     losing: Mapping[PartitionKey, StartFailure] = field(default_factory=dict)
 
     def all_failures(self, accepted: Collection[PartitionKey]) -> list[StartFailure]:
-        """All start failures and losses that make the audit fail, besides files.
-
-        Args:
-            accepted: partitions in which damage is accepted together with its consequence.
+        """All start failures and losses that make the audit fail, besides files. In `accepted` partitions damage is
+        accepted together with its consequence.
         """
-        return [*self.failures, *(each for key, each in sorted(self.losing.items()) if key not in accepted)]
+        return [*self.failures, *(loss for key, loss in sorted(self.losing.items()) if key not in accepted)]
 
 
 def look_at_unread(
     tables: Tables, plan: Plan, audits: Mapping[PartitionKey, PartitionAudit], sources: Sequence[str], fail_on: Verdict
 ) -> Unread:
-    """Look at partitions without reading their logs.
-
-    Args:
-        audits: what to audit of the partitions.
-        fail_on: the mildest verdict of earlier audits that counts.
-    """
+    """Look at partitions without reading their logs. Of earlier audits, verdicts from `fail_on` on count."""
     if not audits:
         return Unread()
     known = _Known.of(tables, plan, audits, sources)
@@ -332,7 +303,6 @@ class _Known:
 
     @property
     def facts(self) -> pa.Table:
-        """`FACTS` of the segments."""
         columns: dict[str, Any] = {name: self.segments[name] for name in (*SEGMENT_KEY, "log_bytes")}
         columns["topic_id"] = pa.array(self.topic_ids, pa.string())
         columns["status"] = pc.coalesce(self.rows["status"], pa.scalar(Status.UNREADABLE.value))
@@ -343,14 +313,12 @@ class _Known:
     @property
     def ended(self) -> frozenset[PartitionKey]:
         """The partitions whose last log has a known end."""
-        ends = {
-            (row["source"], row["topic"], row["partition"]): row["next_offset"]
-            for row in self.facts.select([*PARTITION_KEY, "next_offset"]).to_pylist()
-        }
-        return frozenset(key for key, end in ends.items() if end is not None)
+        ends: Any = self.rows["next_offset"].to_pylist()
+        last_end = dict(zip(partition_keys(self.segments), ends, strict=True))
+        return frozenset(key for key, end in last_end.items() if end is not None)
 
     def indexed(self) -> Iterator[tuple[PartitionKey, str, int, int]]:
-        """The segments that have an index: the partition, the index's directory, base offset and bytes of the log."""
+        """The segments with an index: the partition, the index's directory, base offset and bytes of the log."""
         is_indexed = self.rows["offset_index_bytes"].is_valid()
         segments = self.segments.filter(is_indexed)
         directories: Any = self.rows["index_directory"].filter(is_indexed).to_pylist()
@@ -359,7 +327,7 @@ class _Known:
 
 
 def _without_index(known: _Known, audits: Mapping[PartitionKey, PartitionAudit]) -> Iterator[FileFinding]:
-    """The findings on indexes that a build has written and that are missing now."""
+    """The findings on indexes that a build has written and that are gone."""
     there: dict[PartitionKey, set[int]] = {}
     for key, directory, base_offset, log_bytes in known.indexed():
         audit = audits[key]
@@ -401,7 +369,7 @@ def _ends(facts: pa.Table, audits: Mapping[PartitionKey, PartitionAudit]) -> Ite
                 findings.append((base_offset, below))
         # Checkpoints and indexes were read after the listing: a running broker may have written in between.
         if findings and _is_last(audit, base_offset, row["log_bytes_last"]):
-            yield from (row_of_partition(key[0], audit, SegmentFinding(*each)) for each in findings)
+            yield from (row_of_partition(key[0], audit, SegmentFinding(*finding)) for finding in findings)
 
 
 def _is_last(audit: PartitionAudit, base_offset: int, log_bytes: int) -> bool:
@@ -420,10 +388,7 @@ def _failures(audits: Collection[PartitionAudit]) -> Iterator[StartFailure]:
     for audit in audits:
         if audit.is_brokers:
             directory = as_text(audit.directory)
-            yield from (StartFailure(directory, str(each)) for each in failures_in_directory(audit.directory))
-
-
-_FOUND: Final = FINDINGS.schema(FileFinding.names())
+            yield from (StartFailure(directory, str(failure)) for failure in failures_in_directory(audit.directory))
 
 
 def _earlier(
@@ -435,16 +400,16 @@ def _earlier(
     wanted = rows_of_keys(audits)
 
     def still(where: Among) -> list[FileFinding]:
-        found = last_findings(tables, sources, [where], _FOUND.names)
-        is_file: Values = pc.not_equal(found["file"], pa.scalar(GAP))  # gaps are computed anew each time
-        found = found.filter(is_file)
-        found = found.filter(pa.array(positions_in(found, wanted, PARTITION_KEY) >= 0))
-        return [each for each in FileFinding.of_arrow(found) if _is_as_it_was(each)]
+        findings = last_findings(tables, sources, [where], FileFinding.names())
+        is_file: Values = pc.not_equal(findings["file"], pa.scalar(GAP))  # gaps are computed anew each time
+        findings = findings.filter(is_file)
+        findings = findings.filter(pa.array(positions_in(findings, wanted, PARTITION_KEY) >= 0))
+        return [finding for finding in FileFinding.of_arrow(findings) if _is_as_it_was(finding)]
 
     losing: dict[PartitionKey, StartFailure] = {}
-    for each in still(Among("action", LOSING)):
-        said = f"{each.action}: {each.consequence} (by the last audit of the partition)"
-        losing.setdefault(each.partition_key, StartFailure(each.path, said))
+    for finding in still(Among("action", LOSING)):
+        why = f"{finding.action}: {finding.consequence} (by the last audit of the partition)"
+        losing.setdefault(finding.partition_key, StartFailure(finding.path, why))
     return still(Among("verdict", verdicts)), losing
 
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from kidxlib.format.checkpoint_files import RECOVERY_POINT_CHECKPOINT
-from kidxlib.operations.audit import found
+from kidxlib.operations.audit import run_audit
 from kidxlib.operations.audit.audit_work import PartitionsToAudit
-from kidxlib.operations.audit.found import partitions_to_audit
+from kidxlib.operations.audit.run_audit import partitions_to_audit
 from tests.support.audits import audited
 from tests.support.logs import golden
 
@@ -33,7 +33,7 @@ def test_what_is_found_does_not_depend_on_how_much_is_read_at_once(
             shares.append(len(share.audits))
             yield share
 
-    monkeypatch.setattr(found, "partitions_to_audit", counted)
+    monkeypatch.setattr(run_audit, "partitions_to_audit", counted)
     assert audited(log_dir) == expected
     assert sum(shares) == len(expected.partitions) == 7
     assert rows_max > 1 or max(shares) <= 2, "of few rows each"

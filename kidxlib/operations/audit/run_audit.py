@@ -1,4 +1,4 @@
-"""Finds everything in an audit: workers read segments, and then audit each partition from the rows of its segments."""
+"""Runs an audit: workers read segments, and then audit each partition from the rows of its segments."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from kidxlib.text.words import counted
 _COMPARING: Final = "comparing partitions"
 
 #: So few partitions with small logs are audited faster than workers start.
-_FEW: Final = 50
+_PARTITIONS_FEW: Final = 50
 
 #: Rows of `FileFinding`.
 FINDING_ROWS: Final = pa.schema([*AUDITED.field(Kind.FILE.value).type])
@@ -56,7 +56,7 @@ _ROWS_MAX: Final = 2_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class AuditResults:
     """What an audit found.
 
     Attributes:
@@ -74,11 +74,9 @@ class Found:
     of_unread: pa.Table = field(default_factory=FINDING_ROWS.empty_table)
 
     def with_gaps(self, gaps: FoundGaps, rows: Sequence[FileFinding]) -> Self:
-        """What was found, with gaps and their findings."""
         return replace(self, gaps=gaps, of_gaps=_table(rows))
 
     def with_unread(self, rows: Sequence[FileFinding]) -> Self:
-        """What was found, with findings on partitions whose logs were left out."""
         return replace(self, of_unread=_table(rows))
 
     def rows(self, kind: Kind, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
@@ -86,11 +84,10 @@ class Found:
         rows = self.of_partitions.rows(kind.value, names, where)
         if kind is not Kind.FILE:
             return rows
-        others = [rows_where(each, where).select(rows.column_names) for each in (self.of_gaps, self.of_unread)]
+        others = [rows_where(table, where).select(rows.column_names) for table in (self.of_gaps, self.of_unread)]
         return pa.concat_tables([self.of_segments.rows(kind.value, names, where), rows, *others])
 
     def all_rows(self) -> AuditRows:
-        """All rows, in order."""
         ordered = {
             kind: self.rows(kind).sort_by([(name, "ascending") for name in order]) for kind, order in ORDERS.items()
         }
@@ -109,13 +106,8 @@ def _table(rows: Sequence[FileFinding]) -> pa.Table:
 def partitions_to_audit(
     staged: Staged, engine: Engine, audits: Mapping[PartitionKey, PartitionAudit], rows_max: int = _ROWS_MAX
 ) -> Iterator[PartitionsToAudit]:
-    """The partitions in shares, each with the rows of its segments.
-
-    Args:
-        staged: rows of `AUDITED`.
-        engine: shares the rows.
-        audits: what to audit of each partition, with or without segments.
-        rows_max: how many rows of segments and events to hold at a time.
+    """The partitions in shares, with the rows of their segments (`AUDITED`), so many rows at a time. Partitions without
+    segments are among `audits`, too.
     """
 
     def read(scope: Sequence[Condition]) -> pa.Table:
@@ -137,21 +129,16 @@ def _counts(staged: Staged) -> pa.Table:
     return counted.select(key).append_column(ROWS, rows)
 
 
-def find(
+def run_audit(
     engine: Engine,
     tasks: Sequence[ScanTask],
     audits: Mapping[PartitionKey, PartitionAudit],
     sources: Sequence[Source],
     *,
     deep: bool,
-) -> Found:
-    """Audit segments and partitions.
-
-    Args:
-        tasks: all segments of the partitions.
-        audits: what to audit of each partition, with or without segments.
-        sources: the sources of the partitions.
-        deep: look at the records, too.
+) -> AuditResults:
+    """Audit all segments of partitions, then the partitions, with or without segments. `deep` looks at the records,
+    too.
     """
     if tasks:
         engine.start()
@@ -166,13 +153,12 @@ def find(
     begin_phase("reading", done=engine.done, segments=len(tasks), log_bytes=log_bytes, after=_COMPARING)
     with interrupts.telling(read_so_far):
         bins = pack([_segment_audit(task, audits) for task in tasks], engine.cores)
-        do = partial(audit_segments, deep=deep)
         with engine.stopping():
             of_segments = engine.run(
                 Work(
                     f"audit-{attempt}-segments",
                     bins,
-                    do,
+                    partial(audit_segments, deep=deep),
                     AUDITED,
                     directories,
                     is_small=reads_little(log_bytes, len(tasks)),
@@ -184,12 +170,12 @@ def find(
         units = [[share] for share in partitions_to_audit(of_segments, engine, audits)]
         # Logs may be read a second time. A partition's directory is listed as well, but that has no bytes to count.
         read_bytes = log_bytes + sum(share.row_bytes for [share] in units)
-        is_small = len(audits) <= _FEW and reads_little(read_bytes, len(units))
+        is_small = len(audits) <= _PARTITIONS_FEW and reads_little(read_bytes, len(units))
         with engine.stopping():
             of_partitions = engine.run(
                 Work(f"audit-{attempt}-partitions", units, audit_partitions, FOUND, directories, is_small)
             )
-    return Found(of_segments, of_partitions)
+    return AuditResults(of_segments, of_partitions)
 
 
 def _segment_audit(task: ScanTask, audits: Mapping[PartitionKey, PartitionAudit]) -> SegmentAudit:
