@@ -140,7 +140,7 @@ def _read_epochs(directory: Location) -> LeaderEpochs | CheckpointError | None:
 
 def _audit_leader_epochs(
     read: list[ReadSegment],
-    found: LeaderEpochs | CheckpointError | None,
+    epochs: LeaderEpochs | CheckpointError | None,
     logs: LogEpochs,
     *,
     in_place: bool,
@@ -148,22 +148,22 @@ def _audit_leader_epochs(
 ) -> Iterator[SegmentFinding]:
     """`remote` is the harm that a leader which starts with this file does to remote segments; None if it does none."""
     first = read[0].base_offset if read else 0
-    if isinstance(found, CheckpointError):
+    if isinstance(epochs, CheckpointError):
         without = "" if remote is None else f"; without the file {remote.consequence}"
         finding = Finding(
             file=checkpoint_files.LEADER_EPOCH_CHECKPOINT,
             verdict=Verdict.BROKEN,
             reason="unreadable",
-            detail=str(found),
+            detail=str(epochs),
             consequence=f"a broker that starts takes the log dir out of use{without}",
         )
     elif remote is not None:
         finding = remote
     else:
         # A broker certainly has one. An index directory has one only if it was asked for.
-        if found is None and not (in_place and logs.recovered.entries):
+        if epochs is None and not (in_place and logs.recovered.entries):
             return
-        finding = audit_epochs(found, logs)
+        finding = audit_epochs(epochs, logs)
     yield SegmentFinding(first, finding)
 
 
@@ -227,9 +227,9 @@ def _not_ready(
     fold: PartitionFold,
 ) -> Iterator[NotReady]:
     broken_files = {
-        (each.base_offset, each.finding.file): each.finding.reason
-        for each in findings
-        if each.finding.verdict is Verdict.BROKEN
+        (on_file.base_offset, on_file.finding.file): on_file.finding.reason
+        for on_file in findings
+        if on_file.finding.verdict is Verdict.BROKEN
     }
     names = (path.name for path in snapshot_files(task.index_directory))
     return not_ready_for_tiering(
@@ -264,7 +264,7 @@ def _with_logs_aside(
         offsets = (base_offset, base_offset + 1) if is_log else missing_offsets.get(finding.reason or "")
         return finding if offsets is None else with_logs_aside(finding, aside, task.directory, *offsets)
 
-    return [replace(each, finding=with_aside(each.base_offset, each.finding)) for each in findings]
+    return [replace(on_file, finding=with_aside(on_file.base_offset, on_file.finding)) for on_file in findings]
 
 
 def _beside_logs(
@@ -291,17 +291,17 @@ def _with_brokers_own(
     """The findings, together with those on files beside the logs. If a file is in both places, the finding on the
     broker's own file counts only if that is broken.
     """
-    elsewhere = {(each.base_offset, each.finding.file): each.finding.verdict for each in findings}
+    elsewhere = {(on_file.base_offset, on_file.finding.file): on_file.finding.verdict for on_file in findings}
     own: dict[tuple[int, str], SegmentFinding] = {}
-    for each in beside_logs:
-        key = each.base_offset, each.finding.file
-        is_damaged = each.finding.verdict in DAMAGE
+    for on_file in beside_logs:
+        key = on_file.base_offset, on_file.finding.file
+        is_damaged = on_file.finding.verdict in DAMAGE
         # Safe findings beside the logs are left out: `--fail-on safe` is about the files in the other directory.
-        if each.finding.verdict is not Verdict.SAFE and (
+        if on_file.finding.verdict is not Verdict.SAFE and (
             key not in elsewhere or is_damaged > (elsewhere[key] in DAMAGE)
         ):
-            own[key] = replace(each, beside_logs=True)
-    return [*(each for each in findings if (each.base_offset, each.finding.file) not in own), *own.values()]
+            own[key] = replace(on_file, beside_logs=True)
+    return [*(on_file for on_file in findings if (on_file.base_offset, on_file.finding.file) not in own), *own.values()]
 
 
 def _log_epochs(
@@ -408,7 +408,7 @@ def _harm_to_remote(
     """
     if task.tiered is None:
         return None
-    recovered = [each.base_offset for each in simulation.segments if each.next_offset is not None]
+    recovered = [segment.base_offset for segment in simulation.segments if segment.next_offset is not None]
     begun = (change for offset in recovered if offset in changes for change in changes[offset].tolist())
     local = LocalLog(
         entries=task.tiered.entries,

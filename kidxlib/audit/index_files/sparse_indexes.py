@@ -48,7 +48,7 @@ def rebuilt_from(log_bytes: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Miss:
+class _Miss:
     """A range of targets whose lookup starts at a wrong place."""
 
     target: int
@@ -65,7 +65,7 @@ def one_of_each_class(keys: Longs, least: int, most: int) -> Longs:
     return targets[(targets >= least) & (targets <= most)]
 
 
-def first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str, most: int) -> Miss | None:
+def _first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str, most: int) -> _Miss | None:
     """The first target whose search starts where no batch does, or after a batch that it must look into. `targets` are
     the smallest of each class, and none is above `most`.
     """
@@ -84,7 +84,7 @@ def first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str, most: 
         what = "after the batch that it has to begin with"
     else:
         what = "where no batch starts"
-    return Miss(int(targets[at]), max(until, int(targets[at])), int(starts[at]), what)
+    return _Miss(int(targets[at]), max(until, int(targets[at])), int(starts[at]), what)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ def audit_offset_index(
     targets = one_of_each_class(offsets, base_offset, next_offset - 1)
     found = index.lookup_many(targets)["position"]
     starts = np.maximum(found, 0)
-    miss = first_miss(log, targets, starts, "last_offset_before", next_offset - 1)
+    miss = _first_miss(log, targets, starts, "last_offset_before", next_offset - 1)
     if miss is not None:
         return say.broken(
             "misses-batches",
@@ -233,7 +233,7 @@ def audit_time_index(
     targets = one_of_each_class(timestamps, 0, largest)
     offsets = np.maximum(index.lookup_many(targets)["offset"], base_offset)
     starts = offset_index.lookup_many(offsets)["position"]
-    miss = first_miss(log, targets, starts, "max_timestamp_before", largest)
+    miss = _first_miss(log, targets, starts, "max_timestamp_before", largest)
     if miss is not None:
         return say.broken(
             "misses-records",

@@ -197,12 +197,12 @@ def _may_be_odd(batches: _Rows, contents: _Rows, before: NDArray[np.int64]) -> N
 
 def _odd_records(log: LogBytes, batch: Batch, last_offset: int) -> Iterator[_Oddity]:
     """The oddities in the records of a batch, after batches whose largest last offset is `last_offset`."""
-    found = records_in(log, batch)
-    if found is None or not found.complete:
+    content = records_in(log, batch)
+    if content is None or not content.complete:
         yield from _malformed(log, batch)
-    if found is not None:
-        yield from _odd_offsets(batch, found, last_offset)
-        yield from _odd_timestamps(batch, found)
+    if content is not None:
+        yield from _odd_offsets(batch, content, last_offset)
+        yield from _odd_timestamps(batch, content)
 
 
 def _malformed(log: LogBytes, batch: Batch) -> Iterator[_Oddity]:
@@ -220,19 +220,19 @@ def _malformed(log: LogBytes, batch: Batch) -> Iterator[_Oddity]:
         )
 
 
-def _odd_offsets(batch: Batch, found: RecordsIn, last_offset: int) -> Iterator[_Oddity]:
-    offsets = found.offsets
+def _odd_offsets(batch: Batch, content: RecordsIn, last_offset: int) -> Iterator[_Oddity]:
+    offsets = content.offsets
     if len(offsets) and (
         offsets[0] <= last_offset
         or (offsets[1:] <= offsets[:-1]).any()
-        or offsets[0] < found.base_offset
+        or offsets[0] < content.base_offset
         or offsets[-1] > batch.last_offset
     ):
         yield _Oddity(
             Verdict.BROKEN,
             "offsets-not-increasing",
             batch.position,
-            f"offsets {offsets[0]} to {offsets[-1]} in a batch of {found.base_offset} to {batch.last_offset}, after "
+            f"offsets {offsets[0]} to {offsets[-1]} in a batch of {content.base_offset} to {batch.last_offset}, after "
             f"offset {last_offset}",
             "consumers get records twice or not at all, and what is said of indexes does not hold for this log",
         )
@@ -246,10 +246,10 @@ def _odd_offsets(batch: Batch, found: RecordsIn, last_offset: int) -> Iterator[_
         )
 
 
-def _odd_timestamps(batch: Batch, found: RecordsIn) -> Iterator[_Oddity]:
-    if not len(found.timestamps) or not found.complete:
+def _odd_timestamps(batch: Batch, content: RecordsIn) -> Iterator[_Oddity]:
+    if not len(content.timestamps) or not content.complete:
         return
-    largest = int(found.timestamps.max())
+    largest = int(content.timestamps.max())
     if largest > batch.max_timestamp:
         yield _Oddity(
             Verdict.BROKEN,

@@ -77,7 +77,7 @@ _FROM_TWO_COPIES: Final = (
 )
 
 
-def with_fate(
+def _with_fate(
     finding: Finding,
     log: AuditedLog,
     segment: SimulatedSegment | None,
@@ -193,22 +193,18 @@ def is_missing(finding: Finding) -> bool:
     return (finding.file, finding.reason, finding.verdict) == (segment_files.LOG_SUFFIX, MISSING, Verdict.BROKEN)
 
 
-def missing_logs(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
+def _missing_logs(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
     """The findings on logs that are missing while their indexes are there, and that were not renamed. A broker and a
     build remove the log last, so neither has deleted these.
     """
     judged = {log.base_offset for log in logs}
-    ends = {log.base_offset: log.recovery.next_offset for log in logs if log.recovery is not None}
     for name, why in sorted(simulation.removed.items()):
         offset, suffix = segment_files.parse_segment_file(name) or (0, "")
         if why is not Removal.ORPHAN or suffix != segment_files.OFFSET_INDEX_SUFFIX or offset in judged:
             continue
-        renamed = (
-            f"{segment_files.segment_file(offset, segment_files.LOG_SUFFIX)}{segment_files.DELETED_SUFFIX}"
-            in simulation.removed
-        )
-        inside = any(base_offset <= offset < end for base_offset, end in ends.items())
-        if not renamed and not inside:
+        log = segment_files.segment_file(offset, segment_files.LOG_SUFFIX)
+        is_renamed = f"{log}{segment_files.DELETED_SUFFIX}" in simulation.removed
+        if not is_renamed and not _is_in_a_log(offset, logs):
             yield (
                 offset,
                 Finding(
@@ -223,7 +219,7 @@ def missing_logs(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> I
             )
 
 
-def missing_by_index_directory(
+def _missing_by_index_directory(
     logs: Sequence[AuditedLog], simulation: StartupSimulation, indexed: Collection[int], compacted: bool
 ) -> Iterator[tuple[int, Finding]]:
     """The findings on logs that are missing while their indexes are in an index directory, by their place among the
@@ -232,10 +228,9 @@ def missing_by_index_directory(
     if not logs:
         return
     first, last = logs[0].base_offset, logs[-1].base_offset
-    judged = {log.base_offset for log in logs} | {offset for offset, _ in swapped_in(logs, simulation)}
-    ends = {log.base_offset: log.recovery.next_offset for log in logs if log.recovery is not None}
+    judged = {log.base_offset for log in logs} | {offset for offset, _ in _swapped_in(logs, simulation)}
     for offset in sorted(set(indexed) - judged):
-        if any(base <= offset < end for base, end in ends.items()):
+        if _is_in_a_log(offset, logs):
             continue
         if offset < first:
             yield offset, _GONE_FROM_BEGINNING
@@ -252,6 +247,10 @@ def missing_at_end(last: int, end: int | None, indexed: Collection[int]) -> Iter
         if offset > last:
             lacking = f"offsets from {offset if end is None else end} on are in no log"
             yield offset, replace(_MISSING_AT_END, consequence=f"{_MISSING_AT_END.consequence}; {lacking}")
+
+
+def _is_in_a_log(offset: int, logs: Sequence[AuditedLog]) -> bool:
+    return any(log.recovery is not None and log.base_offset <= offset < log.recovery.next_offset for log in logs)
 
 
 def _in_no_log(offset: int, logs: Sequence[AuditedLog]) -> str:
@@ -295,17 +294,16 @@ _GONE_FROM_BEGINNING: Final = replace(
 )
 
 
-def may_be_compacted(logs: Sequence[AuditedLog]) -> bool:
+def _may_be_compacted(logs: Sequence[AuditedLog]) -> bool:
     return any(log.recovery is not None and log.recovery.may_lack_records(log.base_offset) for log in logs)
 
 
-def swapped_in(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
+def _swapped_in(logs: Sequence[AuditedLog], simulation: StartupSimulation) -> Iterator[tuple[int, Finding]]:
     """The findings on logs that a starting broker will rename from `.swap`, and that the scan has not read."""
     judged = {log.base_offset for log in logs}
     for segment in simulation.segments:
-        swapped = (
-            f"{segment_files.segment_file(segment.base_offset, segment_files.LOG_SUFFIX)}{segment_files.SWAP_SUFFIX}"
-        )
+        log = segment_files.segment_file(segment.base_offset, segment_files.LOG_SUFFIX)
+        swapped = f"{log}{segment_files.SWAP_SUFFIX}"
         if segment.base_offset not in judged and swapped in simulation.renamed:
             yield (
                 segment.base_offset,
@@ -331,7 +329,7 @@ def audit_logs(
     offset indexes that a build wrote into an index directory, without logs that a broker has begun since; None if index
     files are beside the logs.
     """
-    compacted, intruders = may_be_compacted(logs), _intruders(logs)
+    compacted, intruders = _may_be_compacted(logs), _intruders(logs)
     segments = {segment.base_offset: segment for segment in simulation.segments}
     end_before: int | None = None
     epoch_before = NO_LEADER_EPOCH
@@ -348,15 +346,15 @@ def audit_logs(
                 finding = worse(finding, _with_intruder(other, log.base_offset, intruders))
             if (goes_back := epochs.go_back(log.base_offset, epoch_before)) is not None:
                 finding = worse(finding, goes_back)
-            yield log.base_offset, with_fate(finding, log, segments.get(log.base_offset), simulation, stop)
+            yield log.base_offset, _with_fate(finding, log, segments.get(log.base_offset), simulation, stop)
         if log.recovery is not None and log.recovery.end.status in USABLE:
             end_before = max(end_before or 0, log.recovery.next_offset)
             epoch_before = max(epoch_before, epochs.largest(log.base_offset))
-    yield from swapped_in(logs, simulation)
+    yield from _swapped_in(logs, simulation)
     if indexed is None:
-        yield from missing_logs(logs, simulation)
+        yield from _missing_logs(logs, simulation)
     else:
-        yield from missing_by_index_directory(logs, simulation, indexed, compacted)
+        yield from _missing_by_index_directory(logs, simulation, indexed, compacted)
 
 
 def _torn_after_clean_stop(finding: Finding, recovery: Recovery | None, segment: SimulatedSegment | None) -> Finding:
@@ -397,7 +395,7 @@ def known_by_index(index_end: OffsetPosition | None, recovery: Recovery) -> rang
     return range(recovery.next_offset, index_end.offset + 1)
 
 
-def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
+def _of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
     """The finding on a last log that does not end where the checkpoints of its broker say."""
     if (below := below_checkpoints(recovery.next_offset, recovery.end.position, stop)) is not None:
         yield below
@@ -416,7 +414,7 @@ def of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
         )
 
 
-def of_index_end(log: AuditedLog, recovery: Recovery, following: int | None, stop: PartitionStop) -> Iterator[Finding]:
+def _of_index_end(log: AuditedLog, recovery: Recovery, following: int | None, stop: PartitionStop) -> Iterator[Finding]:
     """The finding on a log that was longer when its index was written. After an unclean stop, the index of the last log
     may have been flushed before the log, which is then torn between two batches; if it is the only replica, it is
     broken. If no offset is missing up to the next segment, the index is wrong, and there is no finding here.
@@ -494,6 +492,6 @@ def _of_neighbours(
     if recovery.end.status not in USABLE:
         return
     if following is None:
-        yield from of_log_end(recovery, stop)
+        yield from _of_log_end(recovery, stop)
     if trusts_index and recovery.end.status is Status.OK:
-        yield from of_index_end(log, recovery, following, stop)
+        yield from _of_index_end(log, recovery, following, stop)

@@ -180,19 +180,14 @@ def failures_in_files(directory: Location, files: Mapping[str, Location]) -> Ite
     is_metadata = directory.name == METADATA_DIRECTORY
     yield from _of_file(files.get(LEADER_EPOCH_CHECKPOINT), read_epochs, ends=is_metadata)
     for name in sorted(files):
-        if (misnamed := _why_misnamed(name)) is not None:
+        if (misnamed := why_misnamed(name)) is not None:
             found, does = misnamed
             yield Obstacle(directory / name, found, Effect.ENDS, does, _what_to_do(name, files))
     yield from _of_file(files.get(PARTITION_METADATA), read_topic_id, ends=is_metadata)
 
 
-def is_misnamed(name: str) -> bool:
-    """Whether a broker fails on the name of a file in a partition's directory."""
-    return _why_misnamed(name) is not None
-
-
-def _why_misnamed(name: str) -> tuple[str, str] | None:
-    """What is wrong with a name, and what a broker does."""
+def why_misnamed(name: str) -> tuple[str, str] | None:
+    """What is wrong with the name of a file in a partition's directory, and what a broker does; None for nothing."""
     if not name.endswith(_NAMED_BY_OFFSET):
         return None
     offset = offset_of(name)

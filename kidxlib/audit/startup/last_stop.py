@@ -209,12 +209,12 @@ def _with_doubts(
         lost = lost_metadata(metadata)
     if lost is not None and lost.where in {obstacle.where for obstacle in stop.obstacles}:
         lost = None
-    unknown = () if metadata is None or lost is not None else of_unknown_topics(log_dir, folders, stop, metadata)
+    unknown = () if metadata is None or lost is not None else _of_unknown_topics(log_dir, folders, stop, metadata)
     notes = (*stop.notes, *filter(None, (differs, None if lost is None else str(lost))), *unknown)
     return replace(stop, notes=notes, marker_is_false=is_false, lost_metadata=lost, only_replicas=only_replicas)
 
 
-def of_unknown_topics(
+def _of_unknown_topics(
     log_dir: Location, folders: Sequence[Location], stop: LastStop, metadata: ClusterMetadata
 ) -> Iterator[str]:
     """A remark for each topic that the cluster does not have, and that lines of checkpoints name although no directory

@@ -54,12 +54,12 @@ from kidxlib.storage.opened_log import LogFile
 _SWAPPED_LOG_SUFFIX: Final = f"{segment_files.LOG_SUFFIX}{segment_files.SWAP_SUFFIX}"
 
 
-class LoadStopped(Exception):  # noqa: N818  # ends a simulated load, and is none of ours
+class _LoadStopped(Exception):  # noqa: N818  # ends a simulated load, and is none of ours
     """Loading of the partition has stopped."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LoadArguments:
+class _LoadArguments:
     """What a broker loads a partition with: the topic's options at its start, and what the log dir's checkpoint files
     say; offsets are 0 where they say nothing.
     """
@@ -71,30 +71,30 @@ class LoadArguments:
 
 
 @dataclass(slots=True)
-class LoadState:
+class _LoadState:
     """One partition while it is loaded.
 
     Attributes:
         read_before: what recovering a segment comes to, by base offset, for segments that were already read with these
             options.
         read_log: reads others.
-        found: the simulation so far.
+        simulation: what it has come to so far.
         files: by the names that they have at this point.
         snapshots: the producer snapshots that exist at this point.
         recoveries: of the segments that the broker has recovered, by base offset.
     """
 
-    arguments: LoadArguments
+    arguments: _LoadArguments
     read_before: Mapping[int, Recovery]
     read_log: ReadLog
-    found: StartupSimulation
+    simulation: StartupSimulation
     files: dict[str, Location]
     snapshots: ProducerSnapshots = field(default_factory=ProducerSnapshots)
     recoveries: dict[int, Recovery] = field(default_factory=dict)
 
     @classmethod
     def of_directory(
-        cls, directory: Location, arguments: LoadArguments, read_before: Mapping[int, Recovery], read_log: ReadLog
+        cls, directory: Location, arguments: _LoadArguments, read_before: Mapping[int, Recovery], read_log: ReadLog
     ) -> Self:
         files = files_in(directory)
         return cls(
@@ -102,7 +102,7 @@ class LoadState:
             read_before,
             read_log,
             StartupSimulation(failures=[str(each) for each in checkpoints.failures_in_files(directory, files)]),
-            {name: path for name, path in files.items() if not checkpoints.is_misnamed(name)},
+            {name: path for name, path in files.items() if checkpoints.why_misnamed(name) is None},
         )
 
     def log_of(self, base_offset: int) -> Location:
@@ -129,26 +129,26 @@ class LoadState:
     def remove(self, name: str, why: Removal) -> None:
         """The broker removes a file from the simulated directory."""
         del self.files[name]
-        self.found.removed[name] = why
+        self.simulation.removed[name] = why
 
     def delete(self, segment: SimulatedSegment, why: str) -> None:
         segment.action, segment.kept_bytes, segment.detail = StartupAction.DELETE, 0, why
         self.snapshots.remove(segment.base_offset)
 
 
-def fail(segment: SimulatedSegment, why: str) -> NoReturn:
+def _fail(segment: SimulatedSegment, why: str) -> NoReturn:
     segment.action, segment.detail = StartupAction.FAIL, why
-    raise LoadStopped
+    raise _LoadStopped
 
 
-def file_offset(name: str) -> int:
+def _file_offset(name: str) -> int:
     """The offset in the name of a file that is known to have one."""
     offset = offset_of(name)
     assert offset is not None, name
     return offset
 
 
-def replay(state: LoadState, log_start_offset: int, end: int, segments: Sequence[SimulatedSegment]) -> int:
+def _replay(state: _LoadState, log_start_offset: int, end: int, segments: Sequence[SimulatedSegment]) -> int:
     """`UnifiedLog.rebuildProducerState` up to an offset: headers are read from the last good snapshot on. Returns the
     offset of the last snapshot that there is then.
     """
@@ -170,7 +170,7 @@ def replay(state: LoadState, log_start_offset: int, end: int, segments: Sequence
     return snapshots.take(end) if end > last_snapshot else last_snapshot
 
 
-def _read_headers(state: LoadState, segment: SimulatedSegment, start: int) -> None:
+def _read_headers(state: _LoadState, segment: SimulatedSegment, start: int) -> None:
     recovery = state.recoveries.get(segment.base_offset)
     if recovery is not None and recovery.records is not None:
         return  # recovery has read these headers, and there is no wrapper that had to be decompressed
@@ -184,7 +184,7 @@ def _read_headers(state: LoadState, segment: SimulatedSegment, start: int) -> No
         elif (found := opened.translate_offset(start)) is not None:
             _ensure_wellformed_headers(opened.log, found.position)
     except MalformedRecordsError as error:
-        fail(segment, f"producers are to be learnt from its headers: {error}")
+        _fail(segment, f"producers are to be learnt from its headers: {error}")
 
 
 def _ensure_wellformed_headers(log: LogBytes, position: int) -> None:
@@ -205,14 +205,14 @@ _OVERFLOW: Final = "offset-overflow"
 RECOVERED_AS: Final = "; it is recovered, as "
 
 
-def recover_segment(
-    state: LoadState, segment: SimulatedSegment, why: str, loaded: Sequence[SimulatedSegment], *, loading: bool
+def _recover_segment(
+    state: _LoadState, segment: SimulatedSegment, why: str, loaded: Sequence[SimulatedSegment], *, loading: bool
 ) -> None:
     """Record what becomes of a segment that the broker recovers for this reason, and of the producer snapshots.
     `loaded` are the segments before it. If the broker is still `loading` segments, an offset that fails fails the load.
     """
     _leave_out_appends(state, segment)
-    last_snapshot = replay(state, state.arguments.log_start_offset, segment.base_offset, loaded)
+    last_snapshot = _replay(state, state.arguments.log_start_offset, segment.base_offset, loaded)
     is_whole = segment.kept_bytes == segment.log_bytes
     recovery = _read_already(state, segment) if is_whole else None
     if recovery is None:
@@ -237,7 +237,7 @@ def recover_segment(
         state.snapshots.take(recovery.map_end_offset)
 
 
-def lost(state: LoadState, segment: SimulatedSegment) -> tuple[int | None, int | None]:
+def _lost(state: _LoadState, segment: SimulatedSegment) -> tuple[int | None, int | None]:
     """How many batches and records of a segment are dropped; None if that is not known for certain."""
     if not segment.lost_bytes:
         return 0, 0
@@ -250,22 +250,22 @@ def lost(state: LoadState, segment: SimulatedSegment) -> tuple[int | None, int |
     return _sum(past.batches, recovery.batches), _sum(past.records, recovery.records)
 
 
-def _leave_out_appends(state: LoadState, segment: SimulatedSegment) -> None:
+def _leave_out_appends(state: _LoadState, segment: SimulatedSegment) -> None:
     """A running broker may have appended to a log since it was read: the simulation ends where the read ended."""
     known = _of_the_very_log(state, segment)
-    if known is None or known.end.reason is not None or segment is not state.found.segments[-1]:
+    if known is None or known.end.reason is not None or segment is not state.simulation.segments[-1]:
         return
     if known.log_bytes < segment.log_bytes == segment.kept_bytes:
         segment.log_bytes = segment.kept_bytes = known.log_bytes
 
 
-def _read_already(state: LoadState, segment: SimulatedSegment) -> Recovery | None:
+def _read_already(state: _LoadState, segment: SimulatedSegment) -> Recovery | None:
     """What an earlier read of the very log found, as it is now; None without one."""
     recovery = _of_the_very_log(state, segment)
     return None if recovery is None or recovery.log_bytes != segment.log_bytes else recovery
 
 
-def _of_the_very_log(state: LoadState, segment: SimulatedSegment) -> Recovery | None:
+def _of_the_very_log(state: _LoadState, segment: SimulatedSegment) -> Recovery | None:
     """What an earlier read found in the log that stands there under its name: a swap file may have taken its place."""
     is_swapped = state.log_of(segment.base_offset).name.endswith(segment_files.SWAP_SUFFIX)
     return None if is_swapped else state.read_before.get(segment.base_offset)
@@ -275,9 +275,9 @@ def _quarantined(segment: SimulatedSegment, end: ScanEnd, loading: bool) -> None
     detail = f"{end.reason} at byte {end.position}: {end.detail}"
     if end.reason == _OVERFLOW:
         segment.action, segment.detail = StartupAction.SPLIT, detail
-        raise LoadStopped
+        raise _LoadStopped
     if end.reason not in _INVALID_OFFSET or loading:
-        fail(segment, detail)
+        _fail(segment, detail)
     segment.action, segment.kept_bytes, segment.detail = StartupAction.EMPTY, 0, detail
     segment.next_offset = segment.base_offset
 
@@ -300,27 +300,27 @@ def simulate_startup(
     offsets of the log dir's checkpoint files, 0 where they say nothing. Segments in `recoveries` were read with these
     options already; `read_log` reads the others.
     """
-    arguments = LoadArguments(
+    arguments = _LoadArguments(
         options=options,
         clean_shutdown=clean_shutdown,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
     )
-    state = LoadState.of_directory(directory, arguments, recoveries, read_log)
-    with contextlib.suppress(LoadStopped):
+    state = _LoadState.of_directory(directory, arguments, recoveries, read_log)
+    with contextlib.suppress(_LoadStopped):
         _load(state)
-    for segment in state.found.segments:
-        segment.lost_batches, segment.lost_records = lost(state, segment)
-    return state.found
+    for segment in state.simulation.segments:
+        segment.lost_batches, segment.lost_records = _lost(state, segment)
+    return state.simulation
 
 
-def find_ends(state: LoadState) -> None:
+def _find_ends(state: _LoadState) -> None:
     """`LogLoader.deleteSegmentsIfLogStartGreaterThanLogEnd`, and the log start and end offsets."""
     log_start_offset = state.arguments.log_start_offset
-    left = [segment for segment in state.found.segments if segment.action is not StartupAction.DELETE]
+    left = [segment for segment in state.simulation.segments if segment.action is not StartupAction.DELETE]
     end = _next_offset(state, left[-1]) if left else log_start_offset
     if end < log_start_offset:
-        state.found.ends_below_start = end
+        state.simulation.ends_below_start = end
         for segment in left:
             state.delete(segment, f"the log ends at {end}, below the log start offset {log_start_offset}")
         left, end = [], log_start_offset
@@ -329,13 +329,13 @@ def find_ends(state: LoadState) -> None:
     start = max(log_start_offset, first)
     state.snapshots.remove_strays([segment.base_offset for segment in left] or [first])
     if state.snapshots or not state.arguments.clean_shutdown:
-        replay(state, start, end, left)
+        _replay(state, start, end, left)
     else:
-        state.found.forgets_producers = start < end
-    state.found.log_start_offset, state.found.log_end_offset = start, end
+        state.simulation.forgets_producers = start < end
+    state.simulation.log_start_offset, state.simulation.log_end_offset = start, end
 
 
-def _next_offset(state: LoadState, segment: SimulatedSegment) -> int:
+def _next_offset(state: _LoadState, segment: SimulatedSegment) -> int:
     if segment.action is StartupAction.EMPTY:
         return segment.base_offset
     if segment.base_offset in state.recoveries:
@@ -343,10 +343,10 @@ def _next_offset(state: LoadState, segment: SimulatedSegment) -> int:
     try:
         return state.opened(segment.base_offset, kept_bytes=segment.kept_bytes).next_offset()
     except MalformedRecordsError as error:
-        fail(segment, str(error))
+        _fail(segment, str(error))
 
 
-def finish_swaps(state: LoadState) -> None:
+def _finish_swaps(state: _LoadState) -> None:
     """Files go that were to be deleted or are unfinished, and swap files replace what they replace."""
     _remove_leftovers(state)
     swaps = [name for name in sorted(state.files) if name.endswith(segment_files.SWAP_SUFFIX)]
@@ -354,27 +354,27 @@ def finish_swaps(state: LoadState) -> None:
     _remove_replaced(state, logs)
     for name in swaps:
         state.files[name.removesuffix(segment_files.SWAP_SUFFIX)] = state.files.pop(name)
-        state.found.renamed.append(name)
+        state.simulation.renamed.append(name)
     for name in logs:  # to learn where they end it has made the offset indexes that were missing, full of zeros
         index = f"{name.removesuffix(segment_files.LOG_SUFFIX)}{segment_files.OFFSET_INDEX_SUFFIX}"
         state.files.setdefault(index, Path(f"{index}.swap"))
 
 
-def _remove_leftovers(state: LoadState) -> None:
+def _remove_leftovers(state: _LoadState) -> None:
     cleaned = [name for name in state.files if name.endswith(segment_files.CLEANED_SUFFIX)]
-    first_cleaned = min((file_offset(name) for name in cleaned), default=segment_files.OFFSET_MAX)
+    first_cleaned = min((_file_offset(name) for name in cleaned), default=segment_files.OFFSET_MAX)
     for name in sorted(state.files):
         if name.endswith(segment_files.DELETED_SUFFIX):
             state.remove(name, Removal.DELETED)
         elif name.endswith(segment_files.CLEANED_SUFFIX):
             state.remove(name, Removal.CLEANED)
-        elif name.endswith(segment_files.SWAP_SUFFIX) and file_offset(name) >= first_cleaned:
+        elif name.endswith(segment_files.SWAP_SUFFIX) and _file_offset(name) >= first_cleaned:
             state.remove(name, Removal.SWAP)
 
 
-def _remove_replaced(state: LoadState, logs: Sequence[str]) -> None:
+def _remove_replaced(state: _LoadState, logs: Sequence[str]) -> None:
     """Files go if their offsets are among those of the logs that are swapped in."""
-    base_offsets = [file_offset(name) for name in logs]
+    base_offsets = [_file_offset(name) for name in logs]
     least = min(base_offsets, default=segment_files.OFFSET_MAX)
     end = max((_swapped_end(state, offset) for offset in base_offsets), default=-1)
     for name in sorted(state.files):
@@ -383,62 +383,62 @@ def _remove_replaced(state: LoadState, logs: Sequence[str]) -> None:
             state.remove(name, Removal.SWAPPED)
 
 
-def _swapped_end(state: LoadState, base_offset: int) -> int:
+def _swapped_end(state: _LoadState, base_offset: int) -> int:
     """The offset after the last one of a log that is swapped in (`LogSegment.readNextOffset`)."""
     try:
         return state.opened(base_offset, segment_files.SWAP_SUFFIX).next_offset()
     except MalformedRecordsError as error:
         path = state.files[segment_files.segment_file(base_offset, _SWAPPED_LOG_SUFFIX)]
-        state.found.failures.append(f"{path}: {error}; {Thrown.OTHER}")
-        raise LoadStopped from error
+        state.simulation.failures.append(f"{path}: {error}; {Thrown.OTHER}")
+        raise _LoadStopped from error
 
 
-def _load(state: LoadState) -> None:
+def _load(state: _LoadState) -> None:
     _ensure_readable(state)
-    finish_swaps(state)
+    _finish_swaps(state)
     state.snapshots = ProducerSnapshots.of_files(state.files)
     _remove_orphans(state)
     _load_segments(state)
     if not state.arguments.clean_shutdown:
         _recover_unflushed(state)
-    find_ends(state)
+    _find_ends(state)
 
 
-def _ensure_readable(state: LoadState) -> None:
+def _ensure_readable(state: _LoadState) -> None:
     """Loading fails at a file that the broker may not read."""
     for _, path in sorted(state.files.items()):
         if isinstance(path, Path) and not os.access(path, os.R_OK):
-            if not any(failure.startswith(f"{path}: ") for failure in state.found.failures):
-                state.found.failures.append(
+            if not any(failure.startswith(f"{path}: ") for failure in state.simulation.failures):
+                state.simulation.failures.append(
                     f"{path}: not readable by this user; if the broker's may not read it either, {Thrown.IO}"
                 )
-            raise LoadStopped
+            raise _LoadStopped
 
 
-def _remove_orphans(state: LoadState) -> None:
+def _remove_orphans(state: _LoadState) -> None:
     """Indexes without a log go (`LogLoader.loadSegmentFiles`)."""
     for name in sorted(state.files):
         if (
             name.endswith(segment_files.INDEX_SUFFIXES)
-            and segment_files.segment_file(file_offset(name), segment_files.LOG_SUFFIX) not in state.files
+            and segment_files.segment_file(_file_offset(name), segment_files.LOG_SUFFIX) not in state.files
         ):
             state.remove(name, Removal.ORPHAN)
 
 
-def _load_segments(state: LoadState) -> None:
+def _load_segments(state: _LoadState) -> None:
     """Segments are opened in order, and recovered where indexes cannot be right (`LogLoader.loadSegmentFiles`)."""
     base_offsets = (segment_files.parse_segment_log(name) for name in sorted(state.files))
     for base_offset in (offset for offset in base_offsets if offset is not None):
         size = state.log_of(base_offset).stat().st_size
         segment = SimulatedSegment(base_offset, StartupAction.LOAD, size, size)
-        loaded = tuple(state.found.segments)
-        state.found.segments.append(segment)
+        loaded = tuple(state.simulation.segments)
+        state.simulation.segments.append(segment)
         why = _why_rebuilt(state, segment)
         if why is not None:
-            recover_segment(state, segment, why, loaded, loading=True)
+            _recover_segment(state, segment, why, loaded, loading=True)
 
 
-def _why_rebuilt(state: LoadState, segment: SimulatedSegment) -> str | None:
+def _why_rebuilt(state: _LoadState, segment: SimulatedSegment) -> str | None:
     """`LogSegment.sanityCheck`: why a broker recovers the segment when it loads it; None where it does not."""
     if segment_files.segment_file(segment.base_offset, segment_files.OFFSET_INDEX_SUFFIX) not in state.files:
         return "its .index is missing"
@@ -450,21 +450,21 @@ def _why_rebuilt(state: LoadState, segment: SimulatedSegment) -> str | None:
     except CorruptIndexError as error:
         return str(error)
     except UnknownVersionError as error:
-        fail(segment, str(error))
+        _fail(segment, str(error))
     return None
 
 
-def _recover_unflushed(state: LoadState) -> None:
+def _recover_unflushed(state: _LoadState) -> None:
     """Segments are recovered from the one on that holds the recovery point, up to the first that is truncated
     (`LogLoader.recoverLog`).
     """
-    segments = state.found.segments
+    segments = state.simulation.segments
     base_offsets = [segment.base_offset for segment in segments]
     first = max(bisect_right(base_offsets, state.arguments.recovery_point) - 1, 0)
     unflushed = iter(segments[first:])
     for segment in unflushed:
         before = segment.kept_bytes
-        recover_segment(state, segment, "it may not have been flushed", segments, loading=False)
+        _recover_segment(state, segment, "it may not have been flushed", segments, loading=False)
         if segment.kept_bytes < before:
             for later in unflushed:
                 state.delete(later, f"after segment {segment.base_offset}, which is truncated")

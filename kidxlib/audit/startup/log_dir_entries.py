@@ -33,7 +33,7 @@ _WRITTEN: Final = (
 _READ, _WRITE, _ENTER = 4, 2, 1
 
 
-def obstacles_of_permissions(log_dir: Path, directories: Iterable[Location]) -> Iterator[Obstacle]:
+def _obstacles_of_permissions(log_dir: Path, directories: Iterable[Location]) -> Iterator[Obstacle]:
     """The files and directories that the owner of a log dir may not use. A broker runs as that user."""
     status = log_dir.stat()
     if status.st_uid == 0:
@@ -143,7 +143,7 @@ def obstacles_in_log_dir(log_dir: Location) -> Iterator[Obstacle]:
                 "look which of them is whole, and move the other one out of the log dir",
             )
     if isinstance(log_dir, Path):
-        yield from obstacles_of_permissions(log_dir, directories)
+        yield from _obstacles_of_permissions(log_dir, directories)
 
 
 def directories_in(log_dir: Location) -> list[Location]:

@@ -121,13 +121,13 @@ def accepted_properties(log_dir: Location) -> MetaProperties | Obstacle | None:
         return None
     except OSError as error:
         return unreadable(path, error)
-    found = parse_properties(content)
-    why = _why_refused(found)
+    properties = parse_properties(content)
+    why = _why_refused(properties)
     if why is None:
-        return meta_properties_of(found, str(path))
+        return meta_properties_of(properties, str(path))
     if not any(content):
         why = f"{quoted(content) if content else 'empty'}, expected version, node.id, cluster.id and directory.id"
-    if (log_dir / METADATA_DIRECTORY).exists() or _ends(found):
+    if (log_dir / METADATA_DIRECTORY).exists() or _ends(properties):
         return Obstacle(path, why, Effect.ENDS, str(Thrown.OTHER), _MEND)
     return Obstacle(path, why, Effect.LOG_DIR, str(Thrown.IO), _MEND)
 
@@ -166,15 +166,6 @@ def directory_ids_of(log_dirs: Sequence[Location], metadata: ClusterMetadata | N
     return ids if len({*ids.values()}) == len(ids) else {}
 
 
-def obstacles_of_meta_properties(
-    log_dirs: Sequence[Location], metadata: ClusterMetadata | None = None
-) -> Iterator[Obstacle]:
-    """What is wrong with `meta.properties` of some of a node's log dirs, by themselves and together. A log dir may have
-    no such file. `metadata` is read to its end.
-    """
-    yield from with_ids(_obstacles_of_properties(log_dirs, metadata), directory_ids_of(log_dirs, metadata))
-
-
 def with_ids(obstacles: Iterable[Obstacle], ids: Mapping[Location, str]) -> Iterator[Obstacle]:
     """Obstacles whose remedies name the ids of log dirs that `directory_ids_of` gives."""
     for obstacle in obstacles:
@@ -186,14 +177,15 @@ def with_ids(obstacles: Iterable[Obstacle], ids: Mapping[Location, str]) -> Iter
 
 
 def _obstacles_of_properties(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
+    """What is wrong with `meta.properties` of a node's log dirs, by themselves and together."""
     accepted: dict[Location, MetaProperties] = {}
     of_kraft = [log_dir for log_dir in log_dirs if (log_dir / METADATA_DIRECTORY).exists()]
     for log_dir in log_dirs:
-        found = accepted_properties(log_dir)
-        if isinstance(found, MetaProperties):
-            accepted[log_dir] = found
-        elif found is not None:
-            yield found
+        properties = accepted_properties(log_dir)
+        if isinstance(properties, MetaProperties):
+            accepted[log_dir] = properties
+        elif properties is not None:
+            yield properties
         elif of_kraft or was_formatted(log_dir):
             yield Obstacle(
                 log_dir / META_PROPERTIES, "missing", Effect.ENDS, f"{Thrown.OTHER} (RuntimeException)", _MEND
@@ -213,34 +205,34 @@ def was_formatted(log_dir: Location) -> bool:
         return False
 
 
-def _why_refused(found: Mapping[str, str]) -> str | None:
+def _why_refused(properties: Mapping[str, str]) -> str | None:
     """Why a node does not take a file (`MetaProperties.Builder`)."""
-    version = _version(found)
+    version = _version(properties)
     if version not in _VERSIONS:
-        return f"version {quoted(found['version'])}, expected 1"
+        return f"version {quoted(properties['version'])}, expected 1"
     name = _VERSIONS[version]
-    if name not in found:
+    if name not in properties:
         return f"no {name}" if version == "1" else "no version and no node.id"
-    if java.parse_integer(found[name].strip(), INT_BITS) is None:
-        return f"{name} is {quoted(found[name])}, expected a number"
-    if "cluster.id" not in found and version == "1":  # a broker with ZooKeeper asks that for it
+    if java.parse_integer(properties[name].strip(), INT_BITS) is None:
+        return f"{name} is {quoted(properties[name])}, expected a number"
+    if "cluster.id" not in properties and version == "1":  # a broker with ZooKeeper asks that for it
         return "no cluster.id"
-    directory_id = found.get("directory.id")
+    directory_id = properties.get("directory.id")
     return None if directory_id is None else _why_no_directory_id(directory_id)
 
 
-def _version(found: Mapping[str, str]) -> str:
-    number = java.parse_integer(found.get("version", "0"), INT_BITS)
-    return found.get("version", "0") if number is None else str(number)
+def _version(properties: Mapping[str, str]) -> str:
+    number = java.parse_integer(properties.get("version", "0"), INT_BITS)
+    return properties.get("version", "0") if number is None else str(number)
 
 
-def _ends(found: Mapping[str, str]) -> bool:
+def _ends(properties: Mapping[str, str]) -> bool:
     """Whether a node reads the file, and ends over what it says. If it cannot read the file, it calls the log dir
     offline, as long as the metadata's log is in another one.
     """
-    if _version(found) == "0":
-        return "broker.id" not in found
-    return _why_no_directory_id(found.get("directory.id", "")) == _RESERVED_ID
+    if _version(properties) == "0":
+        return "broker.id" not in properties
+    return _why_no_directory_id(properties.get("directory.id", "")) == _RESERVED_ID
 
 
 _RESERVED_ID: Final = "directory.id is one of those that are reserved"
@@ -266,32 +258,32 @@ def _contradictions(
     """What log dirs of one node may not say (`MetaPropertiesEnsemble.verify`). If the metadata has a log dir as one of
     a node, its file is wrong, and not the log dir's place in `log.dirs`.
     """
-    registered = {log_dir: registered_node(metadata, found.directory_id) for log_dir, found in accepted.items()}
+    registered = {log_dir: registered_node(metadata, own.directory_id) for log_dir, own in accepted.items()}
     by_id: dict[str, Location] = {}
     in_order = sorted(accepted, key=lambda log_dir: metadata is None or log_dir != metadata.directory.parent)
-    for log_dir, found in accepted.items():
+    for log_dir, own in accepted.items():
         first = in_order[0]
         path, node, expected = log_dir / META_PROPERTIES, registered[log_dir], accepted[first].node_id
-        if node is not None and node != found.node_id:
+        if node is not None and node != own.node_id:
             yield Obstacle(
                 path,
-                f"node.id is {found.node_id}, and the cluster's metadata has this log dir as one of node {node}",
+                f"node.id is {own.node_id}, and the cluster's metadata has this log dir as one of node {node}",
                 Effect.ENDS,
                 f"a broker with node.id={node} does not start",
-                f"write node.id={node} into the file; with node.id={found.node_id} in server.properties, too, a broker "
+                f"write node.id={node} into the file; with node.id={own.node_id} in server.properties, too, a broker "
                 "starts as another node, and sets all partitions aside",
             )
-        elif node is None and found.node_id != expected:
-            yield _differs(path, f"node.id is {found.node_id}", f"{first} is {expected}", _TAKE_OUT)
-        if found.cluster_id != (of_cluster := accepted[first].cluster_id):
+        elif node is None and own.node_id != expected:
+            yield _differs(path, f"node.id is {own.node_id}", f"{first} is {expected}", _TAKE_OUT)
+        if own.cluster_id != (of_cluster := accepted[first].cluster_id):
             is_of_node = node is not None and node == registered[first]
             mend = f"write cluster.id={of_cluster} into the file, if that is the cluster's: its metadata has this log "
             mend = f"{mend}dir as one of node {node}" if is_of_node else _TAKE_OUT
-            yield _differs(path, f"cluster.id is {found.cluster_id}", f"{first} is {of_cluster}", mend)
-        if found.directory_id is not None and (other := by_id.setdefault(found.directory_id, log_dir)) != log_dir:
+            yield _differs(path, f"cluster.id is {own.cluster_id}", f"{first} is {of_cluster}", mend)
+        if own.directory_id is not None and (other := by_id.setdefault(own.directory_id, log_dir)) != log_dir:
             yield Obstacle(
                 path,
-                f"directory.id {found.directory_id}, as {other} has it",
+                f"directory.id {own.directory_id}, as {other} has it",
                 Effect.ENDS,
                 str(Thrown.OTHER),
                 "one of the two is a copy: take it out of log.dirs",
@@ -485,7 +477,7 @@ def _topic_id_obstacles(path: Location | None) -> Iterator[Obstacle]:
 
 
 def _obstacles_of_node(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
-    yield from obstacles_of_meta_properties(log_dirs, metadata)
+    yield from with_ids(_obstacles_of_properties(log_dirs, metadata), directory_ids_of(log_dirs, metadata))
     yield from _two_metadata_logs(log_dirs)
     yield from stopped_apart(log_dirs)
     for log_dir in log_dirs:
@@ -515,7 +507,7 @@ def _obstacles_of_node(log_dirs: Sequence[Location], metadata: ClusterMetadata |
 
 
 def _by_metadata(
-    log_dirs: Sequence[NodeLogDir], metadata: ClusterMetadata, found: Sequence[Obstacle]
+    log_dirs: Sequence[NodeLogDir], metadata: ClusterMetadata, obstacles: Sequence[Obstacle]
 ) -> Iterator[Obstacle]:
     """The obstacles that were found by the metadata. If that has lost something itself, the folders that a node would
     set aside because of it are one line, with the cause. If the node sets none aside, nobody knows what was lost, and
@@ -523,7 +515,7 @@ def _by_metadata(
     """
     aside = [
         obstacle
-        for obstacle in found
+        for obstacle in obstacles
         if obstacle.does in (STRAY, SET_ASIDE) and obstacle.where.name == PARTITION_METADATA
     ]
     lost = None
@@ -533,13 +525,13 @@ def _by_metadata(
         why = f"no topic is in the cluster's metadata, which ends at offset {metadata.end_offset}"
         lost = Obstacle(metadata.directory, why, Effect.HIDES, without_it(metadata), RESTORE)
     if lost is None:
-        yield from found
+        yield from obstacles
         return
     folders = f"{counted(len(aside), 'folder')} of partitions here, of topics that it does not have"
     found_there = f"{lost.found}; {folders} (the first: {aside[0].where.parent.name})"
     yield replace(lost, found=found_there, is_loss=False)  # nobody accepts that all is set aside
     in_one_line = set(map(id, aside))
-    yield from (obstacle for obstacle in found if id(obstacle) not in in_one_line)
+    yield from (obstacle for obstacle in obstacles if id(obstacle) not in in_one_line)
 
 
 def _two_metadata_logs(log_dirs: Sequence[Location]) -> Iterator[Obstacle]:

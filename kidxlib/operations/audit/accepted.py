@@ -143,8 +143,9 @@ class AuditedCatalog:
         """Sources and topics are those of the audit."""
         audited = audited_sources(tables)
         acceptances = still_accepted(tables, audited)
+        of_sources = [acceptance for acceptance in acceptances if acceptance.damage.source in sources]
         return cls(
-            _accepted_findings(results, [each for each in acceptances if each.damage.source in sources]),
+            _accepted_findings(results, of_sources),
             known_damage(tables, sources, topics).figures,
             _files_of_last_audits(tables, audited, acceptances),
         )

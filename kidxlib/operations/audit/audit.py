@@ -113,9 +113,9 @@ class _PlannedAudit:
 
     @property
     def _stops(self) -> Iterator[tuple[Location, TopicPartition, PartitionStop]]:
-        for each in {**self.audits, **self.unread}.values():
-            if each.is_brokers and each.known_to is None:
-                yield each.directory.parent, each.topic_partition, each.last_stop
+        for audit in {**self.audits, **self.unread}.values():
+            if audit.is_brokers and audit.known_to is None:
+                yield audit.directory.parent, audit.topic_partition, audit.last_stop
 
     @property
     def log_bytes(self) -> int:

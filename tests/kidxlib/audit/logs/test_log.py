@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.logs.log import SequenceCheck, _oddities, _Oddity, _odd_records, audit_records
+from kidxlib.audit.logs.log import SequenceCheck, _odd_records, _oddities, _Oddity, audit_records
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts, segment_files
 from kidxlib.java import incremented_sequence
