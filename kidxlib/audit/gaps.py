@@ -273,7 +273,7 @@ class Directories:
         except OSError:
             return ()
 
-    def logs_aside(self, gap: Gap, looks: LogsAside, overlapping: Iterable[Mapping[str, Any]]) -> Iterator[LogAside]:
+    def logs_aside(self, gap: Gap, search: LogsAside, overlapping: Iterable[Mapping[str, Any]]) -> Iterator[LogAside]:
         """The logs that begin in a gap, and that no broker loads as the partition's: because of their names or places,
         or because they are in another partition's directory. Of the latter, a log counts that overlaps that partition's
         others (`overlapping`, rows of `FACTS`) and fills the gap to the offset.
@@ -281,7 +281,7 @@ class Directories:
         directory = self.places.get(gap.partition_key)
         if directory is None:
             return
-        yield from looks.logs(directory, gap.first_offset, gap.last_offset + 1)
+        yield from search.logs(directory, gap.first_offset, gap.last_offset + 1)
         log = segment_files.segment_file(gap.first_offset, segment_files.LOG_SUFFIX)
         for row in overlapping:
             place = self.places.get((row["source"], row["topic"], row["partition"]))
@@ -338,13 +338,13 @@ def gaps_in(
     explained, lost = list(_explained_topics(explained_rows, of_topics)), list[Gap]()
     above_cleaner = tuple(_above_cleaner(explained_rows, directories))
     overlapping = _overlapping(borders)
-    looks = LogsAside(sorted({place.parent for place in directories.places.values()}, key=str))
+    search = LogsAside(sorted({place.parent for place in directories.places.values()}, key=str))
     for row in gap_rows.filter(pa.array([not each for each in is_explained], pa.bool_())).to_pylist():
         gap = _gap(row, of_topics[row["source"], row["topic"]])
         names = directories.file_names(gap.partition_key)
         judgement = _judge_gap(gap, names, is_damaged=row["after_damage"])
         if judgement is None:
-            aside = tuple(directories.logs_aside(gap, looks, overlapping))
+            aside = tuple(directories.logs_aside(gap, search, overlapping))
             by_logs = (KnownBy(who=as_text(log.path), says="begins among them") for log in aside)
             known = (*directories.emptied_log(gap), *by_logs, *_by_snapshots(gap, names, directories))
             lost.append(_known_by(replace(gap, aside=aside, remedy=remedy_of(aside)), known))

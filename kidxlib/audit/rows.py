@@ -47,8 +47,6 @@ class Kind(enum.StrEnum):
 
 @dataclass(slots=True)
 class AuditRows:
-    """The rows of an audit, by kind."""
-
     files: list[FileFinding] = field(default_factory=list)
     startup: list[StartupRow] = field(default_factory=list)
     partitions: list[StartupPartitionRow] = field(default_factory=list)
@@ -246,7 +244,7 @@ class AuditSummary:
         starts: the number of partitions, by whether their broker stopped cleanly.
         failures: what keeps a broker from starting, besides segments.
         removed: the number of files that a broker would remove, by reason.
-        not_ready: the first segments that are not ready for tiering; None if it was not asked for.
+        not_ready: the first segments that are not ready for tiering; None if nobody asked.
     """
 
     many_sources: bool = False

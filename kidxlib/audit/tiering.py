@@ -25,7 +25,6 @@ class NotReady:
     """A segment that is not ready to be copied.
 
     Attributes:
-        base_offset: the offset in its file names.
         missing: which files are missing or broken, and what the copy waits for, in words.
     """
 

@@ -188,7 +188,6 @@ def _read_headers(state: _LoadState, segment: SimulatedSegment, start: int) -> N
 
 
 def _ensure_wellformed_headers(log: LogBytes, position: int) -> None:
-    """Go from header to header to the end."""
     walks = new_walks(np.array([segment_files.OFFSET_MAX]), np.array([position]))
     walk(log, walks, step_to_timestamps)  # no batch has so large a timestamp
     if walks[0]["outcome"] != SearchOutcome.NONE:

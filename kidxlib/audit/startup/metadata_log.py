@@ -52,11 +52,10 @@ def lost_metadata(metadata: ClusterMetadata) -> Obstacle | None:
     if len(lost) == 1 and torn and not (metadata.directory.parent / CLEAN_SHUTDOWN_FILE).exists():
         found += ", perhaps of an append that was broken off"
     is_loss = is_short and metadata.only_voter is not None
-    return Obstacle(path, found, Effect.HIDES, without_it(metadata), RESTORE, is_loss)
+    return Obstacle(path, found, Effect.HIDES, loses_at_start(metadata), RESTORE, is_loss)
 
 
-def without_it(metadata: ClusterMetadata) -> str:
-    """What becomes of a node that has no more than this."""
+def loses_at_start(metadata: ClusterMetadata) -> str:
     loses = (
         f"loses the metadata from offset {metadata.end_offset} on, and sets partitions of topics aside (-stray) that "
         "it does not know then"

@@ -33,7 +33,7 @@ from kidxlib.audit.startup.against_metadata import (
 )
 from kidxlib.audit.startup.log_dir_entries import directories_in, obstacles_in_log_dir
 from kidxlib.audit.startup.markers import stopped_apart
-from kidxlib.audit.startup.metadata_log import RESTORE, lost_metadata, without_it
+from kidxlib.audit.startup.metadata_log import RESTORE, lost_metadata, loses_at_start
 from kidxlib.audit.startup.obstacles import INT_BITS, LONG_BITS, Effect, KafkaThrows, Obstacle, Thrown, unreadable
 from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError, UnreadableMessageError
 from kidxlib.format import segment_files, topic_partition
@@ -68,10 +68,10 @@ _ID_BYTES: Final = 16
 _ID_LENGTH_MAX: Final = 24
 #: Ids below this number are reserved (`DirectoryId.reserved`).
 _RESERVED: Final = 100
-_ITS_ID: Final = "the directory.id that the cluster's metadata has for this one"
+_OWN_DIRECTORY_ID: Final = "the directory.id that the cluster's metadata has for this one"
 _MEND: Final = (
     "write the file again with version=1, node.id, cluster.id and directory.id, one a line: those of the node's other "
-    f"log dirs, and {_ITS_ID}. kafka-storage format makes another "
+    f"log dirs, and {_OWN_DIRECTORY_ID}. kafka-storage format makes another "
     "directory.id, with which the node does not serve what is there"
 )
 _TAKE_OUT: Final = "name the log dirs of one node, or take the one that is another's out of log.dirs"
@@ -80,7 +80,7 @@ _BROKER_EPOCH: Final = re.compile(rb'"brokerEpoch" *: *[0-9]')
 #: `Uuid.METADATA_TOPIC_ID`.
 METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 #: `QuorumStateData`: what each version has to have.
-_OF_QUORUM_STATE: Final[Mapping[int, tuple[str, ...]]] = {
+_QUORUM_STATE_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
     0: ("clusterId", "leaderId", "leaderEpoch", "votedId", "appliedOffset", "currentVoters"),
     1: ("leaderId", "leaderEpoch", "votedId", "votedDirectoryId"),
 }
@@ -171,7 +171,7 @@ def with_ids(obstacles: Iterable[Obstacle], ids: Mapping[Location, str]) -> Iter
     for obstacle in obstacles:
         directory_id = ids.get(obstacle.where.parent)
         if directory_id is not None and directory_id not in obstacle.remedy:
-            remedy = obstacle.remedy.replace(_ITS_ID, f"{_ITS_ID}, {directory_id}")
+            remedy = obstacle.remedy.replace(_OWN_DIRECTORY_ID, f"{_OWN_DIRECTORY_ID}, {directory_id}")
             obstacle = replace(obstacle, remedy=remedy)
         yield obstacle
 
@@ -377,10 +377,10 @@ def _quorum_state_obstacles(path: Location | None) -> Iterator[Obstacle]:
     if not isinstance(state, dict) or "data_version" not in state:
         found = f"line 1: {quoted(line)}, expected an object with data_version"
         yield _ends_node(path, found, "UncheckedIOException", _REMOVE_STATE)
-    elif not isinstance(state["data_version"], int) or state["data_version"] not in _OF_QUORUM_STATE:
-        found = f"data_version {quoted(state['data_version'])}, expected {' or '.join(map(str, _OF_QUORUM_STATE))}"
+    elif not isinstance(state["data_version"], int) or state["data_version"] not in _QUORUM_STATE_FIELDS:
+        found = f"data_version {quoted(state['data_version'])}, expected {' or '.join(map(str, _QUORUM_STATE_FIELDS))}"
         yield _ends_node(path, found, "IllegalStateException", _REMOVE_STATE)
-    elif lacks := [name for name in _OF_QUORUM_STATE[state["data_version"]] if name not in state]:
+    elif lacks := [name for name in _QUORUM_STATE_FIELDS[state["data_version"]] if name not in state]:
         yield _ends_node(path, f"no {lacks[0]}", "RuntimeException", _REMOVE_STATE)
 
 
@@ -444,12 +444,12 @@ def _latest_snapshot_obstacles(path: Location, start: int, snapshots: list[Snaps
         remedy = _RESTORE if instead is None else f"move the file away: the node then reads {instead}; keep a copy"
         found = str(error).removeprefix(f"{path}: ").removesuffix("; copy the directory again")
         what = "empty, expected a whole snapshot" if path.stat().st_size == 0 else found
-        yield Obstacle(path, what, Effect.ENDS, _OF_BAD_SNAPSHOT, remedy)
+        yield Obstacle(path, what, Effect.ENDS, _BAD_SNAPSHOT_DOES, remedy)
     except OSError as error:
         yield unreadable(path, error)
 
 
-_OF_BAD_SNAPSHOT: Final = (
+_BAD_SNAPSHOT_DOES: Final = (
     "a node that starts ends with an error, finds no controller for a minute and then ends, or lacks what the snapshot "
     "has lost"
 )
@@ -523,7 +523,7 @@ def _by_metadata(
         lost = lost_metadata(metadata)
     if lost is None and aside and not metadata.topics:
         why = f"no topic is in the cluster's metadata, which ends at offset {metadata.end_offset}"
-        lost = Obstacle(metadata.directory, why, Effect.HIDES, without_it(metadata), RESTORE)
+        lost = Obstacle(metadata.directory, why, Effect.HIDES, loses_at_start(metadata), RESTORE)
     if lost is None:
         yield from obstacles
         return

@@ -230,7 +230,7 @@ def _index_directory(path: str) -> Directory:
 
 
 def exit_code(plan: Plan, summary: AuditSummary, fail_on: Verdict) -> ExitCode:
-    """The exit code. A plan without a segment is a problem, and so is a source that cannot be listed."""
+    """A plan without a segment is a problem, and so is a source that cannot be listed."""
     return ExitCode.PROBLEMS_FOUND if plan.unlistable or plan.empty else exit_code_of(summary, fail_on)
 
 
