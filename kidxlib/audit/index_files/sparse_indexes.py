@@ -36,7 +36,7 @@ REBUILT_WITH_OFFSET_INDEX: Final = "a broker that starts rebuilds it together wi
 
 #: The reason if preallocated room follows the entries of a time index.
 PREALLOCATED: Final = "preallocated"
-_TAKEN_FOR_1970: Final = (
+_AS_OF_1970: Final = (
     "a broker takes zeros for the last entry: its retention by time takes the segment for one of 1970, and deletes it "
     "once no older one is left; searches by time do not find its records"
 )
@@ -227,9 +227,7 @@ def audit_time_index(
     # For an active segment, the check fails on the room after the entries, in every running broker.
     is_preallocated = active and _zeros_at_end(content, TimeIndex.entry_bytes)
     if not is_preallocated and (refused := say.refused(index)) is not None:
-        return (
-            replace(refused, consequence=_TAKEN_FOR_1970) if _zeros_at_end(content, TimeIndex.entry_bytes) else refused
-        )
+        return replace(refused, consequence=_AS_OF_1970) if _zeros_at_end(content, TimeIndex.entry_bytes) else refused
     timestamps = Entries.of(content, layouts.TIME_INDEX_ENTRY).keys("timestamp")
     largest = recovered.facts.max_timestamp_ms
     targets = one_of_each_class(timestamps, 0, largest)
@@ -247,7 +245,7 @@ def audit_time_index(
         return say.broken("wrong-largest-timestamp", len(index) - 1, _wrong_largest(last, largest))
     if is_preallocated and clean_shutdown and recovered.facts.batches:
         # `LogLoader.load` recovers nothing, and `TimeIndex` counts entries by the file's size.
-        return say.broken(PREALLOCATED, int(np.count_nonzero(timestamps)), _TAKEN_FOR_1970)
+        return say.broken(PREALLOCATED, int(np.count_nonzero(timestamps)), _AS_OF_1970)
     if is_preallocated and clean_shutdown:
         return say.safe(PREALLOCATED, "the log is empty: nothing of it can be deleted, and the first append rolls it")
     if is_preallocated:

@@ -33,7 +33,7 @@ from kidxlib.audit.startup.against_metadata import (
 )
 from kidxlib.audit.startup.log_dir_entries import directories_in, obstacles_in_log_dir
 from kidxlib.audit.startup.markers import stopped_apart
-from kidxlib.audit.startup.metadata_log import RESTORE, lost_metadata, loses_at_start
+from kidxlib.audit.startup.metadata_log import RESTORE, loses_at_start, lost_metadata
 from kidxlib.audit.startup.obstacles import INT_BITS, LONG_BITS, Effect, KafkaThrows, Obstacle, Thrown, unreadable
 from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError, UnreadableMessageError
 from kidxlib.format import segment_files, topic_partition
