@@ -12,10 +12,10 @@ that was lost. Evidence is asked in this order, and the first that answers is na
    evidence, and neither is what another source lacks.
 4. Files of the cleaner over the gap: `.swap` or `.cleaned`, or a log beside the `.deleted` one that it has replaced;
    with these other `.deleted` files. Alone they are no evidence: retention, truncation and people rename logs so, too.
-5. The log before the gap is damaged: what of the gap it had cannot be told.
+5. The log before the gap is damaged: nobody can tell which of the gap's offsets it had.
 
-What nobody explains is lost. Then it is asked who knows the offsets (`KnownBy`): logs under other names and in other
-places of the same log dirs, other sources of the same topic, rows of logs that a catalog had, the partition's own
+A gap that nothing explains is lost. Then others are asked for its offsets (`KnownBy`): logs under other names and in
+other places of the same log dirs, other sources of the same topic, rows of logs that a catalog had, the partition's own
 producer snapshots.
 
 To use it: `gaps_in(rows of segments, …)`, then `FoundGaps.with_known(…)` where there are others to ask, and
@@ -274,9 +274,9 @@ class Directories:
             return ()
 
     def logs_aside(self, gap: Gap, search: LogsAside, overlapping: Iterable[Mapping[str, Any]]) -> Iterator[LogAside]:
-        """The logs that begin in a gap, and that no broker loads as the partition's: because of their names or places,
-        or because they are in another partition's directory. Of the latter, a log counts that overlaps that partition's
-        others (`overlapping`, rows of `FACTS`) and fills the gap to the offset.
+        """The logs that begin in a gap, and that no broker loads as the partition's, because of their names or places.
+        A log in another partition's directory is among them if it overlaps that partition's logs (`overlapping`, rows
+        of `FACTS`) and fills the gap to the offset.
         """
         directory = self.places.get(gap.partition_key)
         if directory is None:
@@ -493,7 +493,7 @@ def _cleaners_logs_over(gap: Gap, names: Collection[str]) -> list[str]:
         base = segment_files.parse_segment_log(stem if is_cleaners else name)
         if is_removed and stem not in names:
             if _is_within(stem, gap):
-                return []  # a cleaner that is stopped leaves the logs in place of which such a file was to be put
+                return []  # a cleaner that is stopped leaves the logs that such a file was to replace
             continue
         if base is not None:
             bases[base] = name

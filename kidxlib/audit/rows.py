@@ -164,7 +164,7 @@ def broken_files(files: Iterable[FileFinding | JudgedFile]) -> dict[PartitionKey
 
 @dataclass(slots=True)
 class ActionCounts:
-    """Segments that a broker would treat in the same way. Of `lost_records` those count that are known."""
+    """Segments that a broker would treat in the same way. `lost_records` is the sum of those that are known."""
 
     segments: int = 0
     log_bytes: int = 0

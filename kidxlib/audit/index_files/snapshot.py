@@ -190,10 +190,10 @@ def _not_cleaned(
     offset: int,
     cleaned: CleanedLogs,
 ) -> tuple[list[int], list[int], int]:
-    """Of the wrong producers and those whose transaction is missing, the ones that the cleaner does not explain, and
-    how many it does: it has removed their last batch or marker since the file was written (`Cleaner.cleanInto`). It
-    removes nothing behind the start of an open transaction (`LogCleanerManager.cleanableOffsets`), so one that lies
-    before a gap has ended.
+    """The wrong producers, and those whose transaction is missing, that the cleaner does not explain, and how many it
+    does explain: it has removed their last batch or marker since the file was written (`Cleaner.cleanInto`). It removes
+    nothing behind the start of an open transaction (`LogCleanerManager.cleanableOffsets`), so one that lies before a
+    gap has ended.
     """
     last_offsets = np.array([found.get(each, _NONE)["last_offset"] for each in wrong], np.int64)
     are_cleaned = cleaned.are_cleaned(last_offsets)

@@ -61,7 +61,7 @@ _REMEDIES: Final = {
     "replicas in sync",
     CLEANER_CHECKPOINT: "remove the file: the cleaner begins anew at the start of each log",
 }
-#: Those of which that is a failure: `ReplicaManager.applyDelta` ends over it.
+#: The files for which that is a failure: `ReplicaManager.applyDelta` ends over it.
 _FAILS_OTHERWISE: Final = (HIGH_WATERMARK_CHECKPOINT,)
 
 #: Files whose names have to begin with an offset. Those that end with `.deleted` go by that alone.
@@ -80,7 +80,7 @@ _REMEDIES_OF_FILES: Final = {
     PARTITION_METADATA: "write the topic's id into it, in two lines: 'version: 0' and 'topic_id: ID'; without the file "
     "the broker sets the directory aside",
 }
-#: Of the metadata's log, whose topic id is always one, and whose epochs are read from its batches.
+#: The same for the metadata's log, whose topic id is always one, and whose epochs are read from its batches.
 _METADATA_REMEDY: Final = "remove the file: the node makes it again from the metadata's log"
 _MISNAMED: Final = "move the file out of the directory"
 
@@ -218,7 +218,7 @@ def offset_of(name: str) -> int | None:
 
 
 def _of_file(path: Location | None, read: Callable[[Location], object], *, ends: bool) -> Iterator[Obstacle]:
-    """What is wrong with a small file. Without those of the metadata's log no node starts (`ends`)."""
+    """What is wrong with a small file. No node starts without the files of the metadata's log (`ends`)."""
     if path is None:
         return
     try:

@@ -339,7 +339,7 @@ def lost_checkpoints(stops: Iterable[tuple[Location, TopicPartition, PartitionSt
 
 
 def _by_file(lacking: Iterable[tuple[Location, TopicPartition, Iterable[str]]]) -> Iterator[tuple[Location, str]]:
-    """The files that say nothing of partitions, and of which."""
+    """The files that say nothing of partitions, and the first of these in words."""
     by_file: defaultdict[tuple[Location, str], list[TopicPartition]] = defaultdict(list)
     for log_dir, partition, names in lacking:
         for name in names:

@@ -109,8 +109,8 @@ class _LoadState:
         return self.files[segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)]
 
     def opened(self, base_offset: int, suffix: str = "", kept_bytes: int | None = None) -> LogSegment:
-        """Open a segment as a broker opens it: the files with this suffix besides, of which the log has `kept_bytes`
-        left; None for all of them.
+        """Open a segment as a broker opens it. Its files may have a suffix besides. `kept_bytes` are left of its log;
+        None for all of them.
         """
 
         def path(kind: str) -> str:
@@ -177,7 +177,7 @@ def _read_headers(state: _LoadState, segment: SimulatedSegment, start: int) -> N
     opened = state.opened(segment.base_offset, kept_bytes=segment.kept_bytes)
     try:
         if recovery is not None:
-            # Of a wrapper Kafka decompresses what it needs to find where to start.
+            # Kafka decompresses as much of a wrapper as it needs to find where to start.
             walks = new_walks(np.array([start]), np.zeros(1, np.int64))
             walk(opened.log, walks, step_to_offsets)
             opened.translate_offset(start, max(int(walks["previous_position"][0]), 0))

@@ -40,7 +40,6 @@ _PUT_BACK: Final = (
     "put the log dir of the last stop in its place; where its partitions have other replicas, take what is in it away, "
     "and they come back from those"
 )
-#: Of an index, for its last entry.
 _ENTRY_BYTES: Final = {
     OFFSET_INDEX_SUFFIX: OFFSET_INDEX_ENTRY.itemsize,
     TIME_INDEX_SUFFIX: TIME_INDEX_ENTRY.itemsize,
@@ -52,10 +51,10 @@ _PREALLOCATED: Final = "with a last segment whose index files are still prealloc
 
 
 def why_false(log_dir: Location, folders: Iterable[Location], points: Mapping[TopicPartition, int]) -> Obstacle | None:
-    """What tells against a log dir's marker; None for nothing. Of a log at most the first bytes are read: no clean stop
+    """What tells against a log dir's marker; None for nothing. At most the first bytes of a log are read: no clean stop
     leaves an index with zeros for its last entry, or bytes in a segment that begins at or above the recovery point, as
-    it cuts off zeros behind the records, too (`FileRecords.close`). Partitions that have no recovery point (`points`)
-    tell nothing by it.
+    it cuts off zeros behind the records, too (`FileRecords.close`). Partitions without a recovery point (`points`) tell
+    nothing by it.
     """
     signs: defaultdict[str, list[str]] = defaultdict(list)
     is_read: list[str] = []
@@ -63,7 +62,7 @@ def why_false(log_dir: Location, folders: Iterable[Location], points: Mapping[To
         partition = topic_partition.loaded_as(folder.name)
         if partition is None or partition.topic == METADATA_TOPIC or topic_partition.is_moved(folder.name):
             continue
-        with contextlib.suppress(OSError, LogChangedError):  # what cannot be read is said elsewhere
+        with contextlib.suppress(OSError, LogChangedError):  # a file that cannot be read is reported elsewhere
             files = files_in(folder)
             last = max((base for name in files if (base := parse_segment_log(name)) is not None), default=None)
             if last is None or files[segment_file(last, LOG_SUFFIX)].stat().st_size == 0:

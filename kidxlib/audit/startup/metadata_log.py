@@ -1,4 +1,4 @@
-"""Where the log of a node's copy of the cluster's metadata ends, and what of it is lost.
+"""Where the log of a node's copy of the cluster's metadata ends, and what it has lost.
 
 A node reads its copy up to the first batch that is not whole, and cuts off the rest (`KafkaRaftLog.createLog`, which
 recovers the whole log at each start). What it had behind that, only other voters have.
@@ -87,7 +87,7 @@ def _torn_bytes(metadata: ClusterMetadata, files: Mapping[str, Location]) -> tup
 
 
 def _known_end(metadata: ClusterMetadata, files: Mapping[str, Location]) -> tuple[int, str]:
-    """Up to where the log went once, and which file says so."""
+    """The offset up to which the log went once, and which file says so."""
     bases = [base for name in files if (base := parse_segment_log(name)) is not None]
     ends = [(base, segment_file(base, LOG_SUFFIX)) for base in bases]
     ends += [(offset, name) for name in files if (offset := parse_snapshot(name)) is not None]

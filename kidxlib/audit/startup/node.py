@@ -1,7 +1,7 @@
 """All that a node meets in its log dirs as it starts, before it reads a partition's log.
 
 A node reads, in this order: `meta.properties` of all log dirs, `bootstrap.checkpoint`, its copy of the metadata, and
-then, for each log dir, checkpoints and folders. `kidx verify` and `kidx recover` both go by what is said here.
+then, for each log dir, checkpoints and folders. `kidx verify` and `kidx recover` both go by this module.
 
 Sources: `MetaPropertiesEnsemble.Loader`, `MetaPropertiesEnsemble.verify`, `KafkaRaftServer.initializeLogDirs`;
 `BootstrapDirectory.read`, `KafkaRaftManager`, `KafkaRaftLog.recoverSnapshots` and `readSnapshot`, `Snapshots.parse`,
@@ -62,7 +62,7 @@ ONLY_VOTER_WITHOUT_METADATA: Final = (
     "it is the quorum's only voter, and without it has an empty cluster, and sets all partitions aside (-stray)"
 )
 
-#: What ZooKeeper's brokers write, and what counts where nothing is said; and what KRaft writes.
+#: What ZooKeeper's brokers write, which is the default, too; and what KRaft writes.
 _VERSIONS: Final = {"0": "broker.id", "1": "node.id"}
 _ID_BYTES: Final = 16
 _ID_LENGTH_MAX: Final = 24
@@ -316,8 +316,8 @@ def read_to_end(directory: Location) -> ClusterMetadata | None:
 
 
 def obstacles_of_raft(log_dir: Location, *, metadata_is_read: bool) -> Iterator[Obstacle]:
-    """What is wrong with a log dir's files of Raft, as far as it has any. `metadata_is_read`: the latest snapshot and
-    the log were read, and are good.
+    """What is wrong with the files of Raft in a log dir, as far as it has any. `metadata_is_read`: the latest snapshot
+    and the log were read, and are good.
     """
     yield from _bootstrap_obstacles(log_dir / segment_files.BOOTSTRAP_SNAPSHOT)
     directory = log_dir / METADATA_DIRECTORY

@@ -539,7 +539,7 @@ def _directory_id(log_dir: Location) -> str | None:
 
 
 def _lost_metadata(request: AuditRequest, plan: Plan, at_hand: Sequence[Source]) -> list[str]:
-    """The nodes none of whose log dirs has the cluster's metadata, in words: what a start does is not known. If an
+    """Nodes that have the cluster's metadata in none of their log dirs, in words: what a start does is not known. If an
     option says where the metadata is, or that the log dir is judged alone, there is a warning instead; but not for the
     only voter of a quorum, which by that metadata loses all. `at_hand` has the sources of the catalog, too.
     """

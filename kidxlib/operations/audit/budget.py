@@ -247,7 +247,7 @@ class Unread:
 def look_at_unread(
     tables: Tables, plan: Plan, audits: Mapping[PartitionKey, PartitionAudit], sources: Sequence[str], fail_on: Verdict
 ) -> Unread:
-    """Look at partitions without reading their logs. Of earlier audits, verdicts from `fail_on` on count."""
+    """Look at partitions without reading their logs. Verdicts of earlier audits count from `fail_on` on."""
     if not audits:
         return Unread()
     known = _Known.of(tables, plan, audits, sources)
