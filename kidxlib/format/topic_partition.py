@@ -76,6 +76,14 @@ def loaded_as(name: str) -> TopicPartition | None:
     return TopicPartition(topic, partition) if topic and partition is not None else None
 
 
+def served_as(name: str) -> TopicPartition | None:
+    """The partition that a broker serves from a directory with this name: none of one that Kafka moves, deletes or has
+    set aside, nor of the cluster's metadata, which `LogManager` does not load.
+    """
+    partition = None if is_moved(name) else loaded_as(name)
+    return None if partition is None or partition.topic == METADATA_TOPIC else partition
+
+
 def is_other_name(name: str) -> bool:
     """Whether no command takes a directory with this name for a partition's, such as one that Kafka moves or deletes,
     or that somebody has renamed.

@@ -226,12 +226,8 @@ def _folders(log_dirs: Sequence[NodeLogDir]) -> Iterator[_Folder]:
     for log_dir in log_dirs:
         for directory in log_dir.directories:
             named = topic_partition.loaded_as(directory.name)
-            if (
-                named is None
-                or named.topic == topic_partition.METADATA_TOPIC
-                or directory.name == topic_partition.REMOTE_INDEX_CACHE
-                or (topic_partition.is_moved(directory.name) and not directory.name.endswith(_FUTURE))
-            ):
+            is_gone = topic_partition.is_moved(directory.name) and not directory.name.endswith(_FUTURE)
+            if named is None or named.topic == topic_partition.METADATA_TOPIC or is_gone:
                 continue
             try:
                 yield _Folder(directory, log_dir, named, read_topic_id(directory / PARTITION_METADATA))

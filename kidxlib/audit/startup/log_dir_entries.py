@@ -113,10 +113,9 @@ def obstacles_in_log_dir(log_dir: Location) -> Iterator[Obstacle]:
     directories = directories_in(log_dir)
     for directory in directories:
         partition = topic_partition.loaded_as(directory.name)
-        if directory.name == topic_partition.REMOTE_INDEX_CACHE:
-            continue
         if partition is None:
-            if directory.name == CLEAN_SHUTDOWN_FILE:  # removed before the others are listed, whatever it is
+            # A broker passes by the one, and removes the other before it lists the rest, whatever it is.
+            if directory.name in (topic_partition.REMOTE_INDEX_CACHE, CLEAN_SHUTDOWN_FILE):
                 continue
             yield Obstacle(
                 directory,

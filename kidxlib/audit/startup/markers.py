@@ -23,7 +23,7 @@ from kidxlib.format.segment_files import (
     parse_segment_log,
     segment_file,
 )
-from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.opened_log import LogFile
@@ -59,8 +59,8 @@ def why_false(log_dir: Location, folders: Iterable[Location], points: Mapping[To
     signs: defaultdict[str, list[str]] = defaultdict(list)
     is_read: list[str] = []
     for folder in folders:
-        partition = topic_partition.loaded_as(folder.name)
-        if partition is None or partition.topic == METADATA_TOPIC or topic_partition.is_moved(folder.name):
+        partition = topic_partition.served_as(folder.name)
+        if partition is None:
             continue
         with contextlib.suppress(OSError, LogChangedError):  # a file that cannot be read is reported elsewhere
             files = files_in(folder)
@@ -165,9 +165,9 @@ def of_another_time(
     newer: dict[TopicPartition, tuple[int, int]] = {}
     compared, led = 0, 0
     for folder in folders:
-        partition = topic_partition.loaded_as(folder.name)
+        partition = topic_partition.served_as(folder.name)
         assignment = None if partition is None else metadata.assignments.get(partition)
-        if partition is None or assignment is None or topic_partition.is_moved(folder.name):
+        if partition is None or assignment is None:
             continue
         newest = _newest_epoch(folder)
         if newest is None:

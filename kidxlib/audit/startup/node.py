@@ -552,10 +552,8 @@ def _duplicates(directories: Mapping[Location, Sequence[Location]]) -> Iterator[
     first: dict[TopicPartition, Location] = {}
     for log_dir, folders in directories.items():
         for folder in folders:
-            partition = topic_partition.loaded_as(folder.name)
-            if partition is None or topic_partition.is_moved(folder.name):
-                continue
-            if partition.topic == topic_partition.METADATA_TOPIC:
+            partition = topic_partition.served_as(folder.name)
+            if partition is None:
                 continue
             other = first.setdefault(partition, folder)
             if other is not folder and str(other.parent) != str(log_dir):
@@ -578,7 +576,7 @@ def _without_metadata(log_dir: Location, folders: Sequence[Location]) -> Iterato
             continue
         if folder.name.endswith("-future"):
             futures.append((partition, folder))
-        elif not topic_partition.is_moved(folder.name) and folder.name != topic_partition.REMOTE_INDEX_CACHE:
+        elif not topic_partition.is_moved(folder.name):
             served.setdefault(partition, folder)
     yield from obstacles_of_topic_ids(served, is_kraft=is_of_kraft(log_dir))
     for partition, folder in futures:
