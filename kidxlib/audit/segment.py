@@ -222,7 +222,7 @@ def _audit_indexes(
 
 
 def _unreadable_log(end: ScanEnd) -> Finding:
-    """It has the words of a build, so that an acceptance holds for both findings."""
+    """The finding has the words of a build, so that an acceptance holds for both findings."""
     return Finding(
         file=segment_files.LOG_SUFFIX,
         verdict=Verdict.BROKEN,

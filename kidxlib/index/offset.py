@@ -129,7 +129,7 @@ def last_filled_entry(content: bytes | NDArray[np.uint8], base_offset: int) -> O
 
 
 def read_last_entry(path: Path, base_offset: int) -> OffsetPosition | None:
-    """The same of a file, of which little is read. None, too, where it cannot be read."""
+    """The `last_filled_entry` of a file, of which little is read. None, too, where it cannot be read."""
     try:
         return last_filled_entry(last_filled(path, OffsetIndex.entry_bytes), base_offset)
     except (OSError, LogChangedError):

@@ -251,7 +251,9 @@ def _of_unknown_topics(
 def last_stop_of_folders(
     log_dir: Location, folders: Sequence[Location], clean_shutdown: bool | None, metadata: ClusterMetadata | None
 ) -> LastStop:
-    """The same for some of a log dir's folders alone: it may be any directory, and the others do not count."""
+    """How the broker stopped, by some of a log dir's folders alone: it may be any directory, and the others do not
+    count.
+    """
     obstacles = obstacles_of_folders(log_dir, folders, metadata) if _is_of_broker(log_dir) else ()
     return _last_stop(log_dir, obstacles, clean_shutdown)
 

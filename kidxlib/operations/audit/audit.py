@@ -139,7 +139,7 @@ class _PlannedAudit:
 
     @property
     def counts(self) -> dict[str, int]:
-        """The same in numbers; empty without a catalog."""
+        """The logs that are read and those that are left out, in numbers; empty without a catalog."""
         if self.unchanged is None:
             return {}
         read = {"segments": len(self.tasks), "logs_unchanged": self.unchanged}
