@@ -94,12 +94,12 @@ class StoppedBroker:
     @property
     def unclean(self) -> tuple[LogDir, ...]:
         """The log dirs without a marker: a broker recovers them."""
-        return tuple(each for each in self.log_dirs if not each.stop.clean_shutdown)
+        return tuple(log_dir for log_dir in self.log_dirs if not log_dir.stop.clean_shutdown)
 
     @property
     def clean(self) -> tuple[LogDir, ...]:
         """The log dirs that have a marker."""
-        return tuple(each for each in self.log_dirs if each.stop.clean_shutdown)
+        return tuple(log_dir for log_dir in self.log_dirs if log_dir.stop.clean_shutdown)
 
 
 def stopped_broker(paths: Iterable[str], cluster_metadata: str | None = None) -> StoppedBroker:
@@ -125,16 +125,18 @@ def stopped_broker(paths: Iterable[str], cluster_metadata: str | None = None) ->
             else:
                 listed[path] = names
     if not listed:
-        raise UsageError("; ".join(each.text for each in obstacles))
+        raise UsageError("; ".join(obstacle.text for obstacle in obstacles))
     stops = last_stops(list(listed), None, _metadata(listed, cluster_metadata))
     log_dirs = [_log_dir(path, names, stops[path]) for path, names in listed.items()]
     for log_dir in log_dirs:
-        obstacles += (Obstacle(str(each), is_loss=each.is_loss) for each in log_dir.stop.obstacles)
+        obstacles += (Obstacle(str(obstacle), is_loss=obstacle.is_loss) for obstacle in log_dir.stop.obstacles)
         # The metadata's log is no partition of the plan: a node recovers all of it, whatever checkpoints say.
-        obstacles += (Obstacle(str(each)) for each in failures_in_directory(log_dir.path / METADATA_DIRECTORY))
-        if not log_dir.is_known and not any(f"{log_dir.path / META_PROPERTIES}:" in each.text for each in obstacles):
+        obstacles += (Obstacle(str(failure)) for failure in failures_in_directory(log_dir.path / METADATA_DIRECTORY))
+        if not log_dir.is_known and not any(
+            f"{log_dir.path / META_PROPERTIES}:" in obstacle.text for obstacle in obstacles
+        ):
             obstacles.append(_without_properties(log_dir.path))
-    node_id = next((each.meta.node_id for each in log_dirs if each.meta.node_id is not None), None)
+    node_id = next((log_dir.meta.node_id for log_dir in log_dirs if log_dir.meta.node_id is not None), None)
     return StoppedBroker(node_id, tuple(log_dirs), tuple(obstacles), tuple(map(_of_zookeeper, _zookeepers(log_dirs))))
 
 
@@ -159,12 +161,12 @@ def _metadata(log_dirs: Iterable[Path], given: str | None) -> ClusterMetadata | 
     places = [path / METADATA_DIRECTORY for path in log_dirs]
     if given is not None and not is_object(given):
         places = [Path(given) / METADATA_DIRECTORY, Path(given)]
-    found = (read_to_end(place) for place in places if place.is_dir())
-    return next((each for each in found if each is not None), None)
+    images = (read_to_end(place) for place in places if place.is_dir())
+    return next((image for image in images if image is not None), None)
 
 
 def _zookeepers(log_dirs: Iterable[LogDir]) -> list[LogDir]:
-    return [each for each in log_dirs if each.meta.version == _OF_ZOOKEEPER]
+    return [log_dir for log_dir in log_dirs if log_dir.meta.version == _OF_ZOOKEEPER]
 
 
 def _of_zookeeper(log_dir: LogDir) -> str:
@@ -175,15 +177,15 @@ def _of_zookeeper(log_dir: LogDir) -> str:
 
 
 def _named(paths: Iterable[str]) -> list[Path]:
-    found: list[Path] = []
+    named: list[Path] = []
     for text in paths:
         if is_object(text):
             raise UsageError(f"{text}: in an object store, where no broker starts; expected a log dir of this machine")
         path = Path(os.path.realpath(text))
-        if identity_of(path) in map(identity_of, found):
+        if identity_of(path) in map(identity_of, named):
             raise UsageError(f"{text}: named twice; name it once")
-        found.append(path)
-    return found
+        named.append(path)
+    return named
 
 
 def _log_dir(path: Path, names: Sequence[str], stop: LastStop) -> LogDir:

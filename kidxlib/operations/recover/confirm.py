@@ -75,18 +75,20 @@ class Replicas:
 
 
 def _compared(pair: DirectoryPair, one: Place, other: Place, known: MetadataOfPlaces, engine: Engine) -> Testimony:
-    [found] = compare_pairs([pair], one, other, known, engine)
-    against = [each for each in found.findings() if each.kind in _SPEAKS_AGAINST]
+    [comparison] = compare_pairs([pair], one, other, known, engine)
+    against = [finding for finding in comparison.findings() if finding.kind in _SPEAKS_AGAINST]
     where = f"{pair.other.path}, a replica with that topic id,"
-    if differing := [each for each in against if each.kind is Kind.DIFFERS]:
+    if differing := [finding for finding in against if finding.kind is Kind.DIFFERS]:
         first, last = differing[0].first_offset, differing[0].last_offset
         return Testimony(False, f"{where} has other batches at offsets {first}–{last}")
     if against:
         return Testimony(None, f"{where} cannot be compared to its end: {against[0].detail}")
-    if not found.same_batches:
-        cleaned = " above what a cleaner has worked on" if found.cleaned_to else ""
+    if not comparison.same_batches:
+        cleaned = " above what a cleaner has worked on" if comparison.cleaned_to else ""
         return Testimony(None, f"{where} has no batch in common with it{cleaned}")
-    return Testimony(True, f"{where} has {counted(found.same_batches, 'batch')} in common, and no other ones there")
+    return Testimony(
+        True, f"{where} has {counted(comparison.same_batches, 'batch')} in common, and no other ones there"
+    )
 
 
 def places_of_replicas(texts: Sequence[str], log_dirs: Sequence[Path]) -> list[Place]:

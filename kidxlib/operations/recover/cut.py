@@ -19,7 +19,7 @@ from kidxlib.format.segment_files import (
     parse_snapshot,
     segment_file,
 )
-from kidxlib.operations.recover.forecast import Forecast, forecast
+from kidxlib.operations.recover.forecast import Forecast, forecast_partition
 from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.log_cutter import cut_log
 from kidxlib.operations.recover.read_logs import LogReader
@@ -44,10 +44,10 @@ def cut(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies) -> RecoveryP
         The plan of what is there now, of which nothing is to be cut.
     """
     begin_phase("cutting")
-    for each in plan.forecasts:
-        if plan.is_cut(each) or plan.is_left(each):
-            _keep(each, copies)
-    to_cut = [each for log_dir in plan.log_dirs for each in plan.to_cut(log_dir)]
+    for forecast in plan.forecasts:
+        if plan.is_cut(forecast) or plan.is_left(forecast):
+            _keep(forecast, copies)
+    to_cut = [forecast for log_dir in plan.log_dirs for forecast in plan.to_cut(log_dir)]
     if not to_cut:
         return plan
     _cut_logs(to_cut)
@@ -55,31 +55,31 @@ def cut(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies) -> RecoveryP
 
 
 def _planned_again(plan: RecoveryPlan, planned: PlannedLogDir, known: KnownTopics) -> PlannedLogDir:
-    cut_here = {each.topic_partition for each in plan.to_cut(planned)}
+    cut_here = {forecast.topic_partition for forecast in plan.to_cut(planned)}
     forecasts: list[Forecast] = []
-    for each in planned.forecasts:
-        if each.topic_partition in cut_here:
-            now = forecast(
-                each.topic_partition,
-                each.directory,
-                each.options,
-                each.stop,
+    for forecast in planned.forecasts:
+        if forecast.topic_partition in cut_here:
+            now = forecast_partition(
+                forecast.topic_partition,
+                forecast.directory,
+                forecast.options,
+                forecast.stop,
                 LogReader(),
-                everything=each.everything,
-                trusts=each.headers is not None,
+                everything=forecast.everything,
+                trusts=forecast.headers is not None,
             )
-            _ensure_cut(each, now)
+            _ensure_cut(forecast, now)
             forecasts.append(now)
         else:
-            forecasts.append(each)
+            forecasts.append(forecast)
     return replace(planned, listed=listed_partitions(planned.log_dir, known), forecasts=forecasts)
 
 
-def _keep(each: Forecast, copies: KeptCopies) -> None:
-    for name in _dropped_files(each):
-        copies.keep(each.directory / name, f"{each.directory.name}/{name}")
-    for name, _, to in _to_cut(each):
-        copies.keep(each.directory / name, f"{each.directory.name}/{name}.from-{to}", to)
+def _keep(forecast: Forecast, copies: KeptCopies) -> None:
+    for name in _dropped_files(forecast):
+        copies.keep(forecast.directory / name, f"{forecast.directory.name}/{name}")
+    for name, _, to in _to_cut(forecast):
+        copies.keep(forecast.directory / name, f"{forecast.directory.name}/{name}.from-{to}", to)
 
 
 def _cut_logs(forecasts: Sequence[Forecast]) -> None:
@@ -89,49 +89,55 @@ def _cut_logs(forecasts: Sequence[Forecast]) -> None:
     same place to cut and drops the rest. Cut first, the segments behind it would look whole.
     """
     with Remover() as remover:
-        for each in forecasts:
-            for name in _dropped_files(each):
-                remover.remove(_directory(each), name)
+        for forecast in forecasts:
+            for name in _dropped_files(forecast):
+                remover.remove(_directory(forecast), name)
         remover.flush()
-    for each in forecasts:
-        for name, size, to in _to_cut(each):
-            cut_log(_directory(each), name, size=size, to=to)
+    for forecast in forecasts:
+        for name, size, to in _to_cut(forecast):
+            cut_log(_directory(forecast), name, size=size, to=to)
 
 
 def _ensure_cut(before: Forecast, after: Forecast) -> None:
     """See that a partition is now what the broker would have made of it."""
     then, now = before.simulation, after.simulation
-    kept = [(each.base_offset, each.kept_bytes) for each in then.segments if each.action is not StartupAction.DELETE]
-    found = [(each.base_offset, each.kept_bytes) for each in now.segments]
-    if after.dropped or after.obstacles or found != kept or now.log_end_offset != then.log_end_offset:
+    kept = [
+        (segment.base_offset, segment.kept_bytes)
+        for segment in then.segments
+        if segment.action is not StartupAction.DELETE
+    ]
+    made = [(segment.base_offset, segment.kept_bytes) for segment in now.segments]
+    if after.dropped or after.obstacles or made != kept or now.log_end_offset != then.log_end_offset:
         raise KidxError(
             f"{before.directory}: cut as the broker would cut it, it is to end at offset {then.log_end_offset} with "
-            f"{kept}, and a broker would make {found} of it, up to offset {now.log_end_offset}; what was cut is in the "
+            f"{kept}, and a broker would make {made} of it, up to offset {now.log_end_offset}; what was cut is in the "
             "directory of --keep. Start the broker by itself, and report this"
         )
 
 
-def _directory(each: Forecast) -> Directory:
-    return Directory(str(each.directory.parent), each.directory.name)
+def _directory(forecast: Forecast) -> Directory:
+    return Directory(str(forecast.directory.parent), forecast.directory.name)
 
 
-def _to_cut(each: Forecast) -> Iterator[tuple[str, int, int]]:
+def _to_cut(forecast: Forecast) -> Iterator[tuple[str, int, int]]:
     """The logs to cut: name, bytes now and then."""
-    for segment in each.simulation.segments:
+    for segment in forecast.simulation.segments:
         if segment.lost_bytes and segment.action is not StartupAction.DELETE:
             yield segment_file(segment.base_offset, LOG_SUFFIX), segment.log_bytes, segment.kept_bytes
 
 
-def _dropped_files(each: Forecast) -> list[str]:
+def _dropped_files(forecast: Forecast) -> list[str]:
     """The files to remove, in this order: logs that the broker drops, side files without a log, also those of logs that
     a run before this one has removed, and producer snapshots above the end.
     """
-    names = sorted(os.listdir(each.directory))
-    deleted = {s.base_offset for s in each.simulation.segments if s.action is StartupAction.DELETE}
+    names = sorted(os.listdir(forecast.directory))
+    deleted = {
+        segment.base_offset for segment in forecast.simulation.segments if segment.action is StartupAction.DELETE
+    }
     there = {offset for name in names if (offset := parse_segment_log(name)) is not None} - deleted
     logs = {segment_file(offset, LOG_SUFFIX) for offset in deleted}
     kept = {segment_file(offset, suffix) for offset in there for suffix in _SUFFIXES}
-    end = each.simulation.log_end_offset or 0
+    end = forecast.simulation.log_end_offset or 0
     snapshots = [name for name in names if (offset := parse_snapshot(name)) is not None and offset > end]
     side_files = [
         name

@@ -154,15 +154,15 @@ def forecast(rates: Rates, tables: Tables) -> Outcome:
         rates=asdict(rates),
         sources=[asdict(start) for start in starts],
         stopped_cleanly=list(clean),
-        not_reached=[each.as_json() for each in not_reached],
-        not_built=[asdict(each) for each in left_out],
+        not_reached=[source.as_json() for source in not_reached],
+        not_built=[asdict(log_dir) for log_dir in left_out],
     )
-    away = {each.source.name for each in not_reached}
+    away = {source.source.name for source in not_reached}
     _tell(outcome, tables.path, rates, starts, [name for name in clean if name not in away])
     if by_catalog := [name for name in clean if name in away]:
         outcome.line(f"stopped cleanly by the catalog, and nobody has looked since: {', '.join(by_catalog)}")
-    outcome.line(*(f"not counted: {each}" for each in left_out))
-    outcome.line(*(f"{each} What is said of it is by the catalog" for each in not_reached))
+    outcome.line(*(f"not counted: {log_dir}" for log_dir in left_out))
+    outcome.line(*(f"{source} What is said of it is by the catalog" for source in not_reached))
     return outcome
 
 
@@ -186,5 +186,5 @@ def _tell(outcome: Outcome, catalog: str, rates: Rates, starts: Sequence[Start],
 
 def _row(start: Start) -> list[str | int]:
     seconds = (start.seconds_alone, start.seconds_checkpoint, start.seconds_marker)
-    shown = [f"{each:,.{_DECIMALS}f}" for each in seconds]
+    shown = [f"{number:,.{_DECIMALS}f}" for number in seconds]
     return [start.source, *shown, start.partitions, start.log_bytes, start.last_bytes]

@@ -149,7 +149,7 @@ class SeenLogs:
 
 def look_at_logs(
     directory: Path,
-    found: StartupSimulation,
+    simulation: StartupSimulation,
     stop: PartitionStop,
     options: RecoverOptions,
     reader: LogReader,
@@ -159,26 +159,26 @@ def look_at_logs(
     """See what is missing of a partition's logs.
 
     Args:
-        found: what the broker does with them.
+        simulation: what the broker does with them.
         options: of the topic.
         reader: that has read what the broker would read.
         is_compacted: the topic is known to be, so that offsets between logs may be in none.
     """
-    if not found.segments or found.failures or found.renamed or found.log_end_offset is None:
+    if not simulation.segments or simulation.failures or simulation.renamed or simulation.log_end_offset is None:
         return SeenLogs()
-    logs = [_seen(directory, segment, reader) for segment in found.segments]
+    logs = [_seen(directory, segment, reader) for segment in simulation.segments]
     try:
         file = read_leader_epochs(directory) or LeaderEpochs()
     except (CheckpointError, OSError):
         file = None  # the broker fails on it, and the simulation says so
-    epochs = None if file is None else _lost_epochs(directory, file, found, stop, logs)
+    epochs = None if file is None else _lost_epochs(directory, file, simulation, stop, logs)
     lacks = any(
         before.next_offset is None or before.next_offset < after.base_offset
         for before, after in itertools.pairwise(logs)
     )
     if (lacks and not is_compacted) or epochs is not None:
         logs = list(_with_headers(directory, logs, options, reader))
-        epochs = None if file is None else _lost_epochs(directory, file, found, stop, logs)
+        epochs = None if file is None else _lost_epochs(directory, file, simulation, stop, logs)
     if epochs is not None and not all(log.is_read for log in logs):
         # An epoch that was not seen may explain what is in the file, and nothing that is not there at all.
         is_certain = epochs.reason == FIRST_LOGS_MISSING or not (file and file.entries)
@@ -186,7 +186,7 @@ def look_at_logs(
     lost_first = range(0)
     if epochs is not None and epochs.reason == FIRST_LOGS_MISSING and file is not None and file.first is not None:
         lost_first = range(file.first.start_offset, logs[0].base_offset)
-    shorter = None if stop.clean_shutdown else _shorter_than_index(directory, found, stop, reader)
+    shorter = None if stop.clean_shutdown else _shorter_than_index(directory, simulation, stop, reader)
     return SeenLogs(tuple(logs), epochs, lost_first, shorter)
 
 
@@ -210,7 +210,7 @@ def _seen(directory: Path, segment: SimulatedSegment, reader: LogReader) -> Seen
         status=Status.OK if ends or segment.log_bytes == 0 else Status.UNREADABLE,
         next_offset=ends[-1].last_offset + 1 if ends else base_offset if segment.log_bytes == 0 else None,
         records=None,
-        epochs=tuple(EpochEntry(each.partition_leader_epoch, each.offset_field) for each in ends if each.is_v2),
+        epochs=tuple(EpochEntry(batch.partition_leader_epoch, batch.offset_field) for batch in ends if batch.is_v2),
         is_read=segment.log_bytes == 0,
     )
 
@@ -270,7 +270,7 @@ def _lacks_its_end(directory: Path, base_offset: int, recovery: Recovery) -> boo
 
 
 def _lost_epochs(
-    directory: Path, file: LeaderEpochs, found: StartupSimulation, stop: PartitionStop, logs: Sequence[SeenLog]
+    directory: Path, file: LeaderEpochs, simulation: StartupSimulation, stop: PartitionStop, logs: Sequence[SeenLog]
 ) -> Finding | None:
     """The finding on a `leader-epoch-checkpoint`, if it is broken and the broker does not mend it as it starts.
 
@@ -284,15 +284,15 @@ def _lost_epochs(
     finding = audit_epochs(file, in_logs)
     if finding.verdict is not Verdict.BROKEN:
         return None
-    recovered = {each.base_offset for each in found.segments if each.action is not StartupAction.LOAD}
+    recovered = {segment.base_offset for segment in simulation.segments if segment.action is not StartupAction.LOAD}
     at_start = LocalLog(
         entries=file.entries,
         log_start_offset=stop.log_start_offset,
         first_offset=logs[0].base_offset,
-        end_offset=found.log_end_offset,
+        end_offset=simulation.log_end_offset,
         recovered=[entry for log in logs if log.base_offset in recovered for entry in log.epochs],
     ).epochs_at_start()
-    kept = in_logs.recovered.within(stop.log_start_offset, found.log_end_offset or 0)
+    kept = in_logs.recovered.within(stop.log_start_offset, simulation.log_end_offset or 0)
     is_mended = finding.reason != FIRST_LOGS_MISSING and at_start.entries == kept.entries
     return None if is_mended else finding
 
@@ -386,7 +386,7 @@ class Forecast:
         flushed. Where no high watermark was noted, all whole batches count as seen.
         """
         lost = [dropped.from_offset for dropped in self.dropped]
-        is_not_noted = self.stop.high_watermark == 0 and any(not each.is_torn for each in self.dropped)
+        is_not_noted = self.stop.high_watermark == 0 and any(not dropped.is_torn for dropped in self.dropped)
         return is_not_noted or min([*lost, self.simulation.log_end_offset or 0]) < self.stop.known_end
 
     @property
@@ -433,7 +433,7 @@ class Forecast:
     @property
     def loses(self) -> bool:
         """Whether records go that were whole once, that consumers have seen, or that had been flushed."""
-        return self.ends_early or any(not each.is_torn for each in self.dropped)
+        return self.ends_early or any(not dropped.is_torn for dropped in self.dropped)
 
 
 def lacks_snapshot(directory: Path, alone: StartupSimulation, options: RecoverOptions) -> bool:
@@ -491,7 +491,7 @@ def _scanned(directory: Path, segment: SimulatedSegment, options: RecoverOptions
         log.close()
 
 
-def forecast(
+def forecast_partition(
     topic_partition: TopicPartition,
     directory: Path,
     options: RecoverOptions,
@@ -509,7 +509,7 @@ def forecast(
     Args:
         reader: that has read nothing yet.
         everything: look at all segments as if nothing had been flushed.
-        trusts: the kernel has all that was written (`page_cache.note.ensure_noted`), so headers are enough.
+        trusts: the kernel has all that was written (`page_cache.ensure_noted`), so headers are enough.
         is_compacted: as for `look_at_logs`.
     """
     headers, scan_from, forgotten, dropped, seen_logs = None, None, None, tuple[Dropped, ...](), SeenLogs()
@@ -518,20 +518,22 @@ def forecast(
         if trusts and not stop.clean_shutdown:
             headers = read_headers(directory, stop.recovery_point, replace(options, verify_crc=False), reader)
             options = options if headers is None else replace(options, verify_crc=False)
-        found = alone = _simulate(directory, options, stop, stop.recovery_point, reader)
+        simulation = alone = _simulate(directory, options, stop, stop.recovery_point, reader)
         if everything and (stop.clean_shutdown or stop.recovery_point > 0):
-            found = _simulate(directory, options, replace(stop, clean_shutdown=False), 0, reader)
+            simulation = _simulate(directory, options, replace(stop, clean_shutdown=False), 0, reader)
         if not stop.clean_shutdown:
             kept = frozenset[int]() if headers is None else headers.kept
-            scan_from = _scan_from(directory, found.segments, everything, kept)
-        seen = {segment.base_offset for segment in alone.segments if segment.lost_bytes}
+            scan_from = _scan_from(directory, simulation.segments, everything, kept)
+        dropped_alone = {segment.base_offset for segment in alone.segments if segment.lost_bytes}
         if stop.clean_shutdown:
-            without_marker = found if found is not alone else _without_marker(directory, alone, options, stop, reader)
-        dropped = tuple(_dropped(directory, without_marker or found, seen, options))
+            without_marker = (
+                simulation if simulation is not alone else _without_marker(directory, alone, options, stop, reader)
+            )
+        dropped = tuple(_dropped(directory, without_marker or simulation, dropped_alone, options))
         forgotten = forgotten_after_clean_stop(directory, alone, options)
-        seen_logs = look_at_logs(directory, found, stop, options, reader, is_compacted=is_compacted)
+        seen_logs = look_at_logs(directory, simulation, stop, options, reader, is_compacted=is_compacted)
     except (LogChangedError, MalformedRecordsError, UntrustedError, OSError) as error:
-        found = alone = StartupSimulation(failures=[describe_error(error)])
+        simulation = alone = StartupSimulation(failures=[describe_error(error)])
     return Forecast(
         topic_partition=topic_partition,
         directory=directory,
@@ -542,24 +544,24 @@ def forecast(
         recoveries=reader.recoveries,
         kept_scans=None if reader.kept is None else reader.kept.of_partition(),
         alone=alone,
-        simulation=found,
+        simulation=simulation,
         without_marker=without_marker,
         scan_from=scan_from,
-        scan_bytes=_scan_bytes(found.segments, scan_from) if headers is None else headers.bytes_read,
+        scan_bytes=_scan_bytes(simulation.segments, scan_from) if headers is None else headers.bytes_read,
         dropped=dropped,
-        obstacles=tuple(_obstacles(directory, found)),
+        obstacles=tuple(_obstacles(directory, simulation)),
         forgotten=forgotten,
         seen=seen_logs,
     )
 
 
 def _shorter_than_index(
-    directory: Path, found: StartupSimulation, stop: PartitionStop, reader: LogReader
+    directory: Path, simulation: StartupSimulation, stop: PartitionStop, reader: LogReader
 ) -> Finding | None:
     """The finding on the last log, as in `SeenLogs`. A broker that recovers a log makes its index anew, and says
     nothing of what the one before knew.
     """
-    last = found.segments[-1] if found.segments and not found.failures else None
+    last = simulation.segments[-1] if simulation.segments and not simulation.failures else None
     recovery = None if last is None else reader.recoveries.get(last.base_offset)
     if last is None or recovery is None:
         return None
@@ -579,7 +581,9 @@ def _without_marker(
 
 
 def _scan_bytes(segments: Sequence[SimulatedSegment], scan_from: int | None) -> int:
-    return 0 if scan_from is None else sum(each.log_bytes for each in segments if each.base_offset >= scan_from)
+    return (
+        0 if scan_from is None else sum(segment.log_bytes for segment in segments if segment.base_offset >= scan_from)
+    )
 
 
 def _simulate(
@@ -635,17 +639,17 @@ def _is_sound_snapshot(path: Path) -> bool:
 
 
 def _dropped(
-    directory: Path, found: StartupSimulation, seen: Collection[int], options: RecoverOptions
+    directory: Path, simulation: StartupSimulation, dropped_alone: Collection[int], options: RecoverOptions
 ) -> Iterator[Dropped]:
     """What is dropped.
 
     Args:
-        seen: base offsets of the segments of which the broker drops something by itself.
+        dropped_alone: base offsets of the segments of which the broker drops something by itself.
     """
-    for segment in found.segments:
+    for segment in simulation.segments:
         if segment.lost_bytes:
-            is_truncated_last = segment is found.segments[-1] and segment.action is StartupAction.TRUNCATE
-            is_torn = is_truncated_last and _is_torn(directory, segment, found.log_end_offset)
+            is_truncated_last = segment is simulation.segments[-1] and segment.action is StartupAction.TRUNCATE
+            is_torn = is_truncated_last and _is_torn(directory, segment, simulation.log_end_offset)
             is_deleted = segment.action is StartupAction.DELETE or segment.next_offset is None
             records = segment.lost_records
             if records is None and segment.action is StartupAction.DELETE:
@@ -656,7 +660,7 @@ def _dropped(
                 bytes=segment.lost_bytes,
                 records=0 if is_torn else records,
                 is_torn=is_torn,
-                is_unseen=segment.base_offset not in seen,
+                is_unseen=segment.base_offset not in dropped_alone,
                 why=segment.detail or str(segment.action),
             )
 
@@ -672,10 +676,10 @@ def _records_in(directory: Path, segment: SimulatedSegment, options: RecoverOpti
     return None if read.records is None or read.past.records is None else read.records + read.past.records
 
 
-def _ends_well(directory: Path, found: StartupSimulation) -> bool:
+def _ends_well(directory: Path, simulation: StartupSimulation) -> bool:
     """Whether the last log ends with a whole batch, from its last index entry on, where a broker does not look."""
-    left = [segment for segment in found.segments if segment.action is not StartupAction.DELETE]
-    if not left or found.log_end_offset is None or left[-1].action is not StartupAction.LOAD:
+    left = [segment for segment in simulation.segments if segment.action is not StartupAction.DELETE]
+    if not left or simulation.log_end_offset is None or left[-1].action is not StartupAction.LOAD:
         return True
     base_offset = left[-1].base_offset
     index = OffsetIndex.open(directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX), base_offset)

@@ -110,36 +110,36 @@ def mendings_of(
     broker: StoppedBroker, known: KnownTopics, request: MendRequest
 ) -> tuple[list[Mending], list[Unmended]]:
     """What can be put in place, and what cannot though it is missing or does not read. Nothing is written."""
-    found: list[Mending | Unmended] = []
-    read, tiered = [each.to_end for each in known.read()], _tiered(broker)
+    files: list[Mending | Unmended] = []
+    images, tiered = [metadata.to_end for metadata in known.read()], _tiered(broker)
     for log_dir in broker.log_dirs:
-        found += _recovery_points(log_dir)
+        files += _recovery_points(log_dir)
         if request.sets_snapshot_aside:
-            found += _snapshot(log_dir)
+            files += _snapshot(log_dir)
         for name in log_dir.partitions:
             partition = parse_partition_directory(name)
             if partition is not None and partition.topic != METADATA_TOPIC:
                 try:
-                    found += _epochs(log_dir, partition, known, tiered.get(log_dir.path / name))
-                    found += _topic_id(log_dir, partition, broker, read, request)
+                    files += _epochs(log_dir, partition, known, tiered.get(log_dir.path / name))
+                    files += _topic_id(log_dir, partition, broker, images, request)
                 except (LogChangedError, OSError) as error:  # it does not hide the others
-                    found.append(Unmended(log_dir.path / name, describe_error(error)))
-    mendings = [each for each in found if isinstance(each, Mending)]
-    return mendings, [each for each in found if isinstance(each, Unmended)]
+                    files.append(Unmended(log_dir.path / name, describe_error(error)))
+    mendings = [file for file in files if isinstance(file, Mending)]
+    return mendings, [file for file in files if isinstance(file, Unmended)]
 
 
 def mend(mendings: Sequence[Mending], copies: KeptCopies) -> None:
     """Put files in place, each after what was there was copied. The caller holds the log dirs' locks."""
-    for each in mendings:
-        if os.path.lexists(each.path):
-            copies.keep(each.path, f"{each.path.parent.name}/{each.name}")
-    for each in mendings:
+    for mending in mendings:
+        if os.path.lexists(mending.path):
+            copies.keep(mending.path, f"{mending.path.parent.name}/{mending.name}")
+    for mending in mendings:
         with Publisher() as publisher:
-            if each.content is None:
-                publisher.remove(each.directory, each.name)
+            if mending.content is None:
+                publisher.remove(mending.directory, mending.name)
             else:
-                owner = replace(Owner.of(each.path.parent.stat()), mode=0o644)
-                publisher.stage(each.directory, each.name, each.content, owner)
+                owner = replace(Owner.of(mending.path.parent.stat()), mode=0o644)
+                publisher.stage(mending.directory, mending.name, mending.content, owner)
                 publisher.commit()
 
 
@@ -175,8 +175,8 @@ def _epochs(
         return
     what = _why_no_epochs(path)
     if what is None and remote is not None and local is not None:
-        found = of_local_epochs(remote.segments, local)
-        what = None if found is None else found[1].detail
+        epochs_and_finding = of_local_epochs(remote.segments, local)
+        what = None if epochs_and_finding is None else epochs_and_finding[1].detail
     if what is None:
         return
     offsets = _base_offsets(directory)
@@ -232,10 +232,10 @@ def _why_perhaps_tiered(log_dir: LogDir, partition: TopicPartition, known: Known
 
 def _tiered(broker: StoppedBroker) -> Mapping[Path, TieredPartition]:
     """The partitions that have remote segments, by their directories."""
-    sources = [source_of(each) for each in broker.log_dirs]
-    partitions = [each for source in sources for each in partitions_in(source, _ANY)]
-    found = tiered_partitions([source.path for source in sources], partitions, _ANY).found
-    return {Path(str(each.directory)): partition for each, partition in found.items()}
+    sources = [source_of(log_dir) for log_dir in broker.log_dirs]
+    partitions = [partition for source in sources for partition in partitions_in(source, _ANY)]
+    tiered = tiered_partitions([source.path for source in sources], partitions, _ANY).found
+    return {Path(str(local.directory)): remote for local, remote in tiered.items()}
 
 
 def _base_offsets(directory: Path) -> list[int]:
@@ -251,9 +251,9 @@ def _epochs_in(directory: Path, base_offsets: Sequence[int]) -> LeaderEpochs:
                 opened.log(use_mmap=False, access=Access.SEQUENTIAL), base_offset, RecoverOptions(verify_crc=True)
             )
             opened.ensure_unchanged()
-        for each in scanned.leader_epochs:
-            if epochs.is_new_epoch(int(each["epoch"])):
-                epochs.assign(int(each["epoch"]), int(each["start_offset"]))
+        for entry in scanned.leader_epochs:
+            if epochs.is_new_epoch(int(entry["epoch"])):
+                epochs.assign(int(entry["epoch"]), int(entry["start_offset"]))
     return epochs
 
 
@@ -261,7 +261,7 @@ def _topic_id(
     log_dir: LogDir,
     partition: TopicPartition,
     broker: StoppedBroker,
-    read: Sequence[ClusterMetadata],
+    images: Sequence[ClusterMetadata],
     request: MendRequest,
 ) -> Iterator[Mending | Unmended]:
     """The topic's id, where the metadata has the partition in this very log dir and nothing speaks against it."""
@@ -278,35 +278,35 @@ def _topic_id(
         return
     else:
         return
-    assigned = [(metadata, metadata.assignments.get(partition)) for metadata in read]
+    assigned = [(metadata, metadata.assignments.get(partition)) for metadata in images]
     why = _why_no_id(log_dir, partition, broker, assigned, request) or _why_no_file(path)
     if why is not None:
         yield Unmended(path, why)
         return
     [(metadata, _)] = assigned
     topic_id = metadata.topics[partition.topic]
-    confirmed, by = _confirmed(log_dir, partition, topic_id, request)
+    confirmed, testimony = _confirmed(log_dir, partition, topic_id, request)
     if not confirmed:
-        yield Unmended(path, by)
+        yield Unmended(path, testimony)
         return
     yield Mending(
         Directory(str(log_dir.path), partition.directory),
         PARTITION_METADATA,
         f"version: 0\ntopic_id: {topic_id}".encode(),
-        f"it is missing or cannot be read; the metadata as of {metadata.as_of} has the partition here, and {by}",
+        f"it is missing or cannot be read; the metadata as of {metadata.as_of} has the partition here, and {testimony}",
     )
 
 
 def _confirmed(log_dir: LogDir, partition: TopicPartition, topic_id: str, request: MendRequest) -> tuple[bool, str]:
     """Whether somebody confirms that a partition's records are the topic's, and who does, or why nobody does."""
     testimonies = list(request.replicas.testimonies(log_dir, partition.directory, topic_id))
-    if against := [each.text for each in testimonies if each.confirms is False]:
+    if against := [testimony.text for testimony in testimonies if testimony.confirms is False]:
         return False, f"{against[0]}: its records are of another topic of that name, or the replicas have diverged"
-    if confirming := [each.text for each in testimonies if each.confirms]:
+    if confirming := [testimony.text for testimony in testimonies if testimony.confirms]:
         return True, confirming[0]
     if partition.topic in request.accepted_topics:
         return True, f"--accept-topic-id {partition.topic} says that its records are the topic's"
-    said = "".join(f"; {each.text}" for each in testimonies)
+    said = "".join(f"; {testimony.text}" for testimony in testimonies)
     return False, (
         "the metadata has the partition here, and nothing speaks against it; but a topic that was deleted and made "
         f"again looks the same: name a log dir with a replica (--replica DIR), or --accept-topic-id {partition.topic}"
@@ -321,22 +321,22 @@ def _why_no_id(
     assigned: Sequence[tuple[ClusterMetadata, Assignment | None]],
     request: MendRequest,
 ) -> str | None:
-    if len(assigned) != 1 or (of_partition := assigned[0][1]) is None:
+    if len(assigned) != 1 or (assignment := assigned[0][1]) is None:
         return "no metadata was read that has the partition"
-    if (broker.node_id, log_dir.meta.directory_id) not in set(of_partition.places):
+    if (broker.node_id, log_dir.meta.directory_id) not in set(assignment.places):
         return "the metadata does not have the partition in this log dir of this node"
     if request.not_named:
         return "not all log dirs of the broker are named, and another one may have the partition"
-    names = [str(each.path / name) for each in broker.log_dirs for name in each.directories]
+    names = [str(log_dir.path / name) for log_dir in broker.log_dirs for name in log_dir.directories]
     others = [name for name in names if loaded_as(os.path.basename(name)) == partition]
     others.remove(str(log_dir.path / partition.directory))
     if others:
         return f"{others[0]} is of that partition too"
     directory = log_dir.path / partition.directory
     last = _epochs_in(directory, _base_offsets(directory)).last
-    if last is not None and last.epoch > of_partition.leader_epoch:
+    if last is not None and last.epoch > assignment.leader_epoch:
         return (
-            f"its log has leader epoch {last.epoch}, and the metadata {of_partition.leader_epoch}: it is of another "
+            f"its log has leader epoch {last.epoch}, and the metadata {assignment.leader_epoch}: it is of another "
             "topic of that name, or the metadata is older"
         )
     return None

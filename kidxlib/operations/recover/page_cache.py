@@ -129,16 +129,7 @@ def last_message() -> int:
     return max((message.number for message in _messages()), default=-1)
 
 
-def ensure_no_errors_since(number: int, devices: frozenset[str] | None) -> None:
-    """See that the kernel has told of no error since a message.
-
-    Args:
-        devices: names of the block devices that count; None for all.
-    """
-    ensure_no_errors(list(_messages()), number, devices)
-
-
-def ensure_no_errors(messages: Sequence[Message], number: int, devices: frozenset[str] | None = None) -> None:
+def ensure_no_kernel_errors(messages: Sequence[Message], number: int, devices: frozenset[str] | None = None) -> None:
     """See that none of some messages after one of them is an error."""
     numbers = [message.number for message in messages]
     if min(numbers, default=number) > number + 1 or max(numbers, default=-1) < number:
@@ -166,8 +157,8 @@ def _is_error(message: Message) -> bool:
 
 def _is_of_another(message: Message, devices: frozenset[str] | None) -> bool:
     """Whether it is about a block device that is none of these. What names no device may be about any."""
-    found = _DEVICE_NAMED.search(message.text)
-    return devices is not None and found is not None and found[found.lastindex or 0] not in devices
+    named = _DEVICE_NAMED.search(message.text)
+    return devices is not None and named is not None and named[named.lastindex or 0] not in devices
 
 
 def _messages() -> Iterator[Message]:
@@ -233,7 +224,7 @@ def devices_of(directory: Path) -> frozenset[str] | None:
     place = known.resolve()
     names = {place.name, place.parent.name} if (place / "partition").exists() else {place.name}
     slaves = [place / "slaves", place.parent / "slaves"][: len(names)]
-    return None if any(each.is_dir() and os.listdir(each) for each in slaves) else frozenset(names)
+    return None if any(slave.is_dir() and os.listdir(slave) for slave in slaves) else frozenset(names)
 
 
 def mount_id_of(path: Path) -> int:
@@ -258,8 +249,8 @@ def _ask(path: Path, what: int) -> int:
     [answered] = struct.unpack_from("=I", answer)
     if not answered & what:
         raise OSError(0, "not answered by this kernel")
-    [found] = struct.unpack_from("=Q", answer, _MOUNT_ID_AT)
-    return int(found)
+    [mount_id] = struct.unpack_from("=Q", answer, _MOUNT_ID_AT)
+    return int(mount_id)
 
 
 def _file_system(mount_id: int) -> str | None:
@@ -300,7 +291,8 @@ def ensure_noted(log_dir: Path) -> None:
     for name, what in _DIFFERENCES.items():
         if noted.get(name) != now[name]:
             raise UntrustedError(f"{note}: {what} (noted {noted.get(name)}, found {now[name]})")
-    ensure_no_errors_since(kernel_log, devices_of(log_dir))
+    devices = devices_of(log_dir)
+    ensure_no_kernel_errors(list(_messages()), kernel_log, devices)
 
 
 #: What another value means.
@@ -351,7 +343,7 @@ def read_headers(
     """Read headers where all that a broker has written is there.
 
     Args:
-        directory: of a partition, in a log dir that is noted to be so (`note.ensure_noted`).
+        directory: of a partition, in a log dir that is noted to be so (`ensure_noted`).
         options: of the topic, without checksums.
         reader: gets what recovering each segment comes to.
 
@@ -412,25 +404,32 @@ def _end_of(directory: Path, base_offset: int) -> _End | None:
         return None  # zeros at the end: it was not closed
     log = LogFile(str(directory / segment_file(base_offset, LOG_SUFFIX)), _END_BYTES)
     try:
-        found = list(batches(log, last.position))
+        last_batches = list(batches(log, last.position))
         size = log.size
     finally:
         log.close()
-    if not found or found[-1].next_position != size or (len(index) and found[0].last_offset != last.offset):
+    if (
+        not last_batches
+        or last_batches[-1].next_position != size
+        or (len(index) and last_batches[0].last_offset != last.offset)
+    ):
         return None
-    if max(batch.max_timestamp for batch in found) > latest.timestamp or latest.offset > found[-1].last_offset:
+    if (
+        max(batch.max_timestamp for batch in last_batches) > latest.timestamp
+        or latest.offset > last_batches[-1].last_offset
+    ):
         return None
-    next_offset = found[-1].last_offset + 1
+    next_offset = last_batches[-1].last_offset + 1
     recovery = Recovery(
         log_bytes=size,
         end=ScanEnd(Status.OK, None, size, None),
         next_offset=next_offset,
         map_end_offset=next_offset,
-        batches=len(found),
+        batches=len(last_batches),
         records=0,
         past=_NOTHING_PAST,
     )
-    return _End(recovery, len(found) * _HEADER_BYTES, found[-1].partition_leader_epoch)
+    return _End(recovery, len(last_batches) * _HEADER_BYTES, last_batches[-1].partition_leader_epoch)
 
 
 def _is_sound_snapshot(path: Path) -> bool:

@@ -56,7 +56,7 @@ _STARTS: Final = pa.schema([pa.field("start", pa.struct([pa.field("read_bytes", 
 
 def sweep_leftovers(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
     """Remove what killed runs have staged. Whoever holds the lock of the log dir is the only one who stages there."""
-    for name in ("", *(each.directory.name for each in forecasts)):
+    for name in ("", *(forecast.directory.name for forecast in forecasts)):
         sweep(Directory(str(log_dir), name), _ALL_AGES_NS)
 
 
@@ -64,10 +64,10 @@ def flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
     """Make logs durable from the segments on that were read, and all that lies beside them. With a recovery point
     behind them, or a marker, a broker takes that for granted.
     """
-    for each in forecasts:
-        for segment in each.simulation.segments:
-            if each.scan_from is not None and segment.base_offset >= each.scan_from:
-                _flush_file(each.directory / segment_file(segment.base_offset, LOG_SUFFIX))
+    for forecast in forecasts:
+        for segment in forecast.simulation.segments:
+            if forecast.scan_from is not None and segment.base_offset >= forecast.scan_from:
+                _flush_file(forecast.directory / segment_file(segment.base_offset, LOG_SUFFIX))
     descriptor = os.open(log_dir, DIRECTORY)
     try:
         flush_file_systems([descriptor])
@@ -94,7 +94,7 @@ def advance_recovery_points(log_dir: Path, points: Mapping[TopicPartition, int],
     Args:
         points: what the checkpoint says now; partitions that are not among the others keep that.
     """
-    ends = {each.topic_partition: each.simulation.log_end_offset or 0 for each in forecasts}
+    ends = {forecast.topic_partition: forecast.simulation.log_end_offset or 0 for forecast in forecasts}
     _publish(log_dir, RECOVERY_POINT_CHECKPOINT, offset_checkpoint({**points, **ends}))
 
 
@@ -137,25 +137,25 @@ def rebuild(planned: PlannedLogDir, forecasts: Sequence[Forecast], backend: Back
 
 def _plan(listed: Plan, forecasts: Sequence[Forecast]) -> Plan:
     """What is read: of each partition the segments from one on."""
-    by_partition = {each.topic_partition: each for each in forecasts}
+    by_partition = {forecast.topic_partition: forecast for forecast in forecasts}
     kept: list[int] = []
     first: list[int] = []
     to_read: list[Forecast] = []
     for number, partition in enumerate(listed.partitions):
-        each = by_partition.get(partition.directory.topic_partition)
-        if each is not None and each.scan_from is not None:
+        forecast = by_partition.get(partition.directory.topic_partition)
+        if forecast is not None and forecast.scan_from is not None:
             kept.append(number)
-            first.append(each.scan_from)
-            to_read.append(each)
+            first.append(forecast.scan_from)
+            to_read.append(forecast)
     part = listed.part(kept, first)
     part.partitions = [
         replace(
             partition,
-            recovered=each.recovered,
-            kept_scans=each.kept_scans,
-            choice=partition.choice if each.headers is None else _without_checksums(partition.choice),
+            recovered=forecast.recovered,
+            kept_scans=forecast.kept_scans,
+            choice=partition.choice if forecast.headers is None else _without_checksums(partition.choice),
         )
-        for partition, each in zip(part.partitions, to_read, strict=True)
+        for partition, forecast in zip(part.partitions, to_read, strict=True)
     ]
     return part
 
@@ -170,7 +170,7 @@ def _without_checksums(choice: OptionsOfTopic) -> OptionsOfTopic:
 
 
 def _request(planned: PlannedLogDir) -> BuildRequest:
-    choices = {each.directory.topic_partition: each.choice for each in planned.listed.partitions}
+    choices = {partition.directory.topic_partition: partition.choice for partition in planned.listed.partitions}
     return BuildRequest(
         context=RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None),
         sources=(source_of(planned.log_dir),),
@@ -194,26 +194,26 @@ def _epochs_of_logs(planned: PlannedLogDir, backend: Backend) -> Mapping[TopicPa
     rows = backend.catalog.tables.read(SEGMENTS, ["source", *names]).sort_by(
         [(name, "ascending") for name in names[:3]]
     )
-    found: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
+    by_partition: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
     for row in rows.to_pylist():
         if row["source"] == str(planned.log_dir.path):
-            epochs = ((each["epoch"], each["start_offset"]) for each in row["leader_epochs"] or ())
-            found[TopicPartition(row["topic"], row["partition"])] += epochs
-    return found
+            epochs = ((entry["epoch"], entry["start_offset"]) for entry in row["leader_epochs"] or ())
+            by_partition[TopicPartition(row["topic"], row["partition"])] += epochs
+    return by_partition
 
 
 def _publish_epochs(forecasts: Sequence[Forecast], of_logs: Mapping[TopicPartition, list[tuple[int, int]]]) -> None:
     """Add the epochs of logs to those that are known, as recovery does (`LogSegment.recover`)."""
     with Publisher() as publisher:
-        for each in forecasts:
-            known = read_leader_epochs(each.directory) or LeaderEpochs()
+        for forecast in forecasts:
+            known = read_leader_epochs(forecast.directory) or LeaderEpochs()
             before = known.entries
-            for epoch, start_offset in of_logs.get(each.topic_partition, ()):
+            for epoch, start_offset in of_logs.get(forecast.topic_partition, ()):
                 if known.is_new_epoch(epoch):
                     known.assign(epoch, start_offset)
             if known.entries != before:
-                log_dir, name = str(each.directory.parent), each.directory.name
-                owner = replace(Owner.of(each.directory.stat()), mode=0o644)
+                log_dir, name = str(forecast.directory.parent), forecast.directory.name
+                owner = replace(Owner.of(forecast.directory.stat()), mode=0o644)
                 publisher.stage(Directory(log_dir, name), LEADER_EPOCH_CHECKPOINT, known.checkpoint(), owner)
         publisher.commit()
 
@@ -240,7 +240,7 @@ def ensure_same_starts(forecasts: Sequence[Forecast], level: Level, engine: Engi
     Returns:
         How many bytes of logs it reads for that.
     """
-    tasks = [_StartTask(each, level) for each in forecasts]
+    tasks = [_StartTask(forecast, level) for forecast in forecasts]
     with engine.stopping():
         units, is_small = pack(tasks, engine.cores), reads_little(0, len(tasks))
         staged = engine.run(Work("starts", units, look_at_starts, _STARTS, is_small=is_small))
@@ -255,34 +255,34 @@ def look_at_starts(tasks: Iterable[_StartTask]) -> Iterator[ItemRows]:
         yield ItemRows(rows=[{"start": {"read_bytes": ensure_same_start(task.forecast, task.level).read_bytes}}])
 
 
-def ensure_same_start(each: Forecast, level: Level) -> StartupSimulation:
+def ensure_same_start(forecast: Forecast, level: Level) -> StartupSimulation:
     """What the broker does with a partition as it is now, once recovery points or a marker are written. It has to come
     to the same log.
     """
-    end = each.simulation.log_end_offset
+    end = forecast.simulation.log_end_offset
     then = simulate_startup(
-        each.directory,
-        each.options,
+        forecast.directory,
+        forecast.options,
         clean_shutdown=level is Level.MARKER,
-        recovery_point=each.stop.recovery_point if end is None else end,
-        log_start_offset=each.stop.log_start_offset,
-        recoveries=each.recoveries,
+        recovery_point=forecast.stop.recovery_point if end is None else end,
+        log_start_offset=forecast.stop.log_start_offset,
+        recoveries=forecast.recoveries,
     )
     for what, before, now in (
-        ("would start at offset", each.simulation.log_start_offset, then.log_start_offset),
-        ("would end at offset", each.simulation.log_end_offset, then.log_end_offset),
-        ("would keep bytes", _kept(each.simulation), _kept(then)),
-        ("would fail of", each.simulation.failures, then.failures),
+        ("would start at offset", forecast.simulation.log_start_offset, then.log_start_offset),
+        ("would end at offset", forecast.simulation.log_end_offset, then.log_end_offset),
+        ("would keep bytes", _kept(forecast.simulation), _kept(then)),
+        ("would fail of", forecast.simulation.failures, then.failures),
     ):
         if before != now:
             raise KidxError(
-                f"{each.directory}: by itself the log {what} {before}, and with level {level} {now}; nothing was "
+                f"{forecast.directory}: by itself the log {what} {before}, and with level {level} {now}; nothing was "
                 "written that spares the broker its recovery. Start it by itself, and report this"
             )
     if then.forgets_producers:
         raise KidxError(
-            f"{each.directory}: no producer snapshot, and the segments do not tell all of its producers; with a marker "
-            f"a broker would forget them. Give --level {Level.CHECKPOINT}, which leaves that to it"
+            f"{forecast.directory}: no producer snapshot, and the segments do not tell all of its producers; with a "
+            f"marker a broker would forget them. Give --level {Level.CHECKPOINT}, which leaves that to it"
         )
     return then
 

@@ -119,11 +119,11 @@ def _tell_plan(
         text_columns=1,
     )
     dropped = plan.dropped
-    for each, of_segment in dropped[:_SHOWN]:
-        who = "damaged, where the broker does not look" if of_segment.is_unseen else "the broker drops"
-        who = "cut off" if plan.is_cut(each) else who
-        kept = "; not cut, but a copy goes to --keep" if plan.cuts and plan.is_left(each) else ""
-        outcome.line(f"{who}: {each.directory.name} {of_segment.base_offset}: {of_segment.amount}{kept}")
+    for forecast, segment in dropped[:_SHOWN]:
+        who = "damaged, where the broker does not look" if segment.is_unseen else "the broker drops"
+        who = "cut off" if plan.is_cut(forecast) else who
+        kept = "; not cut, but a copy goes to --keep" if plan.cuts and plan.is_left(forecast) else ""
+        outcome.line(f"{who}: {forecast.directory.name} {segment.base_offset}: {segment.amount}{kept}")
     outcome.more(len(dropped) - _SHOWN, "; --json has them all")
     outcome.line(*gap_lines(plan.gaps, many_sources=False))
     _tell_findings(outcome, plan.lost_epochs)
@@ -132,14 +132,14 @@ def _tell_plan(
         outcome.line(f"broken: {line}")
     _tell_kinds(outcome, "loses", _accepted(plan, refusals))
     _tell_kinds(outcome, "noted", plan.noted)
-    for each_mended in mended:
-        outcome.line(f"mend: {each_mended}")
-    _tell_kinds(outcome, "refused", [each.text for each in refusals])
+    for text in mended:
+        outcome.line(f"mend: {text}")
+    _tell_kinds(outcome, "refused", [refusal.text for refusal in refusals])
     for log_dir, why in (plan.untrusted or {}).items():
         outcome.line(f"{log_dir}: not trusted: {why}; so all is read from the recovery points on")
     if plan.cuts and not any(map(plan.is_cut, plan.forecasts)):
         why = "no log ends with what the broker would drop" if plan.broker.unclean else _NOT_AFTER_CLEAN_STOP
-        kept = "" if any(plan.is_left(each) for each, _ in dropped) else ", and nothing goes to --keep"
+        kept = "" if any(plan.is_left(forecast) for forecast, _ in dropped) else ", and nothing goes to --keep"
         outcome.line(f"--truncate: nothing is cut off{kept}: {why}")
     reads = plan.start_bytes
     if plan.broker.unclean:
@@ -151,9 +151,9 @@ def _tell_plan(
 
 
 def _tell_findings(outcome: Outcome, findings: Sequence[tuple[Forecast, Finding]]) -> None:
-    for each, found in findings[:_SHOWN]:
-        outcome.line(f"broken: {each.directory.name} {found.file}: {found.reason}: {found.detail}")
-        outcome.line(f"  {found.consequence}")
+    for forecast, finding in findings[:_SHOWN]:
+        outcome.line(f"broken: {forecast.directory.name} {finding.file}: {finding.reason}: {finding.detail}")
+        outcome.line(f"  {finding.consequence}")
     outcome.more(len(findings) - _SHOWN, "; --json has them all")
 
 
@@ -164,9 +164,9 @@ def _tell_kinds(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
 
 def _accepted(plan: RecoveryPlan, refusals: Sequence[Obstacle]) -> list[str]:
     """What is gone, and is gone without: no refused line names it."""
-    refused = [each.text for each in refusals]
-    losses = [each for each in plan.losses if not any(f"{each.directory}:" in text for text in refused)]
-    return [*(each.text for each in losses), *plan.accepted] if plan.accepts_loss else []
+    refused = [refusal.text for refusal in refusals]
+    losses = [loss for loss in plan.losses if not any(f"{loss.directory}:" in text for text in refused)]
+    return [*(loss.text for loss in losses), *plan.accepted] if plan.accepts_loss else []
 
 
 def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool, has_mended: bool) -> Iterator[str]:
@@ -181,7 +181,7 @@ def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool,
     if plan.lacks or (not refusals and not plan.drops):
         what_else = "what else" if plan.lacks else "what"
         yield f"run kidx verify, too: it finds {what_else} is missing within logs{_but_not(plan)}"
-    if refusals and all(each.recovers for each in refusals):
+    if refusals and all(refusal.recovers for refusal in refusals):
         yield f"{what}: the broker recovers by itself as it starts"
     elif refusals:
         yield f"{what}: the refused lines say what the broker does as it starts"
@@ -195,7 +195,7 @@ def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool,
 
 def _recovers_as_it_starts(plan: RecoveryPlan) -> str:
     """After a clean stop (`LogSegment.sanityCheck`)."""
-    count = sum(len(each.recovered) for each in plan.forecasts)
+    count = sum(len(forecast.recovered) for forecast in plan.forecasts)
     if not count:
         return "recovers nothing as it starts"
     return f"recovers {counted(count, 'segment')} as it starts, whose .index is missing or damaged, and nothing else"
@@ -252,16 +252,16 @@ def _plan_as_json(
         "level": plan.level.value,
         "applied": applied,
         "stopped_cleanly": not plan.broker.unclean,
-        "refused": [each.text for each in refusals],
-        "recovers_by_itself": all(each.recovers for each in refusals),
+        "refused": [refusal.text for refusal in refusals],
+        "recovers_by_itself": all(refusal.recovers for refusal in refusals),
         "loses": [
             {
-                "directory": str(each.directory),
-                "from_offset": each.offsets.start,
-                "to_offset": each.offsets.stop - 1,
-                "why": each.why,
+                "directory": str(loss.directory),
+                "from_offset": loss.offsets.start,
+                "to_offset": loss.offsets.stop - 1,
+                "why": loss.why,
             }
-            for each in plan.losses
+            for loss in plan.losses
         ],
         "accepted": plan.accepted,
         "not_compared": plan.not_compared,
@@ -280,40 +280,45 @@ def _plan_as_json(
         "start_bytes": plan.start_bytes,
         "kidx_bytes": sum(map(plan.scan_bytes, plan.log_dirs)),
         "start_bytes_now": read_then,
-        "partitions": [_as_json(plan, each) for each in plan.forecasts],
+        "partitions": [_as_json(plan, forecast) for forecast in plan.forecasts],
     }
 
 
 def _findings_as_json(findings: Sequence[tuple[Forecast, Finding]]) -> list[dict[str, Any]]:
     return [
-        {"directory": str(each.directory), "reason": of.reason, "detail": of.detail, "consequence": of.consequence}
-        for each, of in findings
+        {
+            "directory": str(forecast.directory),
+            "reason": finding.reason,
+            "detail": finding.detail,
+            "consequence": finding.consequence,
+        }
+        for forecast, finding in findings
     ]
 
 
 def _row(plan: RecoveryPlan, log_dir: PlannedLogDir) -> list[str | int]:
-    left = [each for each in log_dir.forecasts if plan.is_left(each)]
+    left = [forecast for forecast in log_dir.forecasts if plan.is_left(forecast)]
     to_rebuild = plan.to_rebuild(log_dir)
     return [
         str(log_dir.log_dir.path),
         len(log_dir.forecasts),
         len(to_rebuild),
         len(left),
-        sum(each.alone.read_bytes for each in log_dir.forecasts),
+        sum(forecast.alone.read_bytes for forecast in log_dir.forecasts),
         plan.scan_bytes(log_dir),
     ]
 
 
-def _as_json(plan: RecoveryPlan, each: Forecast) -> dict[str, Any]:
+def _as_json(plan: RecoveryPlan, forecast: Forecast) -> dict[str, Any]:
     return {
-        "directory": str(each.directory),
-        "recovery_point": each.stop.recovery_point,
-        "log_end_offset": each.simulation.log_end_offset,
-        "whole_end": each.whole_end,
-        "start_bytes": each.alone.read_bytes,
-        "rebuilt_from": None if plan.is_left(each) else each.scan_from,
-        "left_to_the_broker": plan.is_left(each),
-        "cut": plan.is_cut(each),
+        "directory": str(forecast.directory),
+        "recovery_point": forecast.stop.recovery_point,
+        "log_end_offset": forecast.simulation.log_end_offset,
+        "whole_end": forecast.whole_end,
+        "start_bytes": forecast.alone.read_bytes,
+        "rebuilt_from": None if plan.is_left(forecast) else forecast.scan_from,
+        "left_to_the_broker": plan.is_left(forecast),
+        "cut": plan.is_cut(forecast),
         "dropped": [
             {
                 "base_offset": dropped.base_offset,
@@ -323,7 +328,7 @@ def _as_json(plan: RecoveryPlan, each: Forecast) -> dict[str, Any]:
                 "unseen": dropped.is_unseen,
                 "why": dropped.why,
             }
-            for dropped in each.dropped
+            for dropped in forecast.dropped
         ],
     }
 
@@ -337,7 +342,7 @@ def recover(request: RecoverRequest, backend: Backend, *, as_it_comes: bool) -> 
     outcome, copies = Outcome(), None if request.keep is None else KeptCopies(request.keep)
 
     def tell(seen: _Seen, *, has_mended: bool = False) -> None:
-        to_show = [each.text for each in seen.to_show]
+        to_show = [file.text for file in seen.to_show]
         _tell_plan(outcome, seen.plan, seen.refusals, to_show, applies=request.apply, has_mended=has_mended)
         if as_it_comes:
             outcome.show_so_far()
@@ -345,7 +350,7 @@ def recover(request: RecoverRequest, backend: Backend, *, as_it_comes: bool) -> 
     with contextlib.ExitStack() as stack:
         try:
             broker = _held(request, stack)
-            replicas = places_of_replicas(request.replicas, [each.path for each in broker.log_dirs])
+            replicas = places_of_replicas(request.replicas, [log_dir.path for log_dir in broker.log_dirs])
         except UsageError as error:
             if not request.or_leave:
                 raise
@@ -362,7 +367,7 @@ def recover(request: RecoverRequest, backend: Backend, *, as_it_comes: bool) -> 
         applies, read_then = request.apply and not seen.refusals, None
         if applies:
             read_then = _carry_out(outcome, request, seen, copies, backend)
-    mended, unmended = ([each.text for each in found] for found in (first.mendings, seen.unmended))
+    mended, unmended = ([file.text for file in files] for files in (first.mendings, seen.unmended))
     outcome.values.update(
         _plan_as_json(seen.plan, seen.refusals, mended, unmended, applied=applies, read_then=read_then)
     )
@@ -405,8 +410,11 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
     Args:
         applies: somebody wants it applied. Where nothing can be written a plan serves all the same.
     """
-    yield from (each for each in plan.obstacles if not (each.is_loss and plan.accepts_loss))
-    log_dirs, made_anew = [each.path for each in plan.broker.log_dirs], [each.directory for each in plan.absent]
+    yield from (obstacle for obstacle in plan.obstacles if not (obstacle.is_loss and plan.accepts_loss))
+    log_dirs, made_anew = (
+        [log_dir.path for log_dir in plan.broker.log_dirs],
+        [absent.directory for absent in plan.absent],
+    )
     yield from map(Obstacle, refusals_on_epochs(log_dirs, made_anew))
     if applies:
         yield from (Obstacle(f"--apply: {why}", recovers=True) for why in plan.broker.reads_alone)
@@ -415,15 +423,15 @@ def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
     yield from _of_gaps(plan)
     aside = LogsAside(log_dirs)
     yield from _of_first_logs(plan, aside)
-    for each in plan.forecasts:
-        yield from each.obstacles
-        left = _of_lost_end(each, aside)
+    for forecast in plan.forecasts:
+        yield from forecast.obstacles
+        left = _of_lost_end(forecast, aside)
         yield from left
-        is_told = bool(left) and not (each.dropped or each.hidden)
-        if not each.obstacles and not is_told and (why := _of_partition(plan, each)) is not None:
-            yield Obstacle(why, recovers=not each.stop.clean_shutdown and each.wrong_log_start is None)
-        if each.forgotten is not None:
-            yield Obstacle(f"{each.directory}: {each.forgotten}")
+        is_told = bool(left) and not (forecast.dropped or forecast.hidden)
+        if not forecast.obstacles and not is_told and (why := _of_partition(plan, forecast)) is not None:
+            yield Obstacle(why, recovers=not forecast.stop.clean_shutdown and forecast.wrong_log_start is None)
+        if forecast.forgotten is not None:
+            yield Obstacle(f"{forecast.directory}: {forecast.forgotten}")
 
 
 def _of_log_dirs(plan: RecoveryPlan) -> Iterator[Obstacle]:
@@ -451,7 +459,7 @@ def _of_absent(plan: RecoveryPlan) -> Iterator[Obstacle]:
     for absent in plan.absent:
         if absent.aside:
             folder = absent.aside[0]
-            told = [each for each in plan.obstacles if each.text.startswith(f"{folder}: ")]
+            told = [obstacle for obstacle in plan.obstacles if obstacle.text.startswith(f"{folder}: ")]
             if not (told and is_moved(folder.name)):  # a copy on its way is told there
                 yield Obstacle(f"{absent.text}; {absent.remedy}")
         elif absent.is_lost and not plan.leaves_losses:
@@ -471,27 +479,27 @@ def _of_gaps(plan: RecoveryPlan) -> Iterator[Obstacle]:
 
 def _of_first_logs(plan: RecoveryPlan, aside: LogsAside) -> Iterator[Obstacle]:
     """The logs that are there of first logs that are lost, as in `_of_gaps`."""
-    for each, finding in plan.lost_epochs:
-        lost = each.seen.lost_first
-        remedy = aside.remedy(each.directory, lost.start, lost.stop) if lost else None
+    for forecast, finding in plan.lost_epochs:
+        lost = forecast.seen.lost_first
+        remedy = aside.remedy(forecast.directory, lost.start, lost.stop) if lost else None
         if remedy is not None:
-            yield Obstacle(f"{each.directory}: {finding.detail}; {remedy}")
+            yield Obstacle(f"{forecast.directory}: {finding.detail}; {remedy}")
 
 
-def _of_lost_end(each: Forecast, aside: LogsAside) -> list[Obstacle]:
+def _of_lost_end(forecast: Forecast, aside: LogsAside) -> list[Obstacle]:
     """The logs that are there of an end that is lost, or of a partition without any, as in `_of_gaps`."""
-    gone = each.gone
-    if each.is_empty:
-        remedy = aside.remedy_of_empty(each.directory)
+    gone = forecast.gone
+    if forecast.is_empty:
+        remedy = aside.remedy_of_empty(forecast.directory)
     else:
-        remedy = aside.remedy(each.directory, gone.start, gone.stop) if gone else None
-    return [] if remedy is None else [Obstacle(f"{_what_is_lost(each)}; {remedy}")]
+        remedy = aside.remedy(forecast.directory, gone.start, gone.stop) if gone else None
+    return [] if remedy is None else [Obstacle(f"{_what_is_lost(forecast)}; {remedy}")]
 
 
-def _why_not_cut(each: Forecast) -> str | None:
+def _why_not_cut(forecast: Forecast) -> str | None:
     """Why the logs of a partition may not be cut, which can be."""
-    for segment in each.simulation.segments:
-        log = each.directory / segment_file(segment.base_offset, LOG_SUFFIX)
+    for segment in forecast.simulation.segments:
+        log = forecast.directory / segment_file(segment.base_offset, LOG_SUFFIX)
         if segment.lost_bytes and (names := os.stat(log).st_nlink) > 1:
             return (
                 f"{log}: it has {names} names (hard links), as in a backup of links, and would be cut under all of "
@@ -500,80 +508,80 @@ def _why_not_cut(each: Forecast) -> str | None:
     return None
 
 
-def _of_partition(plan: RecoveryPlan, each: Forecast) -> str | None:
-    if each.dropped and each.wrong_log_start is not None:  # accepted by nothing: the logs are whole
-        return f"{_what_is_lost(each)}: {each.wrong_log_start}; then run this again"
-    if each.stop.clean_shutdown:
-        return _after_clean_stop(plan, each)
-    if plan.cuts and each.can_be_cut:
-        if each.loses_known and not plan.accepts_loss:
+def _of_partition(plan: RecoveryPlan, forecast: Forecast) -> str | None:
+    if forecast.dropped and forecast.wrong_log_start is not None:  # accepted by nothing: the logs are whole
+        return f"{_what_is_lost(forecast)}: {forecast.wrong_log_start}; then run this again"
+    if forecast.stop.clean_shutdown:
+        return _after_clean_stop(plan, forecast)
+    if plan.cuts and forecast.can_be_cut:
+        if forecast.loses_known and not plan.accepts_loss:
             return (
-                f"{_what_is_lost(each)}; high watermark {each.stop.high_watermark}, recovery point "
-                f"{each.stop.recovery_point}: consumers may have seen it, or it had been flushed. Look at the other "
-                "replicas first; then --accept-loss goes on without"
+                f"{_what_is_lost(forecast)}; high watermark {forecast.stop.high_watermark}, recovery point "
+                f"{forecast.stop.recovery_point}: consumers may have seen it, or it had been flushed. Look at the "
+                "other replicas first; then --accept-loss goes on without"
             )
-        if (why := _why_not_cut(each)) is not None:
+        if (why := _why_not_cut(forecast)) is not None:
             return why
-    elif each.loses and not plan.leaves_losses:
-        return f"{_what_is_lost(each)}: {_what_to_do(plan, each)}"
-    elif each.dropped and plan.level is Level.MARKER and not each.loses:
+    elif forecast.loses and not plan.leaves_losses:
+        return f"{_what_is_lost(forecast)}: {_what_to_do(plan, forecast)}"
+    elif forecast.dropped and plan.level is Level.MARKER and not forecast.loses:
         return (
-            f"{each.directory}: an append was not finished: --truncate cuts it off, and --level {Level.CHECKPOINT} "
+            f"{forecast.directory}: an append was not finished: --truncate cuts it off, and --level {Level.CHECKPOINT} "
             "leaves that to the broker"
         )
-    if plan.level is Level.MARKER and lacks_snapshot(each.directory, each.simulation, each.options):
+    if plan.level is Level.MARKER and lacks_snapshot(forecast.directory, forecast.simulation, forecast.options):
         return (
-            f"{each.directory}: no producer snapshot, and the segments do not tell all of its producers: a broker that "
-            f"finds a marker would forget them; --level {Level.CHECKPOINT} leaves that to it"
+            f"{forecast.directory}: no producer snapshot, and the segments do not tell all of its producers: a broker "
+            f"that finds a marker would forget them; --level {Level.CHECKPOINT} leaves that to it"
         )
     return None
 
 
-def _after_clean_stop(plan: RecoveryPlan, each: Forecast) -> str | None:
+def _after_clean_stop(plan: RecoveryPlan, forecast: Forecast) -> str | None:
     """Why the broker is not to start with what its marker says is well. What it would write over, or behind, is
     accepted by nothing: without the marker the broker comes over it.
     """
-    marker = each.directory.parent / CLEAN_SHUTDOWN_FILE
-    if each.dropped and each.alone.ends_below_start is not None:  # with a marker and without
+    marker = forecast.directory.parent / CLEAN_SHUTDOWN_FILE
+    if forecast.dropped and forecast.alone.ends_below_start is not None:  # with a marker and without
         what = "restore the partition from another replica, or --accept-loss goes on without it"
-        return None if plan.leaves_losses else f"{_what_is_lost(each)}: {what}"
-    if not each.dropped and not each.hidden:
-        if not each.ends_early or plan.accepts_loss:  # nothing is written then, at no level
+        return None if plan.leaves_losses else f"{_what_is_lost(forecast)}: {what}"
+    if not forecast.dropped and not forecast.hidden:
+        if not forecast.ends_early or plan.accepts_loss:  # nothing is written then, at no level
             return None
         return (
-            f"{_what_is_lost(each)}; {marker} says that the broker stopped cleanly, so it looks for nothing: restore "
-            "the partition from another replica, or --accept-loss goes on without, again if an earlier run did"
+            f"{_what_is_lost(forecast)}; {marker} says that the broker stopped cleanly, so it looks for nothing: "
+            "restore the partition from another replica, or --accept-loss goes on without, again if an earlier run did"
         )
-    found: list[str] = []
-    if each.dropped:
-        lost = each.dropped[0]
+    reasons: list[str] = []
+    if forecast.dropped:
+        lost = forecast.dropped[0]
         what, *_ = lost.why.partition(RECOVERED_AS)  # the broker does not recover it, with its marker
-        found = [f"{lost.amount} of segment {lost.base_offset} are damaged ({what})"]
-    if each.hidden:
-        found.append(
-            f"whole batches end at offset {each.whole_end}, and the broker takes {each.alone.log_end_offset} for the "
-            f"log end offset, so it would write offsets {_from_to(each.hidden)} anew"
+        reasons = [f"{lost.amount} of segment {lost.base_offset} are damaged ({what})"]
+    if forecast.hidden:
+        reasons.append(
+            f"whole batches end at offset {forecast.whole_end}, and the broker takes {forecast.alone.log_end_offset} "
+            f"for the log end offset, so it would write offsets {_from_to(forecast.hidden)} anew"
         )
-    saves = f", and keeps offsets {_from_to(each.hidden)}" if each.hidden else ""
+    saves = f", and keeps offsets {_from_to(forecast.hidden)}" if forecast.hidden else ""
     gone = (
-        f". Offsets {_from_to(each.gone)} are gone all the same: {each.lost_end}; restore the partition from another "
-        "replica, or --accept-loss goes on without them, once the marker is removed"
+        f". Offsets {_from_to(forecast.gone)} are gone all the same: {forecast.lost_end}; restore the partition from "
+        "another replica, or --accept-loss goes on without them, once the marker is removed"
     )
     does = "so it looks for nothing there, and appends behind it"
-    if each.dropped and _is_cut_all_the_same(each, each.dropped[0].base_offset):
+    if forecast.dropped and _is_cut_all_the_same(forecast, forecast.dropped[0].base_offset):
         does = "which leaves no such end; it cuts that off all the same"
     return (
-        f"{each.directory}: {'; '.join(found)}; {marker} says that the broker stopped cleanly, {does}: remove that "
-        f"file in all log dirs of the broker, which then recovers as after a crash{saves}, and run this again"
-        f"{gone if each.gone else ''}"
+        f"{forecast.directory}: {'; '.join(reasons)}; {marker} says that the broker stopped cleanly, {does}: remove "
+        f"that file in all log dirs of the broker, which then recovers as after a crash{saves}, and run this again"
+        f"{gone if forecast.gone else ''}"
     )
 
 
-def _is_cut_all_the_same(each: Forecast, base_offset: int) -> bool:
+def _is_cut_all_the_same(forecast: Forecast, base_offset: int) -> bool:
     """Whether a broker recovers a segment after a clean stop, too, as its `.index` is missing
     (`LogLoader.loadSegmentFiles`).
     """
-    return any(of.base_offset == base_offset and of.lost_bytes for of in each.alone.segments)
+    return any(segment.base_offset == base_offset and segment.lost_bytes for segment in forecast.alone.segments)
 
 
 def _from_to(offsets: range) -> str:
@@ -585,22 +593,22 @@ def _accepting(plan: RecoveryPlan) -> str:
     return f"--level {Level.CHECKPOINT} with --accept-loss" if plan.level is Level.MARKER else "--accept-loss"
 
 
-def _what_to_do(plan: RecoveryPlan, each: Forecast) -> str:
+def _what_to_do(plan: RecoveryPlan, forecast: Forecast) -> str:
     leave = _accepting(plan)
-    if each.is_empty:
+    if forecast.is_empty:
         return f"look for its logs on other disks and copies, and put them back; else {leave} goes on without them"
-    if any(dropped.is_unseen for dropped in each.dropped):
+    if any(dropped.is_unseen for dropped in forecast.dropped):
         return (
             f"restore the partition from another replica; or --accept-loss without --level {Level.MARKER} leaves it as "
             "it is, and --truncate with --keep DIR and --accept-loss cuts it as a broker without recovery points would"
         )
-    if not each.dropped and each.can_be_cut:
+    if not forecast.dropped and forecast.can_be_cut:
         cuts = " with --truncate and --keep DIR" if plan.level is Level.MARKER else ""
         return (
             "nothing is left to be cut off, as after a run that has cut it: --accept-loss"
             f"{cuts} goes on without these records; or restore the partition from another replica first"
         )
-    if not each.can_be_cut:
+    if not forecast.can_be_cut:
         return f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker"
     return (
         f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker, and --truncate "
@@ -608,24 +616,24 @@ def _what_to_do(plan: RecoveryPlan, each: Forecast) -> str:
     )
 
 
-def _what_is_lost(each: Forecast) -> str:
+def _what_is_lost(forecast: Forecast) -> str:
     """What of a partition goes as its broker starts: most of all whole batches."""
-    if each.is_empty:
-        return f"{each.directory}: {each.stop.why_empty}"
-    if each.ends_early and all(lost.is_torn for lost in each.dropped):
-        return f"{each.directory}: {each.lost_end}"
-    dropped = min(each.dropped, key=lambda dropped: dropped.is_torn)
+    if forecast.is_empty:
+        return f"{forecast.directory}: {forecast.stop.why_empty}"
+    if forecast.ends_early and all(lost.is_torn for lost in forecast.dropped):
+        return f"{forecast.directory}: {forecast.lost_end}"
+    dropped = min(forecast.dropped, key=lambda dropped: dropped.is_torn)
     segment = f"of segment {dropped.base_offset} ({dropped.why})"
     if dropped.is_unseen:
         return (
-            f"{each.directory}: {dropped.amount} {segment} are damaged, below the recovery point "
-            f"{each.stop.recovery_point}, so a broker does not look there, and serves what is before it"
+            f"{forecast.directory}: {dropped.amount} {segment} are damaged, below the recovery point "
+            f"{forecast.stop.recovery_point}, so a broker does not look there, and serves what is before it"
         )
-    more = [other for other in each.dropped if other is not dropped]
+    more = [other for other in forecast.dropped if other is not dropped]
     others = (
         f", and {sum(other.bytes for other in more):,} bytes of {counted(len(more), 'more segment')}" if more else ""
     )
-    return f"{each.directory}: a broker that starts drops {dropped.amount} {segment}{others}"
+    return f"{forecast.directory}: a broker that starts drops {dropped.amount} {segment}{others}"
 
 
 def _look(
@@ -655,17 +663,17 @@ def _look(
     mendings: list[Mending] = []
     unmended: list[Unmended] = []
     if request.mends:
-        said = MendRequest(
+        mend_request = MendRequest(
             request.accepted_topics,
             request.sets_snapshot_aside,
             bool(plan.not_named),
             Replicas(replicas, known, backend.engine),
         )
-        mendings, unmended = mendings_of(broker, known, said)
+        mendings, unmended = mendings_of(broker, known, mend_request)
     refusals = [
-        each
-        for each in refusals_of(plan, applies=request.apply)
-        if not any(mending.answers(each) for mending in mendings)
+        refusal
+        for refusal in refusals_of(plan, applies=request.apply)
+        if not any(mending.answers(refusal) for mending in mendings)
     ]
     return _Seen(plan, known, refusals, mendings, unmended)
 
@@ -741,19 +749,23 @@ def _apply(plan: RecoveryPlan, backend: Backend) -> int:
         sweep_leftovers(log_dir.log_dir.path, log_dir.forecasts)
     to_rebuild = {log_dir.log_dir.path: plan.to_rebuild(log_dir) for log_dir in plan.log_dirs}
     for log_dir in plan.log_dirs:
-        if of_log_dir := to_rebuild[log_dir.log_dir.path]:
-            rebuild(log_dir, of_log_dir, backend)
+        if forecasts := to_rebuild[log_dir.log_dir.path]:
+            rebuild(log_dir, forecasts, backend)
     begin_phase("flushing")
     for log_dir in plan.log_dirs:
         flush(log_dir.log_dir.path, to_rebuild[log_dir.log_dir.path])
     begin_phase("looking at it as the broker will")
-    left = [each for each in plan.forecasts if plan.is_left(each)]
-    others = [each for each in plan.forecasts if not plan.is_left(each) and not each.stop.clean_shutdown]
-    read_then = sum(each.alone.read_bytes for each in left) + ensure_same_starts(others, plan.level, backend.engine)
+    left = [forecast for forecast in plan.forecasts if plan.is_left(forecast)]
+    others = [
+        forecast for forecast in plan.forecasts if not plan.is_left(forecast) and not forecast.stop.clean_shutdown
+    ]
+    read_then = sum(forecast.alone.read_bytes for forecast in left) + ensure_same_starts(
+        others, plan.level, backend.engine
+    )
     for log_dir in plan.log_dirs:
         path, points = log_dir.log_dir.path, log_dir.log_dir.stop.recovery_points
-        if of_log_dir := to_rebuild[path]:
-            advance_recovery_points(path, points, of_log_dir)
+        if forecasts := to_rebuild[path]:
+            advance_recovery_points(path, points, forecasts)
     if plan.level is Level.MARKER:
         write_markers([log_dir.path for log_dir in (*plan.broker.clean, *plan.broker.unclean)])
     return read_then
@@ -763,15 +775,15 @@ def _untrusted(request: RecoverRequest, broker: StoppedBroker) -> dict[Path, str
     """Why more than headers is to be read, by log dir; None where nobody wants any to be trusted."""
     if not request.trusts:
         return None
-    found: dict[Path, str] = {}
+    reasons: dict[Path, str] = {}
     for log_dir in broker.unclean:
         try:
             ensure_noted(log_dir.path)
             for broker_log in request.broker_logs:
                 ensure_no_errors_in(broker_log)
         except UntrustedError as error:
-            found[log_dir.path] = str(error)
-    return found
+            reasons[log_dir.path] = str(error)
+    return reasons
 
 
 def _note_down(broker: StoppedBroker) -> None:

@@ -35,7 +35,7 @@ from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import Source, Target, parse_topics
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, Obstacle, StoppedBroker
-from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast
+from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
 from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.recovery.kept_scans import ScanWriter
 from kidxlib.recovery.options import RecoverOptions
@@ -175,24 +175,24 @@ class RecoveryPlan:
 
     @property
     def forecasts(self) -> list[Forecast]:
-        return [each for log_dir in self.log_dirs for each in log_dir.forecasts]
+        return [forecast for log_dir in self.log_dirs for forecast in log_dir.forecasts]
 
     @property
     def dropped(self) -> list[tuple[Forecast, Dropped]]:
         """What the broker drops, of whichever partition."""
-        return [(each, dropped) for each in self.forecasts for dropped in each.dropped]
+        return [(forecast, dropped) for forecast in self.forecasts for dropped in forecast.dropped]
 
     @property
     def drops(self) -> bool:
         """Whether something goes as the broker starts, or is missing."""
         return bool(self.dropped or self.absent) or any(
-            each.is_empty or each.ends_early or self.is_left(each) for each in self.forecasts
+            forecast.is_empty or forecast.ends_early or self.is_left(forecast) for forecast in self.forecasts
         )
 
     @property
     def lost_epochs(self) -> list[tuple[Forecast, Finding]]:
         """What is wrong with leader epochs once the broker has started, of whichever partition."""
-        return [(each, each.seen.epochs) for each in self.forecasts if each.seen.epochs is not None]
+        return [(forecast, forecast.seen.epochs) for forecast in self.forecasts if forecast.seen.epochs is not None]
 
     @property
     def lacks(self) -> bool:
@@ -202,17 +202,19 @@ class RecoveryPlan:
     @property
     def shorter_logs(self) -> list[tuple[Forecast, Finding]]:
         """Last logs that lack what their indexes had, where no other node has a replica and no checkpoint says it."""
-        return [(each, found) for each, found in self._shorter if found.verdict is Verdict.BROKEN]
+        return [(forecast, finding) for forecast, finding in self._shorter if finding.verdict is Verdict.BROKEN]
 
     @property
     def _shorter(self) -> list[tuple[Forecast, Finding]]:
-        found = ((each, each.seen.shorter_than_index) for each in self.forecasts if not each.ends_early)
-        return [(each, of_log) for each, of_log in found if of_log is not None]
+        findings = (
+            (forecast, forecast.seen.shorter_than_index) for forecast in self.forecasts if not forecast.ends_early
+        )
+        return [(forecast, finding) for forecast, finding in findings if finding is not None]
 
     @property
     def false_markers(self) -> list[str]:
         """What tells against markers of a clean stop."""
-        stops = (each.stop for each in self.broker.log_dirs)
+        stops = (log_dir.stop for log_dir in self.broker.log_dirs)
         return [str(stop.marker_is_false) for stop in stops if stop.marker_is_false is not None]
 
     @property
@@ -228,32 +230,36 @@ class RecoveryPlan:
     @property
     def _stops(self) -> Iterator[tuple[Path, TopicPartition, PartitionStop]]:
         for log_dir in self.log_dirs:
-            yield from ((log_dir.log_dir.path, each.topic_partition, each.stop) for each in log_dir.forecasts)
+            yield from (
+                (log_dir.log_dir.path, forecast.topic_partition, forecast.stop) for forecast in log_dir.forecasts
+            )
 
     @property
     def doubts(self) -> bool:
         """Whether a warning says what may be lost as the broker starts."""
         return bool(
-            self.false_markers or self.is_only_voter or any(each.stop.lost_metadata for each in self.broker.log_dirs)
+            self.false_markers
+            or self.is_only_voter
+            or any(log_dir.stop.lost_metadata for log_dir in self.broker.log_dirs)
         )
 
     @property
     def accepted(self) -> list[str]:
         """What is gone without, as somebody said, and of which no offsets are known."""
-        lost = [each.text for each in self.absent if each.is_lost and not each.stop.known_end]
-        return [*(each.text for each in self.obstacles if each.is_loss), *lost] if self.accepts_loss else []
+        lost = [partition.text for partition in self.absent if partition.is_lost and not partition.stop.known_end]
+        return [*(obstacle.text for obstacle in self.obstacles if obstacle.is_loss), *lost] if self.accepts_loss else []
 
     @property
     def noted(self) -> list[str]:
         """What else becomes of partitions, of which nothing is known to be lost, and of the node."""
-        empty = [each for each in self.forecasts if each.is_empty and not each.stop.known_end]
+        empty = [forecast for forecast in self.forecasts if forecast.is_empty and not forecast.stop.known_end]
         return [
-            *(f"{each.directory}: {each.stop.why_empty}" for each in empty),
-            *(each.text for each in self.absent if not each.is_lost and not each.aside),
+            *(f"{forecast.directory}: {forecast.stop.why_empty}" for forecast in empty),
+            *(partition.text for partition in self.absent if not partition.is_lost and not partition.aside),
             *(
-                f"{each.directory}: {of_log.detail}: {of_log.consequence}"
-                for each, of_log in self._shorter
-                if of_log.verdict is not Verdict.BROKEN
+                f"{forecast.directory}: {finding.detail}: {finding.consequence}"
+                for forecast, finding in self._shorter
+                if finding.verdict is not Verdict.BROKEN
             ),
             *lines_of(self.aside),
         ]
@@ -262,21 +268,21 @@ class RecoveryPlan:
     def losses(self) -> list[Loss]:
         """What is gone that the broker's checkpoints say it had, whether or not somebody accepts that."""
         ended = [
-            Loss(each.directory, each.gone, each.stop.why_empty if each.is_empty else each.lost_end)
-            for each in self.forecasts
-            if each.gone and not each.obstacles
+            Loss(forecast.directory, forecast.gone, forecast.stop.why_empty if forecast.is_empty else forecast.lost_end)
+            for forecast in self.forecasts
+            if forecast.gone and not forecast.obstacles
         ]
         absent = [
-            Loss(each.directory, range(each.stop.log_start_offset, each.stop.known_end), each.why)
-            for each in self.absent
-            if each.stop.known_end and not each.aside
+            Loss(partition.directory, range(partition.stop.log_start_offset, partition.stop.known_end), partition.why)
+            for partition in self.absent
+            if partition.stop.known_end and not partition.aside
         ]
         return [*ended, *absent]
 
     @property
     def start_bytes(self) -> int:
         """Bytes of logs that the broker reads by itself."""
-        return sum(each.alone.read_bytes for each in self.forecasts)
+        return sum(forecast.alone.read_bytes for forecast in self.forecasts)
 
     @property
     def rebuilt(self) -> int:
@@ -288,33 +294,33 @@ class RecoveryPlan:
         """Whether partitions of which records go may be left to the broker."""
         return self.accepts_loss and self.level is Level.CHECKPOINT
 
-    def is_left(self, each: Forecast) -> bool:
+    def is_left(self, forecast: Forecast) -> bool:
         """Whether a partition is left to the broker, which drops records of it."""
-        return self.accepts_loss and each.loses and not (self.cuts and each.can_be_cut)
+        return self.accepts_loss and forecast.loses and not (self.cuts and forecast.can_be_cut)
 
-    def is_cut(self, each: Forecast) -> bool:
+    def is_cut(self, forecast: Forecast) -> bool:
         """Whether something of a partition is to be cut off."""
-        return self.cuts and each.can_be_cut and bool(each.dropped)
+        return self.cuts and forecast.can_be_cut and bool(forecast.dropped)
 
     def to_cut(self, log_dir: PlannedLogDir) -> list[Forecast]:
         """The partitions of which something is to be cut off."""
-        return [each for each in log_dir.forecasts if self.is_cut(each)]
+        return [forecast for forecast in log_dir.forecasts if self.is_cut(forecast)]
 
     def to_rebuild(self, log_dir: PlannedLogDir) -> list[Forecast]:
         """The partitions of which something is to be read. The last segment alone a broker reads again at the level of
         checkpoints, whatever was done before: that is not done here, unless all is to be known to be right.
         """
         return [
-            each
-            for each in log_dir.forecasts
-            if each.scan_from is not None
-            and not self.is_left(each)
-            and not (self.untrusted is None and self.level is Level.CHECKPOINT and each.reads_last_alone)
+            forecast
+            for forecast in log_dir.forecasts
+            if forecast.scan_from is not None
+            and not self.is_left(forecast)
+            and not (self.untrusted is None and self.level is Level.CHECKPOINT and forecast.reads_last_alone)
         ]
 
     def scan_bytes(self, log_dir: PlannedLogDir) -> int:
         """Bytes of logs that are read of a log dir."""
-        return sum(each.scan_bytes for each in self.to_rebuild(log_dir))
+        return sum(forecast.scan_bytes for forecast in self.to_rebuild(log_dir))
 
 
 def recovery_plan(
@@ -346,12 +352,12 @@ def recovery_plan(
     begin_phase("listing")
     listed = {log_dir.path: listed_partitions(log_dir, known) for log_dir in broker.log_dirs}
     policy_of = known.policy_of(
-        (*each.key[:2], each.topic_id) for of_dir in listed.values() for each in of_dir.partitions
+        (*partition.key[:2], partition.topic_id) for plan in listed.values() for partition in plan.partitions
     )
     tasks = _tasks(broker, listed, policy_of, everything=everything, untrusted=untrusted, scans=scans)
     planned = _forecast(broker, listed, tasks, engine, name)
     refused = [] if goes_alone else [*_without_metadata(broker, known)]
-    is_only_voter = any(each.only_voter == broker.node_id for each in known.read())
+    is_only_voter = any(metadata.only_voter == broker.node_id for metadata in known.read())
     without = [] if refused else _starts_without_metadata(broker, known, is_only_voter=is_only_voter)
     return RecoveryPlan(
         broker=broker,
@@ -368,7 +374,7 @@ def recovery_plan(
         without_metadata=without,
         is_only_voter=bool(without) and is_only_voter,
         absent=list(_absent(broker, known)),
-        aside=folders_aside(location(str(each.path)) for each in broker.log_dirs),
+        aside=folders_aside(location(str(log_dir.path)) for log_dir in broker.log_dirs),
         gaps=_gaps(planned, policy_of),
         seconds=time.monotonic() - start,
     )
@@ -413,11 +419,11 @@ def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "for
     with engine.stopping():
         units, is_small = pack(tasks, engine.cores), reads_little(log_bytes, len(tasks))
         staged = engine.run(Work(name, units, forecast_partitions, _FORECASTS, is_small=is_small, maps=True))
-    found: dict[int, Forecast] = {}
+    forecasts: dict[int, Forecast] = {}
     for batch in staged.batches("forecast"):
-        found.update({row["number"]: pickle.loads(row["pickled"]) for row in batch.to_pylist()})
+        forecasts.update({row["number"]: pickle.loads(row["pickled"]) for row in batch.to_pylist()})
     staged.remove()
-    return [found[task.number] for task in tasks]
+    return [forecasts[task.number] for task in tasks]
 
 
 def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterator[ItemRows]:
@@ -427,7 +433,7 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
         for task in tasks:
             if writer is None and task.scans is not None:
                 writer = stack.enter_context(contextlib.closing(ScanWriter(task.scans / str(task.number))))
-            found = forecast(
+            forecast = forecast_partition(
                 task.topic_partition,
                 task.directory,
                 task.options,
@@ -440,7 +446,7 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
             yield ItemRows(
                 segments=task.segments,
                 log_bytes=task.log_bytes,
-                rows=[{"forecast": {"number": task.number, "pickled": pickle.dumps(found)}}],
+                rows=[{"forecast": {"number": task.number, "pickled": pickle.dumps(forecast)}}],
             )
 
 
@@ -511,10 +517,10 @@ def _gaps(planned: Sequence[PlannedLogDir], policy_of: PolicyOf) -> FoundGaps:
     rows: list[dict[str, Any]] = []
     places: dict[PartitionKey, Location] = {}
     for log_dir in planned:
-        for partition, each in zip(log_dir.listed.partitions, log_dir.forecasts, strict=True):
+        for partition, forecast in zip(log_dir.listed.partitions, log_dir.forecasts, strict=True):
             places[partition.key] = partition.directory.path
             of_partition = {**dict(zip(PARTITION_KEY, partition.key, strict=True)), "topic_id": partition.topic_id}
-            rows += [{**of_partition, **log.facts} for log in each.seen.logs]
+            rows += [{**of_partition, **log.facts} for log in forecast.seen.logs]
     facts = pa.Table.from_pylist(rows, SEGMENTS.schema(FACTS))
     return gaps_in(facts, policy_of, Directories(places)).with_known(facts)
 
@@ -523,8 +529,8 @@ def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Obs
     """The obstacle of log dirs without the cluster's metadata, of which each node has a copy in one of its own, or with
     one that cannot be read, if a node does not end over that.
     """
-    ids = [each.meta.directory_id for each in broker.log_dirs]
-    is_obstacle = any(f"/{METADATA_DIRECTORY}" in each.text for each in broker.obstacles)
+    ids = [log_dir.meta.directory_id for log_dir in broker.log_dirs]
+    is_obstacle = any(f"/{METADATA_DIRECTORY}" in obstacle.text for obstacle in broker.obstacles)
     if None not in ids and not known.of_sources and not is_obstacle:
         why = "; ".join(known.warnings) or (
             f"none of the log dirs has {METADATA_DIRECTORY}, which stands in one of each broker's (metadata.log.dir)"
@@ -548,19 +554,26 @@ def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics, *, is_on
 
 def _directory_ids(broker: StoppedBroker, known: KnownTopics) -> list[str | None]:
     """The ids of the log dirs at hand; where a file says none, the one that the metadata has, if it tells."""
-    ids = [each.meta.directory_id for each in broker.log_dirs]
-    log_dirs = [location(str(each.path)) for each in broker.log_dirs]
-    return [*ids, *(found for each in known.read() for found in directory_ids_of(log_dirs, each.to_end).values())]
+    ids = [log_dir.meta.directory_id for log_dir in broker.log_dirs]
+    log_dirs = [location(str(log_dir.path)) for log_dir in broker.log_dirs]
+    return [
+        *ids,
+        *(
+            directory_id
+            for metadata in known.read()
+            for directory_id in directory_ids_of(log_dirs, metadata.to_end).values()
+        ),
+    ]
 
 
 def _unknown(broker: StoppedBroker, known: KnownTopics) -> list[str]:
     """Why it is not known whether all log dirs of the broker are named."""
-    if any(each.meta.directory_id is None and each.is_known for each in broker.log_dirs):
+    if any(log_dir.meta.directory_id is None and log_dir.is_known for log_dir in broker.log_dirs):
         return [
             f"{META_PROPERTIES} has no directory.id, as before Kafka 3.7, so nobody can tell whether all log dirs of "
             "the broker are named: see that they are"
         ]
-    if known.of_sources and not any(broker.node_id in each.to_end.log_dirs for each in known.read()):
+    if known.of_sources and not any(broker.node_id in metadata.to_end.log_dirs for metadata in known.read()):
         return ["the cluster's metadata does not say which log dirs the broker has: see that all are named"]
     return []
 
@@ -569,18 +582,20 @@ def _absent(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartiti
     """The partitions that checkpoints or the cluster's metadata have in a log dir, and that no log dir has. Those of
     topics that the metadata does not know were deleted.
     """
-    log_dirs = [LogDirAtHand(each.path, each.directories, each.stop, each.meta) for each in broker.log_dirs]
-    stops = {str(each.path): each.stop for each in broker.log_dirs}
-    for found in absent_partitions(log_dirs, known.read()):
-        stop = stops[str(found.log_dir)].of(found.partition)
+    log_dirs = [
+        LogDirAtHand(log_dir.path, log_dir.directories, log_dir.stop, log_dir.meta) for log_dir in broker.log_dirs
+    ]
+    stops = {str(log_dir.path): log_dir.stop for log_dir in broker.log_dirs}
+    for absent in absent_partitions(log_dirs, known.read()):
+        stop = stops[str(absent.log_dir)].of(absent.partition)
         yield AbsentPartition(
-            Path(str(found.directory)),
+            Path(str(absent.directory)),
             stop,
-            found.known_to,
-            found.aside,
-            found.remedy,
-            found.is_only_replica,
-            found.is_only_replica and found.partition not in stops[str(found.log_dir)].high_watermarks,
+            absent.known_to,
+            absent.aside,
+            absent.remedy,
+            absent.is_only_replica,
+            absent.is_only_replica and absent.partition not in stops[str(absent.log_dir)].high_watermarks,
         )
 
 

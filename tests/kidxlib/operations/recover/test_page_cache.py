@@ -18,7 +18,7 @@ from kidxlib.errors import UntrustedError
 from kidxlib.operations.recover.page_cache import (
     NOTE,
     Message,
-    ensure_no_errors,
+    ensure_no_kernel_errors,
     ensure_noted,
     last_message,
     mount_of,
@@ -158,8 +158,8 @@ def test_a_message_as_the_device_gives_it() -> None:
 def test_errors(level: int, text: str) -> None:
     error = Message(8, 0, level, text)
     with pytest.raises(UntrustedError, match="the kernel's log has an error: "):
-        ensure_no_errors([_OLD, error], 7)
-    ensure_no_errors([_OLD, error], 8)  # it was there before
+        ensure_no_kernel_errors([_OLD, error], 7)
+    ensure_no_kernel_errors([_OLD, error], 8)  # it was there before
 
 
 @pytest.mark.parametrize(
@@ -173,15 +173,15 @@ def test_errors(level: int, text: str) -> None:
     ],
 )
 def test_what_loses_no_page(facility: int, level: int, text: str) -> None:
-    ensure_no_errors([_OLD, Message(8, facility, level, text)], 7)
+    ensure_no_kernel_errors([_OLD, Message(8, facility, level, text)], 7)
 
 
 @pytest.mark.parametrize("numbers", [[], [9, 10], [3, 4]])
 def test_a_log_that_does_not_reach_back(numbers: list[int]) -> None:
     """Messages were overwritten, or it is another kernel's."""
     with pytest.raises(UntrustedError, match="whether there were errors is not known"):
-        ensure_no_errors([Message(number, 0, 6, "") for number in numbers], 7)
-    ensure_no_errors([Message(number, 0, 6, "") for number in (8, 9)], 7)
+        ensure_no_kernel_errors([Message(number, 0, 6, "") for number in numbers], 7)
+    ensure_no_kernel_errors([Message(number, 0, 6, "") for number in (8, 9)], 7)
 
 
 @pytest.mark.parametrize(
@@ -197,9 +197,9 @@ def test_a_log_that_does_not_reach_back(numbers: list[int]) -> None:
 def test_another_device(text: str) -> None:
     """What names a device is of no other one. Without a name, it may be of any."""
     error = Message(8, 0, 2, text)
-    ensure_no_errors([_OLD, error], 7, frozenset({"sda", "sda1"}))
+    ensure_no_kernel_errors([_OLD, error], 7, frozenset({"sda", "sda1"}))
     for devices in (None, frozenset({"loop0"})):
         with pytest.raises(UntrustedError):
-            ensure_no_errors([_OLD, error], 7, devices)
+            ensure_no_kernel_errors([_OLD, error], 7, devices)
     with pytest.raises(UntrustedError):
-        ensure_no_errors([_OLD, Message(8, 0, 2, "I/O error somewhere")], 7, frozenset({"sda"}))
+        ensure_no_kernel_errors([_OLD, Message(8, 0, 2, "I/O error somewhere")], 7, frozenset({"sda"}))

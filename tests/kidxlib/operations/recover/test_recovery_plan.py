@@ -17,7 +17,7 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import parse_partition_directory
-from kidxlib.operations.recover.forecast import Forecast, forecast
+from kidxlib.operations.recover.forecast import Forecast, forecast_partition
 from kidxlib.operations.recover.publish import ensure_same_starts
 from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.operations.recover.recovery_plan import ForecastTask, Level, forecasts_of
@@ -70,7 +70,7 @@ def tasks(tmp_path: Path) -> list[ForecastTask]:
 
 
 def _here(task: ForecastTask) -> Forecast:
-    return forecast(task.topic_partition, task.directory, task.options, task.stop, LogReader())
+    return forecast_partition(task.topic_partition, task.directory, task.options, task.stop, LogReader())
 
 
 def test_forecasts_are_those_of_one_process(tasks: list[ForecastTask], engine: Engine) -> None:
