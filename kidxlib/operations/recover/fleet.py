@@ -1,5 +1,5 @@
-"""How long the log dirs of a fleet take to start after a crash, from what a catalog knows of each broker's logs: alone,
-and with kidx at each level.
+"""Forecasts how long the log dirs of a fleet take to start after a crash, alone and with kidx at each level, from what
+a catalog knows of each broker's logs.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ _COLUMNS: Final[tuple[tuple[str, pa.DataType], ...]] = (
     ("last_bytes", pa.int64()),
     ("largest_last_bytes", pa.int64()),
 )
-#: Of each source what a broker recovers there after an unclean stop: of each partition the segment with the recovery
-#: point and all later ones. Without a recovery point these are all. The cluster's metadata is recovered by the raft
-#: layer. A source that was stopped cleanly has no partition among them.
+#: A broker recovers after an unclean stop, of each partition, the segment with the recovery point and all later ones;
+#: without a recovery point all of them. The raft layer recovers the cluster's metadata, so it is left out. The
+#: rows of a source that was stopped cleanly only name it.
 UNFLUSHED: Final = Question(
     "unflushed logs",
     """
@@ -72,9 +72,9 @@ class Rates:
     """How fast logs are recovered.
 
     Attributes:
-        broker: bytes a second of one thread of a broker.
-        kidx: bytes a second of kidx, with all cores.
-        threads: of a broker, for each log dir.
+        broker: bytes a second that one thread of a broker reads.
+        kidx: bytes a second that kidx reads, with all cores.
+        threads: how many a broker has for each log dir.
     """
 
     broker: int
@@ -88,11 +88,11 @@ class Start:
 
     Attributes:
         source: by name: a log dir.
-        partitions: that are recovered.
-        log_bytes: of their logs that are not flushed.
-        last_bytes: of their last segments, which the broker reads again at the level of checkpoints.
-        seconds_alone: that reading takes the broker by itself.
-        seconds_checkpoint, seconds_marker: that it takes kidx and the broker at each level.
+        partitions: how many are recovered.
+        log_bytes: bytes of their unflushed logs.
+        last_bytes: bytes of their last segments, which the broker reads again at the level of checkpoints.
+        seconds_alone: how long the broker reads by itself.
+        seconds_checkpoint, seconds_marker: how long kidx and the broker read at each level.
     """
 
     source: str
@@ -126,7 +126,7 @@ def _start(row: dict[str, Any], rates: Rates) -> Start:
 
 
 def _seconds(log_bytes: int, largest_bytes: int, rates: Rates) -> float:
-    """What a broker takes, which gives each partition to one of its threads."""
+    """How long a broker reads, as it gives each partition to one of its threads."""
     return max(log_bytes / rates.threads, largest_bytes) / rates.broker
 
 

@@ -1,12 +1,10 @@
-"""What a starting broker would do with a partition by itself, whether it can be spared that, and what is missing of the
-partition's logs: offsets between two logs, the first logs, leader epochs. `kidx verify` finds the same, and has the
-words (`audit.gaps`, `audit.index_files.leader_epochs`).
+"""Forecasts what a starting broker does with a partition by itself, whether it can be spared that, and what is missing
+of the partition's logs: offsets between two logs, the first logs, leader epochs. `kidx verify` finds the same, and has
+the words (`audit.gaps`, `audit.index_files.leader_epochs`).
 
-An audit reads all logs. A plan reads those that the broker would, and of the others the first header, and those from
-the last index entry on. Where that tells of a loss, or does not lead to the end of a log, the headers of all logs of
-the partition are read: they may explain the loss, as by compaction.
-
-A broker that finds a marker knows its producers if it has a snapshot, or if the segments give it one.
+An audit reads all logs. A plan reads the logs that the broker would; of another log it reads the first header, and the
+headers from the last index entry on. Where these tell of a loss, or do not lead to the end of the log, the headers of
+all logs of the partition are read: they may explain the loss, as by compaction.
 """
 
 from __future__ import annotations
@@ -65,12 +63,12 @@ from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import read_leader_epochs
 from kidxlib.text.words import counted
 
-#: Of more bytes of logs not all headers are read: an audit takes as long.
+#: All headers are read of at most this many bytes of logs: an audit takes as long.
 _READ_BYTES_MAX: Final = 1024 * 1024 * 1024
-#: Read at a time of the end of a log, which is about as long as the interval of its index; and batches looked at there.
+#: The end of a log is read in pieces of this size, about as long as the interval of its index, up to so many batches.
 _END_BYTES: Final = 64 * 1024
 _END_BATCHES_MAX: Final = 10_000
-#: Of a log that the broker leaves as it is, none of these is an obstacle to its start.
+#: None of these is an obstacle to a start, as the broker leaves the log as it is.
 _NOT_READ: Final = (CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError)
 
 
@@ -79,11 +77,11 @@ class Dropped:
     """What a broker drops of a segment as it starts.
 
     Attributes:
-        from_offset: the first offset that may be among what is dropped.
-        bytes: of its log.
+        from_offset: the first offset that may be dropped.
+        bytes: how many bytes of the segment's log.
         records: None where nobody can count them.
-        is_torn: the log ends with bytes that are no whole batch, as an append that a kill broke off.
-        is_unseen: a broker does not look there by itself, below its recovery point.
+        is_torn: the log ends with bytes that are no whole batch, as after an append that a kill broke off.
+        is_unseen: a broker does not look there by itself, as it lies below its recovery point.
         why: what the broker finds.
     """
 
@@ -97,7 +95,6 @@ class Dropped:
 
     @property
     def amount(self) -> str:
-        """How much it is, in words."""
         if self.is_torn:
             return f"{self.bytes:,} bytes that are no whole batch"
         records = "an unknown number of records" if self.records is None else counted(self.records, "record")
@@ -109,11 +106,11 @@ class SeenLog:
     """What a plan has seen of a log.
 
     Attributes:
-        status, next_offset: as `Recovery` has them; of a log of which the end was not found `UNREADABLE` and None. One
+        status, next_offset: as `Recovery` has them; `UNREADABLE` and None where the end of the log was not found. A log
             that has lost its end alone is `OK`: what it has is known.
         records: None where they were not counted.
-        epochs: of the batches that were looked at, as they begin.
-        is_read: all headers were.
+        epochs: the leader epochs of the batches that were looked at.
+        is_read: all headers were read.
     """
 
     base_offset: int
@@ -126,16 +123,17 @@ class SeenLog:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """What gaps are found by (`audit.gaps.FACTS`)."""
+        """The columns of `audit.gaps.FACTS`."""
         names = ("base_offset", "log_bytes", "next_offset", "records")
         return {**{name: getattr(self, name) for name in names}, "status": self.status.value}
 
 
 @dataclass(frozen=True, slots=True)
 class SeenLogs:
-    """The logs of a partition, and what is wrong with its leader epochs after a start; None for nothing.
+    """The logs of a partition, and what is missing of them.
 
     Attributes:
+        epochs: what is wrong with its leader epochs after a start; None for nothing.
         lost_first: the offsets of the first logs that are lost by the epochs.
         shorter_than_index: the finding on the last log, where its `.index` leads behind the end; None where it does
             not, or the broker stopped cleanly.
@@ -156,13 +154,9 @@ def look_at_logs(
     *,
     is_compacted: bool,
 ) -> SeenLogs:
-    """See what is missing of a partition's logs.
+    """See what is missing of a partition's logs, once the reader has read what the broker would read.
 
-    Args:
-        simulation: what the broker does with them.
-        options: of the topic.
-        reader: that has read what the broker would read.
-        is_compacted: the topic is known to be, so that offsets between logs may be in none.
+    A topic that is known to be compacted may have offsets between logs that are in none.
     """
     if not simulation.segments or simulation.failures or simulation.renamed or simulation.log_end_offset is None:
         return SeenLogs()
@@ -216,7 +210,7 @@ def _seen(directory: Path, segment: SimulatedSegment, reader: LogReader) -> Seen
 
 
 def _ends_of(directory: Path, segment: SimulatedSegment) -> list[Batch]:
-    """The first batch, and those from the last index entry on; none where they do not lead to the end of the log."""
+    """The first batch, and the batches from the last index entry on; none where these do not lead to the log's end."""
     index = directory / segment_file(segment.base_offset, OFFSET_INDEX_SUFFIX)
     log = LogFile(str(directory / segment_file(segment.base_offset, LOG_SUFFIX)), _END_BYTES)
     try:
@@ -233,7 +227,7 @@ def _ends_of(directory: Path, segment: SimulatedSegment) -> list[Batch]:
 def _with_headers(
     directory: Path, logs: Iterable[SeenLog], options: RecoverOptions, reader: LogReader
 ) -> Iterator[SeenLog]:
-    """Logs of which all headers were read, up to a number of bytes."""
+    """The logs, with all their headers read, up to `_READ_BYTES_MAX`."""
     left, without_checksums = _READ_BYTES_MAX, replace(options, verify_crc=False)
     for log in logs:
         left -= 0 if log.is_read else log.log_bytes
@@ -258,8 +252,8 @@ def _with_headers(
 
 
 def _lacks_its_end(directory: Path, base_offset: int, recovery: Recovery) -> bool:
-    """Whether a log was cut off: its `.index` leads behind its last batch, and no whole batch stands there. Then all up
-    to the next log is missing; else a damaged log may have some of it.
+    """Whether a log was cut off: its `.index` leads behind its last batch, and no whole batch stands there. Then all
+    offsets up to the next log are missing; a damaged log may still have some of them.
     """
     try:
         entry = OffsetIndex.open(directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX), base_offset).last_entry
@@ -272,11 +266,7 @@ def _lacks_its_end(directory: Path, base_offset: int, recovery: Recovery) -> boo
 def _lost_epochs(
     directory: Path, file: LeaderEpochs, simulation: StartupSimulation, stop: PartitionStop, logs: Sequence[SeenLog]
 ) -> Finding | None:
-    """The finding on a `leader-epoch-checkpoint`, if it is broken and the broker does not mend it as it starts.
-
-    Args:
-        file: what it says; nothing where there is none.
-    """
+    """The finding on a `leader-epoch-checkpoint`, if it is broken and the broker does not mend it as it starts."""
     in_logs = _epochs_of(logs, stop)
     # The broker has stopped, so that it is not about to cut them (`may_be_deleting`).
     if not stop.begins_with_first_log:
@@ -327,19 +317,19 @@ class Forecast:
     Attributes:
         options: those of the topic.
         stop: how the broker stopped.
-        everything: it is looked at as if nothing had been flushed.
-        headers: its unflushed segments by their headers alone, where that tells as much; None where they were read.
-        recoveries: what recovering its segments comes to, by base offset, of those that were read as a whole.
-        kept_scans: the scans of these; None where nobody reads them again.
+        everything: the partition is looked at as if nothing had been flushed.
+        headers: its unflushed segments by their headers alone, where these tell as much; None where they do not.
+        recoveries: what recovering a segment comes to, by base offset, where the log was read as a whole.
+        kept_scans: the scans of these logs; None where nobody reads them again.
         alone: what the broker does by itself.
-        simulation: the same; with `everything`, what it would do if it had no recovery point.
-        without_marker: after a clean stop, what it would do if there was no marker; None where the log ends well.
-        scan_from: the base offset of the first segment that has to be read to spare it that; None where it would read
-            nothing.
-        scan_bytes: of logs that are read for that.
-        dropped: what it drops.
-        obstacles: why it cannot be spared that, each with what to do.
-        forgotten: which producers it forgets after a clean stop, and what to do; None where it forgets none.
+        simulation: the same; with `everything`, what the broker would do if it had no recovery point.
+        without_marker: after a clean stop, what the broker would do without its marker; None where the log ends well.
+        scan_from: the base offset of the first segment to read, to spare the broker its recovery; None where the broker
+            would read nothing.
+        scan_bytes: the bytes of logs to read.
+        dropped: what the broker drops.
+        obstacles: why the broker cannot be spared its recovery, each with what to do.
+        forgotten: which producers the broker forgets after a clean stop, and what to do; None where it forgets none.
         seen: what was seen of its logs, and what is missing there.
     """
 
@@ -363,7 +353,6 @@ class Forecast:
 
     @property
     def reads_last_alone(self) -> bool:
-        """Whether a broker reads the last segment, and no other."""
         return not self.everything and all(
             segment.action is StartupAction.LOAD for segment in self.simulation.segments[:-1]
         )
@@ -375,7 +364,7 @@ class Forecast:
 
     @property
     def can_be_cut(self) -> bool:
-        """Whether what the broker drops is one end of the log, and something stays before it."""
+        """Whether the broker drops one end of the log, and something stays before it."""
         left = [segment for segment in self.simulation.segments if segment.action is not StartupAction.DELETE]
         is_recovered = bool(left) and not self.obstacles and not self.stop.clean_shutdown
         return is_recovered and not any(segment.lost_bytes for segment in left[:-1])
@@ -391,7 +380,6 @@ class Forecast:
 
     @property
     def is_empty(self) -> bool:
-        """Whether no segment is there."""
         return not self.simulation.segments and not self.obstacles
 
     @property
@@ -401,13 +389,13 @@ class Forecast:
 
     @property
     def wrong_log_start(self) -> str | None:
-        """What to do about a log start above all that is known of the log, which lets a broker delete it; else None."""
+        """What to do about a log start above all that is known of the log: a broker may delete the log; else None."""
         end = self.alone.ends_below_start
         return None if end is None else self.stop.wrong_log_start(end)
 
     @property
     def whole_end(self) -> int:
-        """Behind the last whole batch, as far as it was looked for."""
+        """The offset behind the last whole batch, as far as it was looked for."""
         return (self.without_marker or self.simulation).log_end_offset or 0
 
     @property
@@ -417,7 +405,6 @@ class Forecast:
 
     @property
     def lost_end(self) -> str:
-        """What is lost of a log that ends early."""
         end, stop = self.whole_end, self.stop
         if end < stop.high_watermark:
             below, had = f"high watermark {stop.high_watermark}", "that consumers have seen"
@@ -437,12 +424,8 @@ class Forecast:
 
 
 def lacks_snapshot(directory: Path, alone: StartupSimulation, options: RecoverOptions) -> bool:
-    """Whether no producer snapshot will be there for a broker that finds a marker, which takes that for no producers
-    (`UnifiedLog.rebuildProducerState`).
-
-    Args:
-        alone: what the broker does by itself.
-        options: of the topic.
+    """Whether a broker that finds a marker will find no producer snapshot, which it takes for no producers
+    (`UnifiedLog.rebuildProducerState`). Segments that give it a snapshot are enough.
     """
     left = [segment for segment in alone.segments if segment.action is not StartupAction.DELETE]
     start, end = alone.log_start_offset, alone.log_end_offset
@@ -458,8 +441,8 @@ def lacks_snapshot(directory: Path, alone: StartupSimulation, options: RecoverOp
 
 
 def _tell_producers(directory: Path, segments: Sequence[SimulatedSegment], options: RecoverOptions) -> bool:
-    """Whether reading the segments gives a snapshot: they begin with the partition, and the first one is whole and ends
-    where the second one begins.
+    """Whether the segments give a snapshot: the first one begins at offset 0, is whole, and ends where the second one
+    begins.
     """
     if segments[0].base_offset != 0:
         return False
@@ -471,8 +454,8 @@ def _tell_producers(directory: Path, segments: Sequence[SimulatedSegment], optio
 
 
 def forgotten_after_clean_stop(directory: Path, alone: StartupSimulation, options: RecoverOptions) -> str | None:
-    """What a broker forgets as it starts by itself, having found no producer snapshot after a clean stop; None where
-    it forgets nothing. Only then all of the log is read, for nothing else tells.
+    """What a broker forgets that finds no producer snapshot after a clean stop; None where it forgets nothing. Only
+    then all of the log is read, for nothing else tells.
     """
     if not alone.forgets_producers:
         return None
@@ -502,15 +485,10 @@ def forecast_partition(
     trusts: bool = False,
     is_compacted: bool = False,
 ) -> Forecast:
-    """What a broker does with a partition. Nothing is written.
+    """Forecast what a broker does with a partition. Nothing is written.
 
-    After a clean stop a broker reads none of its logs. Without `everything`, only the end of the last one is looked at.
-
-    Args:
-        reader: that has read nothing yet.
-        everything: look at all segments as if nothing had been flushed.
-        trusts: the kernel has all that was written (`page_cache.ensure_noted`), so headers are enough.
-        is_compacted: as for `look_at_logs`.
+    After a clean stop a broker reads no log. Without `everything`, only the end of the last log is looked at. Headers
+    are enough where a log dir `trusts` that the kernel has all that was written (`page_cache.ensure_noted`).
     """
     headers, scan_from, forgotten, dropped, seen_logs = None, None, None, tuple[Dropped, ...](), SeenLogs()
     without_marker: StartupSimulation | None = None
@@ -558,8 +536,8 @@ def forecast_partition(
 def _shorter_than_index(
     directory: Path, simulation: StartupSimulation, stop: PartitionStop, reader: LogReader
 ) -> Finding | None:
-    """The finding on the last log, as in `SeenLogs`. A broker that recovers a log makes its index anew, and says
-    nothing of what the one before knew.
+    """The finding on the last log, as in `SeenLogs`. A broker that recovers a log makes its index anew, and does not
+    tell what the old index knew.
     """
     last = simulation.segments[-1] if simulation.segments and not simulation.failures else None
     recovery = None if last is None else reader.recoveries.get(last.base_offset)
@@ -574,7 +552,6 @@ def _shorter_than_index(
 def _without_marker(
     directory: Path, alone: StartupSimulation, options: RecoverOptions, stop: PartitionStop, reader: LogReader
 ) -> StartupSimulation | None:
-    """What a broker would do without its marker, as in `Forecast`."""
     if (alone.log_end_offset or 0) >= stop.known_end and _ends_well(directory, alone):
         return None
     return _simulate(directory, options, replace(stop, clean_shutdown=False), stop.recovery_point, reader)
@@ -607,11 +584,10 @@ def _simulate(
 def _scan_from(
     directory: Path, segments: Sequence[SimulatedSegment], everything: bool, kept: Collection[int]
 ) -> int | None:
-    """The first segment to read: that of the first one that the broker recovers, or the last one before it that has a
-    producer snapshot, from which the state of producers goes on. With `everything` it is the first one of all.
+    """The first segment to read: the last one with a producer snapshot, up to the first one that the broker recovers;
+    the state of producers goes on from there. With `everything` it is the first one of all.
 
-    Args:
-        kept: base offsets of segments that it recovers, and that are right.
+    The segments in `kept` are right, though the broker recovers them.
     """
     recovered = [
         segment.base_offset
@@ -641,10 +617,8 @@ def _is_sound_snapshot(path: Path) -> bool:
 def _dropped(
     directory: Path, simulation: StartupSimulation, dropped_alone: Collection[int], options: RecoverOptions
 ) -> Iterator[Dropped]:
-    """What is dropped.
-
-    Args:
-        dropped_alone: base offsets of the segments of which the broker drops something by itself.
+    """What is dropped of each segment. `dropped_alone` has the base offsets of the segments of which the broker drops
+    something by itself.
     """
     for segment in simulation.segments:
         if segment.lost_bytes:
@@ -666,8 +640,8 @@ def _dropped(
 
 
 def _records_in(directory: Path, segment: SimulatedSegment, options: RecoverOptions) -> int | None:
-    """The records of a segment that a broker drops without reading it, by its headers; None where they do not tell, or
-    where a swap file is about to come in the log's place.
+    """How many records a segment has that a broker drops unread, by its headers; None where these do not tell, or where
+    a swap file is about to take the log's place.
     """
     log = directory / segment_file(segment.base_offset, LOG_SUFFIX)
     if log.with_name(log.name + SWAP_SUFFIX).exists():
@@ -677,7 +651,7 @@ def _records_in(directory: Path, segment: SimulatedSegment, options: RecoverOpti
 
 
 def _ends_well(directory: Path, simulation: StartupSimulation) -> bool:
-    """Whether the last log ends with a whole batch, from its last index entry on, where a broker does not look."""
+    """Whether the last log ends with a whole batch. A broker does not look there after a clean stop."""
     left = [segment for segment in simulation.segments if segment.action is not StartupAction.DELETE]
     if not left or simulation.log_end_offset is None or left[-1].action is not StartupAction.LOAD:
         return True

@@ -1,12 +1,12 @@
-"""Which unflushed segments need not be read, because all that a broker has written is still there.
+"""Tells which unflushed segments need not be read, because all that a broker has written is still there.
 
-A note in a log dir, made when all in it was known to be right, names the mount and the boot on which that was: as long
-as they are the same, the kernel has forgotten nothing. Its log, and the broker's, must not tell since then that
-something that was written did not reach a disk.
+A note in a log dir, made when all in the log dir was known to be right, names the mount and the boot of that time: as
+long as both are the same, the kernel has forgotten nothing. Since then the kernel's log, and the broker's, must not
+tell of a write that did not reach a disk.
 
-A broker has finished the indexes of a segment, and taken the producers at its end, before it writes into the next one
-(`LocalLog.roll`, `UnifiedLog.roll`). Of the last one an index entry, an aborted transaction or an epoch may be missing
-that was to come after the bytes of the log: so all its headers are read.
+A broker finishes the indexes of a segment, and takes a snapshot of the producers at its end, before it writes into the
+next segment (`LocalLog.roll`, `UnifiedLog.roll`). The last segment may lack an index entry, an aborted transaction or
+an epoch that was to come after the bytes of its log: so all its headers are read.
 """
 
 from __future__ import annotations
@@ -64,12 +64,12 @@ _VERSION: Final = 1
 _DEVICE: Final = "/dev/kmsg"
 _MESSAGE_BYTES_MAX: Final = 8192  # CONSOLE_EXT_LOG_MAX
 
-#: Of syslog(3): what the kernel itself says, and how bad it is.
+#: The facility of the kernel, and the level of an error, as of syslog(3).
 _OF_KERNEL: Final = 0
 _ERROR: Final = 3
-#: A process that is killed for want of memory, which loses no page.
+#: The kernel kills a process for want of memory, which loses no page.
 _HARMLESS: Final = re.compile(r"out of memory: killed process|oom[-_]kill|invoked oom-killer", re.IGNORECASE)
-#: Whatever level it has.
+#: Such a message is an error at whatever level.
 _HARMFUL: Final = re.compile(
     r"i/o error|lost (async|sync|page|write)|data (will|may) be lost|remounting filesystem|shutting down filesystem"
     r"|memory failure|hardware error|medium error|device offline",
@@ -82,8 +82,8 @@ _DEVICE_NAMED: Final = re.compile(
     r"|^Aborting journal on device ([\w-]+?)(?:-\d+)?\.$|I/O error(?: on|,) dev ([\w-]+),"
 )
 
-#: File systems whose pages are the kernel's own, on a device of this host or in its memory. Not those of a network, in
-#: user space (FUSE), or of layers: there another machine or process may have what was written, and lose it.
+#: File systems whose pages are the kernel's own, on a device of this host or in its memory. A file system of a network,
+#: in user space (FUSE), or of layers is none: another machine or process may have what was written, and lose it.
 _TRUSTED: Final = ("ext2", "ext3", "ext4", "xfs", "btrfs", "f2fs", "tmpfs")
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 _MOUNTS: Final = Path("/proc/self/mountinfo")
@@ -104,7 +104,7 @@ _WRITE_ERROR: Final = re.compile(
 )
 
 _HEADER_BYTES: Final = layouts.BATCH_V2.itemsize
-#: Read at a time of the end of a segment, which is about as long as the interval of its index.
+#: The end of a segment is read in pieces of this size, about as long as the interval of its index.
 _END_BYTES: Final = 64 * 1024
 _NOTHING_PAST: Final = PastEnd(unfinished=False, batches=0, records=0)
 
@@ -125,12 +125,11 @@ class Message:
 
 
 def last_message() -> int:
-    """The number of the last message that is there now."""
     return max((message.number for message in _messages()), default=-1)
 
 
 def ensure_no_kernel_errors(messages: Sequence[Message], number: int, devices: frozenset[str] | None = None) -> None:
-    """See that none of some messages after one of them is an error."""
+    """See that the kernel has told of no error since the message `number`, on these block devices; None: on any."""
     numbers = [message.number for message in messages]
     if min(numbers, default=number) > number + 1 or max(numbers, default=-1) < number:
         raise UntrustedError(
@@ -156,7 +155,7 @@ def _is_error(message: Message) -> bool:
 
 
 def _is_of_another(message: Message, devices: frozenset[str] | None) -> bool:
-    """Whether it is about a block device that is none of these. What names no device may be about any."""
+    """Whether a message names a block device that is none of these. One that names no device may be about any."""
     named = _DEVICE_NAMED.search(message.text)
     return devices is not None and named is not None and named[named.lastindex or 0] not in devices
 
@@ -183,8 +182,8 @@ class Mount:
 
     Attributes:
         boot_id: of this boot of the kernel.
-        mount_id: of the mount, unique in this boot. While that mount is there, its file system has been mounted without
-            a break: a file system that is mounted again gets another.
+        mount_id: unique in this boot. A file system that is mounted again gets another one, so while the id is the same
+            the file system has been mounted without a break.
         file_system: its type.
         directory: device and inode of the directory itself. A copy has others.
     """
@@ -196,7 +195,6 @@ class Mount:
 
 
 def mount_of(directory: Path) -> Mount:
-    """Where a directory is."""
     try:
         boot_id = _BOOT_ID.read_text().strip()
         file_system = _file_system(_ask(directory, _MOUNT_ID))
@@ -212,10 +210,8 @@ def mount_of(directory: Path) -> Mount:
 
 
 def devices_of(directory: Path) -> frozenset[str] | None:
-    """The kernel's names of the block device on which a directory is, and of the disk that it is a partition of.
-
-    Returns:
-        None where that is not all: it lies on others (LVM, RAID, encryption), or on none that has a name.
+    """The kernel's names of the block device on which a directory is, and of its disk. None where these names are not
+    all: the device lies on others (LVM, RAID, encryption), or has no name.
     """
     device = directory.stat().st_dev
     known = Path("/sys/dev/block") / f"{os.major(device)}:{os.minor(device)}"
@@ -263,7 +259,7 @@ def _file_system(mount_id: int) -> str | None:
 
 
 def note_down(log_dirs: Sequence[Path]) -> None:
-    """Note of log dirs that all in them is right and flushed. The caller knows that, and holds their locks."""
+    """Note that all in some log dirs is right and flushed. The caller knows that, and holds their locks."""
     kernel_log = last_message()
     for log_dir in log_dirs:
         content = json.dumps({"version": _VERSION, **_fields(mount_of(log_dir)), "kernel_log": kernel_log}, indent=2)
@@ -295,7 +291,7 @@ def ensure_noted(log_dir: Path) -> None:
     ensure_no_kernel_errors(list(_messages()), kernel_log, devices)
 
 
-#: What another value means.
+#: What it means that a field of the note has another value now.
 _DIFFERENCES: Final = {
     "boot_id": "the host has started again since",
     "mount_id": "the file system was mounted again since, or is seen through another mount, as in another container",
@@ -314,7 +310,7 @@ def _fields(mount: Mount) -> dict[str, object]:
 
 
 def ensure_no_errors_in(broker_log: Path) -> None:
-    """See that a broker tells of no error of a disk."""
+    """See that the broker's own log tells of no error of a disk."""
     try:
         with broker_log.open(errors="replace") as lines:
             for number, line in enumerate(lines, 1):
@@ -329,7 +325,7 @@ class HeadersRead:
     """The unflushed segments of a partition, by their headers.
 
     Attributes:
-        kept: base offsets of those that are whole, with all their side files. Of these the end was read.
+        kept: base offsets of the segments that are whole, with all their side files. Only their ends were read.
         bytes_read: of logs.
     """
 
@@ -340,15 +336,10 @@ class HeadersRead:
 def read_headers(
     directory: Path, recovery_point: int, options: RecoverOptions, reader: LogReader
 ) -> HeadersRead | None:
-    """Read headers where all that a broker has written is there.
+    """Read the headers of a partition whose log dir has all that a broker has written (`ensure_noted`). The options are
+    without checksums. The reader gets what recovering each segment comes to.
 
-    Args:
-        directory: of a partition, in a log dir that is noted to be so (`ensure_noted`).
-        options: of the topic, without checksums.
-        reader: gets what recovering each segment comes to.
-
-    Returns:
-        None where a log is not on the file system of its log dir.
+    None where a log is not on the file system of its log dir.
     """
     base_offsets = sorted(offset for name in os.listdir(directory) if (offset := parse_segment_log(name)) is not None)
     unflushed = base_offsets[max(bisect_right(base_offsets, recovery_point) - 1, 0) :]
@@ -376,7 +367,9 @@ class _End:
 
 
 def _kept(directory: Path, unflushed: Sequence[int]) -> dict[int, _End]:
-    """The segments before the last one, if all are whole and nothing of them is missing elsewhere; else none."""
+    """The segments before the last one, if all are whole, and neither an epoch nor the last snapshot is missing; else
+    none.
+    """
     if len(unflushed) < 2 or not _is_sound_snapshot(directory / segment_file(unflushed[-1], SNAPSHOT_SUFFIX)):
         return {}
     ends: dict[int, _End] = {}
@@ -394,7 +387,7 @@ def _kept(directory: Path, unflushed: Sequence[int]) -> dict[int, _End]:
 
 
 def _end_of(directory: Path, base_offset: int) -> _End | None:
-    """A segment whose indexes are closed and lead to its very end; None for any other."""
+    """The end of a segment whose indexes are closed and lead to its very end; None for any other segment."""
     index = OffsetIndex.open(directory / segment_file(base_offset, OFFSET_INDEX_SUFFIX), base_offset)
     times = TimeIndex.open(directory / segment_file(base_offset, TIME_INDEX_SUFFIX), base_offset)
     index.sanity_check()

@@ -1,4 +1,4 @@
-"""How logs are read for a forecast: once, as what was found is kept for the rebuild."""
+"""Reads logs for a forecast: once, as the scans are kept for the rebuild."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ class LogReader:
 
     Attributes:
         use_mmap: map them, which is faster; a bad sector then kills the process.
-        threads: that may read one of them at the same time.
+        threads: how many may read one log at the same time.
         kept: gets the scans; None where nobody reads the logs again.
-        recoveries: what was found in logs as a whole, by base offset.
+        recoveries: what recovering a log as a whole comes to, by base offset.
         epochs: where leader epochs change in these logs.
     """
 
@@ -38,7 +38,7 @@ class LogReader:
     epochs: dict[int, tuple[EpochEntry, ...]] = field(default_factory=dict)
 
     def read(self, path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> Recovery:
-        """Read what is left of a log. See `ReadLog`. Of the last batch the checksum is looked at in any case."""
+        """Read what is left of a log (a `ReadLog`). The checksum of the last batch is checked in any case."""
         with opened_log(path) as opened:
             # Where no checksum is looked at, what stands between headers is not to be read.
             access = Access.SEQUENTIAL if options.verify_crc else Access.NORMAL
@@ -60,8 +60,8 @@ class LogReader:
 def _without_broken_append(
     log: LogBytes, base_offset: int, options: RecoverOptions, scanned: RecoveredSegment
 ) -> RecoveredSegment:
-    """A scan without checksums, up to the batch before the last one if that is not whole. Where a kill breaks off a
-    write into a log that is preallocated, its header says more than was written, and zeros follow in the file.
+    """A scan without checksums, without the last batch if that is not whole. Where a kill breaks off a write into a
+    preallocated log, the header says more bytes than were written, and zeros follow in the file.
     """
     last = _last_batch(log, scanned)
     if last is None:
@@ -74,7 +74,6 @@ def _without_broken_append(
 
 
 def _last_batch(log: LogBytes, scanned: RecoveredSegment) -> Batch | None:
-    """The last batch of the valid prefix, found from the last entry of the index on."""
     entries = np.frombuffer(scanned.offset_index, layouts.OFFSET_INDEX_ENTRY)
     position = int(entries["position"][-1]) if len(entries) else 0
     end, last = scanned.facts.valid_bytes, None

@@ -19,6 +19,7 @@ from kidxlib.storage.log_bytes import LogBytes
 
 #: The most records of one batch that are read in place.
 _ROOM: Final = 65_536
+_PIECE_BYTES: Final = 256 * 1024
 
 
 def with_all_facts(log: LogBytes, facts: SegmentFacts) -> SegmentFacts:
@@ -55,9 +56,6 @@ def _checksums(log: LogBytes) -> tuple[int, int]:
             crc64nvme = checksums.extend_crc64nvme(crc64nvme, piece)
         position = start + len(window)
     return crc32c, as_long(crc64nvme)
-
-
-_PIECE_BYTES: Final = 256 * 1024
 
 
 def _fold_records(log: LogBytes, end: int) -> HeaderFacts | None:
