@@ -1,4 +1,4 @@
-"""The log dirs of one broker that has stopped: whose they are, how it stopped, and why they cannot be made ready."""
+"""The log dirs of one broker that has stopped: which broker it is, how it stopped, and why it cannot be made ready."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ from kidxlib.storage.store.s3 import is_object
 
 #: The version of `meta.properties` (`MetaPropertiesVersion`) of a broker with ZooKeeper.
 _OF_ZOOKEEPER: Final = "0"
-#: Directories of logs that a broker loads though they are no partition's yet, or no more (`LogManager.loadLog`). Their
-#: names have no offset here, and nothing of them is recovered.
+#: Suffixes of directories with logs that a broker loads though they are no partition's yet, or no more
+#: (`LogManager.loadLog`). Such a log is not recovered here.
 _OTHER_LOGS: Final = ("-future", "-stray")
 
 
@@ -33,7 +33,7 @@ class LogDir:
     """A log dir of a broker that has stopped.
 
     Attributes:
-        meta: what its `meta.properties` says; nothing where that cannot be read.
+        meta: its `meta.properties`; empty where that cannot be read.
         stop: how its broker stopped.
         partitions: names of its partitions' directories.
         directories: names of all its directories.
@@ -55,13 +55,13 @@ class LogDir:
 
 @dataclass(frozen=True, slots=True)
 class Obstacle:
-    """One reason, and what to do about it.
+    """Why a recovery cannot be applied, and what to do.
 
     Attributes:
         text: the line that a person reads.
-        recovers: a broker that starts comes over it by itself, as after any crash. Else the line says what the broker
-            does, or that nobody knows.
-        is_loss: --accept-loss goes on without what it names.
+        recovers: a broker that starts recovers by itself, as after any crash. Else the line says what the broker does,
+            or that nobody knows.
+        is_loss: --accept-loss goes on without the records that the line names.
     """
 
     text: str
@@ -74,9 +74,9 @@ class StoppedBroker:
     """A broker that has stopped, and its log dirs.
 
     Attributes:
-        log_dirs: those that can be looked at.
-        obstacles: why nothing of it is made ready, all that can be seen without its logs.
-        plan_only: why nothing is to be written there, while a plan serves.
+        log_dirs: the log dirs that can be looked at.
+        obstacles: why the broker cannot be made ready, as far as that is seen without its logs.
+        plan_only: why nothing is to be written there, though a plan serves.
         not_locked: why log dirs could not be locked.
     """
 
@@ -93,21 +93,18 @@ class StoppedBroker:
 
     @property
     def unclean(self) -> tuple[LogDir, ...]:
-        """The log dirs without a marker: a broker recovers them."""
+        """The log dirs without a marker, which a broker recovers."""
         return tuple(log_dir for log_dir in self.log_dirs if not log_dir.stop.clean_shutdown)
 
     @property
     def clean(self) -> tuple[LogDir, ...]:
-        """The log dirs that have a marker."""
+        """The log dirs with a marker."""
         return tuple(log_dir for log_dir in self.log_dirs if log_dir.stop.clean_shutdown)
 
 
 def stopped_broker(paths: Iterable[str], cluster_metadata: str | None = None) -> StoppedBroker:
-    """Read whose log dirs some are, how their broker stopped, and what it meets as it starts. What is wrong with one
-    does not hide the others.
-
-    Args:
-        cluster_metadata: a directory with the cluster's metadata; None for that of one of the log dirs.
+    """Read which broker some log dirs belong to, how it stopped, and what it meets as it starts. A wrong log dir does
+    not hide the others. `cluster_metadata`: a directory with the cluster's metadata; None for that of a log dir.
     """
     obstacles: list[Obstacle] = []
     listed: dict[Path, list[str]] = {}
@@ -141,7 +138,7 @@ def stopped_broker(paths: Iterable[str], cluster_metadata: str | None = None) ->
 
 
 def _is_partition(path: Path, names: Iterable[str]) -> bool:
-    """Whether it is no log dir: a log dir may be called `kafka-0`, and has no segments of its own."""
+    """Whether a directory is a partition's. A log dir may be called `kafka-0`, too, but has no segments of its own."""
     has_segments = any(parse_segment_log(name) is not None for name in names)
     return has_segments and parse_partition_directory(path.name) is not None
 
@@ -157,7 +154,6 @@ def _without_properties(log_dir: Path) -> Obstacle:
 
 
 def _metadata(log_dirs: Iterable[Path], given: str | None) -> ClusterMetadata | None:
-    """What the cluster says, as far as it can be read."""
     places = [path / METADATA_DIRECTORY for path in log_dirs]
     if given is not None and not is_object(given):
         places = [Path(given) / METADATA_DIRECTORY, Path(given)]

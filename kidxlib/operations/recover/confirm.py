@@ -1,4 +1,4 @@
-"""Whether a replica of another log dir confirms that a partition's records are those of a topic id."""
+"""Asks replicas in other log dirs whether a partition's records are those of a topic id."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kidxlib.operations.recover.broker import LogDir
 from kidxlib.run.known_topics import KnownTopics
 from kidxlib.text.words import counted
 
-#: After these, nobody knows whether what both have is the same.
+#: After such a finding nobody knows whether both replicas have the same records.
 _SPEAKS_AGAINST: Final = (Kind.DIFFERS, Kind.NOT_COMPARABLE)
 
 
@@ -27,7 +27,7 @@ class Testimony:
 
     Attributes:
         confirms: None where the replica says nothing.
-        text: which replica it is, and what it has.
+        text: names the replica, and says what it has.
     """
 
     confirms: bool | None
@@ -36,24 +36,14 @@ class Testimony:
 
 @dataclass(frozen=True, slots=True)
 class Replicas:
-    """Log dirs, or copies of them, that have replicas of a broker's partitions.
-
-    Attributes:
-        known: what the cluster's metadata says of topics.
-        engine: that reads logs.
-    """
+    """Log dirs, or copies of them, that have replicas of a broker's partitions."""
 
     places: Sequence[Place]
     known: KnownTopics
     engine: Engine
 
     def testimonies(self, log_dir: LogDir, name: str, topic_id: str) -> Iterator[Testimony]:
-        """What each of them that has a partition says.
-
-        Args:
-            name: of the partition's directory.
-            topic_id: what the metadata has for its topic.
-        """
+        """What each place says of the partition with the directory `name`, whose topic has this id by the metadata."""
         if not self.places:
             return
         of_broker = list_place(str(log_dir.path / name))
@@ -92,11 +82,7 @@ def _compared(pair: DirectoryPair, one: Place, other: Place, known: MetadataOfPl
 
 
 def places_of_replicas(texts: Sequence[str], log_dirs: Sequence[Path]) -> list[Place]:
-    """The places that somebody has named, by the option `--replica`.
-
-    Args:
-        log_dirs: of the broker.
-    """
+    """The places that somebody has named with `--replica`; none may be one of the broker's log dirs."""
     places = [list_place(text) for text in texts]
     for place in places:
         own = {str(path.resolve()) for path in log_dirs} & {str(path) for path in place.log_dirs}

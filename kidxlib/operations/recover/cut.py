@@ -1,4 +1,4 @@
-"""Cuts logs where the broker would: what goes is kept first, then later segments are dropped, then the log is cut."""
+"""Cuts logs where the broker would: keeps a copy of all that goes, drops later segments, then cuts the log."""
 
 from __future__ import annotations
 
@@ -29,19 +29,13 @@ from kidxlib.storage.directory import Directory
 from kidxlib.storage.remover import Remover
 from kidxlib.terminal.progress import begin_phase
 
-#: A log goes before its side files, which are orphans then. A log without an index would be read by a broker.
+#: A log goes before its side files, which are orphans then. A broker would read a log without an index.
 _SUFFIXES: Final = (LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 
 
 def cut(plan: RecoveryPlan, known: KnownTopics, copies: KeptCopies) -> RecoveryPlan:
     """Cut what a plan says, and keep a copy of all that goes, here or as the broker starts. The caller holds the log
-    dirs' locks.
-
-    Args:
-        known: what the plan was made with.
-
-    Returns:
-        The plan of what is there now, of which nothing is to be cut.
+    dirs' locks. Return the plan of what is there now, of which nothing is to be cut.
     """
     begin_phase("cutting")
     for forecast in plan.forecasts:
@@ -120,15 +114,15 @@ def _directory(forecast: Forecast) -> Directory:
 
 
 def _to_cut(forecast: Forecast) -> Iterator[tuple[str, int, int]]:
-    """The logs to cut: name, bytes now and then."""
+    """The logs to cut: name, bytes before and after."""
     for segment in forecast.simulation.segments:
         if segment.lost_bytes and segment.action is not StartupAction.DELETE:
             yield segment_file(segment.base_offset, LOG_SUFFIX), segment.log_bytes, segment.kept_bytes
 
 
 def _dropped_files(forecast: Forecast) -> list[str]:
-    """The files to remove, in this order: logs that the broker drops, side files without a log, also those of logs that
-    a run before this one has removed, and producer snapshots above the end.
+    """The files to remove, in this order: logs that the broker drops, side files without a log (an earlier run may have
+    removed it), producer snapshots above the end.
     """
     names = sorted(os.listdir(forecast.directory))
     deleted = {

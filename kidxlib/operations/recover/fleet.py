@@ -30,8 +30,8 @@ _COLUMNS: Final[tuple[tuple[str, pa.DataType], ...]] = (
     ("last_bytes", pa.int64()),
     ("largest_last_bytes", pa.int64()),
 )
-#: A broker recovers after an unclean stop, of each partition, the segment with the recovery point and all later ones;
-#: without a recovery point all of them. The raft layer recovers the cluster's metadata, so it is left out. The
+#: After an unclean stop a broker recovers, in each partition, the segment with the recovery point and all later ones;
+#: without a recovery point it recovers all. The raft layer recovers the cluster's metadata, which is left out here. The
 #: rows of a source that was stopped cleanly only name it.
 UNFLUSHED: Final = Question(
     "unflushed logs",

@@ -1,4 +1,4 @@
-"""Copies of what is about to be cut off or removed, in a directory that somebody has named for them."""
+"""Copies of files, or their ends, that are about to be cut off or removed, in the directory of --keep."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from kidxlib.storage.log_dir import is_brokers
 from kidxlib.storage.publisher import Owner
 
 _PIECE_BYTES: Final = 1024 * 1024
-#: Of a copy that is not whole yet.
+#: The suffix of a copy that is not whole yet.
 _PART_SUFFIX: Final = ".part"
 
 
 class KeptCopies:
-    """A directory for copies, which is made when the first one comes. What is there stays as it is."""
+    """A directory for copies, made with the first one. A file in it is never overwritten."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = Path(os.path.realpath(directory))
@@ -28,11 +28,9 @@ class KeptCopies:
                 raise UsageError(f"--keep {directory}: in {above}, a broker's log dir; name a directory outside of it")
 
     def keep(self, file: Path, name: str, start: int = 0) -> None:
-        """Copy the end of a file, durably, unless such a copy is there. Holes stay holes.
+        """Copy a file from the byte `start` on, durably, unless such a copy is there. Holes stay holes.
 
-        Args:
-            name: of the copy, a path below the directory. Where other bytes have that name, a number follows.
-            start: the first byte that is copied.
+        The copy's name is a path below the directory. Where other bytes have that name, a number follows.
         """
         copy, others = self.directory / name, 0
         try:
@@ -50,7 +48,7 @@ class KeptCopies:
             ) from error
 
     def _flush_directories(self, innermost: Path) -> None:
-        """Make the names of copies durable, and that of the directory."""
+        """Make durable the names of copies, and the name of the directory."""
         directory = innermost
         while directory != self.directory.parent:
             _flush(directory)

@@ -13,12 +13,7 @@ from kidxlib.storage.directory import DIRECTORY, Directory, opened_below, why_no
 
 
 def cut_log(directory: Directory, name: str, *, size: int, to: int) -> None:
-    """Cut a log to its first bytes, and make that durable. The caller holds the log dir's lock.
-
-    Args:
-        size: how many bytes it is known to have.
-        to: how many it keeps.
-    """
+    """Cut a log that has `size` bytes to its first `to` bytes, durably. The caller holds the log dir's lock."""
     path = f"{directory}/{name}"
     try:
         root = os.open(directory.root, DIRECTORY)

@@ -1,7 +1,7 @@
-"""Small files that keep a broker from starting, or without which it starts badly, and what can be put in their place.
+"""Mends small files that keep a broker from starting, or without which it starts badly.
 
-Only what follows from the logs and the cluster's metadata is made. `quorum-state`, `meta.properties`, high watermarks
-and log start offsets are not: nothing on the disk says what they were.
+Only files that follow from the logs and the cluster's metadata are made. `quorum-state`, `meta.properties`, high
+watermarks and log start offsets are not: nothing on the disk says what they were.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class MendRequest:
     """What somebody who mends has said.
 
     Attributes:
-        accepted_topics: whose folders are those of the topics that the metadata has by these names.
+        accepted_topics: topics whose partitions belong to the topics that the metadata has by these names.
         sets_snapshot_aside: a snapshot of the cluster's metadata that cannot be read may be set aside.
         not_named: the broker has log dirs that nobody has named.
-        replicas: that may confirm whose a partition's records are.
+        replicas: may confirm that a partition's records are the topic's.
     """
 
     accepted_topics: Collection[str]
@@ -70,9 +70,9 @@ class Mending:
     """A small file that is put in place, or set aside.
 
     Attributes:
-        directory: in which it stands, by its log dir.
-        content: None where nothing takes its place.
-        why: what is wrong with what is there, and where the content is from.
+        directory: where the file stands, by its log dir.
+        content: None where the file is set aside.
+        why: what is wrong with the file that is there, and where the content is from.
     """
 
     directory: Directory
@@ -89,7 +89,7 @@ class Mending:
         return f"{self.path}: {self.why}"
 
     def answers(self, obstacle: Obstacle) -> bool:
-        """Whether an obstacle is none once that is done."""
+        """Whether the mending removes an obstacle."""
         lacks = f"{self.directory}: no {self.name}"
         return obstacle.text.startswith((f"{self.path}:", f"{self.path};", lacks))
 
@@ -109,7 +109,9 @@ class Unmended:
 def mendings_of(
     broker: StoppedBroker, known: KnownTopics, request: MendRequest
 ) -> tuple[list[Mending], list[Unmended]]:
-    """What can be put in place, and what cannot though it is missing or does not read. Nothing is written."""
+    """The files that can be put in place, and those that cannot though they are missing or do not read. Nothing is
+    written.
+    """
     files: list[Mending | Unmended] = []
     images, tiered = [metadata.to_end for metadata in known.read()], _tiered(broker)
     for log_dir in broker.log_dirs:
@@ -129,7 +131,7 @@ def mendings_of(
 
 
 def mend(mendings: Sequence[Mending], copies: KeptCopies) -> None:
-    """Put files in place, each after what was there was copied. The caller holds the log dirs' locks."""
+    """Keep a copy of all files that are there, then put the new ones in place. The caller holds the log dirs' locks."""
     for mending in mendings:
         if os.path.lexists(mending.path):
             copies.keep(mending.path, f"{mending.path.parent.name}/{mending.name}")
@@ -144,7 +146,7 @@ def mend(mendings: Sequence[Mending], copies: KeptCopies) -> None:
 
 
 def _recovery_points(log_dir: LogDir) -> Iterator[Mending | Unmended]:
-    """Recovery points begin anew where they cannot be read: nothing is taken for flushed, until it was read."""
+    """Recovery points begin anew where they cannot be read: no log counts as flushed until it was read."""
     path = log_dir.path / RECOVERY_POINT_CHECKPOINT
     read = checkpoints.read_offsets(log_dir.path, RECOVERY_POINT_CHECKPOINT)
     if read.failure is None and read.note is None:
@@ -163,8 +165,8 @@ def _recovery_points(log_dir: LogDir) -> Iterator[Mending | Unmended]:
 def _epochs(
     log_dir: LogDir, partition: TopicPartition, known: KnownTopics, remote: TieredPartition | None
 ) -> Iterator[Mending | Unmended]:
-    """Leader epochs as a broker that recovers all of the log would make them, and before these the ones of the remote
-    segments, without which a leader would delete or not find these.
+    """Leader epochs as a broker that recovers all of the log would make them, after those of the remote segments: a
+    leader without these would delete remote segments, or not find them.
     """
     directory = log_dir.path / partition.directory
     path = directory / LEADER_EPOCH_CHECKPOINT
@@ -231,7 +233,7 @@ def _why_perhaps_tiered(log_dir: LogDir, partition: TopicPartition, known: Known
 
 
 def _tiered(broker: StoppedBroker) -> Mapping[Path, TieredPartition]:
-    """The partitions that have remote segments, by their directories."""
+    """The remote segments of partitions, by the partitions' directories."""
     sources = [source_of(log_dir) for log_dir in broker.log_dirs]
     partitions = [partition for source in sources for partition in partitions_in(source, _ANY)]
     tiered = tiered_partitions([source.path for source in sources], partitions, _ANY).found
@@ -298,7 +300,7 @@ def _topic_id(
 
 
 def _confirmed(log_dir: LogDir, partition: TopicPartition, topic_id: str, request: MendRequest) -> tuple[bool, str]:
-    """Whether somebody confirms that a partition's records are the topic's, and who does, or why nobody does."""
+    """Whether a replica or an option confirms that a partition's records are the topic's; which one, or why none."""
     testimonies = list(request.replicas.testimonies(log_dir, partition.directory, topic_id))
     if against := [testimony.text for testimony in testimonies if testimony.confirms is False]:
         return False, f"{against[0]}: its records are of another topic of that name, or the replicas have diverged"
@@ -343,7 +345,7 @@ def _why_no_id(
 
 
 def _snapshot(log_dir: LogDir) -> Iterator[Mending | Unmended]:
-    """The latest snapshot of the cluster's metadata, if it does not read, and the files before it lead to its end."""
+    """The latest snapshot of the cluster's metadata, if it cannot be read and the other files lead to its end."""
     directory = log_dir.path / METADATA_DIRECTORY
     if not directory.is_dir():
         return
@@ -381,7 +383,6 @@ def _snapshot(log_dir: LogDir) -> Iterator[Mending | Unmended]:
 
 
 def _why_no_file(path: Path) -> str | None:
-    """Why nothing is put in place of what is there: it is no file, or not one's own."""
     try:
         status = path.lstat()
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""The last steps of a recovery: side files of unflushed segments (indexes, producer snapshots, leader epochs) are made
-as the broker would make them, all that was written becomes durable, all workers find out together that the broker would
-come to the same logs, then recovery points say so, then the marker.
+"""The last steps of a recovery, in this order: side files of unflushed segments (indexes, producer snapshots, leader
+epochs) are made as the broker would make them; all that was written becomes durable; all workers see that the broker
+would come to the same logs; recovery points are written, then the marker.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.publisher import Owner, Publisher, sweep
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs
 
-#: Not the epoch that the broker had. With that one the controller would take the stop for a clean one, and count on
-#: records that may be gone (`ClusterControlManager.registerBroker`, KIP-966).
+#: The epoch that the broker had is not written: with it the controller would take the stop for a clean one, and count
+#: on records that may be gone (`ClusterControlManager.registerBroker`, KIP-966).
 _UNKNOWN_EPOCH: Final = -1
 _ALL_AGES_NS: Final = 2**63
 
@@ -55,14 +55,14 @@ _STARTS: Final = pa.schema([pa.field("start", pa.struct([pa.field("read_bytes", 
 
 
 def sweep_leftovers(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
-    """Remove what killed runs have staged. Whoever holds the lock of the log dir is the only one who stages there."""
+    """Remove what killed runs have staged. Only who holds the lock of the log dir stages there."""
     for name in ("", *(forecast.directory.name for forecast in forecasts)):
         sweep(Directory(str(log_dir), name), _ALL_AGES_NS)
 
 
 def flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
-    """Make logs durable from the segments on that were read, and all that lies beside them. With a recovery point
-    behind them, or a marker, a broker takes that for granted.
+    """Make durable the logs from the first segment on that was read, and all files beside them. A broker takes that for
+    granted where it has a recovery point behind them, or a marker.
     """
     for forecast in forecasts:
         for segment in forecast.simulation.segments:
@@ -89,21 +89,17 @@ def _flush_file(path: Path) -> None:
 
 
 def advance_recovery_points(log_dir: Path, points: Mapping[TopicPartition, int], forecasts: Sequence[Forecast]) -> None:
-    """Write up to where partitions are flushed: to the ends of their logs.
-
-    Args:
-        points: what the checkpoint says now; partitions that are not among the others keep that.
+    """Write that partitions are flushed to the ends of their logs. All other partitions keep their `points`, which the
+    checkpoint has now.
     """
     ends = {forecast.topic_partition: forecast.simulation.log_end_offset or 0 for forecast in forecasts}
     _publish(log_dir, RECOVERY_POINT_CHECKPOINT, offset_checkpoint({**points, **ends}))
 
 
 def write_markers(log_dirs: Sequence[Path]) -> None:
-    """Tell the broker that it stopped cleanly, in all log dirs.
-
-    Args:
-        log_dirs: those first in which the broker has left a marker of its own. Beside markers of the epoch -1 it
-            would go by the epoch in that one (`LogManager.readBrokerEpochFromCleanShutdownFiles`).
+    """Tell the broker that it stopped cleanly, in all log dirs. A log dir in which the broker has left a marker of its
+    own comes first: beside markers of the epoch -1 the broker would go by the epoch in its own
+    (`LogManager.readBrokerEpochFromCleanShutdownFiles`).
     """
     written: list[Path] = []
     try:
@@ -126,17 +122,14 @@ def _publish(log_dir: Path, name: str, content: bytes) -> None:
 
 def rebuild(planned: PlannedLogDir, forecasts: Sequence[Forecast], backend: Backend) -> None:
     """Read the unflushed segments of some partitions, and write their side files beside them. The caller holds the log
-    dir's lock. What is there and right is not touched.
-
-    Args:
-        forecasts: of the partitions.
+    dir's lock. A file that is right is not touched.
     """
     read_and_finish(_request(planned), _plan(planned.listed, forecasts), backend)
     _publish_epochs(forecasts, _epochs_of_logs(planned, backend))
 
 
 def _plan(listed: Plan, forecasts: Sequence[Forecast]) -> Plan:
-    """What is read: of each partition the segments from one on."""
+    """The segments to read: each partition's from `scan_from` on."""
     by_partition = {forecast.topic_partition: forecast for forecast in forecasts}
     kept: list[int] = []
     first: list[int] = []
@@ -235,11 +228,7 @@ class _StartTask:
 
 
 def ensure_same_starts(forecasts: Sequence[Forecast], level: Level, engine: Engine) -> int:
-    """See that the broker comes to the same logs, as partitions are now.
-
-    Returns:
-        How many bytes of logs it reads for that.
-    """
+    """See that the broker comes to the same logs, as partitions are now. Return how many bytes of logs it reads."""
     tasks = [_StartTask(forecast, level) for forecast in forecasts]
     with engine.stopping():
         units, is_small = pack(tasks, engine.cores), reads_little(0, len(tasks))
@@ -256,8 +245,8 @@ def look_at_starts(tasks: Iterable[_StartTask]) -> Iterator[ItemRows]:
 
 
 def ensure_same_start(forecast: Forecast, level: Level) -> StartupSimulation:
-    """What the broker does with a partition as it is now, once recovery points or a marker are written. It has to come
-    to the same log.
+    """What the broker does with a partition as it is now, once recovery points or a marker are written: a `KidxError`
+    where it would come to another log, or forget producers.
     """
     end = forecast.simulation.log_end_offset
     then = simulate_startup(

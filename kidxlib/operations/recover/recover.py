@@ -1,5 +1,5 @@
-"""Plans a recovery, says why it cannot be applied and what to do then, or carries it out; and what is shown: what the
-broker would do by itself, what was done for it, and why not.
+"""Plans a recovery, says why it cannot be applied and what to do then, or carries it out. Shows what the broker would
+do by itself, what was done for it, and why not.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ from kidxlib.terminal.outcome import Outcome
 from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
-#: Of a kind, what is shown one by one.
+#: So many lines of a kind are shown one by one.
 _SHOWN: Final = 20
 _NOT_AFTER_CLEAN_STOP: Final = "after a clean stop no log is cut"
 
@@ -63,18 +63,18 @@ class RecoverRequest:
     """What is to be recovered.
 
     Attributes:
-        log_dirs: all of one broker.
+        log_dirs: all log dirs of one broker.
         everything: read all segments as if nothing had been flushed.
-        truncate: logs are cut where the broker would cut them.
-        keep: where is kept what is cut off or replaced; None where nothing is.
-        mends: small files are put in place, of which `mend` says which.
+        truncate: cut logs where the broker would cut them.
+        keep: a directory for copies of what is cut off or replaced; None where nothing is.
+        mends: put small files in place (`mend`).
         accepted_topics, sets_snapshot_aside: as in `MendRequest`.
         replicas: log dirs that have replicas of the broker's partitions.
         alone: the broker's other log dirs are lost.
         trusts: go by headers where the kernel has all that the broker had written, and note for the next time that all
             is right.
-        broker_logs: what the broker has said since it was started last.
-        or_leave: neither a refusal nor what is dropped is a failure.
+        broker_logs: the broker's own logs since its last start.
+        or_leave: neither a refusal nor a dropped record is a failure.
     """
 
     log_dirs: Sequence[str]
@@ -104,12 +104,8 @@ def _tell_plan(
     applies: bool,
     has_mended: bool = False,
 ) -> None:
-    """A row per log dir, what the broker drops in any case, and what is refused.
-
-    Args:
-        mended: what is put in place, and what is not.
-        applies: it is carried out where it is not refused.
-        has_mended: files were put in place before.
+    """Tell a row per log dir, what the broker drops, what is missing, and what is refused. `mended` has the lines on
+    files that are put in place, and on those that are not.
     """
     node = "a broker" if plan.broker.node_id is None else f"broker {plan.broker.node_id}"
     outcome.table(
@@ -163,14 +159,14 @@ def _tell_kinds(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
 
 
 def _accepted(plan: RecoveryPlan, refusals: Sequence[Obstacle]) -> list[str]:
-    """What is gone, and is gone without: no refused line names it."""
+    """The losses that are accepted, and that no refused line names."""
     refused = [refusal.text for refusal in refusals]
     losses = [loss for loss in plan.losses if not any(f"{loss.directory}:" in text for text in refused)]
     return [*(loss.text for loss in losses), *plan.accepted] if plan.accepts_loss else []
 
 
 def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool, has_mended: bool) -> Iterator[str]:
-    """What comes of it, in the last lines."""
+    """The last lines: what comes of the plan."""
     what = "nothing but what was mended was changed" if has_mended else "nothing was changed"
     if not refusals and not plan.drops:
         looked_at = f"{counted(len(plan.forecasts), 'partition')} looked at"
@@ -194,7 +190,7 @@ def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool,
 
 
 def _recovers_as_it_starts(plan: RecoveryPlan) -> str:
-    """After a clean stop (`LogSegment.sanityCheck`)."""
+    """What the broker recovers after a clean stop (`LogSegment.sanityCheck`)."""
     count = sum(len(forecast.recovered) for forecast in plan.forecasts)
     if not count:
         return "recovers nothing as it starts"
@@ -214,7 +210,7 @@ def _how_stopped(broker: StoppedBroker) -> str:
 
 
 def _how_far(broker: StoppedBroker) -> str:
-    """What was read of logs without --all."""
+    """How far logs were read without --all."""
     if not broker.clean:
         return "from their recovery points on"
     if not broker.unclean:
@@ -223,7 +219,6 @@ def _how_far(broker: StoppedBroker) -> str:
 
 
 def _tell_applied(outcome: Outcome, plan: RecoveryPlan, read_then: int, seconds: float) -> None:
-    """What was done, and what is left to the broker."""
     outcome.line(f"rebuilt: {counted(plan.rebuilt, 'partition')}, in {seconds:,.1f} s")
     if plan.level is Level.MARKER:
         outcome.line("the broker finds a marker of a clean stop, and reads no log")
@@ -240,13 +235,7 @@ def _plan_as_json(
     applied: bool,
     read_then: int | None,
 ) -> dict[str, Any]:
-    """All of it as one object.
-
-    Args:
-        mended: what is put in place.
-        unmended: what is not.
-        read_then: bytes that the broker reads at its start now; None where nothing was applied.
-    """
+    """The plan as one object. `read_then`: bytes that the broker reads as it starts now; None where none was applied."""
     return {
         "node_id": plan.broker.node_id,
         "level": plan.level.value,
@@ -334,10 +323,8 @@ def _as_json(plan: RecoveryPlan, forecast: Forecast) -> dict[str, Any]:
 
 
 def recover(request: RecoverRequest, backend: Backend, *, as_it_comes: bool) -> Outcome:
-    """Look at a broker's log dirs as its next start would, and make them ready for it.
-
-    Args:
-        as_it_comes: print what is told before what takes its time, or may fail.
+    """Look at a broker's log dirs as its next start would, and make them ready for it. `as_it_comes`: print each line
+    before the steps that take their time, or may fail.
     """
     outcome, copies = Outcome(), None if request.keep is None else KeptCopies(request.keep)
 
@@ -386,10 +373,10 @@ def recover(request: RecoverRequest, backend: Backend, *, as_it_comes: bool) -> 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a look at the log dirs has found.
+    """A look at the log dirs.
 
     Attributes:
-        refusals: why the plan cannot be applied, without those that mending answers.
+        refusals: why the plan cannot be applied, besides the refusals that mending answers.
         mendings, unmended: small files that are put in place, and those that are not.
     """
 
@@ -405,10 +392,8 @@ class _Seen:
 
 
 def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
-    """Why a plan cannot be applied; none where it can.
-
-    Args:
-        applies: somebody wants it applied. Where nothing can be written a plan serves all the same.
+    """Why a plan cannot be applied; none where it can. Where nothing can be written a plan serves all the same, unless
+    somebody `applies` it.
     """
     yield from (obstacle for obstacle in plan.obstacles if not (obstacle.is_loss and plan.accepts_loss))
     log_dirs, made_anew = (
@@ -453,7 +438,7 @@ def _of_log_dirs(plan: RecoveryPlan) -> Iterator[Obstacle]:
 
 
 def _of_absent(plan: RecoveryPlan) -> Iterator[Obstacle]:
-    """The partitions that are not there. What is there under another name is accepted by nothing: the broker may delete
+    """The partitions that are not there. No option accepts one that is there under another name: the broker may delete
     the only copy.
     """
     for absent in plan.absent:
@@ -471,14 +456,14 @@ def _of_absent(plan: RecoveryPlan) -> Iterator[Obstacle]:
 
 
 def _of_gaps(plan: RecoveryPlan) -> Iterator[Obstacle]:
-    """The logs of gaps that are there under other names or in other places: accepted by nothing, as in `_of_absent`."""
+    """The logs of gaps that are there under other names or elsewhere. No option accepts them, as in `_of_absent`."""
     for gap in plan.gaps.lost:
         if gap.remedy is not None:
             yield Obstacle(f"{gap.aside[0].target.parent}: {gap.detail}; {gap.remedy}")
 
 
 def _of_first_logs(plan: RecoveryPlan, aside: LogsAside) -> Iterator[Obstacle]:
-    """The logs that are there of first logs that are lost, as in `_of_gaps`."""
+    """The first logs that are lost, and are there under other names or in other places, as in `_of_gaps`."""
     for forecast, finding in plan.lost_epochs:
         lost = forecast.seen.lost_first
         remedy = aside.remedy(forecast.directory, lost.start, lost.stop) if lost else None
@@ -487,7 +472,7 @@ def _of_first_logs(plan: RecoveryPlan, aside: LogsAside) -> Iterator[Obstacle]:
 
 
 def _of_lost_end(forecast: Forecast, aside: LogsAside) -> list[Obstacle]:
-    """The logs that are there of an end that is lost, or of a partition without any, as in `_of_gaps`."""
+    """The logs of a lost end, or of an empty partition, that are there under other names or in other places."""
     gone = forecast.gone
     if forecast.is_empty:
         remedy = aside.remedy_of_empty(forecast.directory)
@@ -497,7 +482,7 @@ def _of_lost_end(forecast: Forecast, aside: LogsAside) -> list[Obstacle]:
 
 
 def _why_not_cut(forecast: Forecast) -> str | None:
-    """Why the logs of a partition may not be cut, which can be."""
+    """Why a partition that can be cut is not to be cut."""
     for segment in forecast.simulation.segments:
         log = forecast.directory / segment_file(segment.base_offset, LOG_SUFFIX)
         if segment.lost_bytes and (names := os.stat(log).st_nlink) > 1:
@@ -538,8 +523,8 @@ def _of_partition(plan: RecoveryPlan, forecast: Forecast) -> str | None:
 
 
 def _after_clean_stop(plan: RecoveryPlan, forecast: Forecast) -> str | None:
-    """Why the broker is not to start with what its marker says is well. What it would write over, or behind, is
-    accepted by nothing: without the marker the broker comes over it.
+    """Why the broker is not to start though its marker says that all is well. No option accepts that it writes over
+    batches, or behind damage: without the marker the broker recovers them.
     """
     marker = forecast.directory.parent / CLEAN_SHUTDOWN_FILE
     if forecast.dropped and forecast.alone.ends_below_start is not None:  # with a marker and without
@@ -589,7 +574,7 @@ def _from_to(offsets: range) -> str:
 
 
 def _accepting(plan: RecoveryPlan) -> str:
-    """The options that leave what is lost to the broker, which a marker does not."""
+    """The options that go on without what is lost; a marker never does."""
     return f"--level {Level.CHECKPOINT} with --accept-loss" if plan.level is Level.MARKER else "--accept-loss"
 
 
@@ -617,7 +602,7 @@ def _what_to_do(plan: RecoveryPlan, forecast: Forecast) -> str:
 
 
 def _what_is_lost(forecast: Forecast) -> str:
-    """What of a partition goes as its broker starts: most of all whole batches."""
+    """What of a partition goes as its broker starts; whole batches before torn ones."""
     if forecast.is_empty:
         return f"{forecast.directory}: {forecast.stop.why_empty}"
     if forecast.ends_early and all(lost.is_torn for lost in forecast.dropped):
@@ -644,7 +629,6 @@ def _look(
     stack: contextlib.ExitStack,
     name: str,
 ) -> _Seen:
-    """Look at log dirs as they are now, and warn of what is not known."""
     known = read_known_topics(request.metadata, map(source_of, broker.log_dirs))
     plan = recovery_plan(
         broker,
@@ -679,7 +663,6 @@ def _look(
 
 
 def _warnings(request: RecoverRequest, plan: RecoveryPlan, known: KnownTopics) -> Iterator[str]:
-    """What is to be said of what is not known, and of what can only be planned."""
     if not known.of_sources and not known.warnings:
         yield (
             f"no {METADATA_DIRECTORY} in the log dirs (metadata.log.dir names another directory, or it is lost): "
@@ -698,11 +681,7 @@ def _warnings(request: RecoverRequest, plan: RecoveryPlan, known: KnownTopics) -
 def _carry_out(
     outcome: Outcome, request: RecoverRequest, seen: _Seen, copies: KeptCopies | None, backend: Backend
 ) -> int:
-    """Apply a plan that nothing refuses, and say so.
-
-    Returns:
-        How many bytes of logs the broker reads as it starts now.
-    """
+    """Apply a plan that nothing refuses. Return how many bytes of logs the broker reads as it starts now."""
     start, plan = time.monotonic(), seen.plan
     if not plan.broker.unclean:  # there is nothing to be made ready
         if request.trusts:
@@ -717,8 +696,8 @@ def _carry_out(
 
 
 def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker:
-    """Read whose log dirs they are, and hold their locks from now on. A plan writes nothing, so it does without a lock
-    where none can be taken.
+    """The broker of the log dirs, which are locked from now on. A plan writes nothing, so it does without a lock where
+    none can be taken.
     """
     not_locked: list[str] = []
     for log_dir in _broker(request, ()).log_dirs:
@@ -740,11 +719,7 @@ def _broker(request: RecoverRequest, not_locked: Sequence[str]) -> StoppedBroker
 
 
 def _apply(plan: RecoveryPlan, backend: Backend) -> int:
-    """Carry a plan out, under the locks of the log dirs.
-
-    Returns:
-        How many bytes of logs the broker reads as it starts now.
-    """
+    """Carry a plan out under the log dirs' locks. Return how many bytes of logs the broker reads as it starts now."""
     for log_dir in plan.log_dirs:
         sweep_leftovers(log_dir.log_dir.path, log_dir.forecasts)
     to_rebuild = {log_dir.log_dir.path: plan.to_rebuild(log_dir) for log_dir in plan.log_dirs}
@@ -787,7 +762,7 @@ def _untrusted(request: RecoverRequest, broker: StoppedBroker) -> dict[Path, str
 
 
 def _note_down(broker: StoppedBroker) -> None:
-    """Note that all is right. Where that is of no use, the next time reads more; nothing else depends on it."""
+    """Note that all is right. Without a note the next run reads more; nothing else depends on it."""
     try:
         note_down([log_dir.path for log_dir in broker.log_dirs])
     except UntrustedError as error:
@@ -795,7 +770,7 @@ def _note_down(broker: StoppedBroker) -> None:
 
 
 def _left(request: RecoverRequest, refusal: str) -> Outcome:
-    """What comes of log dirs that are not those of one broker that has stopped, as before its first start."""
+    """The outcome for log dirs that are not those of one broker that has stopped, as before its first start."""
     outcome = Outcome(counts={"refused": 1})
     outcome.values.update(level=request.level.value, applied=False, refused=[refusal])
     outcome.line(f"refused: {refusal}", "nothing was changed, and what the broker does as it starts is not known")

@@ -1,5 +1,5 @@
-"""The plan of a recovery: what the broker would do by itself, what is done in its place, and what is refused. Forecasts
-of many partitions are made by all workers at the same time.
+"""The plan of a recovery: what the broker would do by itself, what is done in its place, and what is refused. All
+workers forecast partitions at the same time.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.terminal.progress import begin_phase
 
-#: All topics: a broker starts with all that are there.
+#: A broker starts with all topics that are there.
 _ANY: Final = parse_topics(".*")
 #: A forecast as Python writes it, for this very run.
 _FORECASTS: Final = pa.schema(
@@ -65,8 +65,8 @@ class PlannedLogDir:
     """A log dir, and its partitions at the next start.
 
     Attributes:
-        listed: its partitions and segments, without the cluster's metadata, which a broker recovers always.
-        forecasts: of each partition that has a segment.
+        listed: its partitions and segments, without the cluster's metadata, which a broker always recovers.
+        forecasts: one for each partition that has a segment.
     """
 
     log_dir: LogDir
@@ -79,12 +79,12 @@ class AbsentPartition:
     """A partition that a log dir had, and whose directory is in none.
 
     Attributes:
-        directory: where it would be.
+        directory: where the partition would be.
         stop: what the log dir's checkpoints say of it.
-        known_to: what names it.
+        known_to: the file or the metadata that names it.
         aside, remedy: as in `audit.startup.absent`.
         is_only_replica: no other node has one.
-        is_only_copy: nor does a checkpoint say that it was empty.
+        is_only_copy: neither has another node one, nor does a checkpoint say that the partition was empty.
     """
 
     directory: Path
@@ -97,12 +97,11 @@ class AbsentPartition:
 
     @property
     def is_lost(self) -> bool:
-        """Whether records are gone with it, as far as anybody knows."""
+        """Whether records are gone with the partition, as far as anybody knows."""
         return not self.aside and (self.stop.known_end > 0 or self.is_only_copy)
 
     @property
     def why(self) -> str:
-        """What becomes of it."""
         had = f", and had offsets up to {self.stop.known_end - 1}" if self.stop.known_end else ""
         only = "; no other node has a replica, and no checkpoint tells how far it went" if self.is_only_copy else ""
         return f"no such directory; {self.known_to} names it{had}{only}; a broker that starts makes an empty log"
@@ -118,7 +117,7 @@ class Loss:
 
     Attributes:
         directory: of the partition.
-        offsets: that were there.
+        offsets: the offsets that are gone.
         why: what is known of them.
     """
 
@@ -128,7 +127,6 @@ class Loss:
 
     @property
     def text(self) -> str:
-        """The line that a person reads."""
         return f"{self.directory}: offsets {self.offsets.start} to {self.offsets.stop - 1}: {self.why}"
 
 
@@ -137,22 +135,22 @@ class RecoveryPlan:
     """What a recovery would do.
 
     Attributes:
-        log_dirs: all that can be looked at; those with a marker are looked at and left as they are.
-        obstacles: why it cannot be applied, besides what is found in partitions.
+        log_dirs: all that can be looked at; log dirs with a marker are looked at and left as they are.
+        obstacles: why the plan cannot be applied, besides the obstacles of partitions.
         unknown: what is not known of the broker, so that the plan may not tell all.
         not_named: ids of log dirs that the broker had, and that nobody has named.
         without_metadata: what becomes of a node that has lost its copy of the cluster's metadata, where nobody refuses.
-        is_only_voter: and it is the quorum's only voter, so that nobody else has one.
+        is_only_voter: such a node is the quorum's only voter, so that nobody else has a copy.
         absent: partitions whose directories are not there.
-        aside: folders that a broker has set aside, deletes or moves: nothing of them is looked at.
+        aside: folders that a broker has set aside, deletes or moves: kidx looks at nothing in them.
         gaps: offsets between logs that are in none.
-        cuts: logs are cut where the broker would cut them; else that is left to it.
+        cuts: logs are cut where the broker would cut them; else the broker does that.
         accepts_loss: partitions of which the broker drops records are left to it.
         alone: somebody says that the broker's other log dirs are lost.
         everything: all segments are looked at as if nothing had been flushed.
-        untrusted: why more than headers is read, by log dir; None where nobody wants any to be trusted. Else it is
-            noted at the end that all is right, so all is read that the broker would read, also what it reads again.
-        seconds: that the plan took.
+        untrusted: why more than headers is read, by log dir; None where nobody wants to trust any log dir. Else a note
+            says at the end that all is right, so all is read that the broker would read, also what it reads again.
+        seconds: how long the plan took.
     """
 
     broker: StoppedBroker
@@ -179,7 +177,6 @@ class RecoveryPlan:
 
     @property
     def dropped(self) -> list[tuple[Forecast, Dropped]]:
-        """What the broker drops, of whichever partition."""
         return [(forecast, dropped) for forecast in self.forecasts for dropped in forecast.dropped]
 
     @property
@@ -191,7 +188,7 @@ class RecoveryPlan:
 
     @property
     def lost_epochs(self) -> list[tuple[Forecast, Finding]]:
-        """What is wrong with leader epochs once the broker has started, of whichever partition."""
+        """What is wrong with leader epochs once the broker has started."""
         return [(forecast, forecast.seen.epochs) for forecast in self.forecasts if forecast.seen.epochs is not None]
 
     @property
@@ -201,7 +198,7 @@ class RecoveryPlan:
 
     @property
     def shorter_logs(self) -> list[tuple[Forecast, Finding]]:
-        """Last logs that lack what their indexes had, where no other node has a replica and no checkpoint says it."""
+        """Last logs that lack what their indexes had, where no other node has a replica and no checkpoint tells."""
         return [(forecast, finding) for forecast, finding in self._shorter if finding.verdict is Verdict.BROKEN]
 
     @property
@@ -213,7 +210,7 @@ class RecoveryPlan:
 
     @property
     def false_markers(self) -> list[str]:
-        """What tells against markers of a clean stop."""
+        """Why markers of a clean stop are not to be believed."""
         stops = (log_dir.stop for log_dir in self.broker.log_dirs)
         return [str(stop.marker_is_false) for stop in stops if stop.marker_is_false is not None]
 
@@ -245,13 +242,13 @@ class RecoveryPlan:
 
     @property
     def accepted(self) -> list[str]:
-        """What is gone without, as somebody said, and of which no offsets are known."""
+        """What is lost and accepted (--accept-loss), where no offsets are known."""
         lost = [partition.text for partition in self.absent if partition.is_lost and not partition.stop.known_end]
         return [*(obstacle.text for obstacle in self.obstacles if obstacle.is_loss), *lost] if self.accepts_loss else []
 
     @property
     def noted(self) -> list[str]:
-        """What else becomes of partitions, of which nothing is known to be lost, and of the node."""
+        """What becomes of partitions of which nothing is known to be lost, and of folders set aside."""
         empty = [forecast for forecast in self.forecasts if forecast.is_empty and not forecast.stop.known_end]
         return [
             *(f"{forecast.directory}: {forecast.stop.why_empty}" for forecast in empty),
@@ -266,7 +263,7 @@ class RecoveryPlan:
 
     @property
     def losses(self) -> list[Loss]:
-        """What is gone that the broker's checkpoints say it had, whether or not somebody accepts that."""
+        """Offsets that the broker had by its checkpoints, and that are gone, whether or not somebody accepts that."""
         ended = [
             Loss(forecast.directory, forecast.gone, forecast.stop.why_empty if forecast.is_empty else forecast.lost_end)
             for forecast in self.forecasts
@@ -281,7 +278,7 @@ class RecoveryPlan:
 
     @property
     def start_bytes(self) -> int:
-        """Bytes of logs that the broker reads by itself."""
+        """The bytes of logs that the broker reads by itself."""
         return sum(forecast.alone.read_bytes for forecast in self.forecasts)
 
     @property
@@ -295,20 +292,18 @@ class RecoveryPlan:
         return self.accepts_loss and self.level is Level.CHECKPOINT
 
     def is_left(self, forecast: Forecast) -> bool:
-        """Whether a partition is left to the broker, which drops records of it."""
+        """Whether the broker is left with a partition of which it drops records."""
         return self.accepts_loss and forecast.loses and not (self.cuts and forecast.can_be_cut)
 
     def is_cut(self, forecast: Forecast) -> bool:
-        """Whether something of a partition is to be cut off."""
         return self.cuts and forecast.can_be_cut and bool(forecast.dropped)
 
     def to_cut(self, log_dir: PlannedLogDir) -> list[Forecast]:
-        """The partitions of which something is to be cut off."""
         return [forecast for forecast in log_dir.forecasts if self.is_cut(forecast)]
 
     def to_rebuild(self, log_dir: PlannedLogDir) -> list[Forecast]:
-        """The partitions of which something is to be read. The last segment alone a broker reads again at the level of
-        checkpoints, whatever was done before: that is not done here, unless all is to be known to be right.
+        """The partitions of which something is to be read. At the level of checkpoints a broker reads the last segment
+        again, whatever was done before: kidx does not read that segment alone, unless all is to be known to be right.
         """
         return [
             forecast
@@ -319,7 +314,7 @@ class RecoveryPlan:
         ]
 
     def scan_bytes(self, log_dir: PlannedLogDir) -> int:
-        """Bytes of logs that are read of a log dir."""
+        """The bytes of logs that kidx reads."""
         return sum(forecast.scan_bytes for forecast in self.to_rebuild(log_dir))
 
 
@@ -339,13 +334,8 @@ def recovery_plan(
 ) -> RecoveryPlan:
     """Look at all partitions as the broker would at its next start. Nothing is written.
 
-    Args:
-        cuts, accepts_loss, alone, untrusted: as in `RecoveryPlan`.
-        everything: look at all segments as if nothing had been flushed.
-        known: what the log dirs' cluster says of its topics; their sources are named by their paths.
-        engine: that reads.
-        scans: a directory for the scans of logs; None where nobody reads them again.
-        name: of the engine's work, which does each name once.
+    Log dirs are sources of `known` by their paths. `scans` is a directory for the scans of logs; None where nobody
+    reads them again. An engine does work of each `name` once.
     """
     start = time.monotonic()
     goes_alone = alone and level is Level.CHECKPOINT  # a marker belongs into all log dirs or none
@@ -385,11 +375,11 @@ class ForecastTask:
     """A partition to look at.
 
     Attributes:
-        number: among all of them.
-        segments, log_bytes: that it has.
+        number: its place among all tasks.
+        segments, log_bytes: how much is unflushed.
         scans: a directory for the scans of its logs; None where nobody reads them again.
         is_compacted: as for `look_at_logs`.
-        threads: that may read a log at the same time.
+        threads: how many may read a log at the same time.
     """
 
     number: int
@@ -410,11 +400,7 @@ class ForecastTask:
 
 
 def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "forecasts") -> list[Forecast]:
-    """The forecasts of some partitions, in their order.
-
-    Args:
-        name: of the work; an engine does each name once.
-    """
+    """The forecasts of some partitions, in their order. An engine does work of each name once."""
     log_bytes = sum(task.log_bytes for task in tasks)
     with engine.stopping():
         units, is_small = pack(tasks, engine.cores), reads_little(log_bytes, len(tasks))
@@ -453,7 +439,6 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
 def _forecast(
     broker: StoppedBroker, listed: Mapping[Path, Plan], tasks: Sequence[ForecastTask], engine: Engine, name: str
 ) -> list[PlannedLogDir]:
-    """Look at all partitions, in the order of the tasks."""
     log_bytes, before = sum(task.log_bytes for task in tasks), engine.done()
     begin_phase(
         "reading what a broker would",
@@ -477,13 +462,7 @@ def _tasks(
     untrusted: Mapping[Path, str] | None,
     scans: Path | None,
 ) -> list[ForecastTask]:
-    """A task for each partition, in the order of log dirs and of their plans.
-
-    Args:
-        listed: what each log dir has.
-        policy_of: what the cluster's metadata says of a topic.
-        everything, untrusted, scans: as for `recovery_plan`.
-    """
+    """A task for each partition, in the order of log dirs and of their plans."""
     tasks: list[ForecastTask] = []
     for log_dir in broker.log_dirs:
         plan = listed[log_dir.path]
@@ -513,7 +492,6 @@ def _tasks(
 
 
 def _gaps(planned: Sequence[PlannedLogDir], policy_of: PolicyOf) -> FoundGaps:
-    """The gaps between logs, by what was seen of them."""
     rows: list[dict[str, Any]] = []
     places: dict[PartitionKey, Location] = {}
     for log_dir in planned:
@@ -526,8 +504,8 @@ def _gaps(planned: Sequence[PlannedLogDir], policy_of: PolicyOf) -> FoundGaps:
 
 
 def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Obstacle]:
-    """The obstacle of log dirs without the cluster's metadata, of which each node has a copy in one of its own, or with
-    one that cannot be read, if a node does not end over that.
+    """The obstacle of log dirs without the cluster's metadata, or with metadata that cannot be read where a node does
+    not end over that. Each node has a copy in one of its log dirs.
     """
     ids = [log_dir.meta.directory_id for log_dir in broker.log_dirs]
     is_obstacle = any(f"/{METADATA_DIRECTORY}" in obstacle.text for obstacle in broker.obstacles)
@@ -542,7 +520,7 @@ def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Obs
 
 
 def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics, *, is_only_voter: bool) -> list[str]:
-    """What becomes of a node without its copy."""
+    """What becomes of a node without its copy of the cluster's metadata."""
     sources = list(map(source_of, broker.log_dirs))
     does = ONLY_VOTER_WITHOUT_METADATA if is_only_voter else STARTS_WITHOUT_METADATA
     return [
@@ -553,7 +531,7 @@ def _starts_without_metadata(broker: StoppedBroker, known: KnownTopics, *, is_on
 
 
 def _directory_ids(broker: StoppedBroker, known: KnownTopics) -> list[str | None]:
-    """The ids of the log dirs at hand; where a file says none, the one that the metadata has, if it tells."""
+    """The ids of the log dirs at hand, by their `meta.properties` and by the cluster's metadata."""
     ids = [log_dir.meta.directory_id for log_dir in broker.log_dirs]
     log_dirs = [location(str(log_dir.path)) for log_dir in broker.log_dirs]
     return [
@@ -579,8 +557,8 @@ def _unknown(broker: StoppedBroker, known: KnownTopics) -> list[str]:
 
 
 def _absent(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartition]:
-    """The partitions that checkpoints or the cluster's metadata have in a log dir, and that no log dir has. Those of
-    topics that the metadata does not know were deleted.
+    """The partitions that checkpoints or the cluster's metadata have in a log dir, and that no log dir has. A topic
+    that the metadata does not know was deleted.
     """
     log_dirs = [
         LogDirAtHand(log_dir.path, log_dir.directories, log_dir.stop, log_dir.meta) for log_dir in broker.log_dirs
