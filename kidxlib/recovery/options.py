@@ -1,4 +1,4 @@
-"""The options that the bytes of indexes depend on, besides the log."""
+"""The options of recovery, and which of them a topic has."""
 
 from __future__ import annotations
 

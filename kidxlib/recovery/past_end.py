@@ -167,12 +167,12 @@ def _count(log: LogBytes, position: int, base_offset: int, next_offset: int) -> 
         if scan.end.status is Status.OK:
             return batches, records
         if scan.end.reason == "crc-mismatch":
-            size, records_of_it, next_offset = _damaged(log, position, next_offset)
+            size, damaged_records, next_offset = _damaged(log, position, next_offset)
             if size is None:
                 return None, None
             position += size
             batches += 1
-            records = None if records is None or records_of_it is None else records + records_of_it
+            records = None if records is None or damaged_records is None else records + damaged_records
         elif scan.end.reason != "invalid-control-record":  # recovery ends there, but batches follow
             is_truncated = scan.end.status is Status.TRUNCATED
             nothing_whole = log.size - position < BATCH_BYTES_MIN

@@ -291,8 +291,8 @@ def _positive_hash(partition: TopicIdPartition) -> int:
     uuid = base64.urlsafe_b64decode(f"{partition.topic_id}==")
     most, least = int.from_bytes(uuid[:8]), int.from_bytes(uuid[8:])
     hashed = 1
-    for each in (_long_hash(least), _long_hash(most), partition.partition):
-        hashed = as_int(31 * hashed + each)
+    for field_hash in (_long_hash(least), _long_hash(most), partition.partition):
+        hashed = as_int(31 * hashed + field_hash)
     return _murmur2((hashed & _MASK).to_bytes(4)) & 0x7FFFFFFF
 
 

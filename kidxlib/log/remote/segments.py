@@ -192,8 +192,8 @@ def fold_metadata(records: Iterable[MetadataRecord]) -> FoldedMetadata:
     """Apply the records of one metadata partition, in order. It has all records of each of its topic partitions."""
     partitions, count, last_ms = _folded(records)
     ordered = sorted(partitions.items(), key=lambda item: (item[0].topic, item[0].partition, item[0].topic_id))
-    rows = [row for of, partition in ordered for row in _segment_rows(of, partition)]
-    breaks = [row for of, partition in ordered for row in _break_rows(of, partition)]
+    rows = [row for topic_id_partition, partition in ordered for row in _segment_rows(topic_id_partition, partition)]
+    breaks = [row for topic_id_partition, partition in ordered for row in _break_rows(topic_id_partition, partition)]
     return FoldedMetadata(
         pa.Table.from_pylist(rows, schema=REMOTE_METADATA),
         pa.Table.from_pylist(breaks, schema=LINEAGE_BREAKS),
@@ -277,7 +277,11 @@ def _joined_ranges(segment_id: str, pieces: list[tuple[int, int]]) -> tuple[int,
 def epochs_read(records: Iterable[MetadataRecord]) -> dict[TopicIdPartition, list[EpochRead]]:
     """What brokers read of each partition that is not deleted, from the records of one metadata partition, in order."""
     partitions, _, _ = _folded(records)
-    return {of: list(_epochs_read(partition)) for of, partition in partitions.items() if not partition.is_deleted}
+    return {
+        topic_id_partition: list(_epochs_read(partition))
+        for topic_id_partition, partition in partitions.items()
+        if not partition.is_deleted
+    }
 
 
 def _epochs_read(partition: _Partition) -> Iterator[EpochRead]:
@@ -310,7 +314,7 @@ def _epoch_ranges(segment: RemoteSegment) -> Iterator[tuple[int, int, int]]:
         yield epoch, start_offset, next_offset - 1
 
 
-def _segment_rows(of: TopicIdPartition, partition: _Partition) -> Iterator[dict[str, Any]]:
+def _segment_rows(topic_id_partition: TopicIdPartition, partition: _Partition) -> Iterator[dict[str, Any]]:
     read_ids = {read.copied.segment.id for read in partition.read()}
     for known in sorted(
         partition.segments.values(), key=lambda known: (known.copied.start_offset, known.copied.segment.id)
@@ -319,9 +323,9 @@ def _segment_rows(of: TopicIdPartition, partition: _Partition) -> Iterator[dict[
         if partition.is_deleted:
             state = SegmentState.DELETE_SEGMENT_FINISHED
         yield {
-            "topic": of.topic,
-            "partition": of.partition,
-            "topic_id": of.topic_id,
+            "topic": topic_id_partition.topic,
+            "partition": topic_id_partition.partition,
+            "topic_id": topic_id_partition.topic_id,
             "start_offset": copied.start_offset,
             "end_offset": copied.end_offset,
             "segment_id": copied.segment.id,
@@ -339,7 +343,7 @@ def _segment_rows(of: TopicIdPartition, partition: _Partition) -> Iterator[dict[
         }
 
 
-def _break_rows(of: TopicIdPartition, partition: _Partition) -> Iterator[dict[str, Any]]:
+def _break_rows(topic_id_partition: TopicIdPartition, partition: _Partition) -> Iterator[dict[str, Any]]:
     """Where the segments that brokers read do not follow one another."""
     if partition.is_deleted:
         return
@@ -348,9 +352,9 @@ def _break_rows(of: TopicIdPartition, partition: _Partition) -> Iterator[dict[st
         if last_offset is not None and read.start_offset != last_offset + 1:
             is_gap = read.start_offset > last_offset
             yield {
-                "topic": of.topic,
-                "partition": of.partition,
-                "topic_id": of.topic_id,
+                "topic": topic_id_partition.topic,
+                "partition": topic_id_partition.partition,
+                "topic_id": topic_id_partition.topic_id,
                 "epoch": read.epoch,
                 "segment_id": read.copied.segment.id,
                 "segment_start_offset": read.copied.start_offset,

@@ -235,7 +235,7 @@ def _plan_as_json(
     applied: bool,
     read_then: int | None,
 ) -> dict[str, Any]:
-    """The plan as one object. `read_then`: bytes that the broker reads as it starts now; None where none was applied."""
+    """The plan as one object. `read_then`: bytes that the broker reads as it starts now; None where nothing is done."""
     return {
         "node_id": plan.broker.node_id,
         "level": plan.level.value,

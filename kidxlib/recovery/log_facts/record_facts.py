@@ -67,13 +67,13 @@ def _fold_records(log: LogBytes, end: int) -> HeaderFacts | None:
     folded = HeaderFacts.of_log(log.size)
     into = folded.facts, folded.stretches, folded.hours
     room = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
-    position, window_position, window, why = 0, 0, np.empty(0, np.uint8), NEEDS_BYTES
+    position, window_position, window, outcome = 0, 0, np.empty(0, np.uint8), NEEDS_BYTES
     window.setflags(write=False)
     while True:
-        position, why = fold_window(window, window_position, position, end, *into, *room)
-        if why == DONE:
+        position, outcome = fold_window(window, window_position, position, end, *into, *room)
+        if outcome == DONE:
             return folded
-        if why == NEEDS_BYTES:
+        if outcome == NEEDS_BYTES:
             window_position, window = log.window(position)
             continue
         head = log.read(position, layouts.BATCH_V2_BYTES_MIN)
