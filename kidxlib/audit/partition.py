@@ -28,7 +28,7 @@ from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.producer_snapshots import forgotten_producers
 from kidxlib.audit.startup.simulation import Recovery, StartupSimulation
 from kidxlib.audit.tasks import PartitionAudit
-from kidxlib.audit.tiered.local_epochs import LocalLog, epochs_in, of_local_epochs
+from kidxlib.audit.tiered.local_epochs import LocalLog, epochs_in, finding_on_local_epochs
 from kidxlib.audit.tiering import NotReady, not_ready_for_tiering
 from kidxlib.errors import CheckpointError, LogChangedError, describe_error
 from kidxlib.format import checkpoint_files, segment_files
@@ -417,7 +417,7 @@ def _harm_to_remote(
         end_offset=simulation.log_end_offset,
         recovered=[EpochEntry(epoch, start_offset) for epoch, start_offset, _ in begun],
     )
-    harm = of_local_epochs(task.tiered.segments, local)
+    harm = finding_on_local_epochs(task.tiered.segments, local)
     return None if harm is None else harm[1]
 
 

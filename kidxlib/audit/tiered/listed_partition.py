@@ -24,13 +24,21 @@ from kidxlib.audit.tiered.finding import (
 from kidxlib.audit.tiered.listing import (
     Found,
     Presence,
+    findings_on_missing,
+    findings_on_sizes,
+    findings_on_transaction_index,
     flags,
     match_objects,
-    of_missing,
-    of_sizes,
-    of_transaction_index,
 )
-from kidxlib.audit.tiered.metadata import AsOf, Copying, of_forgotten, of_lineage, of_retention, of_states, of_strays
+from kidxlib.audit.tiered.metadata import (
+    AsOf,
+    Copying,
+    find_strays,
+    findings_on_forgotten,
+    findings_on_lineage,
+    findings_on_retention,
+    findings_on_states,
+)
 from kidxlib.catalog.remote_segments import ListedSegmentRow, RemoteObject
 from kidxlib.log.remote.layout import Layout, list_objects, object_name
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
@@ -52,8 +60,8 @@ class RemotePartition:
         breaks: rows of `LINEAGE_BREAKS`.
         knows_metadata: all of its metadata was read.
         begins_late: but for its first records, which are gone.
-        forgotten: rows of `REMOTE_METADATA`, as for `of_forgotten`.
-        flag_since: as for `of_transaction_index`.
+        forgotten: rows of `REMOTE_METADATA`, as for `findings_on_forgotten`.
+        flag_since: as for `findings_on_transaction_index`.
         retention_ms: of the topic, as its cluster says; None where nobody knows it.
         copying: of the topic, too.
         is_recorded: the segments and their objects are wanted, too, whatever the level.
@@ -93,9 +101,9 @@ class ListedPartition:
 def audit_listing(asked: RemotePartition) -> ListedPartition:
     """List the objects of a partition, and compare them with its metadata."""
     listed = list_objects(asked.directory, asked.layout.suffixes, etags=asked.is_recorded)
-    found = match_objects(asked.layout, asked.segments, listed.objects)
-    strays = of_strays(found, asked.as_of, knows_metadata=asked.knows_metadata, begins_late=asked.begins_late)
-    findings = [_row(asked, each) for each in (*_findings(asked, found), *strays.found)]
+    presence = match_objects(asked.layout, asked.segments, listed.objects)
+    strays = find_strays(presence, asked.as_of, knows_metadata=asked.knows_metadata, begins_late=asked.begins_late)
+    findings = [_row(asked, each) for each in (*_findings(asked, presence), *strays.findings)]
     counts = [
         *_state_counts(asked.segments),
         (OBJECTS, listed.objects.num_rows, pc.sum(listed.objects["bytes"]).as_py() or 0),
@@ -108,20 +116,20 @@ def audit_listing(asked: RemotePartition) -> ListedPartition:
         for what, number, bytes_ in counts
     ]
     objects = _objects_of_segments(listed.objects if asked.is_recorded or asked.level is not Level.LISTING else None)
-    to_read = [] if asked.level is Level.LISTING else list(_to_read(found, objects))
+    to_read = [] if asked.level is Level.LISTING else list(_to_read(presence, objects))
     return ListedPartition(findings, rows, to_read, list(_recorded(asked, objects)) if asked.is_recorded else [])
 
 
-def _findings(asked: RemotePartition, found: Presence) -> Iterator[Found]:
+def _findings(asked: RemotePartition, presence: Presence) -> Iterator[Found]:
     if asked.layout.has_single_files:
-        yield from of_transaction_index(found, asked.flag_since, reads_logs=asked.level is Level.FULL)
-        yield from of_sizes(found, reads_indexes=asked.level is not Level.LISTING)
-    yield from of_missing(found)
-    yield from of_lineage(found, asked.breaks)
-    yield from of_forgotten(asked.forgotten)
-    yield from of_states(found, asked.as_of, asked.copying)
+        yield from findings_on_transaction_index(presence, asked.flag_since, reads_logs=asked.level is Level.FULL)
+        yield from findings_on_sizes(presence, reads_indexes=asked.level is not Level.LISTING)
+    yield from findings_on_missing(presence)
+    yield from findings_on_lineage(presence, asked.breaks)
+    yield from findings_on_forgotten(asked.forgotten)
+    yield from findings_on_states(presence, asked.as_of, asked.copying)
     if asked.retention_ms is not None:
-        yield from of_retention(found, asked.as_of, asked.retention_ms)
+        yield from findings_on_retention(presence, asked.as_of, asked.retention_ms)
 
 
 def _row(asked: RemotePartition, each: Found) -> RemoteFindingRow:
@@ -132,8 +140,8 @@ def _row(asked: RemotePartition, each: Found) -> RemoteFindingRow:
 
 
 def _state_counts(segments: pa.Table) -> list[tuple[str, int, int]]:
-    of_states = segments.group_by("state").aggregate([([], "count_all"), ("log_bytes", "sum")])
-    return [(row["state"], row["count_all"], row["log_bytes_sum"]) for row in of_states.to_pylist()]
+    findings_on_states = segments.group_by("state").aggregate([([], "count_all"), ("log_bytes", "sum")])
+    return [(row["state"], row["count_all"], row["log_bytes_sum"]) for row in findings_on_states.to_pylist()]
 
 
 def _objects_of_segments(objects: pa.Table | None) -> _Objects:
@@ -143,10 +151,12 @@ def _objects_of_segments(objects: pa.Table | None) -> _Objects:
     return found
 
 
-def _to_read(found: Presence, objects: _Objects) -> Iterator[CopiedSegmentRow]:
-    is_read = found.in_state(SegmentState.COPY_SEGMENT_FINISHED) & flags(found.segments["is_read"]) & found.have_any
+def _to_read(presence: Presence, objects: _Objects) -> Iterator[CopiedSegmentRow]:
+    is_read = (
+        presence.in_state(SegmentState.COPY_SEGMENT_FINISHED) & flags(presence.segments["is_read"]) & presence.have_any
+    )
     columns = [name for name in CopiedSegmentRow.names() if name != "objects"]
-    for row in found.segments.filter(pa.array(is_read)).select(columns).to_pylist():
+    for row in presence.segments.filter(pa.array(is_read)).select(columns).to_pylist():
         yield CopiedSegmentRow.of_dict({**row, "objects": objects[row["start_offset"], row["segment_id"]]})
 
 

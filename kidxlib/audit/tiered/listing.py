@@ -110,10 +110,10 @@ def match_objects(layout: Layout, segments: pa.Table, objects: pa.Table) -> Pres
     return Presence(layout, segments, sizes, objects.filter(pa.array(~is_known)))
 
 
-def of_missing(found: Presence) -> Iterator[Found]:
+def findings_on_missing(presence: Presence) -> Iterator[Found]:
     """Segments that are copied, and lack objects that each has."""
-    copied, have_any = found.in_state(SegmentState.COPY_SEGMENT_FINISHED), found.have_any
-    for segment in rows_where(found.segments, copied & ~have_any):
+    copied, have_any = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED), presence.have_any
+    for segment in rows_where(presence.segments, copied & ~have_any):
         yield (
             key_of(segment),
             broken(
@@ -123,23 +123,25 @@ def of_missing(found: Presence) -> Iterator[Found]:
                 _MISSING[LOG_SUFFIX].format(**_offsets_of(segment)),
             ),
         )
-    for suffix in found.layout.required:
-        is_missing = copied & have_any & (found.sizes[suffix] == _ABSENT)
-        for segment in rows_where(found.segments, is_missing):
+    for suffix in presence.layout.required:
+        is_missing = copied & have_any & (presence.sizes[suffix] == _ABSENT)
+        for segment in rows_where(presence.segments, is_missing):
             yield key_of(segment), broken(suffix, "missing", None, _MISSING[suffix].format(**_offsets_of(segment)))
 
 
-def of_transaction_index(found: Presence, flag_since: Mapping[int, int], *, reads_logs: bool) -> Iterator[Found]:
+def findings_on_transaction_index(
+    presence: Presence, flag_since: Mapping[int, int], *, reads_logs: bool
+) -> Iterator[Found]:
     """What the metadata says of transaction indexes, against those that are there.
 
     Args:
         flag_since: by broker, since when it is known to say which segments have none, ms since the epoch.
         reads_logs: logs will be read, which tell whether there should be one.
     """
-    copied = found.in_state(SegmentState.COPY_SEGMENT_FINISHED) & found.have_any
-    says_empty = flags(found.segments["transaction_index_empty"])
-    sizes = found.sizes[TRANSACTION_INDEX_SUFFIX]
-    for segment in rows_where(found.segments, copied & ~says_empty & (sizes == _ABSENT)):
+    copied = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED) & presence.have_any
+    says_empty = flags(presence.segments["transaction_index_empty"])
+    sizes = presence.sizes[TRANSACTION_INDEX_SUFFIX]
+    for segment in rows_where(presence.segments, copied & ~says_empty & (sizes == _ABSENT)):
         since = flag_since.get(segment["broker_id"])
         if since is not None and since <= segment["copied_at_ms"]:
             yield (
@@ -162,7 +164,7 @@ def of_transaction_index(found: Presence, flag_since: Mapping[int, int], *, read
                     "brokers before Kafka 4.0 say of none that it has none; --level full reads the log, which tells",
                 ),
             )
-    for segment in rows_where(found.segments, copied & ~says_empty & (sizes == 0)):
+    for segment in rows_where(presence.segments, copied & ~says_empty & (sizes == 0)):
         yield (
             key_of(segment),
             broken(
@@ -172,7 +174,7 @@ def of_transaction_index(found: Presence, flag_since: Mapping[int, int], *, read
                 SILENT.format(**_offsets_of(segment)),
             ),
         )
-    for segment in rows_where(found.segments, copied & says_empty & (sizes > 0)):
+    for segment in rows_where(presence.segments, copied & says_empty & (sizes > 0)):
         yield (
             key_of(segment),
             broken(
@@ -184,16 +186,16 @@ def of_transaction_index(found: Presence, flag_since: Mapping[int, int], *, read
         )
 
 
-def of_sizes(found: Presence, *, reads_indexes: bool) -> Iterator[Found]:
+def findings_on_sizes(presence: Presence, *, reads_indexes: bool) -> Iterator[Found]:
     """Objects whose sizes cannot be right.
 
     Args:
         reads_indexes: the bytes of indexes will be read, which say more.
     """
-    copied = found.in_state(SegmentState.COPY_SEGMENT_FINISHED)
-    sizes = found.sizes[LOG_SUFFIX]
-    is_wrong = copied & (sizes != _ABSENT) & (sizes != numbers(found.segments["log_bytes"]))
-    for number, segment in zip(np.flatnonzero(is_wrong), rows_where(found.segments, is_wrong), strict=True):
+    copied = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED)
+    sizes = presence.sizes[LOG_SUFFIX]
+    is_wrong = copied & (sizes != _ABSENT) & (sizes != numbers(presence.segments["log_bytes"]))
+    for number, segment in zip(np.flatnonzero(is_wrong), rows_where(presence.segments, is_wrong), strict=True):
         yield (
             key_of(segment),
             broken(
@@ -205,9 +207,9 @@ def of_sizes(found: Presence, *, reads_indexes: bool) -> Iterator[Found]:
             ),
         )
     for suffix, entry_bytes in {} if reads_indexes else _ENTRY_BYTES.items():
-        sizes = found.sizes[suffix]
+        sizes = presence.sizes[suffix]
         is_wrong = copied & (sizes > 0) & (sizes % entry_bytes != 0)
-        for number, segment in zip(np.flatnonzero(is_wrong), rows_where(found.segments, is_wrong), strict=True):
+        for number, segment in zip(np.flatnonzero(is_wrong), rows_where(presence.segments, is_wrong), strict=True):
             detail = f"{sizes[number]:,} bytes, expected a multiple of {entry_bytes}"
             yield (
                 key_of(segment),

@@ -84,7 +84,7 @@ class LocalLog:
         return epochs.within(self.log_start_offset, last)
 
 
-def of_local_epochs(segments: pa.Table, local: LocalLog) -> Found | None:
+def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> Found | None:
     """What a leader that starts with a `leader-epoch-checkpoint` does to remote segments, and the first that it does it
     to; None where it keeps and finds all that lie at or above the log start.
 
@@ -117,7 +117,7 @@ def of_local_epochs(segments: pa.Table, local: LocalLog) -> Found | None:
     )
 
 
-def of_local_start(segments: pa.Table, local: LocalLog) -> Found | None:
+def finding_on_local_start(segments: pa.Table, local: LocalLog) -> Found | None:
     """Offsets between the last remote segment and the log in the log dir."""
     rows = read_segments(segments)
     end = max((row["end_offset"] + 1 for row in rows), default=0)

@@ -78,18 +78,18 @@ class Copying:
         return f"allowed: {configured}--stuck-after {timedelta(milliseconds=stuck_ms)}"
 
 
-def of_states(found: Presence, as_of: AsOf, copying: Copying) -> Iterator[Found]:
+def findings_on_states(presence: Presence, as_of: AsOf, copying: Copying) -> Iterator[Found]:
     """Segments that stay in a state that passes."""
-    since = numbers(found.segments["state_since_ms"])
+    since = numbers(presence.segments["state_since_ms"])
     for state, (reason, consequence) in _PASSING.items():
-        lasts = found.in_state(state) & (since < as_of.metadata_ms - as_of.stuck_ms)
-        for segment in rows_where(found.segments, lasts):
+        lasts = presence.in_state(state) & (since < as_of.metadata_ms - as_of.stuck_ms)
+        for segment in rows_where(presence.segments, lasts):
             waiting_ms = as_of.metadata_ms - segment["state_since_ms"]
             detail = (
                 f"{state.name} since {show_time(segment['state_since_ms'])}, for {timedelta(milliseconds=waiting_ms)}"
             )
             allowed = copying.why_stalled(waiting_ms, segment["log_bytes"], as_of.stuck_ms)
-            if state is SegmentState.COPY_SEGMENT_STARTED and allowed and not _is_followed(found.segments, segment):
+            if state is SegmentState.COPY_SEGMENT_STARTED and allowed and not _is_followed(presence.segments, segment):
                 detail = f"{detail}, {segment['log_bytes']:,} bytes of log, and no later segment follows; {allowed}"
                 yield key_of(segment), broken(METADATA, STALLED, detail, STALLS)
             else:
@@ -102,7 +102,7 @@ def _is_followed(segments: pa.Table, segment: Mapping[str, Any]) -> bool:
     return bool((~begun & (numbers(segments["end_offset"]) >= segment["end_offset"])).any())
 
 
-def of_lineage(found: Presence, breaks: pa.Table) -> Iterator[Found]:
+def findings_on_lineage(presence: Presence, breaks: pa.Table) -> Iterator[Found]:
     """Offsets that no segment has, or two, and segments that no offset leads to.
 
     Args:
@@ -119,14 +119,14 @@ def of_lineage(found: Presence, breaks: pa.Table) -> Iterator[Found]:
             detail = f"{offsets} are in a segment before it, too"
             why = "two leaders have copied them; of one epoch brokers read those of the later segment"
             yield key, safe(METADATA, "overlap", detail, why)
-    is_replaced = found.in_state(SegmentState.COPY_SEGMENT_FINISHED) & ~flags(found.segments["is_read"])
-    for segment in rows_where(found.segments, is_replaced):
+    is_replaced = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED) & ~flags(presence.segments["is_read"])
+    for segment in rows_where(presence.segments, is_replaced):
         detail = f"{segment['log_bytes']:,} bytes of log; other segments have its offsets in each of its epochs"
         why = "nobody reads it, as a later leader has copied its offsets again; it goes when retention reaches them"
         yield key_of(segment), safe(METADATA, "unreferenced", detail, why)
 
 
-def of_retention(found: Presence, as_of: AsOf, retention_ms: int) -> Iterator[Found]:
+def findings_on_retention(presence: Presence, as_of: AsOf, retention_ms: int) -> Iterator[Found]:
     """Segments that retention by time should have deleted: the first ones, up to one that stays
     (`RLMExpirationTask.cleanupExpiredRemoteLogSegments`).
 
@@ -135,11 +135,11 @@ def of_retention(found: Presence, as_of: AsOf, retention_ms: int) -> Iterator[Fo
     """
     if retention_ms < 0:
         return
-    is_read = found.in_state(SegmentState.COPY_SEGMENT_FINISHED) & flags(found.segments["is_read"])
+    is_read = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED) & flags(presence.segments["is_read"])
     due = as_of.metadata_ms - as_of.stuck_ms - retention_ms
-    stays = np.flatnonzero(is_read & (numbers(found.segments["max_timestamp_ms"]) >= due))
+    stays = np.flatnonzero(is_read & (numbers(presence.segments["max_timestamp_ms"]) >= due))
     is_read[stays[0] if len(stays) else len(is_read) :] = False
-    for segment in rows_where(found.segments, is_read):
+    for segment in rows_where(presence.segments, is_read):
         detail = (
             f"its last record is of {show_time(segment['max_timestamp_ms'])}, and the topic keeps records for "
             f"{timedelta(milliseconds=retention_ms)}"
@@ -161,7 +161,7 @@ class Strays:
     newer: int
 
 
-def of_forgotten(forgotten: pa.Table) -> Iterator[Found]:
+def findings_on_forgotten(forgotten: pa.Table) -> Iterator[Found]:
     """Segments whose metadata is below the log start of its partition.
 
     Args:
@@ -177,14 +177,14 @@ def of_forgotten(forgotten: pa.Table) -> Iterator[Found]:
         yield key_of(rows[0]), broken(METADATA, EXPIRED, detail, _FORGOTTEN)
 
 
-def of_strays(found: Presence, as_of: AsOf, *, knows_metadata: bool, begins_late: bool) -> Strays:
+def find_strays(presence: Presence, as_of: AsOf, *, knows_metadata: bool, begins_late: bool) -> Strays:
     """Objects of segments that the metadata does not know, and of those that are deleted.
 
     Args:
         knows_metadata: the metadata of the partition was read.
         begins_late: but for its first records, which are gone.
     """
-    left = found.in_state(SegmentState.DELETE_SEGMENT_FINISHED) & found.have_any
+    left = presence.in_state(SegmentState.DELETE_SEGMENT_FINISHED) & presence.have_any
     strays = [
         (
             key_of(segment),
@@ -195,11 +195,13 @@ def of_strays(found: Presence, as_of: AsOf, *, knows_metadata: bool, begins_late
                 "nobody reads them, and nobody will delete them",
             ),
         )
-        for segment in rows_where(found.segments, left)
+        for segment in rows_where(presence.segments, left)
     ]
     newer = 0
     names = ["start_offset", "segment_id"]
-    of_segments = found.strays.group_by(names).aggregate([("bytes", "sum"), ("written_ms", "max"), ([], "count_all")])
+    of_segments = presence.strays.group_by(names).aggregate(
+        [("bytes", "sum"), ("written_ms", "max"), ([], "count_all")]
+    )
     for row in of_segments.sort_by([(name, "ascending") for name in names]).to_pylist():
         if not knows_metadata or row["written_ms_max"] > as_of.metadata_ms:
             newer += row["count_all"]

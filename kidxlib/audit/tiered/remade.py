@@ -15,7 +15,7 @@ from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.tiered.finding import METADATA, broken
 from kidxlib.audit.tiered.listing import FETCHES_FAIL, REPLICAS_FAIL
 from kidxlib.audit.tiered.remote_segment import SIDE_OBJECTS, RemoteSegmentToRead, SegmentsToRemake
-from kidxlib.audit.tiered.segment_logs import ReadSegment, StateStart, of_transaction_indexes, read_logs
+from kidxlib.audit.tiered.segment_logs import ReadSegment, StateStart, findings_on_transaction_indexes, read_logs
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
@@ -63,7 +63,7 @@ def remake(asked: SegmentsToRemake, use_mmap: bool) -> Iterator[tuple[RemoteSegm
         use_mmap: see `kidxlib.indexing.segments.build`.
     """
     read = read_logs(asked.segments, use_mmap)
-    of_transactions = {each.segment.segment_id: finding for each, finding in of_transaction_indexes(read)}
+    of_transactions = {each.segment.segment_id: finding for each, finding in findings_on_transaction_indexes(read)}
     starts = _Starts(use_mmap)
     for each, epochs in zip(read.segments, asked.epochs, strict=True):
         findings = {finding.file: finding for finding in each.findings if finding.verdict is Verdict.BROKEN}

@@ -126,34 +126,34 @@ def audit_logs(
     for each in read.segments:
         for finding in each.findings:
             yield each.segment, finding
-    for each, finding in of_transaction_indexes(read):
+    for each, finding in findings_on_transaction_indexes(read):
         yield each.segment, finding
 
 
-def of_contents(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
+def findings_on_contents(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
     """What the bytes of indexes, snapshots and leader epochs show, without the log."""
     looks = {
-        OFFSET_INDEX_SUFFIX: _of_offset_index,
-        TIME_INDEX_SUFFIX: _of_time_index,
-        TRANSACTION_INDEX_SUFFIX: _of_transaction_index,
-        SNAPSHOT_SUFFIX: _of_remote_snapshot,
+        OFFSET_INDEX_SUFFIX: _findings_on_offset_index,
+        TIME_INDEX_SUFFIX: _findings_on_time_index,
+        TRANSACTION_INDEX_SUFFIX: _findings_on_transaction_index,
+        SNAPSHOT_SUFFIX: _findings_on_remote_snapshot,
     }
     for suffix, look in looks.items():
         if (content := contents.part(suffix)) is not None:
             yield from look(segment, content)
-    yield from _of_both_indexes(segment, contents)
+    yield from _findings_on_both_indexes(segment, contents)
     if segment.has_aborted and contents.has_log and not contents.findings and not segment.layout.has_single_files:
         yield from _of_no_transaction_index(segment, contents)
 
 
-def of_any_level(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
+def findings_at_any_level(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
     """What the bytes show that no log says better."""
     yield from contents.findings
     for suffix, content in contents.parts.items():
         if isinstance(content, OSError):
             yield broken(suffix, "unreadable", content.strerror or str(content), "what is in it was not checked")
     if (epochs := contents.part(EPOCHS_SUFFIX)) is not None:
-        yield from _of_epochs(segment, epochs)
+        yield from _findings_on_epochs(segment, epochs)
 
 
 def _of_no_transaction_index(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
@@ -162,7 +162,7 @@ def _of_no_transaction_index(segment: RemoteSegmentToRead, contents: Contents) -
         yield broken(TRANSACTION_INDEX_SUFFIX, "missing", detail, segment.in_words(SILENT))
 
 
-def _of_epochs(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
+def _findings_on_epochs(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
     """The leader epochs that were copied with a segment, against those that its metadata has."""
     try:
         entries = parse_epoch_entries(content, "leader epochs")
@@ -176,14 +176,14 @@ def _of_epochs(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding
         yield broken(EPOCHS_SUFFIX, "wrong-epochs", detail, why)
 
 
-def _of_remote_snapshot(_segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
+def _findings_on_remote_snapshot(_segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
     try:
         read_snapshot(content)
     except SnapshotError as error:
         yield broken(SNAPSHOT_SUFFIX, "unreadable", str(error), REPLICAS_FAIL)
 
 
-def _of_offset_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
+def _findings_on_offset_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
     index = OffsetIndex.from_bytes(content, segment.start_offset)
     try:
         index.sanity_check()
@@ -208,7 +208,7 @@ def _of_offset_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[F
         )
 
 
-def _of_time_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
+def _findings_on_time_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
     index = TimeIndex.from_bytes(content, segment.start_offset)
     try:
         index.sanity_check()
@@ -250,7 +250,7 @@ def _outside(segment: RemoteSegmentToRead, suffix: str, offsets: NDArray[np.int6
     )
 
 
-def _of_both_indexes(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
+def _findings_on_both_indexes(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
     """Both indexes get an entry at the same batch, the time index perhaps none there, and perhaps one more at the
     segment's end (`LogSegment.append`, `onBecomeInactiveSegment`). An index outside the segment has a finding already.
     """
@@ -272,7 +272,7 @@ def _of_both_indexes(segment: RemoteSegmentToRead, contents: Contents) -> Iterat
         )
 
 
-def _of_transaction_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
+def _findings_on_transaction_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
     index = TransactionIndex.from_bytes(content, segment.start_offset)
     try:
         index.sanity_check()
@@ -315,20 +315,20 @@ def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLo
     for segment in segments:
         contents = read_contents(segment)
         recovered, findings, is_local = _read(segment, contents, use_mmap)
-        findings += of_any_level(segment, contents)
+        findings += findings_at_any_level(segment, contents)
         scanned = ScannedSegment.of(segment.start_offset, recovered)
         folded = fold.add(scanned)
         made = None
         if recovered is not None and recovered.end.status is Status.OK:  # else what follows the damage is not known
-            findings += _of_metadata(segment, recovered)
-            findings += _of_snapshot(contents, fold)
+            findings += _findings_on_metadata(segment, recovered)
+            findings += _findings_on_snapshot(contents, fold)
             made = {OFFSET_INDEX_SUFFIX: recovered.offset_index, TIME_INDEX_SUFFIX: recovered.time_index}
         source = folded.state_source
         read.append(
             ReadSegment(
                 segment=segment,
                 contents=contents,
-                findings=[_of_remote(segment, finding) for finding in findings],
+                findings=[_as_remote(segment, finding) for finding in findings],
                 made=made,
                 log_bytes=0 if recovered is None else recovered.end.position,
                 folded=folded,
@@ -366,7 +366,7 @@ def _is_the_copied(segment: RemoteSegmentToRead, recovered: RecoveredSegment, fi
     is_whole = recovered.end.status is Status.OK and recovered.end.position == segment.log_bytes
     is_damaged = any(each.file == LOG_SUFFIX and each.verdict is not Verdict.WHOLE for each in findings)
     says_all = recovered.facts.max_timestamp_ms == segment.max_timestamp_ms
-    return is_whole and not is_damaged and says_all and not any(True for _ in _of_metadata(segment, recovered))
+    return is_whole and not is_damaged and says_all and not any(True for _ in _findings_on_metadata(segment, recovered))
 
 
 def _scan(
@@ -384,7 +384,7 @@ def _scan(
             past = past_end(log, recovered, segment.start_offset)
             findings.append(audit_log(valid, recovered, past, segment.start_offset, active=False, deep=False))
             if recovered.end.status is Status.OK:
-                findings += _of_indexes(segment, valid, recovered, contents)
+                findings += _findings_on_indexes(segment, valid, recovered, contents)
             opened.ensure_unchanged()
     except FileNotFoundError:
         return None, []  # the metadata, read again, will say whether it was deleted
@@ -394,7 +394,7 @@ def _scan(
     return recovered, findings
 
 
-def _of_indexes(
+def _findings_on_indexes(
     segment: RemoteSegmentToRead, log: LogBytes, recovered: RecoveredSegment, contents: Contents
 ) -> Iterator[Finding]:
     """
@@ -414,7 +414,7 @@ def _of_indexes(
         yield audit_time_index(log, recovered, right, np.frombuffer(content, np.uint8), active=False)
 
 
-def _of_metadata(segment: RemoteSegmentToRead, recovered: RecoveredSegment) -> Iterator[Finding]:
+def _findings_on_metadata(segment: RemoteSegmentToRead, recovered: RecoveredSegment) -> Iterator[Finding]:
     """What the metadata says of a segment, against its log."""
     facts = recovered.facts
     last_offset = facts.next_offset - 1
@@ -441,7 +441,7 @@ def _of_metadata(segment: RemoteSegmentToRead, recovered: RecoveredSegment) -> I
             METADATA,
             "wrong-largest-timestamp",
             f"the metadata says {segment.max_timestamp_ms}, the log's largest is {largest}",
-            _of_timestamps(segment.max_timestamp_ms, largest),
+            _consequence_of_timestamp(segment.max_timestamp_ms, largest),
         )
     changes = recovered.leader_epochs
     begun, all_changes = (
@@ -455,7 +455,7 @@ def _of_metadata(segment: RemoteSegmentToRead, recovered: RecoveredSegment) -> I
         yield broken(METADATA, finding.reason or "", finding.detail, why)
 
 
-def _of_timestamps(said: int, largest: int) -> str:
+def _consequence_of_timestamp(said: int, largest: int) -> str:
     if said < largest:
         return (
             f"searches for times {said + 1} to {largest} pass the segment by, and retention deletes it "
@@ -467,12 +467,12 @@ def _of_timestamps(said: int, largest: int) -> str:
     )
 
 
-def _of_snapshot(contents: Contents, fold: PartitionFold) -> Iterator[Finding]:
+def _findings_on_snapshot(contents: Contents, fold: PartitionFold) -> Iterator[Finding]:
     if (content := contents.part(SNAPSHOT_SUFFIX)) is not None:
         yield audit_snapshot(content, fold.end_snapshot, state_is_known=fold.end_source is not StateSource.UNKNOWN)
 
 
-def of_transaction_indexes(read: ReadLogs) -> Iterator[tuple[ReadSegment, Finding]]:
+def findings_on_transaction_indexes(read: ReadLogs) -> Iterator[tuple[ReadSegment, Finding]]:
     """Findings on transaction indexes, the last segment's first."""
     later = min(read.ongoing, default=None)
     for each in reversed(read.segments):
@@ -489,12 +489,12 @@ def of_transaction_indexes(read: ReadLogs) -> Iterator[tuple[ReadSegment, Findin
                 later_first_offset=later,
             )
             found = None if content is None else np.frombuffer(content, np.uint8)
-            yield each, _of_remote(each.segment, audit_transaction_index(found, logs))
+            yield each, _as_remote(each.segment, audit_transaction_index(found, logs))
         firsts = aborted["first_offset"].tolist()
         later = min(firsts if later is None else [*firsts, later], default=None)
 
 
-def _of_remote(segment: RemoteSegmentToRead, finding: Finding) -> Finding:
+def _as_remote(segment: RemoteSegmentToRead, finding: Finding) -> Finding:
     """A finding in the words for an object of a bucket, which no broker starts from."""
     file, reason = finding.file, finding.reason or ""
     if (file, reason) == (TIME_INDEX_SUFFIX, "wrong-largest-timestamp"):

@@ -16,7 +16,7 @@ from typing import Final
 
 from kidxlib.audit.startup import against_metadata, checkpoints
 from kidxlib.audit.startup.obstacles import KafkaThrows
-from kidxlib.audit.tiered.local_epochs import TieredPartition, mended_epochs, of_local_epochs
+from kidxlib.audit.tiered.local_epochs import TieredPartition, finding_on_local_epochs, mended_epochs
 from kidxlib.errors import ClusterMetadataError, LogChangedError, describe_error
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import (
@@ -177,7 +177,7 @@ def _epochs(
         return
     what = _why_no_epochs(path)
     if what is None and remote is not None and local is not None:
-        epochs_and_finding = of_local_epochs(remote.segments, local)
+        epochs_and_finding = finding_on_local_epochs(remote.segments, local)
         what = None if epochs_and_finding is None else epochs_and_finding[1].detail
     if what is None:
         return

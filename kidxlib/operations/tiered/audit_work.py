@@ -1,4 +1,4 @@
-"""The work of workers in an audit of tiered storage: they list partitions and compare them, then read segments."""
+"""The work of workers in an audit of tiered storage: they list and compare partitions, then read segments."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class SegmentsToRead:
     @property
     def bytes(self) -> int:
         """How many bytes of logs are read."""
-        return sum(each.log_bytes for each in self.segments) if self.level is Level.FULL else 0
+        return sum(segment.log_bytes for segment in self.segments) if self.level is Level.FULL else 0
 
 
 def audit_listings(partitions: Iterable[RemotePartition]) -> Iterator[ItemRows]:
     """Rows of `REMOTE_FOUND`."""
-    for asked, listed in in_order(lambda each: (each, audit_listing(each)), partitions):
+    for partition, listed in in_order(lambda partition: (partition, audit_listing(partition)), partitions):
         yield ItemRows(
-            segments=asked.segments.num_rows,
+            segments=partition.segments.num_rows,
             rows=[
                 *({"finding": row.values()} for row in listed.findings),
                 *({"count": row.values()} for row in listed.counts),
@@ -51,20 +51,20 @@ def _findings(share: SegmentsToRead, use_mmap: bool) -> Iterator[RemoteFindingRo
     if share.level is Level.FULL:
         from kidxlib.audit.tiered.segment_logs import audit_logs  # compiled loops, which a listing does not wait for
 
-        found = audit_logs(share.segments, use_mmap)
+        findings = audit_logs(share.segments, use_mmap)
     else:
-        found = _of_objects(share.segments)
-    for segment, finding in found:
+        findings = _findings_on_objects(share.segments)
+    for segment, finding in findings:
         if not finding.verdict.is_problem_free:
             yield RemoteFindingRow.found(segment.partition, segment.key, finding, segment.object(finding.file))
 
 
-def _of_objects(segments: Iterable[RemoteSegmentToRead]) -> Iterator[tuple[RemoteSegmentToRead, Finding]]:
-    from kidxlib.audit.tiered.segment_logs import of_any_level, of_contents  # compiled loops, too
+def _findings_on_objects(segments: Iterable[RemoteSegmentToRead]) -> Iterator[tuple[RemoteSegmentToRead, Finding]]:
+    from kidxlib.audit.tiered.segment_logs import findings_at_any_level, findings_on_contents  # compiled loops, too
 
     def look(segment: RemoteSegmentToRead) -> list[Finding]:
         contents = read_contents(segment)
-        return [*of_any_level(segment, contents), *of_contents(segment, contents)]
+        return [*findings_at_any_level(segment, contents), *findings_on_contents(segment, contents)]
 
-    for segment, findings in in_order(lambda each: (each, look(each)), segments):
+    for segment, findings in in_order(lambda segment: (segment, look(segment)), segments):
         yield from ((segment, finding) for finding in findings)

@@ -1,7 +1,7 @@
 """Finds what is wrong in a bucket of tiered storage.
 
-A cluster may be running. So the metadata is read first, and newer objects in the bucket are not judged. If there is a
-finding, the metadata is read again and the partition is listed again; only what is found again is reported.
+The cluster may be running. So the metadata is read first, and objects that are newer are not judged. If a partition has
+a finding, the metadata is read again and the partition is listed again; only what is found again is reported.
 """
 
 from __future__ import annotations
@@ -96,23 +96,19 @@ class Counts:
     """How much there is in a bucket.
 
     Attributes:
-        of: the number of segments and their bytes, by state and other counters.
+        by_counter: a number and its bytes, by the state of segments or another counter (`RemoteCountRow.what`).
         object_bytes: the size of all objects of each topic, by its name and id.
         read: about how many bytes of objects the audit has read.
     """
 
-    of: Mapping[str, tuple[int, int]]
+    by_counter: Mapping[str, tuple[int, int]]
     object_bytes: Mapping[tuple[str, str], int]
     read: int = 0
 
 
 @dataclass(slots=True)
 class TieredAudit:
-    """Finds what is wrong in a bucket.
-
-    Attributes:
-        listed: rows of `ListedSegmentRow`, of all listed segments; empty before `find`.
-    """
+    """Finds what is wrong in a bucket. `listed` has rows of `ListedSegmentRow`; it is empty before `find`."""
 
     engine: Engine
     plan: TieredPlan
@@ -122,53 +118,47 @@ class TieredAudit:
     def find(self, metadata: RemoteMetadata) -> tuple[list[RemoteFindingRow], Counts]:
         """The findings and the counts. If the plan records segments, the listing is kept in `listed`."""
         begin_phase("comparing")
-        first = self._list(metadata, None)
-        found = RemoteFindingRow.of_arrow(first.rows("finding"))
+        first = self._list(self.plan.partitions(metadata))
+        findings = RemoteFindingRow.of_arrow(first.rows("finding"))
         self.listed = first.rows("listed")
-        partitions = {TopicIdPartition(each.topic_id, each.topic, each.partition) for each in found}
+        partitions = {TopicIdPartition(finding.topic_id, finding.topic, finding.partition) for finding in findings}
         if partitions:
             begin_phase("looking again")
-            again = self._list(self.reader.read(), partitions)
-            keys = {each.key for each in found}
-            found = [each for each in RemoteFindingRow.of_arrow(again.rows("finding")) if each.key in keys]
+            again = self._list(self.plan.partitions(self.reader.read(), partitions))
+            keys = {finding.key for finding in findings}
+            findings_again = RemoteFindingRow.of_arrow(again.rows("finding"))
+            findings = [finding for finding in findings_again if finding.key in keys]
             self.listed = _listed_again(self.listed, again.rows("listed"), partitions)
-        found += self.plan.topics.outliving_metadata(metadata.known)
+        findings += self.plan.topics.outliving_metadata(metadata.known)
         counts = _counts(first)
         if self.plan.level is not Level.LISTING:
             segments = CopiedSegmentRow.of_arrow(first.rows("segment"))
-            found += self._read(segments, metadata)
-            counts = replace(counts, read=sum(self._read_bytes(each) for each in segments))
-        return _each_once(found), counts
+            findings += self._read(segments, metadata)
+            counts = replace(counts, read=sum(self._read_bytes(segment) for segment in segments))
+        return _without_repetitions(findings), counts
 
     def _read_bytes(self, segment: CopiedSegmentRow) -> int:
         reads_logs = self.plan.level is Level.FULL
-        return sum(each["bytes"] for each in segment.objects if reads_logs or each["suffix"] != LOG_SUFFIX)
+        return sum(item["bytes"] for item in segment.objects if reads_logs or item["suffix"] != LOG_SUFFIX)
 
     def segments(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition]) -> list[CopiedSegmentRow]:
         """The segments of some partitions that brokers would read, with their objects as they are listed now."""
-        partitions = [replace(each, level=Level.INDEXES) for each in self.plan.partitions(metadata, only)]
-        return CopiedSegmentRow.of_arrow(self._listed(partitions).rows("segment"))
+        partitions = [replace(partition, level=Level.INDEXES) for partition in self.plan.partitions(metadata, only)]
+        return CopiedSegmentRow.of_arrow(self._list(partitions).rows("segment"))
 
-    def _list(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition] | None) -> Staged:
-        return self._listed(self.plan.partitions(metadata, only))
-
-    def _listed(self, partitions: Sequence[RemotePartition]) -> Staged:
+    def _list(self, partitions: Sequence[RemotePartition]) -> Staged:
         return self.run(audit_listings, partitions, REMOTE_FOUND, is_small=reads_little(0, len(partitions)))
 
     def _read(self, segments: Sequence[CopiedSegmentRow], metadata: RemoteMetadata) -> list[RemoteFindingRow]:
         begin_phase("reading", done=self.engine.done, segments=len(segments))
         level = self.plan.level
         shares = [SegmentsToRead(share, level) for share in self.plan.shares(segments, metadata.flag_since)]
-        is_small = reads_little(sum(each.bytes for each in shares), len(segments))
+        is_small = reads_little(sum(share.bytes for share in shares), len(segments))
         staged = self.run(audit_bytes, shares, REMOTE_FOUND, is_small=is_small, maps=True)
         return RemoteFindingRow.of_arrow(staged.rows("finding"))
 
     def run(self, do: Any, items: Sequence[Any], schema: pa.Schema, *, is_small: bool, maps: bool = False) -> Staged:
-        """Let workers process items, some items in each unit of work.
-
-        Args:
-            do, schema, is_small, maps: as in `Work`.
-        """
+        """Let workers process items, some in each unit of `Work`, whose fields the arguments are."""
         name, units = f"tiered-{uuid.uuid4().hex[:16]}", units_of(items, self.engine.cores)
         work = Work(name, units, do, schema, [self.plan.bucket], is_small, maps)
         if not work.is_small:
@@ -179,47 +169,46 @@ class TieredAudit:
         return staged
 
 
-def of_log_dirs(request: TieredRequest, reader: MetadataReader) -> list[RemoteFindingRow]:
-    """The findings on what leaders with the partitions in the metadata's log dirs would do to remote segments. Warns of
-    log dirs that cannot be listed.
+def findings_on_log_dirs(request: TieredRequest, reader: MetadataReader) -> list[RemoteFindingRow]:
+    """Findings on what leaders that start with the metadata's log dirs would do to remote segments. Warns of log dirs
+    that cannot be listed.
     """
-    found: list[RemoteFindingRow] = []
+    findings: list[RemoteFindingRow] = []
     for source in request.log_dirs:
         try:
             _, tiered = with_remote_segments(reader, partitions_in(source, request.topics))
-            for each, on_local in findings_on_local(tiered):
-                if isinstance(on_local, OSError):
-                    not_compared = f"leader epochs in {each.directory} are not compared with remote segments"
-                    warn(f"{describe_error(on_local)}; {not_compared}")
+            for local, found in findings_on_local(tiered):
+                if isinstance(found, OSError):
+                    not_compared = f"leader epochs in {local.directory} are not compared with remote segments"
+                    warn(f"{describe_error(found)}; {not_compared}")
                     continue
-                key, finding = on_local
-                of = tiered[each].partition
-                path = str(each.directory / finding.file) if finding.file == LEADER_EPOCH_CHECKPOINT else None
-                found.append(RemoteFindingRow.found(of, key, finding, path))
+                key, finding = found
+                path = str(local.directory / finding.file) if finding.file == LEADER_EPOCH_CHECKPOINT else None
+                findings.append(RemoteFindingRow.found(tiered[local].partition, key, finding, path))
         except (UsageError, OSError) as error:
             warn(f"{describe_error(error)}; leader epochs in {source.path} are not compared with remote segments")
-    return found
+    return findings
 
 
 def _listed_again(first: pa.Table, again: pa.Table, partitions: Collection[TopicIdPartition]) -> pa.Table:
     """The first listing, with some partitions replaced by their second listing."""
-    looked_at = {(each.topic_id, each.partition) for each in partitions}
+    listed_again = {(partition.topic_id, partition.partition) for partition in partitions}
     keys = zip(first["topic_id"].to_pylist(), first["partition"].to_pylist(), strict=True)
-    return pa.concat_tables([first.filter(pa.array([key not in looked_at for key in keys], pa.bool_())), again])
+    return pa.concat_tables([first.filter(pa.array([key not in listed_again for key in keys], pa.bool_())), again])
 
 
-def _each_once(findings: Sequence[RemoteFindingRow]) -> list[RemoteFindingRow]:
-    """Findings without repetitions of the same object and reason."""
-    by_key = {each.key: each for each in reversed(findings)}
+def _without_repetitions(findings: Sequence[RemoteFindingRow]) -> list[RemoteFindingRow]:
+    """The first finding is kept where several have the same object and reason."""
+    by_key = {finding.key: finding for finding in reversed(findings)}
     return list(reversed(by_key.values()))
 
 
 def _counts(staged: Staged) -> Counts:
-    found: dict[str, tuple[int, int]] = {}
-    objects: Counter[tuple[str, str]] = Counter()
+    totals: dict[str, tuple[int, int]] = {}
+    object_bytes: Counter[tuple[str, str]] = Counter()
     for row in RemoteCountRow.of_arrow(staged.rows("count")):
-        number, bytes_ = found.get(row.what, (0, 0))
-        found[row.what] = number + row.number, bytes_ + row.bytes
+        number, bytes_ = totals.get(row.what, (0, 0))
+        totals[row.what] = number + row.number, bytes_ + row.bytes
         if row.what == OBJECTS:
-            objects[row.topic, row.topic_id] += row.bytes
-    return Counts(found, objects)
+            object_bytes[row.topic, row.topic_id] += row.bytes
+    return Counts(totals, object_bytes)

@@ -14,7 +14,7 @@ import pyarrow as pa
 from kidxlib.audit.finding import Finding
 from kidxlib.audit.startup.last_stop import PartitionStop, last_stop_of_folders
 from kidxlib.audit.tiered.finding import RemoteSegmentKey
-from kidxlib.audit.tiered.local_epochs import LocalLog, TieredPartition, of_local_epochs, of_local_start
+from kidxlib.audit.tiered.local_epochs import LocalLog, TieredPartition, finding_on_local_epochs, finding_on_local_start
 from kidxlib.errors import CheckpointError, RemoteLogMetadataError, describe_error
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, EpochEntry
 from kidxlib.format.segment_files import parse_segment_log
@@ -121,7 +121,10 @@ def findings_on_local(
         except OSError as error:
             yield each, error
             continue
-        for found in (of_local_epochs(partition.segments, local), of_local_start(partition.segments, local)):
+        for found in (
+            finding_on_local_epochs(partition.segments, local),
+            finding_on_local_start(partition.segments, local),
+        ):
             if found is not None:
                 yield each, found
 

@@ -197,7 +197,7 @@ class TieredPlan:
 
         Args:
             segments: all segments of the partitions.
-            flag_since: as for `of_transaction_index`.
+            flag_since: as for `findings_on_transaction_index`.
             only: the segments to read.
         """
         ordered = sorted(segments, key=lambda each: (each.topic, each.topic_id, each.partition, each.start_offset))

@@ -8,7 +8,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pytest
 
-from kidxlib.audit.tiered.local_epochs import LocalLog, mended_epochs, of_local_epochs, of_local_start
+from kidxlib.audit.tiered.local_epochs import LocalLog, finding_on_local_epochs, finding_on_local_start, mended_epochs
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.log.remote.segments import REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import SegmentState
@@ -76,7 +76,7 @@ def test_epochs_are_those_of_the_bucket_and_then_those_of_the_log(
         first_offset=local.first_offset,
         end_offset=None,
     )
-    assert of_local_epochs(_rows(_TWO), whole) is None
+    assert finding_on_local_epochs(_rows(_TWO), whole) is None
 
 
 @pytest.mark.parametrize(
@@ -99,22 +99,22 @@ def test_what_is_not_certain_is_not_made(
 def test_segments_that_brokers_do_not_read_do_not_count() -> None:
     """Those that are being deleted, those that a later leader has replaced, and those below the log start."""
     nothing = _local(200)
-    assert of_local_epochs(_rows(_TWO), nothing) is not None
-    assert of_local_epochs(_rows(_TWO, state=SegmentState.DELETE_SEGMENT_STARTED.name), nothing) is None
-    assert of_local_epochs(_rows(_TWO, is_read=False), nothing) is None
-    assert of_local_epochs(_rows(_TWO), _local(200, log_start_offset=200)) is None
+    assert finding_on_local_epochs(_rows(_TWO), nothing) is not None
+    assert finding_on_local_epochs(_rows(_TWO, state=SegmentState.DELETE_SEGMENT_STARTED.name), nothing) is None
+    assert finding_on_local_epochs(_rows(_TWO, is_read=False), nothing) is None
+    assert finding_on_local_epochs(_rows(_TWO), _local(200, log_start_offset=200)) is None
 
 
 def test_epochs_of_a_leader_whose_records_were_never_committed_hide_nothing() -> None:
     """Two leaders have copied offsets 100 to 149; consumers get the later leader's."""
     segments: list[_Segment] = [(0, 149, {0: 0}), (100, 199, {2: 100})]
     local = LocalLog(entries=_epochs({0: 0, 2: 100}).entries, log_start_offset=0, first_offset=200, end_offset=None)
-    assert of_local_epochs(_rows(segments), local) is None
+    assert finding_on_local_epochs(_rows(segments), local) is None
 
 
 @pytest.mark.parametrize(("first_offset", "log_start", "lost"), [(200, 0, False), (201, 0, True), (230, 230, False)])
 def test_offsets_that_neither_side_has(first_offset: int, log_start: int, lost: bool) -> None:
-    found = of_local_start(_rows(_TWO), _local(first_offset, log_start))
+    found = finding_on_local_start(_rows(_TWO), _local(first_offset, log_start))
     assert (found is not None) == lost
     if found is not None:
         assert found[0].segment_id == "s1" and "offsets 200 to 200" in (found[1].detail or "")
