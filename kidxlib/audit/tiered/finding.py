@@ -12,18 +12,14 @@ from kidxlib.catalog.remote_segments import ListedSegmentRow, RemoteEpoch, Remot
 from kidxlib.catalog.rows import Int32, Row, column, kinds_of, row
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 
-#: What a finding is about that is about no single object: what the metadata says, or the objects of a segment together.
+#: The file of a finding that is about no single object: the metadata of a segment, or all its objects together.
 METADATA: Final = "metadata"
 ALL_OBJECTS: Final = "objects"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemoteSegmentKey:
-    """Which remote segment.
-
-    Attributes:
-        segment_id: None where it is about the topic.
-    """
+    """The remote segment that a finding is about; `segment_id` is None if it is about the topic."""
 
     start_offset: int
     segment_id: str | None
@@ -31,7 +27,7 @@ class RemoteSegmentKey:
 
 @row
 class RemoteFindingRow(Row):
-    """What an audit says of a remote segment, or of one of its objects."""
+    """A finding on a remote segment, or on one of its objects."""
 
     topic: str = column("the topic")
     partition: Int32 = column("number of the partition; −1: it is about the topic")
@@ -50,7 +46,7 @@ class RemoteFindingRow(Row):
     def found(
         cls, partition: TopicIdPartition, segment: RemoteSegmentKey, finding: Finding, object_: str | None = None
     ) -> RemoteFindingRow:
-        """The row of a finding that is none of `identical` or `whole`."""
+        """The row of a finding whose verdict is neither `identical` nor `whole`."""
         return cls(
             topic=partition.topic,
             partition=partition.partition,
@@ -68,13 +64,13 @@ class RemoteFindingRow(Row):
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """What stays the same where it is found again."""
+        """What stays the same if the finding is found again."""
         return self.topic_id, self.partition, self.start_offset, self.segment_id, self.file, self.reason
 
 
 @row
 class CopiedSegmentRow(Row):
-    """A remote segment that is copied and that brokers read, and the objects that it has."""
+    """A copied remote segment that brokers read, and its objects."""
 
     topic: str = column("the topic")
     partition: Int32 = column("number of the partition")
@@ -102,12 +98,12 @@ class RemoteCountRow(Row):
     bytes: int = column("their bytes: of segments those of their logs by the metadata")
 
 
-#: What is counted besides the segments of each state.
+#: What `RemoteCountRow` counts besides the segments of each state.
 OBJECTS: Final = "objects"
 NEWER: Final = "newer"  # objects that are not judged, as they are newer than the metadata
 OTHERS: Final = "others"  # files that are no objects of segments
 
-#: What comes of a partition or of some segments.
+#: The rows that a worker gives for partitions or segments.
 REMOTE_FOUND: Final = kinds_of(
     finding=RemoteFindingRow.columns(),
     segment=CopiedSegmentRow.columns(),

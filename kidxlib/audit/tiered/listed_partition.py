@@ -44,7 +44,7 @@ from kidxlib.log.remote.layout import Layout, list_objects, object_name
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.storage.location import Location
 
-_OF_OBJECT: Final = tuple(RemoteObject.__annotations__)
+_OBJECT_COLUMNS: Final = tuple(RemoteObject.__annotations__)
 #: The objects of segments, by start offset and id.
 _Objects: TypeAlias = defaultdict[tuple[int, str], list[dict[str, Any]]]
 
@@ -54,17 +54,16 @@ class RemotePartition:
     """A partition to audit.
 
     Attributes:
-        layout: of the bucket.
-        directory: that of its objects; it may be missing.
+        directory: the directory of its objects; it may be missing.
         segments: rows of `REMOTE_METADATA`, by start offset.
         breaks: rows of `LINEAGE_BREAKS`.
-        knows_metadata: all of its metadata was read.
-        begins_late: but for its first records, which are gone.
-        forgotten: rows of `REMOTE_METADATA`, as for `findings_on_forgotten`.
-        flag_since: as for `findings_on_transaction_index`.
-        retention_ms: of the topic, as its cluster says; None where nobody knows it.
-        copying: of the topic, too.
-        is_recorded: the segments and their objects are wanted, too, whatever the level.
+        knows_metadata: whether all of its metadata was read.
+        begins_late: whether the first records of its metadata partition are gone.
+        forgotten: rows of `REMOTE_METADATA` whose records are below the log start of the metadata partition.
+        flag_since: since when each broker is known to record that a segment has no transaction index.
+        retention_ms: the topic's retention in its cluster's metadata, ms; None if it is not known.
+        copying: whether and when the topic's segments are copied.
+        is_recorded: whether `ListedPartition` has the listed segments, whatever the level.
     """
 
     partition: TopicIdPartition
@@ -85,11 +84,11 @@ class RemotePartition:
 
 @dataclass(frozen=True, slots=True)
 class ListedPartition:
-    """What a listing has shown.
+    """The result of comparing a listing with the metadata.
 
     Attributes:
-        segments: those whose bytes can be read, where the level asks for them.
-        listed: all that there are, where they are recorded.
+        segments: the segments whose bytes can be read, if the level asks for them.
+        listed: all segments, if they are recorded.
     """
 
     findings: list[RemoteFindingRow]
@@ -103,7 +102,7 @@ def audit_listing(asked: RemotePartition) -> ListedPartition:
     listed = list_objects(asked.directory, asked.layout.suffixes, etags=asked.is_recorded)
     presence = match_objects(asked.layout, asked.segments, listed.objects)
     strays = find_strays(presence, asked.as_of, knows_metadata=asked.knows_metadata, begins_late=asked.begins_late)
-    findings = [_row(asked, each) for each in (*_findings(asked, presence), *strays.findings)]
+    findings = [_row(asked, found) for found in (*_findings(asked, presence), *strays.findings)]
     counts = [
         *_state_counts(asked.segments),
         (OBJECTS, listed.objects.num_rows, pc.sum(listed.objects["bytes"]).as_py() or 0),
@@ -132,23 +131,23 @@ def _findings(asked: RemotePartition, presence: Presence) -> Iterator[Found]:
         yield from findings_on_retention(presence, asked.as_of, asked.retention_ms)
 
 
-def _row(asked: RemotePartition, each: Found) -> RemoteFindingRow:
-    key, finding = each
+def _row(asked: RemotePartition, found: Found) -> RemoteFindingRow:
+    key, finding = found
     is_of_object = finding.file not in (METADATA, ALL_OBJECTS) and key.segment_id is not None
     path = asked.directory / object_name(key.start_offset, key.segment_id or "", finding.file)
     return RemoteFindingRow.found(asked.partition, key, finding, str(path) if is_of_object else None)
 
 
 def _state_counts(segments: pa.Table) -> list[tuple[str, int, int]]:
-    findings_on_states = segments.group_by("state").aggregate([([], "count_all"), ("log_bytes", "sum")])
-    return [(row["state"], row["count_all"], row["log_bytes_sum"]) for row in findings_on_states.to_pylist()]
+    by_state = segments.group_by("state").aggregate([([], "count_all"), ("log_bytes", "sum")])
+    return [(row["state"], row["count_all"], row["log_bytes_sum"]) for row in by_state.to_pylist()]
 
 
 def _objects_of_segments(objects: pa.Table | None) -> _Objects:
-    found: _Objects = defaultdict(list)
-    for each in [] if objects is None else objects.sort_by("name").to_pylist():
-        found[each["start_offset"], each["segment_id"]].append({name: each[name] for name in _OF_OBJECT})
-    return found
+    by_segment: _Objects = defaultdict(list)
+    for row in [] if objects is None else objects.sort_by("name").to_pylist():
+        by_segment[row["start_offset"], row["segment_id"]].append({name: row[name] for name in _OBJECT_COLUMNS})
+    return by_segment
 
 
 def _to_read(presence: Presence, objects: _Objects) -> Iterator[CopiedSegmentRow]:
@@ -161,7 +160,7 @@ def _to_read(presence: Presence, objects: _Objects) -> Iterator[CopiedSegmentRow
 
 
 def _recorded(asked: RemotePartition, objects: _Objects) -> Iterator[ListedSegmentRow]:
-    """The segments of the metadata, but for those that have gone and left nothing; and what it does not know."""
+    """The segments of the metadata, without deleted ones that have left no object; and objects of unknown segments."""
     columns = [name for name in ListedSegmentRow.names() if name != "objects"]
     known = set()
     for row in asked.segments.select(columns).to_pylist():

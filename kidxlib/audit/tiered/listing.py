@@ -1,4 +1,4 @@
-"""Compares the objects of a partition with what the metadata says of its segments: names and sizes alone."""
+"""Compares the names and sizes of a partition's objects with the metadata of its segments."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ REPLICAS_FAIL: Final = (
     "a replica that has nothing and begins behind this segment cannot be built: it stays out of sync as long as the "
     "leader's own log begins there"
 )
-#: What comes of it that an object is missing.
+#: The consequence of a missing object, by its suffix.
 _MISSING: Final[Mapping[str, str]] = {
     LOG_SUFFIX: "fetches of offsets {start} to {end} fail, and consumers stop there",
     OFFSET_INDEX_SUFFIX: FETCHES_FAIL,
@@ -54,7 +54,7 @@ _MISSING: Final[Mapping[str, str]] = {
     MANIFEST_SUFFIX: "the plugin finds nothing of the segment without it: fetches of offsets {start} to {end} fail, "
     "and consumers stop there",
 }
-#: What a broker makes of a transaction index that it takes for empty.
+#: The consequence of a transaction index that is missing, empty or not in the metadata: a broker takes it for empty.
 SILENT: Final = (
     "consumers of committed records get those of transactions that were aborted in offsets {start} to {end}, and no "
     "broker says so"
@@ -66,10 +66,9 @@ class Presence:
     """Which objects the segments of a partition have.
 
     Attributes:
-        layout: of the bucket.
         segments: rows of `REMOTE_METADATA`.
-        sizes: bytes of the objects of each, by suffix; −1 where there is none.
-        strays: rows of `OBJECTS` that are none of these segments'.
+        sizes: by suffix, the size of each segment's object in bytes; −1 if it has none.
+        strays: rows of `OBJECTS` that belong to none of these segments.
     """
 
     layout: Layout
@@ -78,25 +77,19 @@ class Presence:
     strays: pa.Table
 
     def in_state(self, state: SegmentState) -> NDArray[np.bool_]:
-        """Which segments have a state."""
         return flags(pc.equal(self.segments["state"], pa.scalar(state.name)))
 
     @property
     def have_any(self) -> NDArray[np.bool_]:
         """Which segments have an object."""
-        found = np.zeros(self.segments.num_rows, np.bool_)
+        have_any = np.zeros(self.segments.num_rows, np.bool_)
         for sizes in self.sizes.values():
-            found |= sizes != _ABSENT
-        return found
+            have_any |= sizes != _ABSENT
+        return have_any
 
 
 def match_objects(layout: Layout, segments: pa.Table, objects: pa.Table) -> Presence:
-    """Find the segments of objects, by the ids and offsets in their names.
-
-    Args:
-        segments: rows of `REMOTE_METADATA`.
-        objects: rows of `OBJECTS`.
-    """
+    """Match objects (rows of `OBJECTS`) with segments (rows of `REMOTE_METADATA`) by the ids and offsets in names."""
     at = numbers(pc.index_in(objects["segment_id"], value_set=segments["segment_id"].combine_chunks()).fill_null(-1))
     is_known = at >= 0
     starts = numbers(segments["start_offset"])
@@ -111,7 +104,7 @@ def match_objects(layout: Layout, segments: pa.Table, objects: pa.Table) -> Pres
 
 
 def findings_on_missing(presence: Presence) -> Iterator[Found]:
-    """Segments that are copied, and lack objects that each has."""
+    """Copied segments that lack an object that every segment has."""
     copied, have_any = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED), presence.have_any
     for segment in rows_where(presence.segments, copied & ~have_any):
         yield (
@@ -132,11 +125,8 @@ def findings_on_missing(presence: Presence) -> Iterator[Found]:
 def findings_on_transaction_index(
     presence: Presence, flag_since: Mapping[int, int], *, reads_logs: bool
 ) -> Iterator[Found]:
-    """What the metadata says of transaction indexes, against those that are there.
-
-    Args:
-        flag_since: by broker, since when it is known to say which segments have none, ms since the epoch.
-        reads_logs: logs will be read, which tell whether there should be one.
+    """Transaction indexes that contradict the metadata. `flag_since` is as in `RemotePartition`. `reads_logs`: the
+    logs will be read, and tell whether a segment should have a transaction index.
     """
     copied = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED) & presence.have_any
     says_empty = flags(presence.segments["transaction_index_empty"])
@@ -187,11 +177,7 @@ def findings_on_transaction_index(
 
 
 def findings_on_sizes(presence: Presence, *, reads_indexes: bool) -> Iterator[Found]:
-    """Objects whose sizes cannot be right.
-
-    Args:
-        reads_indexes: the bytes of indexes will be read, which say more.
-    """
+    """Objects whose sizes cannot be right. `reads_indexes`: indexes will be read, and their bytes tell more."""
     copied = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED)
     sizes = presence.sizes[LOG_SUFFIX]
     is_wrong = copied & (sizes != _ABSENT) & (sizes != numbers(presence.segments["log_bytes"]))
@@ -218,9 +204,8 @@ def findings_on_sizes(presence: Presence, *, reads_indexes: bool) -> Iterator[Fo
 
 
 def rows_where(rows: pa.Table, wanted: NDArray[np.bool_]) -> list[dict[str, Any]]:
-    """Some rows, one by one."""
-    found: list[dict[str, Any]] = rows.filter(pa.array(wanted)).to_pylist() if wanted.any() else []
-    return found
+    chosen: list[dict[str, Any]] = rows.filter(pa.array(wanted)).to_pylist() if wanted.any() else []
+    return chosen
 
 
 def key_of(segment: Mapping[str, Any]) -> RemoteSegmentKey:

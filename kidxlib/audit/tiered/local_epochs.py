@@ -1,4 +1,4 @@
-"""Compares the leader epochs of a broker's own partition with those of its remote segments (KIP-405).
+"""Compares the leader epochs in a partition's log dir with those of its remote segments (KIP-405).
 
 A leader deletes the remote segments whose epochs all come before the first of its own ("leader-epoch-cache truncation",
 `RLMExpirationTask.cleanupExpiredRemoteLogSegments`). It finds a remote segment only by the epoch that its own file has
@@ -21,7 +21,7 @@ from kidxlib.log.remote.segments import epochs_up_to, read_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.text.words import counted
 
-#: A leader that starts with the file deletes segments from the bucket, or does not find them there.
+#: A leader that starts with the leader epochs deletes segments from the bucket, or does not find them there.
 DELETES: Final = "deletes-remote-segments"
 HIDES: Final = "hides-remote-segments"
 #: First and last offset.
@@ -30,11 +30,12 @@ _Range: TypeAlias = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class TieredPartition:
-    """A broker's partition of which remote segments are known.
+    """A partition in a log dir that has remote segments.
 
     Attributes:
         segments: rows of `REMOTE_METADATA`, by start offset.
-        entries: of its `leader-epoch-checkpoint`, read before the metadata; None where there is none that reads.
+        entries: the entries of its `leader-epoch-checkpoint`, read before the metadata; None if the file is missing or
+            does not read.
         moved_start: where a running broker's log may begin although `log-start-offset-checkpoint` does not say it yet.
     """
 
@@ -50,14 +51,14 @@ class TieredPartition:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LocalLog:
-    """What a broker that starts finds of a partition in its log dir.
+    """A partition's log as a starting broker finds it in its log dir.
 
     Attributes:
         entries: as in `TieredPartition`.
-        log_start_offset: by `log-start-offset-checkpoint`; 0 where that does not say it.
-        first_offset: of its first segment; None where it has no segment.
-        end_offset: behind its last record; None where nobody knows it.
-        recovered: the epochs in what the broker recovers, as they begin there.
+        log_start_offset: by `log-start-offset-checkpoint`; 0 if that does not have it.
+        first_offset: the base offset of the first segment; None if there is no segment.
+        end_offset: the offset after the last record; None if it is not known.
+        recovered: the epochs that begin in the segments that the broker recovers.
     """
 
     entries: Sequence[EpochEntry] | None
@@ -74,22 +75,18 @@ class LocalLog:
     def epochs_at_start(self) -> LeaderEpochs:
         """The epochs that a broker has once it has loaded the log (`LogLoader.load`)."""
         epochs = LeaderEpochs(self.entries or ())
-        for each in self.recovered:
-            if epochs.is_new_epoch(each.epoch):
-                epochs.assign(each.epoch, each.start_offset)
+        for entry in self.recovered:
+            if epochs.is_new_epoch(entry.epoch):
+                epochs.assign(entry.epoch, entry.start_offset)
         end = self.log_start_offset if self.first_offset is None else self.end_offset
         if end is not None and end < self.log_start_offset:
             return LeaderEpochs()  # deleteSegmentsIfLogStartGreaterThanLogEnd
-        last = 2**63 - 1 if end is None else end
-        return epochs.within(self.log_start_offset, last)
+        return epochs.within(self.log_start_offset, 2**63 - 1 if end is None else end)
 
 
 def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> Found | None:
-    """What a leader that starts with a `leader-epoch-checkpoint` does to remote segments, and the first that it does it
-    to; None where it keeps and finds all that lie at or above the log start.
-
-    Args:
-        segments: rows of `REMOTE_METADATA` of the partition, by start offset.
+    """The harm that a leader with this `leader-epoch-checkpoint` does to remote segments (rows of `REMOTE_METADATA` by
+    start offset), and the first segment that it harms. None if it keeps and finds all at or above the log start.
     """
     rows = [row for row in read_segments(segments) if row["end_offset"] >= local.log_start_offset]
     epochs = local.epochs_at_start()
@@ -106,7 +103,7 @@ def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> Found | None
     hidden = list(_hidden(rows, epochs, local))
     if not hidden:
         return None
-    missed = [row for row in rows if any(_overlap(each, _offsets_of(row)) for each in hidden)]
+    missed = [row for row in rows if any(_overlap(offsets, _offsets_of(row)) for offsets in hidden)]
     offsets = ", ".join(f"{begin} to {end}" for begin, end in hidden[:3]) + (" and others" if hidden[3:] else "")
     return key_of(missed[0]), broken(
         LEADER_EPOCH_CHECKPOINT,
@@ -138,15 +135,9 @@ def epochs_in(segments: pa.Table) -> frozenset[int]:
 
 
 def mended_epochs(segments: pa.Table, local: LocalLog, of_log: LeaderEpochs) -> LeaderEpochs | str:
-    """The `leader-epoch-checkpoint` of a partition made again: the epochs of its remote segments up to where its log in
-    the log dir begins, and from there on those of that log.
-
-    Args:
-        segments: rows of `REMOTE_METADATA` of the partition, by start offset.
-        of_log: what recovery makes of the batches in the log dir.
-
-    Returns:
-        Why it is not certain, where that is so.
+    """Make the `leader-epoch-checkpoint` of a partition again: the epochs of its remote segments (rows of
+    `REMOTE_METADATA` by start offset) up to where the log in the log dir begins, and from there on `of_log`, the epochs
+    that recovery makes of its batches. If that is not certain, the result says why.
     """
     rows = read_segments(segments)
     if not rows:
@@ -158,21 +149,21 @@ def mended_epochs(segments: pa.Table, local: LocalLog, of_log: LeaderEpochs) -> 
     end, start = last["end_offset"] + 1, local.start_offset
     if start > end:
         return f"offsets {end} to {start - 1} are in no remote segment, and the log begins at {start}"
-    both = (LeaderEpochs(each).within(start, end).entries for each in (copied, of_log.entries))
-    in_bucket, in_log = both
+    in_bucket = LeaderEpochs(copied).within(start, end).entries
+    in_log = LeaderEpochs(of_log.entries).within(start, end).entries
     if in_log and in_bucket != in_log:
         return f"the log and the remote segments have other epochs at offsets {start} to {end - 1}"
     mended = LeaderEpochs(copied).within(local.log_start_offset, max(start, end))
-    for each in of_log.entries:
-        if each.start_offset >= end and mended.last is not None and each.epoch < mended.last.epoch:
-            return f"the log has epoch {each.epoch} at offset {each.start_offset}, behind epoch {mended.last.epoch}"
-        if mended.is_new_epoch(each.epoch):
-            mended.assign(each.epoch, each.start_offset)
+    for entry in of_log.entries:
+        if entry.start_offset >= end and mended.last is not None and entry.epoch < mended.last.epoch:
+            return f"the log has epoch {entry.epoch} at offset {entry.start_offset}, behind epoch {mended.last.epoch}"
+        if mended.is_new_epoch(entry.epoch):
+            mended.assign(entry.epoch, entry.start_offset)
     return mended
 
 
 def _epochs_of(row: dict[str, Any]) -> list[int]:
-    return [each["epoch"] for each in row["leader_epochs"]]
+    return [entry["epoch"] for entry in row["leader_epochs"]]
 
 
 def _offsets_of(row: dict[str, Any]) -> _Range:
@@ -180,15 +171,17 @@ def _offsets_of(row: dict[str, Any]) -> _Range:
 
 
 def _hidden(rows: Sequence[dict[str, Any]], epochs: LeaderEpochs, local: LocalLog) -> Iterator[_Range]:
-    """Offsets of remote segments that a leader does not find there, and has not in its log."""
+    """Offsets of remote segments that a leader does not find in the bucket, and does not have in its log."""
     asked = local.log_start_offset, local.start_offset - 1
-    there = _joined(_both(asked, _offsets_of(row)) for row in rows)
+    in_bucket = _joined(_both(asked, _offsets_of(row)) for row in rows)
     entries = epochs.entries
-    ends = [*(each.start_offset - 1 for each in entries[1:]), 2**63 - 1][: len(entries)]
-    in_epochs = {each.epoch: (each.start_offset, end) for each, end in zip(entries, ends, strict=True)}
-    found = _joined(_both(in_epochs.get(epoch, (0, -1)), offsets) for row in rows for epoch, offsets in _ranges_of(row))
-    for first, last in there:
-        for begin, end in found:
+    ends = [*(entry.start_offset - 1 for entry in entries[1:]), 2**63 - 1][: len(entries)]
+    of_epoch = {entry.epoch: (entry.start_offset, end) for entry, end in zip(entries, ends, strict=True)}
+    visible = _joined(
+        _both(of_epoch.get(epoch, (0, -1)), offsets) for row in rows for epoch, offsets in _ranges_of(row)
+    )
+    for first, last in in_bucket:
+        for begin, end in visible:
             if end < first or begin > last:
                 continue
             if begin > first:
@@ -199,8 +192,8 @@ def _hidden(rows: Sequence[dict[str, Any]], epochs: LeaderEpochs, local: LocalLo
 
 
 def _ranges_of(row: dict[str, Any]) -> Iterator[tuple[int, _Range]]:
-    """The epochs of a segment, each with its offsets there."""
-    begun = [(each["epoch"], each["start_offset"]) for each in row["leader_epochs"]]
+    """The epochs of a segment, each with its offsets in the segment."""
+    begun = [(entry["epoch"], entry["start_offset"]) for entry in row["leader_epochs"]]
     for (epoch, first), (_, after) in pairwise([*begun, (0, row["end_offset"] + 1)]):
         yield epoch, (first, after - 1)
 
@@ -215,14 +208,14 @@ def _overlap(one: _Range, other: _Range) -> bool:
 
 
 def _joined(ranges: Iterable[_Range]) -> list[_Range]:
-    """Ranges in order, those that touch as one, without those that are empty."""
-    found: list[_Range] = []
-    for first, last in sorted(each for each in ranges if each[0] <= each[1]):
-        if found and first <= found[-1][1] + 1:
-            found[-1] = found[-1][0], max(found[-1][1], last)
+    """The ranges in order: ranges that touch become one, and empty ones are left out."""
+    joined: list[_Range] = []
+    for first, last in sorted(offsets for offsets in ranges if offsets[0] <= offsets[1]):
+        if joined and first <= joined[-1][1] + 1:
+            joined[-1] = joined[-1][0], max(joined[-1][1], last)
         else:
-            found.append((first, last))
-    return found
+            joined.append((first, last))
+    return joined
 
 
 def _first_epoch(local: LocalLog, epochs: LeaderEpochs) -> str:

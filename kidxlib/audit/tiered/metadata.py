@@ -1,4 +1,4 @@
-"""What the metadata of a partition says by itself: lineage, states that last too long, retention; and stray objects."""
+"""Findings on the metadata of a partition: gaps, states that last too long, overdue retention; and on stray objects."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
-#: The metadata has gone before the data.
+#: The metadata was deleted before the data.
 EXPIRED: Final = "metadata-expired"
 _FORGOTTEN: Final = (
     "a broker that starts does not know them: consumers do not get these offsets, and nobody deletes the objects"
 )
-#: Copying stands still, and what comes of it.
+#: Copying stands still, and the consequence.
 STALLED: Final = "stalled"
 STALLS: Final = (
     "the partition's copying stands still: its full segments pile up in log dirs, as local retention deletes none that "
     "is not copied"
 )
-#: States that a broker leaves again, and what is so where it has not.
+#: States that should pass: the reason and the consequence of a finding on a segment that stays in one.
 _PASSING: Final = {
     SegmentState.COPY_SEGMENT_STARTED: (
         "copy-not-finished",
@@ -44,11 +44,11 @@ _PASSING: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AsOf:
-    """What is too old, or too new to be judged.
+    """The time at which a bucket is judged. Objects that are newer than the metadata are not judged.
 
     Attributes:
         metadata_ms: the time of the metadata, ms since the epoch.
-        stuck_ms: how long a state may last, and how long what is due may stay.
+        stuck_ms: how many ms a state may last, and a segment may stay that is due for deletion.
     """
 
     metadata_ms: int
@@ -60,9 +60,9 @@ class Copying:
     """Whether and when brokers copy a topic's segments.
 
     Attributes:
-        is_on: they do, as far as anybody knows (`remote.storage.enable`, `remote.log.copy.disable`).
-        lag_ms, lag_bytes: how long, and until how many bytes wait, a full segment may (`remote.copy.lag.*`, from Kafka
-            4.4 on, KIP-1241); 0 where nothing is set.
+        is_on: whether brokers copy, as far as is known (`remote.storage.enable`, `remote.log.copy.disable`).
+        lag_ms, lag_bytes: for how many ms, and until how many bytes wait, a full segment may wait (`remote.copy.lag.*`,
+            from Kafka 4.4 on, KIP-1241); 0 if that is not set.
     """
 
     is_on: bool = True
@@ -70,7 +70,7 @@ class Copying:
     lag_bytes: int = 0
 
     def why_stalled(self, waiting_ms: int, bytes_: int, stuck_ms: int) -> str | None:
-        """What was allowed, where full segments wait for longer; None where they do not."""
+        """The wait that was allowed, if full segments wait for longer; else None."""
         too_long = waiting_ms > self.lag_ms + stuck_ms and (bytes_ > self.lag_bytes or self.lag_ms > 0)
         if not self.is_on or not too_long:
             return None
@@ -79,7 +79,7 @@ class Copying:
 
 
 def findings_on_states(presence: Presence, as_of: AsOf, copying: Copying) -> Iterator[Found]:
-    """Segments that stay in a state that passes."""
+    """Segments that stay in a state that should pass."""
     since = numbers(presence.segments["state_since_ms"])
     for state, (reason, consequence) in _PASSING.items():
         lasts = presence.in_state(state) & (since < as_of.metadata_ms - as_of.stuck_ms)
@@ -97,22 +97,18 @@ def findings_on_states(presence: Presence, as_of: AsOf, copying: Copying) -> Ite
 
 
 def _is_followed(segments: pa.Table, segment: Mapping[str, Any]) -> bool:
-    """Whether a segment with the same offsets, or later ones, has come further than one whose copying was begun."""
+    """Whether a segment with the same or later offsets has come further than `COPY_SEGMENT_STARTED`."""
     begun = np.array(segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_STARTED.name, np.bool_)
     return bool((~begun & (numbers(segments["end_offset"]) >= segment["end_offset"])).any())
 
 
 def findings_on_lineage(presence: Presence, breaks: pa.Table) -> Iterator[Found]:
-    """Offsets that no segment has, or two, and segments that no offset leads to.
-
-    Args:
-        breaks: rows of `LINEAGE_BREAKS`.
-    """
-    for each in breaks.to_pylist():
-        key = RemoteSegmentKey(start_offset=each["segment_start_offset"], segment_id=each["segment_id"])
-        offsets = f"offsets {each['first_offset']} to {each['last_offset']}"
-        if each["is_gap"]:
-            detail = f"{offsets}, before this one's of epoch {each['epoch']}, are in no remote segment"
+    """Offsets that no segment has, or two (rows of `LINEAGE_BREAKS`), and segments that brokers do not read."""
+    for row in breaks.to_pylist():
+        key = RemoteSegmentKey(start_offset=row["segment_start_offset"], segment_id=row["segment_id"])
+        offsets = f"offsets {row['first_offset']} to {row['last_offset']}"
+        if row["is_gap"]:
+            detail = f"{offsets}, before this one's of epoch {row['epoch']}, are in no remote segment"
             why = f"consumers that come to {offsets} get OFFSET_OUT_OF_RANGE, and go where auto.offset.reset sends them"
             yield key, broken(METADATA, "gap", detail, why)
         else:
@@ -128,10 +124,7 @@ def findings_on_lineage(presence: Presence, breaks: pa.Table) -> Iterator[Found]
 
 def findings_on_retention(presence: Presence, as_of: AsOf, retention_ms: int) -> Iterator[Found]:
     """Segments that retention by time should have deleted: the first ones, up to one that stays
-    (`RLMExpirationTask.cleanupExpiredRemoteLogSegments`).
-
-    Args:
-        retention_ms: of the topic; below 0 for no limit.
+    (`RLMExpirationTask.cleanupExpiredRemoteLogSegments`). `retention_ms` is below 0 if there is no limit.
     """
     if retention_ms < 0:
         return
@@ -150,23 +143,16 @@ def findings_on_retention(presence: Presence, as_of: AsOf, retention_ms: int) ->
 
 @dataclass(frozen=True, slots=True)
 class Strays:
-    """Objects that are of no segment.
-
-    Attributes:
-        found: those that nobody will ever delete.
-        newer: how many are newer than the metadata, and are not judged.
+    """Objects of no segment: findings on objects that nobody will ever delete, and the number of objects that are not
+    judged because they are newer than the metadata.
     """
 
-    found: list[Found]
+    findings: list[Found]
     newer: int
 
 
 def findings_on_forgotten(forgotten: pa.Table) -> Iterator[Found]:
-    """Segments whose metadata is below the log start of its partition.
-
-    Args:
-        forgotten: rows of `REMOTE_METADATA`, by start offset.
-    """
+    """Segments whose metadata is below the log start of its partition: rows of `REMOTE_METADATA`, by start offset."""
     rows = read_segments(forgotten)
     if rows:
         last, size = max(row["end_offset"] for row in rows), sum(row["log_bytes"] for row in rows)
@@ -178,11 +164,8 @@ def findings_on_forgotten(forgotten: pa.Table) -> Iterator[Found]:
 
 
 def find_strays(presence: Presence, as_of: AsOf, *, knows_metadata: bool, begins_late: bool) -> Strays:
-    """Objects of segments that the metadata does not know, and of those that are deleted.
-
-    Args:
-        knows_metadata: the metadata of the partition was read.
-        begins_late: but for its first records, which are gone.
+    """Objects of segments that the metadata does not know, and of deleted segments. The arguments are as in
+    `RemotePartition`.
     """
     left = presence.in_state(SegmentState.DELETE_SEGMENT_FINISHED) & presence.have_any
     strays = [
@@ -199,10 +182,8 @@ def find_strays(presence: Presence, as_of: AsOf, *, knows_metadata: bool, begins
     ]
     newer = 0
     names = ["start_offset", "segment_id"]
-    of_segments = presence.strays.group_by(names).aggregate(
-        [("bytes", "sum"), ("written_ms", "max"), ([], "count_all")]
-    )
-    for row in of_segments.sort_by([(name, "ascending") for name in names]).to_pylist():
+    segments = presence.strays.group_by(names).aggregate([("bytes", "sum"), ("written_ms", "max"), ([], "count_all")])
+    for row in segments.sort_by([(name, "ascending") for name in names]).to_pylist():
         if not knows_metadata or row["written_ms_max"] > as_of.metadata_ms:
             newer += row["count_all"]
             continue
@@ -219,11 +200,9 @@ def find_strays(presence: Presence, as_of: AsOf, *, knows_metadata: bool, begins
 
 
 def flag_since(segments: pa.Table) -> Mapping[int, int]:
-    """Since when each broker is known to say of which segments it has copied no transaction index: from its first
-    segment on of which it says so, ms since the epoch. Older brokers say of all that they have one.
-
-    Args:
-        segments: rows of `REMOTE_METADATA`, of all partitions.
+    """Since when each broker is known to record that a segment has no transaction index: since it copied the first
+    segment of which it recorded so, ms since the epoch. Older brokers record of every segment that it has one.
+    `segments` are rows of `REMOTE_METADATA` of all partitions.
     """
     says = segments.filter(segments["transaction_index_empty"])
     first = says.group_by("broker_id").aggregate([("copied_at_ms", "min")])

@@ -1,7 +1,8 @@
-"""Objects of remote segments that are missing or broken, made anew from logs.
+"""Makes missing and broken objects of remote segments anew from logs.
 
-What is made of a log alone is right if that is. What depends on producers before it is right if their state at its
-first offset is known: from offset 0 on, or by a snapshot that the log of the segment before it bears out.
+An object that is made from one log alone is right if the log is right. An object that depends on earlier producers is
+right if their state at the log's first offset is known: from offset 0 on, or by a snapshot that the log of the segment
+before bears out.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from kidxlib.format.segment_files import (
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX
 from kidxlib.recovery.partition_fold import StateSource
 
-#: What each segment has, and what comes of it that it has not.
+#: The objects that every segment has, and the consequence of a missing one.
 _MISSING: Final = {
     OFFSET_INDEX_SUFFIX: FETCHES_FAIL,
     TIME_INDEX_SUFFIX: FETCHES_FAIL,
@@ -39,13 +40,13 @@ _OF_PRODUCERS: Final = (TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RemadeObject:
-    """An object, as it should be.
+    """An object as it should be.
 
     Attributes:
-        content: None where `why_not` says why it is not made.
-        found: what is there; None where there is none.
-        finding: on that; None where nothing is wrong with it.
-        is_local: it is made of a log of a log dir.
+        content: the right bytes; None if `why_not` says why they are not made.
+        found: the bytes in the bucket; None if there are none.
+        finding: the finding on these; None if nothing is wrong.
+        is_local: whether it is made from a log in a log dir.
     """
 
     suffix: str
@@ -57,37 +58,35 @@ class RemadeObject:
 
 
 def remake(asked: SegmentsToRemake, use_mmap: bool) -> Iterator[tuple[RemoteSegmentToRead, Sequence[RemadeObject]]]:
-    """Make the side objects of segments anew, and compare them with those that are there.
-
-    Args:
-        use_mmap: see `kidxlib.indexing.segments.build`.
-    """
-    read = read_logs(asked.segments, use_mmap)
-    of_transactions = {each.segment.segment_id: finding for each, finding in findings_on_transaction_indexes(read)}
+    """Make the side objects of segments anew, and compare them with those in the bucket."""
+    logs = read_logs(asked.segments, use_mmap)
+    on_transactions = {read.segment.segment_id: finding for read, finding in findings_on_transaction_indexes(logs)}
     starts = _Starts(use_mmap)
-    for each, epochs in zip(read.segments, asked.epochs, strict=True):
-        findings = {finding.file: finding for finding in each.findings if finding.verdict is Verdict.BROKEN}
-        on_transactions = of_transactions.get(each.segment.segment_id)
-        if on_transactions is not None and on_transactions.verdict is Verdict.BROKEN:
-            findings[TRANSACTION_INDEX_SUFFIX] = on_transactions
-        remade = _Remade(each, epochs, starts, findings)
-        yield each.segment, [remade.object(suffix) for suffix in SIDE_OBJECTS]
+    for read, epochs in zip(logs.segments, asked.epochs, strict=True):
+        findings = {finding.file: finding for finding in read.findings if finding.verdict is Verdict.BROKEN}
+        on_transaction_index = on_transactions.get(read.segment.segment_id)
+        if on_transaction_index is not None and on_transaction_index.verdict is Verdict.BROKEN:
+            findings[TRANSACTION_INDEX_SUFFIX] = on_transaction_index
+        remade = _Remade(read, epochs, starts, findings)
+        yield read.segment, [remade.object(suffix) for suffix in SIDE_OBJECTS]
 
 
 @dataclass(slots=True)
 class _Starts:
-    """Which states of producers are borne out."""
+    """Tells whether the state of producers at a segment's first offset is certain. A log that was read once for this is
+    not read again.
+    """
 
     use_mmap: bool
     _known: dict[str, bool] = field(default_factory=dict)
 
     def why_unknown(self, start: StateStart) -> str | None:
-        """Why the state at the first offset of a segment is not certain; None where it is."""
+        """Why the state is not certain; None if it is."""
         if start.source is StateSource.LOG_START:
             return None
-        if start.taken_at is None or start.taken_at.before is None:
+        if start.snapshot_at is None or start.snapshot_at.before is None:
             return "the state of producers where its log begins is not known: no snapshot of it is there, or none reads"
-        before = start.taken_at.before
+        before = start.snapshot_at.before
         if before.segment_id not in self._known:
             [read] = read_logs([before], self.use_mmap).segments
             self._known[before.segment_id] = _why_unsound(read) is None and not any(
@@ -99,7 +98,7 @@ class _Starts:
 
 
 def _why_unsound(read: ReadSegment) -> str | None:
-    """Why nothing is to be made of a segment's log; None where it is whole and what the metadata says it is."""
+    """Why nothing is made from a segment's log; None if the log is whole and agrees with the metadata."""
     bad = (finding for finding in read.findings if finding.verdict.severity > Verdict.SAFE.severity)
     broken_files = {finding.file: finding for finding in bad}
     if read.made is None or LOG_SUFFIX in broken_files:
@@ -117,15 +116,12 @@ def _why_unsound(read: ReadSegment) -> str | None:
 
 @dataclass(frozen=True)
 class _Remade:
-    """The side objects of one segment."""
-
     read: ReadSegment
     epochs: tuple[EpochEntry, ...] | None
     starts: _Starts
     broken: Mapping[str, Finding]
 
     def object(self, suffix: str) -> RemadeObject:
-        found = self.read.contents.part(suffix)
         finding = self.broken.get(suffix)
         if finding is None and suffix not in self.read.contents.parts and suffix in _MISSING:
             finding = broken(suffix, "missing", None, self.read.segment.in_words(_MISSING[suffix]))
@@ -135,7 +131,7 @@ class _Remade:
             suffix=suffix,
             content=content,
             why_not=why_not,
-            found=found,
+            found=self.read.contents.part(suffix),
             finding=finding,
             is_local=self.read.is_local,
         )

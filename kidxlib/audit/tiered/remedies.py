@@ -1,4 +1,4 @@
-"""What to do about findings on remote segments. Nothing is deleted or written here."""
+"""What to do about findings on remote segments, in words."""
 
 from __future__ import annotations
 
@@ -75,5 +75,4 @@ _BY_FILE: Final = {
 
 
 def what_to_do(file: str, reason: str) -> str:
-    """What mends a finding, or who may."""
     return _BY_REASON.get((file, reason)) or _BY_FILE.get(file, _INDEX)

@@ -1,4 +1,4 @@
-"""A remote segment whose objects are to be read, and the bytes of its parts, wherever a layout has them."""
+"""A remote segment whose objects are read, and the bytes of its parts, in whatever object a layout keeps them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.location import Location
 
-#: What can be made of a log, in the order in which it is put in place.
+#: The objects that can be made from a log, in the order in which they are put in place.
 SIDE_OBJECTS: Final = (
     *(OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX),
     EPOCHS_SUFFIX,
@@ -45,16 +45,14 @@ class RemoteSegmentToRead:
     """A segment whose copying has ended.
 
     Attributes:
-        layout: of its bucket.
-        directory: that of its objects.
-        names: of its objects, by suffix; those that are there.
-        start_offset, end_offset, log_bytes, max_timestamp_ms, leader_epochs: as the metadata says.
-        has_aborted: whether transactions were aborted in it, as the metadata says; None where that does not say it.
-        before: the segment that ends where it begins, whose snapshot has the state of producers there; None where
-            there is none, or several end there. What is known of that one goes as far back once more.
-        options: what its indexes should be like.
-        local_log: a log of the same offsets and size in a log dir, which is read in the place of the object if it
-            proves to be the same; None where there is none.
+        names: the names of its objects in `directory`, by suffix.
+        start_offset, end_offset, log_bytes, max_timestamp_ms, leader_epochs: by the metadata.
+        has_aborted: whether transactions were aborted in it by the metadata; None: the metadata does not say.
+        before: the segment that ends where this one begins, whose snapshot has the state of producers there; None if no
+            segment or several end there. It has its own `before`, and that one none.
+        options: the options with which its indexes are made.
+        local_log: a log in a log dir with the same base offset and size, which is read in place of the object if it
+            proves to be the same; None if there is none.
     """
 
     partition: TopicIdPartition
@@ -77,11 +75,10 @@ class RemoteSegmentToRead:
         return RemoteSegmentKey(start_offset=self.start_offset, segment_id=self.segment_id)
 
     def path(self, suffix: str) -> Location | None:
-        """An object; None where there is none."""
         return self.directory / self.names[suffix] if suffix in self.names else None
 
     def object(self, file: str) -> str | None:
-        """The object that a finding is about; None where it is about none or several."""
+        """The object that a finding on a file is about; None if it is about none or several."""
         path = self.path(file)
         return None if path is None else str(path)
 
@@ -95,7 +92,7 @@ class SegmentsToRemake:
     """Segments of one partition that follow one another.
 
     Attributes:
-        epochs: of each, the leader epochs up to its end as the metadata has them; None where that does not know all.
+        epochs: for each segment, the leader epochs up to its end by the metadata; None if the metadata lacks some.
     """
 
     segments: Sequence[RemoteSegmentToRead]
@@ -103,8 +100,8 @@ class SegmentsToRemake:
 
     @property
     def bytes(self) -> int:
-        """Bytes of logs that are read."""
-        return sum(each.log_bytes for each in self.segments)
+        """How many bytes of logs are read."""
+        return sum(segment.log_bytes for segment in self.segments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,9 +109,9 @@ class Contents:
     """What was read of a segment.
 
     Attributes:
-        parts: the bytes of each part but the log, by suffix; one that is there no longer is left out.
-        findings: on objects that hold several parts, or say where they are.
-        has_log: its log object holds the bytes that the broker had.
+        parts: the bytes of each part but the log, by suffix, without those of objects that are gone by now.
+        findings: findings on objects that hold several parts, or say where parts are.
+        has_log: whether the log's object holds the bytes that the broker had.
     """
 
     parts: Mapping[str, Content]
@@ -122,16 +119,16 @@ class Contents:
     has_log: bool = True
 
     def part(self, suffix: str) -> bytes | None:
-        """The bytes of a part; None where there are none, or they cannot be read."""
-        found = self.parts.get(suffix)
-        return found if isinstance(found, bytes) else None
+        """The bytes of a part; None if there are none, or they cannot be read."""
+        content = self.parts.get(suffix)
+        return content if isinstance(content, bytes) else None
 
 
 def read_contents(segment: RemoteSegmentToRead) -> Contents:
     """Read all parts of a segment but its log."""
     if segment.layout.has_single_files:
-        found = ((suffix, _read(segment, suffix)) for suffix in PARTS if suffix != LOG_SUFFIX)
-        return Contents({suffix: content for suffix, content in found if content is not None})
+        parts = ((suffix, _read(segment, suffix)) for suffix in PARTS if suffix != LOG_SUFFIX)
+        return Contents({suffix: content for suffix, content in parts if content is not None})
     manifest, indexes = _read(segment, MANIFEST_SUFFIX), _read(segment, INDEXES_SUFFIX)
     if manifest is None:
         return Contents({}, has_log=False)
@@ -141,7 +138,7 @@ def read_contents(segment: RemoteSegmentToRead) -> Contents:
         known = read_manifest(manifest)
     except RemoteLogMetadataError as error:
         return Contents({}, [_unreadable(MANIFEST_SUFFIX, str(error))], has_log=False)
-    findings = list(_of_manifest(segment, known))
+    findings = list(_findings_on_manifest(segment, known))
     if isinstance(indexes, OSError):
         findings.append(_unreadable(INDEXES_SUFFIX, str(indexes)))
     if not isinstance(indexes, bytes) or not known.is_plain:
@@ -168,20 +165,22 @@ def _read(segment: RemoteSegmentToRead, suffix: str) -> Content | None:
         return error
 
 
-def _of_manifest(segment: RemoteSegmentToRead, manifest: Manifest) -> Iterator[Finding]:
+def _findings_on_manifest(segment: RemoteSegmentToRead, manifest: Manifest) -> Iterator[Finding]:
     words = {"compressed": manifest.is_compressed, "encrypted": manifest.is_encrypted}
     if how := " and ".join(word for word, is_so in words.items() if is_so):
         yield safe(
             MANIFEST_SUFFIX, "not-read", f"the objects are {how}", "what is in its log and indexes was not checked"
         )
-    said = {
+    values = {
         "start offset": (manifest.start_offset, segment.start_offset),
         "end offset": (manifest.end_offset, segment.end_offset),
         "largest timestamp": (manifest.max_timestamp_ms, segment.max_timestamp_ms),
         "size of the log": (manifest.log_bytes, segment.log_bytes),
         "leader epochs": (manifest.leader_epochs, segment.leader_epochs),
     }
-    differ = [f"{name} {of_manifest}, not {ours}" for name, (of_manifest, ours) in said.items() if of_manifest != ours]
+    differ = [
+        f"{name} {of_manifest}, not {ours}" for name, (of_manifest, ours) in values.items() if of_manifest != ours
+    ]
     if differ:
         detail = f"it says {differ[0]} as the metadata does"
         why = "one of the two is wrong: the plugin goes by the manifest, brokers by the metadata"

@@ -1,8 +1,8 @@
-"""Reads the logs and objects of remote segments, and checks metadata and objects against what recovery makes of the
-logs, or against one another.
+"""Reads the logs and objects of remote segments, and compares metadata and objects with what recovery makes of the
+logs, or with one another.
 
-The state of producers at the start of a segment is in the snapshot that was copied with the segment before it. So
-segments are checked in shares, each of which follow one another, and shares in any order.
+The state of producers at the start of a segment is in the snapshot that was copied with the segment before it. So the
+segments of a share follow one another, and shares are checked in any order.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
 from kidxlib.storage.small_files import parse_epoch_entries
 
-#: What follows from a finding where it is about a remote object, in the place of what it says of a broker's own file.
+#: The consequence of a finding on a remote object, in place of that of the same finding on a broker's own file.
 _CONSEQUENCES: Final[Mapping[tuple[str, str], str]] = {
     (OFFSET_INDEX_SUFFIX, "fails-sanity-check"): FETCHES_FAIL,
     (TIME_INDEX_SUFFIX, "fails-sanity-check"): FETCHES_FAIL,
@@ -63,15 +63,15 @@ class ReadSegment:
     """A segment whose log was read, or could not be.
 
     Attributes:
-        contents: of its other objects.
-        findings: on its metadata and objects, but for those on its transaction index.
-        made: what recovery makes of the log: the bytes of both indexes by suffix; None of a log that is not whole.
-        log_bytes: the size of the log, of one that is.
+        contents: the bytes of its other objects.
+        findings: findings on its metadata and objects, without those on its transaction index.
+        made: the bytes of both indexes as recovery makes them of the log, by suffix; None if the log is not whole.
+        log_bytes: the size of the log up to its last valid batch; 0 if the log could not be read.
         folded: what producers did in it.
         markers: see `TransactionsOfSegment`.
         start: where the state of producers at its first offset comes from.
         end_snapshot: a snapshot of the producers after it.
-        is_local: the log that was read is one of a log dir.
+        is_local: whether the log was read in a log dir.
     """
 
     segment: RemoteSegmentToRead
@@ -92,21 +92,20 @@ class StateStart:
 
     Attributes:
         source: as `FoldedSegment.state_source`.
-        taken_at: the segment at whose first offset a snapshot was read, of `SNAPSHOT`; each batch since was read. None
-            of others.
+        snapshot_at: if the source is `SNAPSHOT`, the segment at whose first offset the snapshot was read; every batch
+            from there on was read. Else None.
     """
 
     source: StateSource
-    taken_at: RemoteSegmentToRead | None
+    snapshot_at: RemoteSegmentToRead | None
 
 
 @dataclass(frozen=True, slots=True)
 class ReadLogs:
-    """Segments whose logs were read.
+    """Segments whose logs were read, in order.
 
     Attributes:
-        segments: in their order.
-        ongoing: first offsets of the transactions that are ongoing after the last.
+        ongoing: the first offsets of transactions that are ongoing after the last segment.
     """
 
     segments: Sequence[ReadSegment]
@@ -116,38 +115,35 @@ class ReadLogs:
 def audit_logs(
     segments: Sequence[RemoteSegmentToRead], use_mmap: bool
 ) -> Iterator[tuple[RemoteSegmentToRead, Finding]]:
-    """Findings on segments, but for those that are `identical` or `whole`.
-
-    Args:
-        segments: of one partition, in the order of their offsets.
-        use_mmap: see `kidxlib.indexing.segments.build`.
-    """
-    read = read_logs(segments, use_mmap)
-    for each in read.segments:
-        for finding in each.findings:
-            yield each.segment, finding
-    for each, finding in findings_on_transaction_indexes(read):
-        yield each.segment, finding
+    """Findings on segments of one partition, in the order of their offsets."""
+    logs = read_logs(segments, use_mmap)
+    for read in logs.segments:
+        for finding in read.findings:
+            yield read.segment, finding
+    for read, finding in findings_on_transaction_indexes(logs):
+        yield read.segment, finding
 
 
 def findings_on_contents(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
-    """What the bytes of indexes, snapshots and leader epochs show, without the log."""
-    looks = {
+    """What the bytes of indexes and snapshots show without the log."""
+    findings_on = {
         OFFSET_INDEX_SUFFIX: _findings_on_offset_index,
         TIME_INDEX_SUFFIX: _findings_on_time_index,
         TRANSACTION_INDEX_SUFFIX: _findings_on_transaction_index,
         SNAPSHOT_SUFFIX: _findings_on_remote_snapshot,
     }
-    for suffix, look in looks.items():
+    for suffix, findings in findings_on.items():
         if (content := contents.part(suffix)) is not None:
-            yield from look(segment, content)
+            yield from findings(segment, content)
     yield from _findings_on_both_indexes(segment, contents)
     if segment.has_aborted and contents.has_log and not contents.findings and not segment.layout.has_single_files:
-        yield from _of_no_transaction_index(segment, contents)
+        if not contents.part(TRANSACTION_INDEX_SUFFIX):
+            detail = "no object has one, and the metadata says that transactions were aborted in the segment"
+            yield broken(TRANSACTION_INDEX_SUFFIX, "missing", detail, segment.in_words(SILENT))
 
 
 def findings_at_any_level(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
-    """What the bytes show that no log says better."""
+    """What the bytes show, whether or not the log is read."""
     yield from contents.findings
     for suffix, content in contents.parts.items():
         if isinstance(content, OSError):
@@ -156,14 +152,8 @@ def findings_at_any_level(segment: RemoteSegmentToRead, contents: Contents) -> I
         yield from _findings_on_epochs(segment, epochs)
 
 
-def _of_no_transaction_index(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
-    if not contents.part(TRANSACTION_INDEX_SUFFIX):
-        detail = "no object has one, and the metadata says that transactions were aborted in the segment"
-        yield broken(TRANSACTION_INDEX_SUFFIX, "missing", detail, segment.in_words(SILENT))
-
-
 def _findings_on_epochs(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
-    """The leader epochs that were copied with a segment, against those that its metadata has."""
+    """Compare the leader epochs that were copied with a segment with those in its metadata."""
     try:
         entries = parse_epoch_entries(content, "leader epochs")
     except CheckpointError as error:
@@ -229,14 +219,14 @@ def _findings_on_time_index(segment: RemoteSegmentToRead, content: bytes) -> Ite
 
 
 def _offsets(content: bytes, layout: np.dtype[Any]) -> NDArray[np.int64]:
-    """The offsets of an index's entries, from the base offset on, without zeros at its end."""
+    """The relative offsets of an index's entries, without zeros at the end."""
     entries = np.frombuffer(content[: len(content) // layout.itemsize * layout.itemsize], layout)
     offsets = entries["relative_offset"].astype(np.int64)
     return offsets[: int(np.flatnonzero(offsets)[-1]) + 1] if offsets.any() else offsets[:0]
 
 
 def _outside(segment: RemoteSegmentToRead, suffix: str, offsets: NDArray[np.int64]) -> Finding | None:
-    """The finding on an index whose entries are for offsets that the segment does not have."""
+    """A finding if the index has entries for offsets that the segment does not have."""
     most = segment.end_offset - segment.start_offset
     if not len(offsets) or (offsets.min() >= 0 and offsets.max() <= most):
         return None
@@ -251,13 +241,14 @@ def _outside(segment: RemoteSegmentToRead, suffix: str, offsets: NDArray[np.int6
 
 
 def _findings_on_both_indexes(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:
-    """Both indexes get an entry at the same batch, the time index perhaps none there, and perhaps one more at the
+    """Both indexes get an entry at the same batch; the time index may lack one there, and may have one more at the
     segment's end (`LogSegment.append`, `onBecomeInactiveSegment`). An index outside the segment has a finding already.
     """
-    of_offsets, of_times = contents.part(OFFSET_INDEX_SUFFIX), contents.part(TIME_INDEX_SUFFIX)
-    if of_offsets is None or of_times is None:
+    offset_index, time_index = contents.part(OFFSET_INDEX_SUFFIX), contents.part(TIME_INDEX_SUFFIX)
+    if offset_index is None or time_index is None:
         return
-    indexed, timed = _offsets(of_offsets, layouts.OFFSET_INDEX_ENTRY), _offsets(of_times, layouts.TIME_INDEX_ENTRY)
+    indexed = _offsets(offset_index, layouts.OFFSET_INDEX_ENTRY)
+    timed = _offsets(time_index, layouts.TIME_INDEX_ENTRY)
     if _outside(segment, OFFSET_INDEX_SUFFIX, indexed) or _outside(segment, TIME_INDEX_SUFFIX, timed):
         return
     timed = timed[:-1]
@@ -280,7 +271,7 @@ def _findings_on_transaction_index(segment: RemoteSegmentToRead, content: bytes)
     except (CorruptIndexError, UnknownVersionError) as error:
         yield _refused(segment, TRANSACTION_INDEX_SUFFIX, error)
         return
-    outside = [each for each in entries if not segment.start_offset <= each.last_offset <= segment.end_offset]
+    outside = [entry for entry in entries if not segment.start_offset <= entry.last_offset <= segment.end_offset]
     if outside:
         yield broken(
             TRANSACTION_INDEX_SUFFIX,
@@ -291,7 +282,7 @@ def _findings_on_transaction_index(segment: RemoteSegmentToRead, content: bytes)
 
 
 def _refused(segment: RemoteSegmentToRead, suffix: str, error: Exception) -> Finding:
-    """The finding on an index that a broker refuses when it fetches it."""
+    """A finding on an index that a broker refuses to load."""
     detail = str(error).partition(": ")[2] or str(error)
     return broken(suffix, "fails-sanity-check", detail, segment.in_words(FETCHES_FAIL))
 
@@ -301,16 +292,15 @@ def _shown(entries: tuple[EpochEntry, ...]) -> str:
 
 
 def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLogs:
-    """Read the logs of segments. Arguments are those of `audit_logs`."""
     by_offset = {segment.start_offset: segment for segment in segments}
-    taken_at: RemoteSegmentToRead | None = None
+    snapshot_at: RemoteSegmentToRead | None = None
 
-    def snapshot_at(offset: int) -> bytes | None:
-        nonlocal taken_at
-        taken_at = by_offset[offset]
-        return _snapshot_before(taken_at)
+    def read_snapshot_at(offset: int) -> bytes | None:
+        nonlocal snapshot_at
+        snapshot_at = by_offset[offset]
+        return None if snapshot_at.before is None else read_contents(snapshot_at.before).part(SNAPSHOT_SUFFIX)
 
-    fold = PartitionFold(snapshot_at)
+    fold = PartitionFold(read_snapshot_at)
     read: list[ReadSegment] = []
     for segment in segments:
         contents = read_contents(segment)
@@ -333,7 +323,7 @@ def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLo
                 log_bytes=0 if recovered is None else recovered.end.position,
                 folded=folded,
                 markers=markers_in(scanned.producer_events),
-                start=StateStart(source, taken_at if source is StateSource.SNAPSHOT else None),
+                start=StateStart(source, snapshot_at if source is StateSource.SNAPSHOT else None),
                 end_snapshot=fold.end_snapshot,
                 is_local=is_local,
             )
@@ -341,19 +331,15 @@ def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLo
     return ReadLogs(read, fold.ongoing)
 
 
-def _snapshot_before(segment: RemoteSegmentToRead) -> bytes | None:
-    return None if segment.before is None else read_contents(segment.before).part(SNAPSHOT_SUFFIX)
-
-
 def _read(
     segment: RemoteSegmentToRead, contents: Contents, use_mmap: bool
 ) -> tuple[RecoveredSegment | None, list[Finding], bool]:
-    """What `_scan` says of a log, and whether that is one of a log dir: it is only if all is so that the metadata says.
+    """The result of `_scan`, and whether the log was read in a log dir: only if it is as the metadata says.
 
-    Of one topic id, replicas that have the same leader epoch at an offset have the same records up to there, and a
-    follower's batches are the leader's byte by byte. So a log is the one that was copied if it begins with the same
-    offset, has the same size, every checksum is right, and the last offset, the largest timestamp and the epochs are
-    the same.
+    Replicas of a partition (one topic id) that have the same leader epoch at an offset have the same records up to
+    there, and a follower's batches are the leader's byte by byte. So a log is the one that was copied if it begins with
+    the same offset, has the same size, every checksum is right, and the last offset, the largest timestamp and the
+    epochs are the same.
     """
     if segment.local_log is not None and segment.path(LOG_SUFFIX) is not None:
         recovered, findings = _scan(segment, segment.local_log, contents, use_mmap)
@@ -364,15 +350,20 @@ def _read(
 
 def _is_the_copied(segment: RemoteSegmentToRead, recovered: RecoveredSegment, findings: Sequence[Finding]) -> bool:
     is_whole = recovered.end.status is Status.OK and recovered.end.position == segment.log_bytes
-    is_damaged = any(each.file == LOG_SUFFIX and each.verdict is not Verdict.WHOLE for each in findings)
-    says_all = recovered.facts.max_timestamp_ms == segment.max_timestamp_ms
-    return is_whole and not is_damaged and says_all and not any(True for _ in _findings_on_metadata(segment, recovered))
+    is_damaged = any(finding.file == LOG_SUFFIX and finding.verdict is not Verdict.WHOLE for finding in findings)
+    has_same_times = recovered.facts.max_timestamp_ms == segment.max_timestamp_ms
+    return (
+        is_whole
+        and not is_damaged
+        and has_same_times
+        and not any(True for _ in _findings_on_metadata(segment, recovered))
+    )
 
 
 def _scan(
     segment: RemoteSegmentToRead, path: Location | None, contents: Contents, use_mmap: bool
 ) -> tuple[RecoveredSegment | None, list[Finding]]:
-    """What recovery makes of a log, and the findings on it and on its indexes; None where it cannot be read."""
+    """What recovery makes of a log (None if it cannot be read), and the findings on the log and its indexes."""
     if path is None:
         return None, []
     findings: list[Finding] = []
@@ -397,15 +388,12 @@ def _scan(
 def _findings_on_indexes(
     segment: RemoteSegmentToRead, log: LogBytes, recovered: RecoveredSegment, contents: Contents
 ) -> Iterator[Finding]:
-    """
-    Args:
-        log: up to the end of its last valid batch.
-    """
+    """`log` ends with its last valid batch."""
     right = OffsetIndex.from_bytes(recovered.offset_index, segment.start_offset)
     content = contents.part(OFFSET_INDEX_SUFFIX)
     if content is not None:
-        found = np.frombuffer(content, np.uint8)
-        finding = audit_offset_index(log, recovered, segment.start_offset, found, active=False)
+        index = np.frombuffer(content, np.uint8)
+        finding = audit_offset_index(log, recovered, segment.start_offset, index, active=False)
         if finding.verdict is not Verdict.BROKEN:
             right = OffsetIndex.from_bytes(content, segment.start_offset)
         yield finding
@@ -415,7 +403,7 @@ def _findings_on_indexes(
 
 
 def _findings_on_metadata(segment: RemoteSegmentToRead, recovered: RecoveredSegment) -> Iterator[Finding]:
-    """What the metadata says of a segment, against its log."""
+    """Compare the metadata of a segment with its log."""
     facts = recovered.facts
     last_offset = facts.next_offset - 1
     said = f"the metadata says that {segment.end_offset} is the last offset, the log ends with {last_offset}"
@@ -472,30 +460,30 @@ def _findings_on_snapshot(contents: Contents, fold: PartitionFold) -> Iterator[F
         yield audit_snapshot(content, fold.end_snapshot, state_is_known=fold.end_source is not StateSource.UNKNOWN)
 
 
-def findings_on_transaction_indexes(read: ReadLogs) -> Iterator[tuple[ReadSegment, Finding]]:
+def findings_on_transaction_indexes(logs: ReadLogs) -> Iterator[tuple[ReadSegment, Finding]]:
     """Findings on transaction indexes, the last segment's first."""
-    later = min(read.ongoing, default=None)
-    for each in reversed(read.segments):
-        if each.made is None:
+    later = min(logs.ongoing, default=None)
+    for read in reversed(logs.segments):
+        if read.made is None:
             continue
-        aborted = each.folded.aborted
-        if not isinstance(each.contents.parts.get(TRANSACTION_INDEX_SUFFIX), OSError):
-            content = each.contents.part(TRANSACTION_INDEX_SUFFIX)
-            logs = TransactionsOfSegment(
-                base_offset=each.segment.start_offset,
+        aborted = read.folded.aborted
+        if not isinstance(read.contents.parts.get(TRANSACTION_INDEX_SUFFIX), OSError):
+            content = read.contents.part(TRANSACTION_INDEX_SUFFIX)
+            transactions = TransactionsOfSegment(
+                base_offset=read.segment.start_offset,
                 aborted=aborted,
-                state_source=each.folded.state_source,
-                markers=each.markers,
+                state_source=read.folded.state_source,
+                markers=read.markers,
                 later_first_offset=later,
             )
-            found = None if content is None else np.frombuffer(content, np.uint8)
-            yield each, _as_remote(each.segment, audit_transaction_index(found, logs))
+            index = None if content is None else np.frombuffer(content, np.uint8)
+            yield read, _as_remote(read.segment, audit_transaction_index(index, transactions))
         firsts = aborted["first_offset"].tolist()
         later = min(firsts if later is None else [*firsts, later], default=None)
 
 
 def _as_remote(segment: RemoteSegmentToRead, finding: Finding) -> Finding:
-    """A finding in the words for an object of a bucket, which no broker starts from."""
+    """The finding in the words for an object of a bucket: no broker starts from it."""
     file, reason = finding.file, finding.reason or ""
     if (file, reason) == (TIME_INDEX_SUFFIX, "wrong-largest-timestamp"):
         why = "searches begin at a place before what they look for, or at it; for the largest, brokers ask the metadata"

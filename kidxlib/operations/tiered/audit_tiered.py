@@ -92,7 +92,6 @@ def _tell_numbers(outcome: Outcome, numbers: Numbers) -> None:
         outcome.more(len(largest) - _SHOWN, "; --json has them all")
     for lag in numbers.lags[:_SHOWN]:
         waiting = timedelta(milliseconds=_waiting_ms(lag, numbers.as_of_ms))
-        waiting = timedelta(milliseconds=_waiting_ms(lag, numbers.as_of_ms))
         outcome.line(
             f"to be copied: {lag.partition.topic}-{lag.partition.partition} from offset {lag.first_offset} on: "
             f"{counted(lag.segments, 'segment')}, {lag.bytes:,} bytes, for {waiting}"

@@ -1,4 +1,6 @@
-"""Finds the partitions of log dirs that have remote segments, and what a leader that starts with them does to these."""
+"""Finds the partitions of log dirs that have remote segments, and what a leader that starts with them does to the
+segments.
+"""
 
 from __future__ import annotations
 
@@ -58,12 +60,7 @@ class LocalPartition:
 
 @dataclass(frozen=True, slots=True)
 class TieredPartitions:
-    """The partitions of log dirs that have remote segments.
-
-    Attributes:
-        found: the remote segments of each such partition.
-        warnings: lines on what could not be compared, and why.
-    """
+    """The partitions of log dirs that have remote segments; the warnings say what could not be compared, and why."""
 
     found: Mapping[LocalPartition, TieredPartition]
     warnings: Sequence[str]
@@ -72,39 +69,35 @@ class TieredPartitions:
 def tiered_partitions(
     log_dirs: Iterable[Location], partitions: Iterable[LocalPartition], topics: re.Pattern[str]
 ) -> TieredPartitions:
-    """Find the partitions with remote segments. The metadata in one log dir of a cluster is used for its other log
-    dirs.
-
-    Args:
-        partitions: the partitions to look for.
-        topics: matches the names of wanted topics.
+    """Find which partitions have remote segments. The metadata in one log dir of a cluster serves its other log dirs.
+    `topics` matches the names of wanted topics.
     """
-    of_clusters: defaultdict[str, list[LocalPartition]] = defaultdict(list)
+    by_cluster: defaultdict[str, list[LocalPartition]] = defaultdict(list)
     # If a partition's directory was named, its log dir is the directory above.
     partitions = list(partitions)
-    places = _by_cluster(dict.fromkeys([*log_dirs, *(each.log_dir for each in partitions)]))
+    places = _log_dirs_by_cluster(dict.fromkeys([*log_dirs, *(partition.log_dir for partition in partitions)]))
     clusters = {log_dir: cluster for cluster, of_cluster in places.items() for log_dir in of_cluster}
-    for each in partitions:
-        of_clusters[clusters[each.log_dir]].append(each)
+    for partition in partitions:
+        by_cluster[clusters[partition.log_dir]].append(partition)
     found: dict[LocalPartition, TieredPartition] = {}
     warnings: list[str] = []
-    for cluster, of_cluster in of_clusters.items():
+    for cluster, of_cluster in by_cluster.items():
         try:
-            metadata, of = with_remote_segments(MetadataReader(places[cluster], topics), of_cluster)
+            metadata, tiered = with_remote_segments(MetadataReader(places[cluster], topics), of_cluster)
         except (RemoteLogMetadataError, OSError) as error:
             warnings.append(f"leader epochs are not compared with remote segments: {describe_error(error)}")
             continue
-        found |= of
-        warnings += _not_known(metadata, [each for each in of_cluster if each.is_tiered and each not in of])
+        found |= tiered
+        without_segments = [partition for partition in of_cluster if partition.is_tiered and partition not in tiered]
+        warnings += _not_known(metadata, without_segments)
     return TieredPartitions(found, warnings)
 
 
 def partitions_in(source: Source, topics: re.Pattern[str]) -> list[LocalPartition]:
-    """The partitions of a log dir."""
     return [
-        LocalPartition(each.log_dir, each.topic_partition, _topic_id(each.path))
-        for each in list_partitions(source, Skipped())
-        if topics.fullmatch(each.topic_partition.topic)
+        LocalPartition(directory.log_dir, directory.topic_partition, _topic_id(directory.path))
+        for directory in list_partitions(source, Skipped())
+        if topics.fullmatch(directory.topic_partition.topic)
     ]
 
 
@@ -112,32 +105,31 @@ def findings_on_local(
     tiered: Mapping[LocalPartition, TieredPartition],
 ) -> Iterator[tuple[LocalPartition, tuple[RemoteSegmentKey, Finding] | OSError]]:
     """The harm that leaders which start with these partitions do to remote segments, and offsets that neither side has;
-    each with the first such segment. A directory that cannot be read is a finding, too.
+    each with the first segment that it is about. A directory that cannot be read is a finding, too.
     """
-    stops = {log_dir: last_stop_of_folders(log_dir, (), None, None) for log_dir in {each.log_dir for each in tiered}}
-    for each, partition in tiered.items():
+    log_dirs = {local.log_dir for local in tiered}
+    stops = {log_dir: last_stop_of_folders(log_dir, (), None, None) for log_dir in log_dirs}
+    for local, partition in tiered.items():
         try:
-            local = local_log(each.directory, partition, stops[each.log_dir].of(each.topic_partition))
+            log = local_log(local.directory, partition, stops[local.log_dir].of(local.topic_partition))
         except OSError as error:
-            yield each, error
+            yield local, error
             continue
         for found in (
-            finding_on_local_epochs(partition.segments, local),
-            finding_on_local_start(partition.segments, local),
+            finding_on_local_epochs(partition.segments, log),
+            finding_on_local_start(partition.segments, log),
         ):
             if found is not None:
-                yield each, found
+                yield local, found
 
 
 def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location] = ()) -> Iterator[str]:
     """Why no broker should start with these log dirs: leaders would delete remote segments, or not find them. A line
     for each `leader-epoch-checkpoint`, and for each directory that cannot be read. Warns of what is not compared.
-
-    Args:
-        absent: directories of partitions that a broker would make anew in these log dirs.
+    `absent` are directories of partitions that a broker would make anew in these log dirs.
     """
     sources = [Source(str(log_dir), log_dir) for log_dir in log_dirs]
-    partitions = [each for source in sources for each in partitions_in(source, _ANY)]
+    partitions = [partition for source in sources for partition in partitions_in(source, _ANY)]
     partitions += [
         LocalPartition(directory.parent, named, None)
         for directory in absent
@@ -145,13 +137,13 @@ def refusals_on_epochs(log_dirs: Iterable[Location], absent: Iterable[Location] 
     ]
     tiered = tiered_partitions([source.path for source in sources], partitions, _ANY)
     warn_of_first(tiered.warnings)
-    for each, found in findings_on_local(tiered.found):
+    for partition, found in findings_on_local(tiered.found):
         if isinstance(found, OSError):
             yield f"{describe_error(found)}; it has remote segments, and what a leader does to these is not known"
             continue
         finding = found[1]
         if finding.file == LEADER_EPOCH_CHECKPOINT:
-            path = each.directory / finding.file
+            path = partition.directory / finding.file
             yield f"{path}: {finding.detail}: {finding.consequence}; write the epochs again first"
 
 
@@ -172,16 +164,16 @@ def local_log(directory: Location, partition: TieredPartition, stop: PartitionSt
     )
 
 
-def _by_cluster(log_dirs: Iterable[Location]) -> dict[str, list[Location]]:
-    """Log dirs by cluster; a log dir without a cluster id is a group of its own."""
-    found: defaultdict[str, list[Location]] = defaultdict(list)
+def _log_dirs_by_cluster(log_dirs: Iterable[Location]) -> dict[str, list[Location]]:
+    """Log dirs by cluster id; a log dir without one is a group of its own."""
+    by_cluster: defaultdict[str, list[Location]] = defaultdict(list)
     for log_dir in log_dirs:
         try:
             cluster = read_meta_properties(log_dir).cluster_id
         except (CheckpointError, OSError):
             cluster = None
-        found[cluster or str(log_dir)].append(log_dir)
-    return found
+        by_cluster[cluster or str(log_dir)].append(log_dir)
+    return by_cluster
 
 
 def with_remote_segments(
@@ -191,33 +183,35 @@ def with_remote_segments(
     after the leader epochs, so that segments which were deleted in between do not seem to lack epochs.
     """
     metadata = reader.read()
-    tiered = [each for each, rows in _segments_of(metadata, partitions).items() if read_segments(rows)]
+    tiered = [partition for partition, rows in _segments_of(metadata, partitions).items() if read_segments(rows)]
     if not tiered:
         return metadata, {}
-    entries = {each: _entries(each.directory) for each in tiered}
-    starts = {each: _moved_start(each, of) for each, of in entries.items()}
+    entries = {partition: _entries(partition.directory) for partition in tiered}
+    starts = {partition: _moved_start(partition, entries[partition]) for partition in tiered}
     metadata = reader.read()
-    of = _segments_of(metadata, tiered)
-    return metadata, {each: TieredPartition(rows, entries[each], starts[each]) for each, rows in of.items()}
+    return metadata, {
+        partition: TieredPartition(rows, entries[partition], starts[partition])
+        for partition, rows in _segments_of(metadata, tiered).items()
+    }
 
 
 def _segments_of(metadata: RemoteMetadata, partitions: Iterable[LocalPartition]) -> dict[LocalPartition, pa.Table]:
     """The rows of `REMOTE_METADATA` of each partition that has some."""
     rows = by_partition(metadata.segments, "start_offset")
     by_name: defaultdict[tuple[str, int], list[TopicIdPartition]] = defaultdict(list)
-    for of, segments in rows.items():
+    for key, segments in rows.items():
         if read_segments(segments):
-            by_name[of.topic, of.partition].append(of)
-    found = {}
-    for each in partitions:
-        topic, partition = each.topic_partition.topic, each.topic_partition.partition
-        if each.topic_id is not None:
-            key: TopicIdPartition | None = TopicIdPartition(each.topic_id, topic, partition)
+            by_name[key.topic, key.partition].append(key)
+    segments_of = {}
+    for local in partitions:
+        topic, partition = local.topic_partition.topic, local.topic_partition.partition
+        if local.topic_id is not None:
+            known: TopicIdPartition | None = TopicIdPartition(local.topic_id, topic, partition)
         else:  # its partition.metadata is lost; brokers read no segment of a deleted topic, so the only id is its own
-            [key] = named if len(named := by_name[topic, partition]) == 1 else [None]
-        if key in rows:
-            found[each] = rows[key]
-    return found
+            [known] = named if len(named := by_name[topic, partition]) == 1 else [None]
+        if known in rows:
+            segments_of[local] = rows[known]
+    return segments_of
 
 
 def _topic_id(directory: Location) -> str | None:
@@ -229,10 +223,10 @@ def _topic_id(directory: Location) -> str | None:
 
 def _entries(directory: Location) -> Sequence[EpochEntry] | None:
     try:
-        found = read_leader_epochs(directory)
+        epochs = read_leader_epochs(directory)
     except (CheckpointError, OSError):  # another finding says so
         return None
-    return None if found is None else found.entries
+    return None if epochs is None else epochs.entries
 
 
 def _moved_start(partition: LocalPartition, entries: Sequence[EpochEntry] | None) -> int:
@@ -256,11 +250,11 @@ def _moved_start(partition: LocalPartition, entries: Sequence[EpochEntry] | None
 def _not_known(metadata: RemoteMetadata, partitions: Sequence[LocalPartition]) -> list[str]:
     """A warning if the metadata of tiered partitions is missing."""
     unknown = [
-        each
-        for each in partitions
-        if each.topic_id is None
+        local
+        for local in partitions
+        if local.topic_id is None
         or not metadata.knows(
-            TopicIdPartition(each.topic_id, each.topic_partition.topic, each.topic_partition.partition)
+            TopicIdPartition(local.topic_id, local.topic_partition.topic, local.topic_partition.partition)
         )
     ]
     if not unknown:

@@ -87,8 +87,8 @@ class LocalLog:
         return int(self.segments.sizes.sum())
 
     def largest_timestamps(self, numbers: Iterable[int]) -> Longs:
-        """The last timestamps in the time indexes of some segments, ms since the epoch. −1 if it is not known, as for
-        the last segment, and in an object store, where each would take a request.
+        """The last timestamps in the time indexes of some segments, ms since the epoch; −1 if a timestamp is not known:
+        that of the last segment, and all in an object store, where each would take a request.
         """
         return np.array([self._largest_timestamp(number) for number in numbers], np.int64)
 
@@ -105,11 +105,8 @@ class LocalLog:
 
 
 def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]) -> list[LocalLog]:
-    """List the logs of some topics.
-
-    Args:
-        sources: log dirs, or directories of single partitions.
-        topic_ids: names and ids of topics.
+    """List the logs of some topics, which are given by name and id. Sources are log dirs, or directories of single
+    partitions.
     """
     if not topic_ids:
         return []
@@ -117,7 +114,7 @@ def local_logs(sources: Iterable[Source], topic_ids: Collection[tuple[str, str]]
     wanted = set(topic_ids)
     return [
         log
-        for source in {str(each.path): each for each in sources}.values()
+        for source in {str(source.path): source for source in sources}.values()
         for log in _logs_in(source, topics)
         if (log.partition.topic, log.partition.topic_id) in wanted
     ]
@@ -132,9 +129,9 @@ def _logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LocalLog]:
         warn(f"{error}; its logs are not counted")
         return []
     add_segments(plan)
-    for each in plan.unlistable.values():
-        warn(f"{each.directory}: {each.reason}; its log is not counted")
-    found = []
+    for unlistable in plan.unlistable.values():
+        warn(f"{unlistable.directory}: {unlistable.reason}; its log is not counted")
+    logs = []
     for listed, rows in plan.by_partition():
         place = listed.directory.topic_partition
         sizes = _numbers(rows["log_bytes"])
@@ -148,9 +145,9 @@ def _logs_in(source: Source, topics: re.Pattern[str]) -> Sequence[LocalLog]:
             mtimes_ms=_numbers(rows["log_mtime_ns"])[is_seen] // NS_PER_MS,
             fully_read=np.ones(int(is_seen.sum()), np.bool_),
         )
-        of = TopicIdPartition(listed.topic_id or "", place.topic, place.partition)
-        found.append(LocalLog(of, listed.directory.path, segments))
-    return found
+        partition = TopicIdPartition(listed.topic_id or "", place.topic, place.partition)
+        logs.append(LocalLog(partition, listed.directory.path, segments))
+    return logs
 
 
 def _numbers(column: Values) -> Longs:
@@ -161,15 +158,15 @@ def _numbers(column: Values) -> Longs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopyLag:
-    """The segments of a partition that are full and not in the bucket yet.
+    """The segments of a partition that are full and not in the bucket yet. Times are ms since the epoch.
 
     Attributes:
-        bytes: the size of their logs (`RemoteCopyLagBytes`).
-        first_offset: the first offset of the oldest of them.
-        since_ms: the time of the oldest one's last record; if that is not known, or its log was written earlier, the
-            time of that write. In ms since the epoch.
+        bytes: the size of the segments' logs (`RemoteCopyLagBytes`).
+        first_offset: the first offset of the oldest segment.
+        since_ms: the time of the oldest segment's last record; if that is not known, or the log was written earlier,
+            the time of that write.
+        written_ms: when the log of the oldest segment was last written.
         copied_ms: when the partition's last segment was copied; None if none was.
-        written_ms: when the log of the oldest one was last written.
     """
 
     partition: TopicIdPartition
@@ -191,12 +188,10 @@ class TopicSizes:
 
     Attributes:
         segments, log_bytes: the number of copied segments and the size of their logs, by the metadata.
-        object_bytes: the size of all objects in the directories of its partitions.
-        partitions: how many partitions are known.
-        partitions_with_log: how many of these have a log in a log dir.
+        object_bytes: the size of all objects in the directories of the topic's partitions.
+        partitions_with_log: how many partitions have a log in a log dir.
         local_bytes: the size of these logs in all given log dirs; None if there is no log, so that the lag is not
             known.
-        lags: the lag of each partition that has one.
     """
 
     topic: str
@@ -211,7 +206,7 @@ class TopicSizes:
 
     @property
     def lag_bytes(self) -> int | None:
-        """How many bytes are still to be copied; None if it is not known."""
+        """How many bytes are still to be copied; None if that is not known."""
         return None if self.local_bytes is None else sum(lag.bytes for lag in self.lags)
 
 
@@ -221,7 +216,6 @@ class Sides:
 
     Attributes:
         remote: the rows of `REMOTE_METADATA` of copied segments that brokers read, in the order of start offsets.
-        logs: the logs in log dirs.
         as_of_ms: the time of the newest record or file, or a time that was asked for; ms since the epoch.
     """
 
@@ -231,12 +225,7 @@ class Sides:
 
     @classmethod
     def of(cls, segments: pa.Table, logs: Iterable[LocalLog], as_of_ms: int, *, is_given: bool) -> Sides:
-        """
-        Args:
-            segments: rows of `REMOTE_METADATA`.
-            as_of_ms: the time of the metadata.
-            is_given: whether that time was asked for.
-        """
+        """From rows of `REMOTE_METADATA`, logs, and the time of the metadata; `is_given` if that time was asked for."""
         is_read = segments["is_read"].to_numpy() & (
             segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_FINISHED.name
         )
@@ -251,13 +240,15 @@ class Sides:
         return self.remote.get(partition, REMOTE_METADATA.empty_table())
 
     def furthest(self, partition: TopicIdPartition) -> LocalLog | None:
-        """The log of a partition that goes furthest; None if no log dir has one."""
+        """The log of a partition that goes furthest (`LocalLog.end`); None if no log dir has one."""
         return max(self.logs.get(partition, ()), key=lambda log: log.end, default=None)
 
     @property
     def partitions(self) -> list[TopicIdPartition]:
-        found = {*self.remote, *self.logs}
-        return sorted(found, key=lambda each: (each.topic, each.topic_id, each.partition))
+        return sorted(
+            {*self.remote, *self.logs},
+            key=lambda partition: (partition.topic, partition.topic_id, partition.partition),
+        )
 
 
 def _highest_copied(remote: pa.Table) -> int:
@@ -266,40 +257,33 @@ def _highest_copied(remote: pa.Table) -> int:
 
 
 def _sizes_of(sides: Sides, object_bytes: Mapping[TopicId, int], copied: Iterable[TopicId]) -> list[TopicSizes]:
-    """The sizes of each topic, in the order of names.
-
-    Args:
-        object_bytes: the size of each topic's objects by the listing.
-        copied: topics that brokers copy, as far as is known.
+    """The sizes of each topic, in the order of names. `object_bytes` are by the listing, and `copied` the topics that
+    brokers copy, as far as is known.
     """
     are_copied = set(copied)
-    partitions: defaultdict[TopicId, list[TopicIdPartition]] = defaultdict(list)
-    for each in sides.partitions:
-        partitions[each.topic, each.topic_id].append(each)
-    found = []
-    for topic in sorted({*partitions, *object_bytes}):
-        of_topic = partitions.get(topic, [])
-        lags = (_lag(sides, each) for each in of_topic if topic in are_copied)
-        remote = [sides.remote_of(each) for each in of_topic]
-        found.append(
+    by_topic: defaultdict[TopicId, list[TopicIdPartition]] = defaultdict(list)
+    for partition in sides.partitions:
+        by_topic[partition.topic, partition.topic_id].append(partition)
+    topics = []
+    for topic in sorted({*by_topic, *object_bytes}):
+        partitions = by_topic.get(topic, [])
+        lags = (_lag(sides, partition) for partition in partitions if topic in are_copied)
+        remote = [sides.remote_of(partition) for partition in partitions]
+        log_sizes = [log.bytes for partition in partitions for log in sides.logs.get(partition, ())]
+        topics.append(
             TopicSizes(
                 topic=topic[0],
                 topic_id=topic[1],
                 segments=sum(rows.num_rows for rows in remote),
-                log_bytes=sum(_sum_of(rows["log_bytes"]) for rows in remote),
+                log_bytes=sum(int(rows["log_bytes"].to_numpy().sum()) for rows in remote),
                 object_bytes=object_bytes.get(topic, 0),
-                partitions=len(of_topic),
-                partitions_with_log=sum(each in sides.logs for each in of_topic),
-                local_bytes=_bytes_of_logs(sides, of_topic),
+                partitions=len(partitions),
+                partitions_with_log=sum(partition in sides.logs for partition in partitions),
+                local_bytes=sum(log_sizes) if log_sizes else None,
                 lags=[lag for lag in lags if lag is not None],
             )
         )
-    return found
-
-
-def _bytes_of_logs(sides: Sides, partitions: Iterable[TopicIdPartition]) -> int | None:
-    found = [log.bytes for each in partitions for log in sides.logs.get(each, ())]
-    return sum(found) if found else None
+    return topics
 
 
 def _lag(sides: Sides, partition: TopicIdPartition) -> CopyLag | None:
@@ -307,13 +291,13 @@ def _lag(sides: Sides, partition: TopicIdPartition) -> CopyLag | None:
     log = sides.furthest(partition)
     if log is None:
         return None
-    highest = _highest_copied(sides.remote_of(partition))
-    waiting = np.flatnonzero(log.segments.base_offsets[:-1] > highest)
+    remote = sides.remote_of(partition)
+    waiting = np.flatnonzero(log.segments.base_offsets[:-1] > _highest_copied(remote))
     if not len(waiting):
         return None
     first = int(waiting[0])
     [largest] = log.largest_timestamps([first]).tolist()
-    written_ms, remote = int(log.segments.mtimes_ms[first]), sides.remote_of(partition)
+    written_ms = int(log.segments.mtimes_ms[first])
     return CopyLag(
         partition=partition,
         segments=len(waiting),
@@ -323,10 +307,6 @@ def _lag(sides: Sides, partition: TopicIdPartition) -> CopyLag | None:
         written_ms=written_ms,
         copied_ms=int(remote["state_since_ms"].to_numpy().max()) if remote.num_rows else None,
     )
-
-
-def _sum_of(column: Any) -> int:
-    return int(column.to_numpy().sum())
 
 
 @dataclass(frozen=True, slots=True)
@@ -350,13 +330,19 @@ class Deleted:
     remote: Amount = Amount()
     local: Amount = Amount()
 
+    def __add__(self, other: Deleted) -> Deleted:
+        return Deleted(self.remote + other.remote, self.local + other.local)
+
+    def __sub__(self, other: Deleted) -> Deleted:
+        return Deleted(self.remote - other.remote, self.local - other.local)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WhatIf:
     """What other settings would free of a topic.
 
     Attributes:
-        due: what its own settings delete.
+        due: what the topic's own settings delete.
         then: what the other settings delete.
         unknown: settings that are not known; they count as no limit.
     """
@@ -370,42 +356,37 @@ class WhatIf:
     @property
     def freed(self) -> Deleted:
         """How much more the other settings delete; negative if they delete less."""
-        return Deleted(self.then.remote - self.due.remote, self.then.local - self.due.local)
+        return self.then - self.due
 
 
 def what_if(sides: Sides, own: Mapping[TopicId, Mapping[str, int]], others: Mapping[str, int]) -> list[WhatIf]:
-    """What other settings would free of each topic, in the order of names.
-
-    Args:
-        own: each topic's known settings, by Kafka's names.
-        others: the settings that it would have instead.
+    """What other settings (`others`) in place of the topics' own would free of each topic, in the order of names.
+    Settings have Kafka's names.
     """
-    found: dict[TopicId, WhatIf] = {}
+    topics: dict[TopicId, WhatIf] = {}
     for partition in sides.partitions:
         topic = partition.topic, partition.topic_id
         settings = own.get(topic, {})
         due, then = _deleted(sides, partition, settings), _deleted(sides, partition, {**settings, **others})
-        known = found.get(topic)
-        if known is not None:
-            due, then = _sum(known.due, due), _sum(known.then, then)
+        so_far = topics.get(topic)
+        if so_far is not None:
+            due, then = so_far.due + due, so_far.then + then
         unknown = [name for name in SETTINGS if name not in settings and name not in others]
-        found[topic] = WhatIf(topic=topic[0], topic_id=topic[1], due=due, then=then, unknown=unknown)
-    return list(found.values())
-
-
-def _sum(one: Deleted, other: Deleted) -> Deleted:
-    return Deleted(one.remote + other.remote, one.local + other.local)
+        topics[topic] = WhatIf(topic=topic[0], topic_id=topic[1], due=due, then=then, unknown=unknown)
+    return list(topics.values())
 
 
 def _deleted(sides: Sides, partition: TopicIdPartition, settings: Mapping[str, int]) -> Deleted:
-    remote, copied_to = _remote(sides.remote_of(partition)), _highest_copied(sides.remote_of(partition)) + 1
+    rows = sides.remote_of(partition)
+    remote, copied_to = _remote_segments(rows), _highest_copied(rows) + 1
     ms, bytes_ = settings.get(RETENTION_MS, UNLIMITED), settings.get(RETENTION_BYTES, UNLIMITED)
     gone = 0
     if len(remote):
-        whole, end = _with_what_is_not_copied(remote, sides.furthest(partition), copied_to)
+        whole, end = _with_local_segments(remote, sides.furthest(partition), copied_to)
         policy = TopicPolicy(retention_ms=ms, retention_bytes=bytes_)
-        # A leader also deletes a segment that is exactly as old as the limit.
-        decisions = decide(whole, Bounds(0, end, _NO_END if len(whole) > len(remote) else end), policy, _after(sides))
+        bounds = Bounds(0, end, _NO_END if len(whole) > len(remote) else end)
+        # One ms later, as a leader also deletes a segment that is exactly as old as the limit.
+        decisions = decide(whole, bounds, policy, sides.as_of_ms + 1)
         gone = min(decisions.deleted, len(remote))
     start = copied_to if gone == len(remote) else int(remote.base_offsets[gone])
     local_ms, local_bytes = settings.get(LOCAL_RETENTION_MS, UNLIMITED), settings.get(LOCAL_RETENTION_BYTES, UNLIMITED)
@@ -413,18 +394,15 @@ def _deleted(sides: Sides, partition: TopicIdPartition, settings: Mapping[str, i
         retention_ms=ms if local_ms == _AS_THE_OTHER else local_ms,
         retention_bytes=bytes_ if local_bytes == _AS_THE_OTHER else local_bytes,
     )
-    of_logs = Amount()
+    in_log_dirs = Amount()
     for log in sides.logs.get(partition, ()):
         segments = replace(log.segments, max_timestamps=log.largest_timestamps(range(len(log.segments))))
-        of_logs += _first(segments, decide(segments, Bounds(start, copied_to, _NO_END), local, sides.as_of_ms).deleted)
-    return Deleted(_first(remote, gone), of_logs)
+        decisions = decide(segments, Bounds(start, copied_to, _NO_END), local, sides.as_of_ms)
+        in_log_dirs += _first_segments(segments, decisions.deleted)
+    return Deleted(_first_segments(remote, gone), in_log_dirs)
 
 
-def _after(sides: Sides) -> int:
-    return sides.as_of_ms + 1
-
-
-def _remote(rows: pa.Table) -> Segments:
+def _remote_segments(rows: pa.Table) -> Segments:
     return Segments(
         base_offsets=rows["start_offset"].to_numpy(),
         sizes=rows["log_bytes"].to_numpy(),
@@ -434,8 +412,8 @@ def _remote(rows: pa.Table) -> Segments:
     )
 
 
-def _with_what_is_not_copied(remote: Segments, log: LocalLog | None, copied_to: int) -> tuple[Segments, int]:
-    """The remote segments followed by the local ones that are not copied, and the offset up to which all is copied."""
+def _with_local_segments(remote: Segments, log: LocalLog | None, copied_to: int) -> tuple[Segments, int]:
+    """The remote segments and then the local ones that are not copied; and the offset up to which all is copied."""
     is_local = np.zeros(0, np.bool_) if log is None else log.segments.base_offsets >= copied_to
     if log is None or not is_local.any():
         return remote, copied_to
@@ -444,7 +422,7 @@ def _with_what_is_not_copied(remote: Segments, log: LocalLog | None, copied_to: 
     return Segments(*(np.concatenate(pair) for pair in pairs)), int(only_local.base_offsets[0])
 
 
-def _first(segments: Segments, count: int) -> Amount:
+def _first_segments(segments: Segments, count: int) -> Amount:
     return Amount(count, int(segments.sizes[:count].sum()))
 
 
@@ -455,8 +433,7 @@ class Numbers:
     Attributes:
         as_of_ms: the time from which ages are counted, ms since the epoch.
         log_dirs: the log dirs that were listed.
-        topics: the sizes of topics, in the order of names.
-        what_if: what other settings would free; empty if no settings were given.
+        topics, what_if: in the order of names; `what_if` is empty if no other settings were given.
     """
 
     as_of_ms: int
@@ -467,8 +444,8 @@ class Numbers:
     @property
     def lags(self) -> list[CopyLag]:
         """The lags of all partitions that have one, the longest first."""
-        found = [lag for topic in self.topics for lag in topic.lags]
-        return sorted(found, key=lambda lag: (lag.since_ms, lag.partition.topic, lag.partition.partition))
+        lags = (lag for topic in self.topics for lag in topic.lags)
+        return sorted(lags, key=lambda lag: (lag.since_ms, lag.partition.topic, lag.partition.partition))
 
 
 def numbers_of(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadata, counts: Counts) -> Numbers:
@@ -481,7 +458,7 @@ def numbers_of(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadat
     logs = local_logs(log_dirs, topics)
     sides = Sides.of(metadata.segments, logs, plan.as_of.metadata_ms, is_given=request.as_of_ms is not None)
     copied = [topic for topic in topics if plan.topics.is_copied(*topic) is not False]
-    own = {
+    settings = {
         topic: {name: value for name in SETTINGS if (value := plan.topics.setting(*topic, name)) is not None}
         for topic in topics
     }
@@ -489,16 +466,12 @@ def numbers_of(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadat
         as_of_ms=sides.as_of_ms,
         log_dirs=[source.path for source in log_dirs],
         topics=_sizes_of(sides, counts.object_bytes, copied),
-        what_if=what_if(sides, own, request.what_if) if request.what_if else (),
+        what_if=what_if(sides, settings, request.what_if) if request.what_if else (),
     )
 
 
 def stalled(numbers: Numbers, topics: TopicsOfTiered, stuck_ms: int) -> Iterator[RemoteFindingRow]:
-    """A finding on each partition whose copying has stopped for longer than its topic and the user allow.
-
-    Args:
-        stuck_ms: for how many ms full segments may wait, besides the time that the topic allows.
-    """
+    """A finding on each partition whose full segments wait for longer than its topic allows and `stuck_ms` besides."""
     for lag in numbers.lags:
         copying = topics.copying(lag.partition.topic, lag.partition.topic_id)
         waiting_ms = lag.waiting_ms(numbers.as_of_ms)

@@ -18,7 +18,7 @@ from kidxlib.tables.protocol import Tables
 #: Topic id, partition, start offset and segment id.
 Key: TypeAlias = tuple[str, int, int, str]
 _KEY: Final = ("topic_id", "partition", "start_offset", "segment_id")
-_OF_FINDING: Final = tuple(RemoteFinding.__annotations__)
+_FINDING_COLUMNS: Final = tuple(RemoteFinding.__annotations__)
 
 
 def record_segments(
@@ -29,22 +29,16 @@ def record_segments(
     as_of: AsOf,
     repairs: Mapping[Key, Sequence[Mapping[str, Any]]] | None = None,
 ) -> int:
-    """Record the segments of a run in one commit. They replace all rows of the same run, so that it can be run again.
-
-    Args:
-        listed: rows of `ListedSegmentRow`.
-        findings: a finding on a topic is recorded with the topic's first segment, or not at all if it has none.
-        repairs: rows of `RemoteRepair`, by their segments.
-
-    Returns:
-        The number of rows.
+    """Record the listed segments (rows of `ListedSegmentRow`) of a run in one commit, with their findings and repairs
+    (rows of `RemoteRepair`); return how many. They replace all rows of the same run, so that it can be run again. A
+    finding on a topic is recorded with the topic's first segment, or not at all if the topic has none.
     """
     listed = listed.sort_by([(name, "ascending") for name in ("topic", "topic_id", *_KEY[1:])])
     keys = keys_of(listed)
-    of_segments = _by_segment(findings, keys)
+    by_segment = _by_segment(findings, keys)
     values = {
         **{name: listed[name] for name in listed.column_names},
-        "findings": [of_segments.get(key, []) for key in keys],
+        "findings": [by_segment.get(key, []) for key in keys],
         "repairs": [list((repairs or {}).get(key, ())) for key in keys],
     }
     of_run = {
@@ -62,8 +56,8 @@ def record_segments(
         for field in schema
     ]
     audit = pa.table({"audit_id": [recording.audit_id]})
-    found = {"audit": audit, "segment": pa.table(columns, schema=schema)}
-    tables.change(REMOTE_SEGMENTS, found, updates.audited_remote, by=["audit_id"])
+    rows = {"audit": audit, "segment": pa.table(columns, schema=schema)}
+    tables.change(REMOTE_SEGMENTS, rows, updates.audited_remote, by=["audit_id"])
     return len(keys)
 
 
@@ -77,22 +71,20 @@ def _column(values: Any, kind: pa.DataType) -> Any:
 
 
 def _by_segment(findings: Iterable[RemoteFindingRow], keys: Sequence[Key]) -> Mapping[Key, list[dict[str, Any]]]:
-    """Findings by their segments.
-
-    Args:
-        keys: the keys of all segments, in order.
-    """
-    first: dict[str, Key] = {}
+    """Findings by their segments. `keys` are those of all segments, in order."""
+    first_of_topic: dict[str, Key] = {}
     for key in keys:
-        first.setdefault(key[0], key)
-    found: defaultdict[Key, list[dict[str, Any]]] = defaultdict(list)
-    for each in findings:
-        of = _key_of(each) or first.get(each.topic_id)
-        if of is not None:
-            found[of].append({name: getattr(each, name) for name in _OF_FINDING})
-    return found
+        first_of_topic.setdefault(key[0], key)
+    by_segment: defaultdict[Key, list[dict[str, Any]]] = defaultdict(list)
+    for finding in findings:
+        segment = _key_of(finding) or first_of_topic.get(finding.topic_id)
+        if segment is not None:
+            by_segment[segment].append({name: getattr(finding, name) for name in _FINDING_COLUMNS})
+    return by_segment
 
 
-def _key_of(each: RemoteFindingRow) -> Key | None:
-    """The segment that a finding is about; None where it is about the topic."""
-    return None if each.segment_id is None else (each.topic_id, each.partition, each.start_offset, each.segment_id)
+def _key_of(finding: RemoteFindingRow) -> Key | None:
+    """The segment that a finding is about; None if it is about the topic."""
+    if finding.segment_id is None:
+        return None
+    return finding.topic_id, finding.partition, finding.start_offset, finding.segment_id

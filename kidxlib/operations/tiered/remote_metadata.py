@@ -1,4 +1,4 @@
-"""Reads the partitions of `__remote_log_metadata` in log dirs; those that have grown are read again."""
+"""Reads the partitions of `__remote_log_metadata` in log dirs; partitions that have grown are read again."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ class RemoteMetadata:
     """The contents of `__remote_log_metadata`.
 
     Attributes:
-        segments: rows of `REMOTE_METADATA`.
-        breaks: rows of `LINEAGE_BREAKS`.
+        segments, breaks: rows of `REMOTE_METADATA` and of `LINEAGE_BREAKS`.
         flag_since: since when each broker is known to record that a segment has no transaction index.
         known: the partitions of topics that have records here.
         read: the metadata partitions that were read.
@@ -36,7 +35,6 @@ class RemoteMetadata:
         begins_late: metadata partitions whose first records are gone, or below the log start.
         forgotten: rows of `REMOTE_METADATA` whose records are below the log start of the metadata partition: they are
             still there, but a starting broker does not read them.
-        records: the number of records.
         last_ms: the time of the latest record, ms since the epoch; None without a record.
     """
 
@@ -69,8 +67,8 @@ class RemoteMetadata:
 
 @dataclass(frozen=True, slots=True)
 class _Folded:
-    """A metadata partition that was read: the result of all its records, and the rows that are only below its log
-    start.
+    """A metadata partition that was read: the result of all its records, and the rows of segments that only records
+    below its log start tell of.
     """
 
     partition: MetadataPartition | ExportedPartition
@@ -90,35 +88,34 @@ def _folded(partition: MetadataPartition | ExportedPartition) -> _Folded:
 
 @dataclass(slots=True)
 class MetadataReader:
-    """Reads the metadata in some places. A partition that has not grown is not read again."""
-
     places: Sequence[Location]
     topics: re.Pattern[str]
     _read: dict[int, _Folded] = field(default_factory=dict)
 
     def read(self) -> RemoteMetadata:
         """The metadata as it is now."""
-        found = metadata_partitions(self.places)
-        for number, partition in found.items():
+        partitions = metadata_partitions(self.places)
+        for number, partition in partitions.items():
             known = self._read.get(number)
             if known is None or (known.partition, known.log_start_offset) != (partition, partition.log_start_offset):
                 self._read[number] = _folded(partition)
-        folded = {number: self._read[number].all for number in found}
-        seen = [(partition, number) for number, each in folded.items() for partition in each.partitions]
+        read = {number: self._read[number] for number in partitions}
+        folded = {number: part.all for number, part in read.items()}
+        seen = [(partition, number) for number, metadata in folded.items() for partition in metadata.partitions]
         segments = pa.concat_tables([REMOTE_METADATA.empty_table(), *_tables(folded, "segments")])
         return RemoteMetadata(
             segments=self._of_topics(segments),
             breaks=self._of_topics(pa.concat_tables([LINEAGE_BREAKS.empty_table(), *_tables(folded, "breaks")])),
             flag_since=flag_since(segments),
             known=frozenset(partition for partition, _ in seen),
-            read=frozenset(found),
-            possible_counts=possible_counts(seen, max(found, default=-1)),
-            begins_late=[number for number in found if self._read[number].log_start_offset > 0],
+            read=frozenset(partitions),
+            possible_counts=possible_counts(seen, max(partitions, default=-1)),
+            begins_late=[number for number, partition in read.items() if partition.log_start_offset > 0],
             forgotten=self._of_topics(
-                pa.concat_tables([REMOTE_METADATA.empty_table(), *(self._read[number].forgotten for number in found)])
+                pa.concat_tables([REMOTE_METADATA.empty_table(), *(partition.forgotten for partition in read.values())])
             ),
-            records=sum(each.records for each in folded.values()),
-            last_ms=max((each.last_ms for each in folded.values() if each.last_ms is not None), default=None),
+            records=sum(metadata.records for metadata in folded.values()),
+            last_ms=max((part.last_ms for part in folded.values() if part.last_ms is not None), default=None),
         )
 
     def _of_topics(self, rows: pa.Table) -> pa.Table:
@@ -127,4 +124,4 @@ class MetadataReader:
 
 
 def _tables(folded: Mapping[int, FoldedMetadata], name: str) -> list[pa.Table]:
-    return [getattr(each, name) for each in folded.values()]
+    return [getattr(metadata, name) for metadata in folded.values()]

@@ -1,5 +1,5 @@
-"""A repair of tiered storage: an audit finds missing and broken objects, logs are read, objects are made from them and
-put into the bucket, and the catalog records the result.
+"""A repair of tiered storage: an audit finds missing and broken objects, new ones are made from logs and put into the
+bucket, and the catalog records the result.
 
 Nothing is removed, and only indexes, snapshots and leader epochs are written. A log in a log dir is read in place of
 the bucket's only if objects prove that both are the same.
@@ -18,7 +18,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Final, Self, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -59,8 +59,8 @@ from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
-#: Findings that no object can mend: brokers ask for no object there.
-_OF_METADATA: Final = ("never-asked-for", "not-in-metadata")
+#: Reasons of findings that no object can mend: brokers ask for no object there.
+_NOT_BY_OBJECTS: Final = ("never-asked-for", "not-in-metadata")
 #: Topic id, partition and segment id.
 _Key = tuple[str, int, str | None]
 
@@ -72,6 +72,8 @@ _CACHES: Final = (
 #: States by topic id, partition and segment id.
 _States: TypeAlias = Mapping[tuple[str, int, str], str]
 _FINISHED: Final = SegmentState.COPY_SEGMENT_FINISHED.name
+#: Logs in log dirs that may be copies of remote logs, by topic id, partition, base offset and size.
+_LocalCopies: TypeAlias = Mapping[tuple[str, int, int, int], Location]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,7 +83,7 @@ class RepairRequest:
     Attributes:
         audit: the audit that finds broken objects.
         mirror: where new objects are written, in directories and files that are named as in the bucket.
-        apply: whether to put them into the bucket, too.
+        apply: whether the objects are put into the bucket, too.
         logs: log dirs whose logs are read in place of the bucket's if they are proven to be the same.
     """
 
@@ -119,7 +121,6 @@ class Mended:
 
 
 def _as_planned(row: RemadeRow) -> Mended:
-    """The outcome of an object before anything is put."""
     if row.reason is None:
         return Mended(row, ObjectOutcome.RIGHT)
     if row.why_not is not None:
@@ -129,11 +130,7 @@ def _as_planned(row: RemadeRow) -> Mended:
 
 @dataclass(frozen=True, slots=True)
 class _Putting:
-    """Puts objects from a mirror into a bucket.
-
-    Attributes:
-        interrupted: once this is set, no further object is put.
-    """
+    """Puts objects from a mirror into a bucket. Once `interrupted` is set, no further object is put."""
 
     plan: TieredPlan
     reader: MetadataReader
@@ -141,7 +138,7 @@ class _Putting:
     interrupted: threading.Event
 
     def put(self, rows: Sequence[RemadeRow]) -> Iterator[Mended]:
-        """Put some objects, in any order."""
+        """Put objects, and yield them in any order."""
         done: list[Mended] = []
         for start in range(0, len(rows), AT_ONCE):
             group = rows[start : start + AT_ONCE]
@@ -149,7 +146,7 @@ class _Putting:
                 done += [Mended(row, ObjectOutcome.NOT_PUT, "the run was interrupted") for row in group]
                 continue
             done += in_order(partial(self._put, self._states()), group)
-        if any(each.outcome is ObjectOutcome.PUT for each in done):
+        if any(mended.outcome is ObjectOutcome.PUT for mended in done):
             done = list(in_order(partial(self._after, self._states()), done))
         yield from done
 
@@ -220,31 +217,27 @@ def _record_repair(
     objects: Sequence[Mended],
     as_of: AsOf,
 ) -> None:
-    """Record the segments of a bucket, and the outcome of their objects.
-
-    Args:
-        listed: rows of `ListedSegmentRow`, from before the repair.
-        findings: findings that are not mended.
-        objects: objects that are or seemed missing or broken.
+    """Record the segments of a bucket as they were listed before the repair (rows of `ListedSegmentRow`), the findings
+    that are not mended, and the outcome of the objects that are or seemed missing or broken.
     """
     repairs: defaultdict[Key, list[Mapping[str, Any]]] = defaultdict(list)
     put: defaultdict[Key, list[dict[str, Any]]] = defaultdict(list)
-    for each in objects:
-        row = each.row
-        repair = {"suffix": row.file, "reason": row.reason, "outcome": each.outcome.value, "why": each.why}
-        repairs[_key(each)].append({**repair, "bytes": row.made_bytes})
-        if each.outcome is ObjectOutcome.PUT:
-            put[_key(each)].append({"suffix": row.file, "name": row.name, "bytes": row.made_bytes})
-    found = [*findings, *_found_by_reading(findings, objects)]
-    record_segments(tables, recording, _with_objects(listed, put), found, as_of, repairs)
+    for mended in objects:
+        row = mended.row
+        repair = {"suffix": row.file, "reason": row.reason, "outcome": mended.outcome.value, "why": mended.why}
+        repairs[_key(mended)].append({**repair, "bytes": row.made_bytes})
+        if mended.outcome is ObjectOutcome.PUT:
+            put[_key(mended)].append({"suffix": row.file, "name": row.name, "bytes": row.made_bytes})
+    findings = [*findings, *_found_by_reading(findings, objects)]
+    record_segments(tables, recording, _with_objects(listed, put), findings, as_of, repairs)
 
 
 def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Mended]) -> Iterator[RemoteFindingRow]:
     """Findings on objects that only reading the log has shown to be wrong, and that are not mended."""
     known = {(each.topic_id, each.partition, each.start_offset, each.segment_id, each.file) for each in findings}
-    for each in objects:
-        row = each.row
-        if row.reason is None or each.outcome.is_mended or (*_key(each), row.file) in known:
+    for mended in objects:
+        row = mended.row
+        if row.reason is None or mended.outcome.is_mended or (*_key(mended), row.file) in known:
             continue
         yield RemoteFindingRow(
             topic=row.topic,
@@ -270,13 +263,14 @@ def _with_objects(listed: pa.Table, put: Mapping[Key, Sequence[Mapping[str, Any]
     objects: list[Any] = column.to_pylist()
     for number, key in enumerate(keys_of(listed)):
         if new := put.get(key):
-            replaced = {each["name"] for each in new}
-            objects[number] = [*(each for each in objects[number] if each["name"] not in replaced), *new]
+            replaced = {item["name"] for item in new}
+            objects[number] = [*(item for item in objects[number] if item["name"] not in replaced), *new]
     return listed.set_column(listed.schema.get_field_index("objects"), "objects", pa.array(objects, column.type))
 
 
-def _key(each: Mended) -> Key:
-    return each.row.topic_id, each.row.partition, each.row.start_offset, each.row.segment_id
+def _key(mended: Mended) -> Key:
+    row = mended.row
+    return row.topic_id, row.partition, row.start_offset, row.segment_id
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -290,7 +284,6 @@ class Repaired:
         segments, log_bytes: how many segments' logs were read, and their bytes.
         local_segments, local_bytes: how many of these logs, and bytes, were read in log dirs.
         made, made_bytes: how many objects were written into the mirror, and their bytes.
-        requests: how many requests object stores were sent.
     """
 
     objects: Sequence[Mended]
@@ -305,43 +298,12 @@ class Repaired:
     metadata: RemoteMetadata
     requests: Requests
 
-    @classmethod
-    def of(
-        cls,
-        *,
-        objects: Sequence[Mended],
-        left: Sequence[RemoteFindingRow],
-        safe: int,
-        made: Sequence[RemadeRow],
-        metadata: RemoteMetadata,
-        requests: Requests,
-    ) -> Repaired:
-        """Count, and sort objects."""
-        logs = {(row.topic_id, row.partition, row.segment_id): row.log_bytes for row in made}
-        local = {(row.topic_id, row.partition, row.segment_id): row.log_bytes for row in made if row.is_local}
-        in_mirror = [row.made_bytes for row in made if row.made_bytes is not None]
-        return cls(
-            objects=sorted(objects, key=lambda each: (each.row.topic, each.row.partition, each.row.name)),
-            left=left,
-            safe=safe,
-            segments=len(logs),
-            log_bytes=sum(logs.values()),
-            local_segments=len(local),
-            local_bytes=sum(local.values()),
-            made=len(in_mirror),
-            made_bytes=sum(in_mirror),
-            metadata=metadata,
-            requests=requests,
-        )
-
     @property
     def outcomes(self) -> Counter[ObjectOutcome]:
-        """The number of objects by outcome."""
-        return Counter(each.outcome for each in self.objects)
+        return Counter(mended.outcome for mended in self.objects)
 
 
 def _values(request: RepairRequest, repaired: Repaired) -> dict[str, Any]:
-    """The keys of the JSON object."""
     recording = request.audit.recording
     return {
         **({} if recording is None else recording.as_json()),
@@ -358,7 +320,7 @@ def _values(request: RepairRequest, repaired: Repaired) -> dict[str, Any]:
         "log_bytes": repaired.log_bytes,
         "local_logs": {"segments": repaired.local_segments, "bytes": repaired.local_bytes},
         "made": {"objects": repaired.made, "bytes": repaired.made_bytes},
-        "objects": [_as_json(each) for each in repaired.objects],
+        "objects": [_as_json(mended) for mended in repaired.objects],
         "left": [{**each.values(), "what_to_do": what_to_do(each.file, each.reason)} for each in repaired.left],
         "safe": repaired.safe,
         "requests": repaired.requests.as_json(),
@@ -366,7 +328,6 @@ def _values(request: RepairRequest, repaired: Repaired) -> dict[str, Any]:
 
 
 def _tell(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
-    """Show the outcome of each wrong object, and the findings that are left."""
     kinds = Counter((each.row.file, each.row.reason or "", each.outcome.value) for each in repaired.objects)
     if kinds:
         outcome.table(
@@ -375,11 +336,11 @@ def _tell(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
             [(*kind, number) for kind, number in sorted(kinds.items())],
             text_columns=3,
         )
-    for each in repaired.objects[:PROBLEMS_SHOWN]:
-        row = each.row
-        why = "" if each.why is None else f": {each.why}"
+    for mended in repaired.objects[:PROBLEMS_SHOWN]:
+        row = mended.row
+        why = "" if mended.why is None else f": {mended.why}"
         segment = f"{row.topic}-{row.partition} {row.start_offset} {row.segment_id}"
-        outcome.line(f"{each.outcome}: {segment} {row.file}: {row.reason or 'nothing is wrong'}{why}")
+        outcome.line(f"{mended.outcome}: {segment} {row.file}: {row.reason or 'nothing is wrong'}{why}")
     outcome.more(len(repaired.objects) - PROBLEMS_SHOWN, "; --json has them all")
     _tell_logs(outcome, request, repaired)
     if repaired.metadata.last_ms is not None:
@@ -411,9 +372,9 @@ def _tell_logs(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> 
     outcome.line(f"made:     {counted(repaired.made, 'object')}, {decimal(repaired.made_bytes)}, in {request.mirror}")
 
 
-def _as_json(each: Mended) -> dict[str, Any]:
-    columns = {name: value for name, value in each.row.values().items() if name not in ("log_bytes", "why_not")}
-    return {**columns, "outcome": each.outcome.value, "why": each.why}
+def _as_json(mended: Mended) -> dict[str, Any]:
+    columns = {name: value for name, value in mended.row.values().items() if name not in ("log_bytes", "why_not")}
+    return {**columns, "outcome": mended.outcome.value, "why": mended.why}
 
 
 def outcome_of(request: RepairRequest, repaired: Repaired) -> Outcome:
@@ -459,52 +420,49 @@ def repair(request: RepairRequest, backend: Backend) -> Outcome:
             begin_phase("recording in the catalog")
             left = _not_mended(findings, planned)
             _record_repair(backend.catalog.tables, recording, audit.listed, left, planned, plan.as_of)
-        repaired = Repaired.of(
-            objects=planned,
+        logs = {_key_of(row): row.log_bytes for row in made}
+        local_logs_read = {_key_of(row): row.log_bytes for row in made if row.is_local}
+        in_mirror = [row.made_bytes for row in made if row.made_bytes is not None]
+        repaired = Repaired(
+            objects=sorted(planned, key=lambda mended: (mended.row.topic, mended.row.partition, mended.row.name)),
             left=_left(broken, planned),
             safe=len(findings) - len(broken),
-            made=made,
+            segments=len(logs),
+            log_bytes=sum(logs.values()),
+            local_segments=len(local_logs_read),
+            local_bytes=sum(local_logs_read.values()),
+            made=len(in_mirror),
+            made_bytes=sum(in_mirror),
             metadata=metadata,
             requests=requests_made() - request.audit.asked_before + backend.engine.requests(),
         )
     return outcome_of(request, repaired)
 
 
-@dataclass(frozen=True, slots=True)
-class _LocalCopies:
-    """Logs in log dirs that may be copies of remote logs, by topic id, partition, base offset and size."""
+def _local_copies(sources: Sequence[Source], topics: Collection[tuple[str, str]]) -> _LocalCopies:
+    """List the logs of some topics (names and ids). If several directories have the same log, the first one is used.
+    Warns of directories that cannot be listed.
+    """
+    copies: dict[tuple[str, int, int, int], Location] = {}
+    for log in local_logs(sources, topics):
+        sizes = zip(log.segments.base_offsets.tolist(), log.segments.sizes.tolist(), strict=True)
+        for base_offset, size in sizes:
+            key = log.partition.topic_id, log.partition.partition, base_offset, size
+            copies.setdefault(key, log.directory / segment_file(base_offset, LOG_SUFFIX))
+    return copies
 
-    paths: Mapping[tuple[str, int, int, int], Location]
 
-    @classmethod
-    def of(cls, sources: Sequence[Source], topics: Collection[tuple[str, str]]) -> Self:
-        """List the logs of some topics. Warns of directories that cannot be listed.
-
-        Args:
-            sources: log dirs, or directories of single partitions. If several have the same log, the first one is used.
-            topics: names and ids of topics.
-        """
-        paths: dict[tuple[str, int, int, int], Location] = {}
-        for log in local_logs(sources, topics) if sources else ():
-            sizes = zip(log.segments.base_offsets.tolist(), log.segments.sizes.tolist(), strict=True)
-            for base_offset, size in sizes:
-                key = log.partition.topic_id, log.partition.partition, base_offset, size
-                paths.setdefault(key, log.directory / segment_file(base_offset, LOG_SUFFIX))
-        return cls(paths)
-
-    def with_local_logs(self, segment: RemoteSegmentToRead) -> RemoteSegmentToRead:
-        """A segment, and those before it, each with the local log that has its base offset and size, if there is
-        one.
-        """
-        partition = segment.partition
-        key = partition.topic_id, partition.partition, segment.start_offset, segment.log_bytes
-        before = None if segment.before is None else self.with_local_logs(segment.before)
-        return replace(segment, local_log=self.paths.get(key), before=before)
+def _with_local_logs(segment: RemoteSegmentToRead, copies: _LocalCopies) -> RemoteSegmentToRead:
+    """The segment and those before it, each with the local log that has its base offset and size, if there is one."""
+    partition = segment.partition
+    key = partition.topic_id, partition.partition, segment.start_offset, segment.log_bytes
+    before = None if segment.before is None else _with_local_logs(segment.before, copies)
+    return replace(segment, local_log=copies.get(key), before=before)
 
 
 def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteFindingRow]) -> list[RemadeRow]:
     """The objects that are made from the logs of segments with damage that can be mended."""
-    damaged = {_key_of(each) for each in broken if each.file in SIDE_OBJECTS and each.reason not in _OF_METADATA}
+    damaged = {_key_of(each) for each in broken if each.file in SIDE_OBJECTS and each.reason not in _NOT_BY_OBJECTS}
     if not damaged:
         return []
     partitions = {
@@ -514,17 +472,18 @@ def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteF
     metadata = audit.reader.read()
     segments = audit.segments(metadata, partitions)
     epochs = _epochs(metadata, partitions)
-    copies = _LocalCopies.of(request.logs, {(each.topic, each.topic_id) for each in partitions})
+    copies = _local_copies(request.logs, {(partition.topic, partition.topic_id) for partition in partitions})
     shares = [
         SegmentsToMend(
             SegmentsToRemake(
-                tuple(map(copies.with_local_logs, share)), tuple(epochs.get(each.segment_id) for each in share)
+                segments=tuple(_with_local_logs(segment, copies) for segment in share),
+                epochs=tuple(epochs.get(segment.segment_id) for segment in share),
             ),
             request.mirror,
         )
         for share in audit.plan.shares(segments, metadata.flag_since, lambda row: _key_of(row) in damaged)
     ]
-    number, bytes_ = sum(len(each.asked.segments) for each in shares), sum(each.asked.bytes for each in shares)
+    number, bytes_ = sum(len(share.asked.segments) for share in shares), sum(share.asked.bytes for share in shares)
     begin_phase("reading logs", done=audit.engine.done, segments=number, log_bytes=bytes_)
     staged = audit.run(remake_objects, shares, REMADE, is_small=reads_little(bytes_, number), maps=True)
     return RemadeRow.of_arrow(staged.rows("remade"))
@@ -537,11 +496,11 @@ def _epochs(metadata: RemoteMetadata, partitions: Iterable[TopicIdPartition]) ->
         pc.equal(metadata.segments["state"], pa.scalar(SegmentState.COPY_SEGMENT_FINISHED.name)),
     )
     of_partitions = by_partition(metadata.segments.filter(is_read), "start_offset")
-    found: dict[str, Any] = {}
+    epochs: dict[str, Any] = {}
     for partition in partitions:
         if (rows := of_partitions.get(partition)) is not None:
-            found |= epochs_up_to(rows.to_pylist())
-    return found
+            epochs |= epochs_up_to(rows.to_pylist())
+    return epochs
 
 
 def _of_interest(made: Iterable[RemadeRow], broken: Iterable[RemoteFindingRow]) -> Iterator[RemadeRow]:
@@ -561,9 +520,9 @@ def _put(planned: Sequence[Mended], putting: _Putting) -> list[Mended]:
 
 
 def _left(broken: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
-    """The findings that are about none of some objects, or that no object can mend."""
+    """The findings on other objects than these, and those that no object can mend."""
     named = {(*_key_of(each.row), each.row.file) for each in objects}
-    return [each for each in broken if each.reason in _OF_METADATA or (*_key_of(each), each.file) not in named]
+    return [each for each in broken if each.reason in _NOT_BY_OBJECTS or (*_key_of(each), each.file) not in named]
 
 
 def _not_mended(findings: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:

@@ -22,8 +22,6 @@ from kidxlib.storage.publisher import Publisher
 
 @dataclass(frozen=True, slots=True)
 class SegmentsToMend:
-    """Segments to read, and the mirror for the objects that are made."""
-
     asked: SegmentsToRemake
     mirror: Location
 
@@ -82,7 +80,7 @@ class RemadeRow(Row):
         )
 
     def is_as_seen(self, content: bytes | None) -> bool:
-        """Whether some content is the one that was found."""
+        """Whether an object's content is still what was found."""
         if content is None or self.found_bytes is None:
             return content is None and self.found_bytes is None
         return len(content) == self.found_bytes and crc32c(content) == self.found_crc32c
@@ -100,10 +98,10 @@ def remake_objects(shares: Iterable[SegmentsToMend], use_mmap: bool) -> Iterator
         with Publisher() as publisher:
             for segment, objects in remake(share.asked, use_mmap):
                 directory = partition_directory(share.mirror, segment.layout, segment.partition)
-                for each in objects:
-                    row = RemadeRow.remade(segment, each)
-                    if each.content is not None:
-                        publisher.stage(directory, row.name, each.content)
+                for made in objects:
+                    row = RemadeRow.remade(segment, made)
+                    if made.content is not None:
+                        publisher.stage(directory, row.name, made.content)
                     rows.append({"remade": row.values()})
             publisher.commit()
         yield ItemRows(segments=len(share.asked.segments), log_bytes=share.asked.bytes, rows=rows)

@@ -57,16 +57,13 @@ class Recording:
 
     @property
     def catalog(self) -> str:
-        """The catalog's directory or URL."""
         return self.context.catalog or f"database {self.context.database}"
 
     @property
     def line(self) -> str:
-        """The report's line."""
         return f"catalog: {self.catalog}, table {REMOTE_SEGMENTS.name}, audit {self.audit_id}"
 
     def as_json(self) -> dict[str, str]:
-        """The report's keys in JSON."""
         return {"audit_id": self.audit_id, "catalog": self.catalog, "source": self.source}
 
 
@@ -75,16 +72,14 @@ class TieredRequest:
     """The request for an audit.
 
     Attributes:
-        layout: how objects are named.
         bucket: the directory, or the prefix, of the partitions' directories.
         places: where partitions of `__remote_log_metadata` are: directories, or files with exported records.
-        metadata: these directories and those of the files; the cluster's metadata may be beside them.
+        metadata: these directories and the directories of these files; the cluster's metadata may be beside them.
         stuck_ms: for how many ms a state may last.
         as_of_ms: the time at which states are judged, ms since the epoch; None: the time of the metadata.
         interval_bytes: the index interval; None: each topic's configuration.
         known_topics: the topics' configurations in the metadata of the log dirs' clusters.
         what_if: other settings of topics by Kafka's names, to compute what they would free.
-        recording: None if nothing is recorded.
         asked_before: the requests to object stores that this process had sent before.
     """
 
@@ -107,11 +102,10 @@ class TieredRequest:
     def log_dirs(self) -> list[Source]:
         """The log dirs of the metadata, each once. Files with exported records are left out: they may lie anywhere."""
         places = set(map(str, self.places))
-        return list({str(each.path): each for each in self.metadata if str(each.path) in places}.values())
+        return list({str(source.path): source for source in self.metadata if str(source.path) in places}.values())
 
 
 def _parse_settings(texts: Iterable[str]) -> dict[str, int]:
-    """The settings of `--what-if NAME=VALUE`."""
     settings = {}
     for text in texts:
         name, _, value = text.partition("=")
@@ -141,18 +135,15 @@ def tiered_request(
     now: str | None = None,
     is_repair: bool = False,
 ) -> TieredRequest:
-    """Make the request of options.
-
-    Args:
-        tiered: the bucket, perhaps with the name of its source in the catalog.
-        context: has a catalog if the run is recorded.
+    """Make the request of options. `tiered` is the bucket, perhaps with the name of its source in the catalog. The run
+    is recorded if the context has a catalog.
     """
     if not tiered_metadata:
         raise UsageError(
             "no --tiered-metadata: there is nothing to compare the bucket with; name a log dir that has "
             "__remote_log_metadata with --tiered-metadata DIR"
         )
-    places = tuple(_metadata_place(each) for each in tiered_metadata)
+    places = tuple(map(_metadata_place, tiered_metadata))
     sources = tuple(source_at(str(_directory(place))) for place in places)
     name, place = split_name(tiered)
     plugin, recording = LAYOUTS[layout or LOCAL.name], None
@@ -200,13 +191,7 @@ def _recording(
     metadata: Sequence[Source],
     asked: Mapping[str, object],
 ) -> Recording:
-    """Where and under which id a run is recorded.
-
-    Args:
-        source: the bucket's name in the catalog.
-        metadata: the places of the metadata.
-        asked: the values of which the run's id is made.
-    """
+    """Where and under which id a run is recorded. The id is made of the values of `asked`."""
     ensure_no_overlap(None, context.catalog, [*metadata, Source(source, _absolute(bucket))])
     if isinstance(bucket, ObjectPath):
         with needing_packages("a bucket with --catalog"):
@@ -236,11 +221,11 @@ def _metadata_place(text: str) -> Location:
 def _bucket(text: str, layout: Layout) -> Location:
     place = given_location("", text) or Path(text)
     try:
-        found = find_bucket(place) if layout is LOCAL else place
-        if not isinstance(found, Path):
-            next(iter(found.iterdir()), None)  # raises if nothing has that prefix
-        elif not found.is_dir():
+        bucket = find_bucket(place) if layout is LOCAL else place
+        if not isinstance(bucket, Path):
+            next(iter(bucket.iterdir()), None)  # raises if nothing has that prefix
+        elif not bucket.is_dir():
             raise UsageError(f"{text}: no such directory; expected that of the storage plugin")
     except OSError as error:
         raise UsageError(f"{text}: {describe_error(error)}") from error
-    return found
+    return bucket

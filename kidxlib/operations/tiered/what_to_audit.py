@@ -1,4 +1,4 @@
-"""Plans an audit of tiered storage: its partitions, the configurations of their topics, and the segments whose bytes
+"""Plans an audit of tiered storage: which partitions are compared, how their topics are configured, and which segments
 are read, in shares.
 """
 
@@ -31,7 +31,12 @@ from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.log.remote.segments import LINEAGE_BREAKS, REMOTE_METADATA
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
 from kidxlib.operations.tiered.remote_metadata import RemoteMetadata
-from kidxlib.operations.tiered.tiered_request import LOCAL_RETENTION_BYTES, LOCAL_RETENTION_MS, TieredRequest
+from kidxlib.operations.tiered.tiered_request import (
+    LOCAL_RETENTION_BYTES,
+    LOCAL_RETENTION_MS,
+    RETENTION_MS,
+    TieredRequest,
+)
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.storage.location import Location
@@ -41,7 +46,6 @@ _SHARE_SEGMENTS: Final = 64
 _SHARE_BYTES: Final = 1024**3
 _T = TypeVar("_T")
 
-_RETENTION_MS = "retention.ms"
 _ENABLE = "remote.storage.enable"
 _COPY_DISABLE = "remote.log.copy.disable"
 _COPY_LAG_MS, _COPY_LAG_BYTES = "remote.copy.lag.ms", "remote.copy.lag.bytes"
@@ -51,52 +55,49 @@ _AS_LOCAL = -2
 
 @dataclass(frozen=True, slots=True)
 class TopicsOfTiered:
-    """The configurations of topics. They are looked up by id as well: another topic may have had the same name."""
+    """The configurations of topics, looked up by id as well: another topic may have had the same name."""
 
     request: TieredRequest
 
     def retention_ms(self, partition: TopicIdPartition) -> int | None:
         """For how many ms the topic of a partition keeps records; negative: for ever; None: not known."""
-        source = self._source_of(partition)
-        return None if source is None else self._retention_ms(source, partition.topic)
+        return self.setting(partition.topic, partition.topic_id, RETENTION_MS)
 
     def setting(self, topic: str, topic_id: str, name: str) -> int | None:
         """A topic's setting that is a number; None: not known."""
-        source = self._source_of(TopicIdPartition(topic_id, topic, 0))
-        config = None if source is None else self.request.known_topics.config(source.name, topic, name)
-        return None if config is None else parse_integer(config.value, 64)
+        source = self._source_of(topic, topic_id)
+        return None if source is None else self._number(source, topic, name)
 
     def is_copied(self, topic: str, topic_id: str) -> bool | None:
         """Whether brokers copy a topic's segments (`remote.storage.enable`); None: not known."""
-        source = self._source_of(TopicIdPartition(topic_id, topic, 0))
+        source = self._source_of(topic, topic_id)
         config = None if source is None else self.request.known_topics.config(source.name, topic, _ENABLE)
         return None if config is None else config.value == "true"
 
     def copying(self, topic: str, topic_id: str) -> Copying:
         """Whether and when brokers copy a topic's segments, by its settings."""
-        source = self._source_of(TopicIdPartition(topic_id, topic, 0))
+        source = self._source_of(topic, topic_id)
         if source is None:
             return Copying()
         own = self.request.known_topics.of_sources[source.name].metadata.topic_configs.get(topic, {})
         is_on = self.is_copied(topic, topic_id) is not False and own.get(_COPY_DISABLE) != "true"
         lags = [parse_integer(own.get(name, "0"), 64) or 0 for name in (_COPY_LAG_MS, _COPY_LAG_BYTES)]
-        of_local = (self.setting(topic, topic_id, name) for name in (LOCAL_RETENTION_MS, LOCAL_RETENTION_BYTES))
+        limits = (self.setting(topic, topic_id, name) for name in (LOCAL_RETENTION_MS, LOCAL_RETENTION_BYTES))
         ms, bytes_ = (
-            max((local or 0) if lag == _AS_LOCAL else lag, 0) for lag, local in zip(lags, of_local, strict=True)
+            max((limit or 0) if lag == _AS_LOCAL else lag, 0) for lag, limit in zip(lags, limits, strict=True)
         )
         return Copying(is_on, ms, bytes_)
 
     def copied(self) -> Iterator[tuple[str, str]]:
         """The names and ids of topics that brokers copy by a cluster's metadata."""
-        known = self.request.known_topics
-        for of_source in known.of_sources.values():
+        for of_source in self.request.known_topics.of_sources.values():
             for topic, topic_id in of_source.metadata.topics.items():
                 if self.request.topics.fullmatch(topic) and self.is_copied(topic, topic_id):
                     yield topic, topic_id
 
     def options(self, partition: TopicIdPartition, directory: Location) -> RecoverOptions:
         """The options with which a partition's indexes are made."""
-        source = self._source_of(partition) or self.request.metadata[0]
+        source = self._source_of(partition.topic, partition.topic_id) or self.request.metadata[0]
         place = PartitionDirectory(source, TopicPartition(partition.topic, partition.partition), directory)
         interval_bytes, known = self.request.interval_bytes, self.request.known_topics
         options = options_of_topic(known, place, interval_bytes=interval_bytes, max_index_bytes=None)
@@ -104,13 +105,13 @@ class TopicsOfTiered:
 
     def outliving_metadata(self, partitions: frozenset[TopicIdPartition]) -> Iterator[RemoteFindingRow]:
         """A finding on each topic that keeps records for longer than the metadata of its segments is kept."""
-        topics = {(each.topic, each.topic_id): each for each in partitions if self.request.topics.fullmatch(each.topic)}
-        for _, partition in sorted(topics.items()):
-            source = self._source_of(partition)
+        topics = {(partition.topic, partition.topic_id) for partition in partitions}
+        for topic, topic_id in sorted(topics):
+            source = self._source_of(topic, topic_id) if self.request.topics.fullmatch(topic) else None
             if source is None:
                 continue
-            of_metadata = self._retention_ms(source, REMOTE_LOG_METADATA_TOPIC)
-            of_topic = self._retention_ms(source, partition.topic)
+            of_metadata = self._number(source, REMOTE_LOG_METADATA_TOPIC, RETENTION_MS)
+            of_topic = self._number(source, topic, RETENTION_MS)
             if of_metadata is None or of_topic is None or not 0 <= of_metadata < (of_topic if of_topic >= 0 else 2**63):
                 continue
             kept = "for ever" if of_topic < 0 else f"for {timedelta(milliseconds=of_topic)}"
@@ -120,18 +121,15 @@ class TopicsOfTiered:
                 f"{REMOTE_LOG_METADATA_TOPIC} keeps records for {timedelta(milliseconds=of_metadata)}, this one {kept}",
                 "a segment whose metadata has gone is lost to brokers: nobody reads its records or deletes its objects",
             )
-            of = TopicIdPartition(partition.topic_id, partition.topic, -1)
-            yield RemoteFindingRow.found(of, RemoteSegmentKey(start_offset=0, segment_id=None), finding)
+            all_partitions = TopicIdPartition(topic_id, topic, -1)
+            yield RemoteFindingRow.found(all_partitions, RemoteSegmentKey(start_offset=0, segment_id=None), finding)
 
-    def _source_of(self, partition: TopicIdPartition) -> Source | None:
+    def _source_of(self, topic: str, topic_id: str) -> Source | None:
         known = self.request.known_topics
-        sources = self.request.metadata
-        return next(
-            (each for each in sources if known.topic_id(each.name, partition.topic) == partition.topic_id), None
-        )
+        return next((each for each in self.request.metadata if known.topic_id(each.name, topic) == topic_id), None)
 
-    def _retention_ms(self, source: Source, topic: str) -> int | None:
-        config = self.request.known_topics.config(source.name, topic, _RETENTION_MS)
+    def _number(self, source: Source, topic: str, name: str) -> int | None:
+        config = self.request.known_topics.config(source.name, topic, name)
         return None if config is None else parse_integer(config.value, 64)
 
 
@@ -140,7 +138,6 @@ class TieredPlan:
     """How partitions are audited.
 
     Attributes:
-        layout: the bucket's layout.
         bucket: the directory of the partitions' directories.
         directories: the partitions' directories that exist.
         is_recorded: whether listed segments are recorded.
@@ -157,25 +154,24 @@ class TieredPlan:
     def partitions(
         self, metadata: RemoteMetadata, only: Collection[TopicIdPartition] | None = None
     ) -> list[RemotePartition]:
-        """The partitions that the metadata has, or that have a directory, in order.
-
-        Args:
-            only: the partitions to return; None for all.
-        """
-        of_segments = by_partition(metadata.segments, "start_offset")
-        of_forgotten = by_partition(metadata.forgotten, "start_offset")
-        of_breaks = by_partition(metadata.breaks, "segment_start_offset")
-        found = sorted({*of_segments, *self.directories}, key=lambda each: (each.topic, each.partition, each.topic_id))
+        """The partitions that the metadata has, or that have a directory, in order."""
+        segments = by_partition(metadata.segments, "start_offset")
+        forgotten = by_partition(metadata.forgotten, "start_offset")
+        breaks = by_partition(metadata.breaks, "segment_start_offset")
+        partitions = sorted(
+            {*segments, *self.directories},
+            key=lambda partition: (partition.topic, partition.partition, partition.topic_id),
+        )
         return [
             RemotePartition(
                 partition=partition,
                 layout=self.layout,
                 directory=self.directory(partition),
-                segments=of_segments.get(partition, REMOTE_METADATA.empty_table()),
-                breaks=of_breaks.get(partition, LINEAGE_BREAKS.empty_table()),
+                segments=segments.get(partition, REMOTE_METADATA.empty_table()),
+                breaks=breaks.get(partition, LINEAGE_BREAKS.empty_table()),
                 knows_metadata=metadata.knows(partition),
                 begins_late=metadata.begins_late_for(partition),
-                forgotten=of_forgotten.get(partition, REMOTE_METADATA.empty_table()),
+                forgotten=forgotten.get(partition, REMOTE_METADATA.empty_table()),
                 flag_since=metadata.flag_since,
                 retention_ms=self.topics.retention_ms(partition),
                 as_of=self.as_of,
@@ -183,7 +179,7 @@ class TieredPlan:
                 copying=self.topics.copying(partition.topic, partition.topic_id),
                 is_recorded=self.is_recorded,
             )
-            for partition in found
+            for partition in partitions
             if only is None or partition in only
         ]
 
@@ -193,15 +189,11 @@ class TieredPlan:
         flag_since: Mapping[int, int],
         only: Callable[[CopiedSegmentRow], bool] = lambda row: True,
     ) -> Iterator[Sequence[RemoteSegmentToRead]]:
-        """The segments whose bytes are read, in shares of consecutive segments of one partition.
-
-        Args:
-            segments: all segments of the partitions.
-            flag_since: as for `findings_on_transaction_index`.
-            only: the segments to read.
+        """The segments whose bytes are read, in shares of consecutive segments of one partition. `segments` are all
+        segments of the partitions: a segment is read with those before it.
         """
-        ordered = sorted(segments, key=lambda each: (each.topic, each.topic_id, each.partition, each.start_offset))
-        for _, of_partition in groupby(ordered, key=lambda each: (each.topic_id, each.partition)):
+        ordered = sorted(segments, key=lambda row: (row.topic, row.topic_id, row.partition, row.start_offset))
+        for _, of_partition in groupby(ordered, key=lambda row: (row.topic_id, row.partition)):
             rows = list(of_partition)
             wanted = [row.segment_id for row in rows if only(row)]
             if wanted:
@@ -211,41 +203,43 @@ class TieredPlan:
     def _to_read(
         self, rows: Sequence[CopiedSegmentRow], flag_since: Mapping[int, int]
     ) -> dict[str, RemoteSegmentToRead]:
-        """The segments of a partition by their ids, as workers read them."""
+        """The segments of a partition by id."""
         first = rows[0]
         partition = TopicIdPartition(first.topic_id, first.topic, first.partition)
         directory = self.directory(partition)
         options = self.topics.options(partition, directory)
-        found = [
+        segments = [
             RemoteSegmentToRead(
                 partition=partition,
                 layout=self.layout,
                 directory=directory,
-                names={each["suffix"]: each["name"] for each in row.objects},
+                names={item["suffix"]: item["name"] for item in row.objects},
                 segment_id=row.segment_id,
                 start_offset=row.start_offset,
                 end_offset=row.end_offset,
                 log_bytes=row.log_bytes,
                 max_timestamp_ms=row.max_timestamp_ms,
-                leader_epochs=tuple(EpochEntry(each["epoch"], each["start_offset"]) for each in row.leader_epochs),
+                leader_epochs=tuple(EpochEntry(epoch["epoch"], epoch["start_offset"]) for epoch in row.leader_epochs),
                 has_aborted=_has_aborted(row, flag_since),
                 before=None,
                 options=options,
             )
             for row in rows
         ]
-        ends = Counter(each.end_offset + 1 for each in found)
-        before = {each.end_offset + 1: each for each in found if ends[each.end_offset + 1] == 1}
-        return {each.segment_id: _after(_after(each, before), before) for each in found}
+        ends = Counter(segment.end_offset + 1 for segment in segments)
+        by_end = {segment.end_offset + 1: segment for segment in segments if ends[segment.end_offset + 1] == 1}
+        return {
+            segment.segment_id: _with_the_one_before(_with_the_one_before(segment, by_end), by_end)
+            for segment in segments
+        }
 
     def directory(self, partition: TopicIdPartition) -> Location:
-        """The directory of a partition's objects."""
         return self.directories.get(partition, self.bucket / self.layout.partition_path(partition))
 
 
 def by_partition(rows: pa.Table, order: str) -> dict[TopicIdPartition, pa.Table]:
-    """The rows of each partition in the order of a column. They are copies: a slice would be sent to a worker with all
-    rows.
+    """The rows of each partition in the order of a column. They are copies: a slice would be sent to a worker with
+    all rows.
     """
     if not rows.num_rows:
         return {}
@@ -262,25 +256,28 @@ def by_partition(rows: pa.Table, order: str) -> dict[TopicIdPartition, pa.Table]
 
 
 def units_of(items: Sequence[_T], cores: int) -> list[Sequence[_T]]:
-    """Divide items into a few units for each core."""
     count = max(1, min(len(items), cores * BINS_PER_CORE))
     return [part for number in range(count) if (part := items[number::count])]
 
 
 def _in_shares(segments: Sequence[RemoteSegmentToRead]) -> Iterator[Sequence[RemoteSegmentToRead]]:
-    weights = [max(each.log_bytes, _SHARE_BYTES // _SHARE_SEGMENTS) for each in segments]
+    weights = [max(segment.log_bytes, _SHARE_BYTES // _SHARE_SEGMENTS) for segment in segments]
     for start, end in cut(weights, _SHARE_BYTES):
         yield tuple(segments[start:end])
 
 
-def _after(segment: RemoteSegmentToRead, before: Mapping[int, RemoteSegmentToRead]) -> RemoteSegmentToRead:
-    """A segment with the one before it. If it has that already, the one before that is set, too."""
-    known = segment.before or before.get(segment.start_offset)
-    if known is None:
+def _with_the_one_before(
+    segment: RemoteSegmentToRead, by_end: Mapping[int, RemoteSegmentToRead]
+) -> RemoteSegmentToRead:
+    """The segment with the one before it. If it has that already, the one before that is set, too.
+    `by_end` has segments by the first offset after them.
+    """
+    before = segment.before or by_end.get(segment.start_offset)
+    if before is None:
         return segment
     if segment.before is not None:
-        known = _after(known, before)
-    return replace(segment, before=known)
+        before = _with_the_one_before(before, by_end)
+    return replace(segment, before=before)
 
 
 def _has_aborted(row: CopiedSegmentRow, flag_since: Mapping[int, int]) -> bool | None:
