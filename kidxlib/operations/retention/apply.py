@@ -7,7 +7,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -52,7 +52,7 @@ from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import to_ms
 from kidxlib.text.words import counted
 
-_WHAT: Final = {
+_IN_WORDS: Final = {
     DeletionOutcome.DELETED: "deleted",
     DeletionOutcome.LAST: "kept, as the last of its partition",
     DeletionOutcome.CHANGED: "kept, as it is not what was planned",
@@ -90,7 +90,7 @@ class AppliedPlan:
 
     @property
     def deleted_bytes(self) -> int:
-        return _bytes(self.results, DeletionOutcome.DELETED)
+        return sum(r.segment.log_bytes for r in self.results if r.outcome is DeletionOutcome.DELETED)
 
     def _is_again(self, result: SegmentResult) -> bool:
         return (
@@ -116,11 +116,10 @@ class AppliedPlan:
         }
 
     def lines(self) -> Iterator[str]:
-        """The lines about the result that are shown on screen."""
         again = [result for result in self.results if self._is_again(result)]
         others = [result for result in self.results if not self._is_again(result)]
-        for outcome, what in _WHAT.items():
-            yield from _outcome_lines([result for result in others if result.outcome is outcome], what)
+        for outcome, words in _IN_WORDS.items():
+            yield from _outcome_lines([result for result in others if result.outcome is outcome], words)
         yield from _outcome_lines(again, "deleted before, by this plan or another")
         if not self.results:
             yield "the plan names no segment to delete"
@@ -132,20 +131,16 @@ class AppliedPlan:
             yield f"problem: {line}"
 
 
-def _outcome_lines(results: Sequence[SegmentResult], what: str) -> Iterator[str]:
+def _outcome_lines(results: Sequence[SegmentResult], words: str) -> Iterator[str]:
     if results:
         log_bytes = sum(result.segment.log_bytes for result in results)
-        yield f"{counted(len(results), 'segment')}, {log_bytes:,} bytes: {what}"
-
-
-def _bytes(results: Iterable[SegmentResult], outcome: DeletionOutcome) -> int:
-    return sum(result.segment.log_bytes for result in results if result.outcome is outcome)
+        yield f"{counted(len(results), 'segment')}, {log_bytes:,} bytes: {words}"
 
 
 def planned_deletions(plan: RecordedPlan) -> list[PartitionDeletion]:
     """The segments that a plan deletes, by partition. Refuses segments in an object store, and moved ones."""
-    going = plan.read(SegmentToDelete.names(), [Among("decision", (Decision.DELETE.value,))])
-    segments = SegmentToDelete.of_arrow(going.sort_by([(name, "ascending") for name in SEGMENTS.key]))
+    rows = plan.read(SegmentToDelete.names(), [Among("decision", (Decision.DELETE.value,))])
+    segments = SegmentToDelete.of_arrow(rows.sort_by([(name, "ascending") for name in SEGMENTS.key]))
     for segment in segments:
         if is_object(segment.log_path) or is_object(segment.index_directory):
             raise UsageError(
@@ -263,24 +258,23 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> AppliedPlan:
             stack.enter_context(locked(log_dir))
         now_ms = to_ms(request.context.now)
         then = partitions_then(plan, [deletion.key for deletion in deletions])
-        configs.ensure_recent({key: each.written for key, each in then.items()}, request.max_metadata_lag)
+        configs.ensure_recent({key: partition.written for key, partition in then.items()}, request.max_metadata_lag)
         remover = stack.enter_context(Remover())
-        again = [
+        reconsidered_deletions = [
             reconsidered(remover, deletion, then[deletion.key], configs.of_topics[deletion.key[1]].policy, now_ms)
             for deletion in deletions
         ]
-        results = apply_deletions(again, record, wait)
-    before = {(key, each.file.base_offset) for key, found in then.items() for each in found.segments if each.deleted}
-    return AppliedPlan(
-        request.plan_id,
-        results,
-        configs.configured.other_log_dirs,
-        before,
-    )
+        results = apply_deletions(reconsidered_deletions, record, wait)
+    deleted_before = {
+        (key, segment.file.base_offset)
+        for key, partition in then.items()
+        for segment in partition.segments
+        if segment.deleted
+    }
+    return AppliedPlan(request.plan_id, results, configs.configured.other_log_dirs, deleted_before)
 
 
 def apply_plan(backend: Backend, request: ApplyRequest) -> Outcome:
-    """Apply a plan, and give the outcome with its result."""
     if not backend.engine.is_on_this_machine:
         raise UsageError(
             "--apply: only with a local master, so that the log dir's lock covers every writer; give -- --master "

@@ -55,7 +55,7 @@ from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.times import NS_PER_MS, YEAR_2000_MS, show_time
 from kidxlib.text.words import counted
 
-#: How many rows a person may want to scroll through.
+#: As many rows as a person may want to scroll through.
 _SEGMENTS_SHOWN: Final = 10_000
 #: So little is planned faster than workers start. For each partition two logs are opened, which takes half a
 #: millisecond; segments are decided on by columns, a million in a second.
@@ -75,10 +75,10 @@ _ON_DISK: Final = ("decision", "reason", "decision_on_disk", "reason_on_disk", "
 
 #: So many seconds or more are not shown as days: timestamps of broken clocks reach further than `timedelta`.
 _SECONDS_SHOWN: Final = 10**11
-#: Units in which producers wrote timestamps in place of ms (KAFKA-6482), each with how many make one ms.
+#: Units in which producers wrote timestamps in place of ms (KAFKA-6482), and how many of them make one ms.
 _OTHER_UNITS: Final = {"µs": 1_000, "ns": 1_000_000}
 
-_OF_TIMES: Final = ("future_ms", "backwards_ms", "largest_timestamp_ms")
+_TIME_COLUMNS: Final = ("future_ms", "backwards_ms", "largest_timestamp_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,36 +151,32 @@ def segment_name(source: str, topic: str, partition: int, base_offset: int) -> s
 
 
 def findings_of(staged: Staged, looks_compacted: Mapping[str, str]) -> list[RetentionFinding]:
-    """The warnings of a plan, by policy.
-
-    Args:
-        staged: rows of `PLANNED`.
-        looks_compacted: as `topics_that_look_compacted`.
-    """
+    """The warnings of a plan (rows of `PLANNED`), by policy. `looks_compacted` is of `topics_that_look_compacted`."""
     by = ["policy", "warning"]
-    rows = _exploded(staged.rows("segment", [*SEGMENTS.key, "policy", "warnings", *_OF_TIMES]))
+    rows = _exploded(staged.rows("segment", [*SEGMENTS.key, "policy", "warnings", *_TIME_COLUMNS]))
     counts = rows.group_by(by).aggregate([([], "count_all"), ("most_ms", "max"), ("largest_timestamp_ms", "max")])
     partitions = rows.group_by([*by, *PARTITIONS.key]).aggregate([]).group_by(by).aggregate([([], "count_all")])
     partitions_of = {(row["policy"], row["warning"]): row["count_all"] for row in partitions.to_pylist()}
     findings = []
     for row in counts.to_pylist():
         first = _first_segment(rows, row["policy"], row["warning"])
-        finding = RetentionFinding(
-            policy=row["policy"],
-            warning=PlanWarning(row["warning"]),
-            segments=row["count_all"],
-            partitions=partitions_of[row["policy"], row["warning"]],
-            first=segment_name(*(first[name] for name in SEGMENTS.key)),
-            most_ms=row["most_ms_max"],
-            largest_ms=row["largest_timestamp_ms_max"],
-            why=looks_compacted.get(first["topic"], ""),
+        findings.append(
+            RetentionFinding(
+                policy=row["policy"],
+                warning=PlanWarning(row["warning"]),
+                segments=row["count_all"],
+                partitions=partitions_of[row["policy"], row["warning"]],
+                first=segment_name(*(first[name] for name in SEGMENTS.key)),
+                most_ms=row["most_ms_max"],
+                largest_ms=row["largest_timestamp_ms_max"],
+                why=looks_compacted.get(first["topic"], ""),
+            )
         )
-        findings.append(finding)
     return sorted(findings, key=lambda finding: (finding.policy, finding.warning))
 
 
 def _exploded(rows: pa.Table) -> pa.Table:
-    """One row for each warning of a segment, with its extent in ms."""
+    """One row for each warning of a segment. `most_ms`: by how many ms a timestamp is in the future or goes back."""
     warnings: Values = rows["warnings"].combine_chunks()
     parents: Values = pc.list_parent_indices(warnings)
     rows = rows.drop_columns(["warnings"]).take(parents)
@@ -243,13 +239,8 @@ class RetentionReport:
 
 
 def report(staged: Staged, configs: Configs, looks_compacted: Mapping[str, str], *, what_if: bool) -> RetentionReport:
-    """Sum a plan up.
-
-    Args:
-        staged: rows of `PLANNED`.
-        configs: the configurations by which the rows were decided; in a what-if, Kafka's defaults stand for settings
-            that are not known.
-        looks_compacted: as `topics_that_look_compacted`.
+    """Sum up a plan (rows of `PLANNED`) that was made by these configurations. In a what-if, Kafka's defaults stand for
+    settings that are not known. `looks_compacted` is of `topics_that_look_compacted`.
     """
     names = ["policy", "topic", "decision", "reason", "decision_on_disk"]
     rows = staged.rows("segment", [*names, "bytes", "first_timestamp_ms"])
@@ -276,7 +267,7 @@ def _added(topic: TopicSummary, row: Mapping[str, Any]) -> TopicSummary:
     """Add the segments of a row, which all have the same reason, to a topic's summary."""
     count, size = row["count_all"], row["bytes_sum"] or 0
     goes = row["decision"] == Decision.DELETE.value
-    oldest = [each for each in (topic.oldest_ms, row["first_timestamp_ms_min"]) if each is not None]
+    oldest = [time_ms for time_ms in (topic.oldest_ms, row["first_timestamp_ms_min"]) if time_ms is not None]
     return TopicSummary(
         policy=topic.policy,
         topic=topic.topic,
@@ -334,7 +325,6 @@ def _first_rows(rows: pa.Table) -> list[dict[str, Any]]:
 
 
 def tell_plan(outcome: Outcome, plan_id: str, summary: RetentionReport, *, what_if: bool) -> None:
-    """Show a row for each topic, and the warnings."""
     shown = summary.topics[:TOPICS_SHOWN]
     outcome.table(
         f"plan {plan_id}",
@@ -359,22 +349,21 @@ def tell_plan(outcome: Outcome, plan_id: str, summary: RetentionReport, *, what_
     if what_if:
         outcome.line("what if: this plan says what would be; --apply refuses it")
     if summary.unknown:
-        outcome.line(_not_decided(summary))
+        outcome.line(_not_decided_line(summary))
     if summary.assumed:
-        outcome.line(_assumed(summary.assumed))
+        outcome.line(_assumed_line(summary.assumed))
     if summary.compacted:
-        outcome.line(_compacted(summary.compacted))
+        outcome.line(_compacted_line(summary.compacted))
     for finding in summary.findings:
         outcome.line(f"warning: policy {finding.policy}: {finding.sentence}")
     for what, (count, lines) in (("disagreement", summary.disagreements), ("problem", summary.problems)):
         outcome.line(*(f"{what}: {line}" for line in lines))
         outcome.more(count - len(lines))
     for policy in sorted({topic.policy for topic in summary.topics}):
-        outcome.line(_sum(policy, [topic for topic in summary.topics if topic.policy == policy]))
+        outcome.line(_policy_line(policy, [topic for topic in summary.topics if topic.policy == policy]))
 
 
-def _sum(policy: str, topics: Sequence[TopicSummary]) -> str:
-    """How much a policy deletes of the segments that were decided on, and how many were not."""
+def _policy_line(policy: str, topics: Sequence[TopicSummary]) -> str:
     undecided = sum(topic.undecided for topic in topics)
     decided = sum(topic.segments for topic in topics) - undecided
     if undecided and not decided:
@@ -390,7 +379,7 @@ def _sum(policy: str, topics: Sequence[TopicSummary]) -> str:
     )
 
 
-def _not_decided(summary: RetentionReport) -> str:
+def _not_decided_line(summary: RetentionReport) -> str:
     topics = sorted(summary.unknown)
     missing = [name for name in DECIDING_CONFIGS if any(name in names for names in summary.unknown.values())]
     segments = sum(topic.undecided for topic in summary.topics)
@@ -401,7 +390,7 @@ def _not_decided(summary: RetentionReport) -> str:
     )
 
 
-def _assumed(topics: Mapping[str, Sequence[str]]) -> str:
+def _assumed_line(topics: Mapping[str, Sequence[str]]) -> str:
     called = {"retention.ms": f"retention.ms ({_DEFAULT.days} days)"}
     missing = [name for name in DECIDING_CONFIGS if any(name in names for names in topics.values())]
     return (
@@ -411,7 +400,7 @@ def _assumed(topics: Mapping[str, Sequence[str]]) -> str:
     )
 
 
-def _compacted(topics: Mapping[str, str]) -> str:
+def _compacted_line(topics: Mapping[str, str]) -> str:
     first = min(topics)
     return (
         f"look compacted: {counted(len(topics), 'topic')} (the first: {first}, as {topics[first]}); none of their "
@@ -420,21 +409,11 @@ def _compacted(topics: Mapping[str, str]) -> str:
 
 
 def segments_as_json(staged: Staged) -> list[dict[str, Any]]:
-    """All segments of a plan in order.
-
-    Args:
-        staged: rows of `PLANNED`.
-    """
     rows: list[dict[str, Any]] = _in_order(staged, JSON_COLUMNS).to_pylist(maps_as_pydicts="strict")
     return rows
 
 
 def _tell_segments(outcome: Outcome, staged: Staged) -> None:
-    """Show a row for each segment of a plan: the decision, its reason, and when the segment goes.
-
-    Args:
-        staged: rows of `PLANNED`.
-    """
     rows = _in_order(staged, ["policy", *SEGMENTS.key, "decision", "reason", "due_ms", "bytes"])
     shown = rows.slice(0, _SEGMENTS_SHOWN).to_pylist()
     outcome.table(
@@ -465,11 +444,7 @@ def _goes(row: Mapping[str, Any]) -> str:
 
 
 def partitions_to_delete_from(staged: Staged) -> dict[PartitionKey, Written]:
-    """The partitions that a file for `kafka-delete-records` names, and when each was last written.
-
-    Args:
-        staged: rows of `PLANNED`.
-    """
+    """The partitions that a file for `kafka-delete-records` names, and when each was last written."""
     names = ["decision", "largest_timestamp_ms", "age_from_mtime", "log_mtime_ns"]
     rows = staged.rows("segment", [*PARTITIONS.key, *names])
     goes: Values = pc.equal(rows["decision"], pa.scalar(Decision.DELETE.value))
@@ -486,15 +461,8 @@ def partitions_to_delete_from(staged: Staged) -> dict[PartitionKey, Written]:
     return written
 
 
-def write_delete_records(staged: Staged, path: Path) -> int:
-    """Write the file for `kafka-delete-records --offset-json-file`: the offset before which each partition is deleted.
-
-    Args:
-        staged: rows of `PLANNED`.
-
-    Returns:
-        How many partitions the file names.
-    """
+def write_delete_records(staged: Staged, path: Path) -> None:
+    """Write the file for `kafka-delete-records --offset-json-file`: it deletes each partition before an offset."""
     key = ["topic", "partition"]
     rows = staged.rows("segment", [*key, "decision", "next_offset"])
     rows = rows.filter(pc.field("decision") == Decision.DELETE.value)
@@ -506,7 +474,6 @@ def write_delete_records(staged: Staged, path: Path) -> int:
         raise KidxError(
             f"--delete-records-json {path}: cannot be written: {error.strerror}; the plan is recorded"
         ) from error
-    return len(partitions)
 
 
 def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
@@ -524,7 +491,7 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     begin_phase("planning")
     segments = PresentSegments(tables, tables.version(SEGMENTS), sources, list(own))
     paths = source_paths(tables)
-    seen = look_at([each for each in as_sources(paths) if each.name in sources])
+    seen = look_at([source for source in as_sources(paths) if source.name in sources])
     configured = _configured(request, segments, seen.answering(paths))
     described = [policy.name for policy in request.policies if policy.described]
     configs = configured.complete(own, deletes=not request.options.what_if, described=described)
@@ -562,20 +529,15 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
 
 
 def _ensure_counted_once(tables: Tables, sources: Sequence[str]) -> None:
-    """Refuse sources that have the same segments: they would be planned twice."""
-    for each in in_one_directory(tables, sources):
+    for same in in_one_directory(tables, sources):
         raise UsageError(
-            f"{tables.path}: {each}: its segments would be planned twice; choose one of them with --source, or "
+            f"{tables.path}: {same}: its segments would be planned twice; choose one of them with --source, or "
             "take one out with kidx forget-source"
         )
 
 
 def _configured(request: PlanRequest, segments: PresentSegments, paths: Mapping[str, str]) -> ConfiguredTopics:
-    """The configurations of topics in the metadata of the sources' clusters.
-
-    Args:
-        paths: the directories of the sources, by name.
-    """
+    """The configurations of topics in the metadata of the sources' clusters."""
     configured = ConfiguredTopics.read(
         request.metadata,
         paths,
@@ -606,9 +568,7 @@ def _ensure_recent(
 def _staged(
     backend: Backend, request: PlanRequest, segments: PresentSegments, configs: Configs, plan_id: str
 ) -> tuple[Staged, Mapping[str, str]]:
-    """Stage rows of `PLANNED` for all segments, or none; also give the topics that look compacted, each with the
-    reason.
-    """
+    """Stage rows of `PLANNED` for all segments or for none; also give the topics that look compacted, and why each."""
     rows = segments.read(FACTS_OF_OFFSETS)
     if request.delete_records_json is not None:
         ensure_no_copies(rows)
@@ -656,11 +616,9 @@ def _as_json(plan_id: str, request: PlanRequest, summary: RetentionReport) -> di
 def _outcome(
     plan_id: str, request: PlanRequest, summary: RetentionReport, missing: Missing, *, is_partial: bool
 ) -> Outcome:
-    """How a plan ends.
-
-    Args:
-        is_partial: a broker has a log dir that is no source. Of it nothing is planned: a hint, but for what deletes by
-            this plan, as --apply does, and Kafka's tool from the file. What the file names is right all the same.
+    """The outcome of a plan. `is_partial`: a broker has a log dir that is no source, so that nothing is planned there.
+    That is a hint only, unless something deletes by this plan, as --apply does, and Kafka's tool from the file. The
+    file names the right offsets all the same.
     """
     problems, disagreements = summary.problems[0], summary.disagreements[0]
     has_problems = problems or disagreements or missing.is_loss or (is_partial and request.delete_records_json)

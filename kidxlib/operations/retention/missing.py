@@ -33,14 +33,10 @@ class Missing:
     def of(
         cls, tables: TablesToRead, names: Collection[str], topics: re.Pattern[str], known: KnownTopics, seen: Seen
     ) -> Self:
-        """Everything that is missing by the catalog, the checkpoints and the metadata.
-
-        Args:
-            names: names of sources.
-            known: the metadata of the sources' clusters.
-            seen: these sources, as they were listed.
+        """Everything that is missing in these sources by the catalog, the checkpoints and the metadata of the sources'
+        clusters. `seen` are the sources as they were listed.
         """
-        sources = [each for each in as_sources(source_paths(tables)) if each.name in names]
+        sources = [source for source in as_sources(source_paths(tables)) if source.name in names]
         policy_of, directories = recorded_policies_and_directories(tables, names, known)
         of_log_dirs = ExpectedInLogDirs.recorded(tables, sources, topics, known, seen)
         logs = known_logs(tables, names, topics)
@@ -61,15 +57,14 @@ class Missing:
         return {**self.gaps.counts, **self.lost.counts, "not_reached": len(self.not_reached)}
 
     def as_json(self) -> dict[str, Any]:
-        not_reached = [each.as_json() for each in self.not_reached]
-        not_built = [asdict(each) for each in self.not_built]
+        not_reached = [source.as_json() for source in self.not_reached]
+        not_built = [asdict(partition) for partition in self.not_built]
         return {**self.gaps.as_json(), **self.lost.as_json(), "not_reached": not_reached, "not_built": not_built}
 
     def lines(self, *, many_sources: bool) -> Iterator[str]:
-        """What is missing, a line for each topic and reason."""
         by_catalog = "What is planned there is by the catalog, of segments that nobody has looked for"
-        for each in self.not_reached:
-            yield f"{'broken: ' if each.is_empty else ''}{each} {by_catalog}"
-        yield from (f"not planned: {each}" for each in self.not_built)
+        for source in self.not_reached:
+            yield f"{'broken: ' if source.is_empty else ''}{source} {by_catalog}"
+        yield from (f"not planned: {partition}" for partition in self.not_built)
         yield from self.gaps.lines(many_sources=many_sources)
         yield from self.lost.lines(many_sources=many_sources)

@@ -1,4 +1,4 @@
-"""The requests to make a plan and to apply one: options, settings and the policy file together."""
+"""The requests to make a plan and to apply one, and the options by which a plan decides."""
 
 from __future__ import annotations
 

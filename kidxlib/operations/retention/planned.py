@@ -101,7 +101,7 @@ class Partition:
         return bounds if asked is None else bounds.deleted_up_to(asked)
 
     def on_disk(self) -> list[OnDisk | None]:
-        """The largest timestamp in each segment's time index; None where a broker would not use the index."""
+        """The largest timestamp in each segment's time index; None if a broker would not use the index."""
         places = zip(
             *(self.rows[name].to_pylist() for name in ("log_path", "index_directory", "base_offset")),
             self.segments.max_timestamps.tolist(),
@@ -120,11 +120,7 @@ class Partition:
 
 @dataclass(frozen=True, slots=True)
 class PartitionRule:
-    """The rule by which a partition's segments are decided.
-
-    Attributes:
-        kept: why all of them stay; None where the policy decides.
-    """
+    """The rule for a partition's segments. `kept` says why all of them stay; None: the policy decides."""
 
     bounds: Bounds
     policy: TopicPolicy
@@ -136,11 +132,6 @@ class PartitionRule:
     def of(
         cls, partition: Partition, config: TopicConfig, options: PlanOptions, compacted: Collection[str]
     ) -> PartitionRule:
-        """The rule of a partition.
-
-        Args:
-            compacted: topics that look compacted.
-        """
         topic = partition.of_first_row("topic")
         kept = kept_for_its_topic(
             topic,
@@ -154,17 +145,14 @@ class PartitionRule:
         return cls(partition.bounds(config.policy), config.policy, kept, options.now_ms, topic in compacted)
 
     def decide(self, segments: Segments) -> Decisions:
-        """Decide on each segment."""
         if self.kept is not None:
             return keep_all(segments, self.kept)
         return decide(segments, self.bounds, self.policy, self.now_ms)
 
 
 def partitions_of(rows: pa.Table) -> list[Partition]:
-    """The partitions in some rows, in order. Each column becomes an array once, for all partitions together.
-
-    Args:
-        rows: as `PartitionsToPlan.rows`, one at least.
+    """The partitions in rows (`PartitionsToPlan.rows`, one at least), in order. Each column becomes an array once, for all
+    partitions together.
     """
     changes = differing(rows.slice(1), rows.slice(0, rows.num_rows - 1), PARTITIONS.key)
     starts = [0, *(np.flatnonzero(changes) + 1).tolist(), rows.num_rows]
@@ -191,8 +179,8 @@ def first_unexpired_offset(
 ) -> tuple[int, int | None] | None:
     """The number of the segment with the first record that is not too old, and this record's offset.
 
-    It is found as `UnifiedLog.searchOffsetInLocalLog` does: in the first segment whose largest timestamp is that large.
-    If all records are older, the offset is the log end offset.
+    The record is looked for as in `UnifiedLog.searchOffsetInLocalLog`: in the first segment whose largest timestamp is
+    large enough. If all records are older, the offset is the log end offset.
     """
     if policy.retention_ms < 0 or Cleanup.DELETE not in policy.cleanup:
         return None
@@ -236,8 +224,8 @@ def _longs(column: Values) -> Longs:
 
 
 def _among(column: Values, statuses: Sequence[Status]) -> Flags:
-    found: Values = pc.is_in(column, value_set=pa.array([status.value for status in statuses]))
-    return flags_of(found)
+    is_among: Values = pc.is_in(column, value_set=pa.array([status.value for status in statuses]))
+    return flags_of(is_among)
 
 
 def _or_none(look: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) -> _T | None:
@@ -250,10 +238,8 @@ def _or_none(look: Callable[_P, _T], *arguments: _P.args, **named: _P.kwargs) ->
 
 @dataclass(frozen=True, slots=True)
 class _Decided:
-    """A partition, and the decisions on its segments.
-
-    Attributes:
-        on_disk: the largest timestamps in the time indexes; None if only the catalog was asked.
+    """The decisions on a partition's segments. `on_disk` has the largest timestamps in the time indexes; None if only
+    the catalog was asked.
     """
 
     partition: Partition
@@ -265,7 +251,7 @@ class _Decided:
         return len(self.partition.segments)
 
     def cut(self) -> tuple[int, int | None] | None:
-        """Where retention ends, as `first_unexpired_offset` has it; None, too, if the policy does not decide."""
+        """Where retention ends, as in `first_unexpired_offset`; None, too, if the policy does not decide."""
         if self.rule.kept is not None:
             return None
         rule = self.rule
@@ -326,14 +312,9 @@ def planned_rows(
     options: PlanOptions,
     on_disk: Sequence[Sequence[OnDisk | None]] | None,
 ) -> pa.Table:
-    """Rows of `PLANNED`, for the table `retention_plans`, one for each segment.
-
-    Args:
-        rows: as `PartitionsToPlan.rows`.
-        partitions: the partitions in these rows, in order.
-        name: the policy's name.
-        configs: each topic's configuration under this policy.
-        on_disk: for each partition the largest timestamps in its time indexes; None if only the catalog was asked.
+    """Rows of `PLANNED` under the policy `name`, one for each segment. `rows` are `PartitionsToPlan.rows`, and
+    `partitions` those in them, in order. `on_disk` has for each partition the largest timestamps in its time indexes;
+    None if only the catalog was asked.
     """
     decided = []
     for number, partition in enumerate(partitions):
@@ -343,13 +324,13 @@ def planned_rows(
     columns: dict[str, Any] = {
         **{column: rows[column] for column in _AS_IN_CATALOG},
         "bytes": rows["log_bytes"],
-        **_of_policy(name, configs, rows["topic"]),
-        **_of_decisions(decided),
-        **_of_logs(decided),
+        **_policy_columns(name, configs, rows["topic"]),
+        **_decision_columns(decided),
+        **_columns_from_logs(decided),
         "warnings": _warnings(decided),
     }
     if on_disk is not None:
-        columns |= _by_files(decided)
+        columns |= _columns_from_time_indexes(decided)
     # Values stay in columns all the way from the catalog: a Python row for each of a million segments would take
     # minutes.
     return rows_of_columns(columns, rows.num_rows, _ROWS)
@@ -368,17 +349,17 @@ def policy_in_plan(name: str, config: TopicConfig) -> PolicyInPlan:
     )
 
 
-def _of_policy(name: str, configs: Mapping[str, TopicConfig], topics: Values) -> dict[str, Any]:
-    known = [policy_in_plan(name, config).values() for config in configs.values()]
-    for row in known:
+def _policy_columns(name: str, configs: Mapping[str, TopicConfig], topics: Values) -> dict[str, Any]:
+    policies = [policy_in_plan(name, config).values() for config in configs.values()]
+    for row in policies:
         row["policy_origins"] = list(row["policy_origins"].items())  # Arrow wants a map's entries
     schema = pa.schema([column.field for column in PolicyInPlan.columns()])
-    of_topics = pa.Table.from_pylist(known, schema)
+    of_topics = pa.Table.from_pylist(policies, schema)
     numbers: Values = pc.index_in(topics, value_set=pa.array(list(configs), pa.string()))
     return {column: of_topics[column].combine_chunks().take(numbers) for column in schema.names}
 
 
-def _of_decisions(decided: Sequence[_Decided]) -> dict[str, Any]:
+def _decision_columns(decided: Sequence[_Decided]) -> dict[str, Any]:
     def joined(column: str) -> Any:
         return np.concatenate([getattr(one.decisions, column) for one in decided])
 
@@ -389,6 +370,7 @@ def _of_decisions(decided: Sequence[_Decided]) -> dict[str, Any]:
     base_offsets = np.concatenate([one.partition.segments.base_offsets for one in decided])
     next_offsets = np.append(base_offsets[1:], 0)
     next_offsets[last] = [one.partition.log_end_offset for one in decided]
+    due = np.concatenate([one.decisions.due_ms(one.rule.policy.retention_ms) for one in decided])
     return {
         "decision": _DECISIONS.take(reasons),
         "reason": _REASONS.take(reasons),
@@ -397,27 +379,22 @@ def _of_decisions(decided: Sequence[_Decided]) -> dict[str, Any]:
         "counted_bytes": np.concatenate([one.partition.segments.sizes for one in decided]),
         "future_ms": joined("future_ms"),
         "backwards_ms": joined("backwards_ms"),
-        "due_ms": _due(decided),
+        "due_ms": pa.array(due, mask=due < 0),
         "rolls_first": rolls_first,
         "next_offset": next_offsets,
     }
 
 
-def _due(decided: Sequence[_Decided]) -> Any:
-    due = np.concatenate([one.decisions.due_ms(one.rule.policy.retention_ms) for one in decided])
-    return pa.array(due, mask=due < 0)
-
-
-def _of_logs(decided: Sequence[_Decided]) -> dict[str, Any]:
-    """The columns whose values are read from the log of one segment of each partition."""
+def _columns_from_logs(decided: Sequence[_Decided]) -> dict[str, Any]:
+    """Columns with a value for one segment of each partition, which is read from that segment's log."""
     cuts: dict[int, int] = {}
     firsts: dict[int, int] = {}
     start = 0
     for one in decided:
         first = first_timestamp(one.partition, one.decisions, one.rule.bounds.log_start_offset)
-        for found, found_at in ((one.cut(), cuts), (first, firsts)):
-            if found is not None and found[1] is not None:
-                found_at[start + found[0]] = found[1]
+        for numbered, values in ((one.cut(), cuts), (first, firsts)):
+            if numbered is not None and numbered[1] is not None:
+                values[start + numbered[0]] = numbered[1]
         start += len(one)
     return {"cut_offset": _sparse(start, cuts), "first_timestamp_ms": _sparse(start, firsts)}
 
@@ -431,30 +408,21 @@ def _sparse(count: int, values: Mapping[int, int]) -> Any:
     return pa.array(column, mask=is_null)
 
 
-def _by_files(decided: Sequence[_Decided]) -> dict[str, Any]:
+def _columns_from_time_indexes(decided: Sequence[_Decided]) -> dict[str, Any]:
     """The decisions that follow from the time indexes as they are now."""
     timestamps, reasons = [], []
     for one in decided:
         segments = one.partition.segments
-        on_disk = _on_disk(segments, one.on_disk or ())
-        timestamps.append(on_disk)
-        reasons.append(one.rule.decide(replace(segments, max_timestamps=on_disk)).reasons)
+        pairs = zip(segments.max_timestamps, one.on_disk or (), strict=True)
+        largest = np.array([known if read is None else read.max_timestamp for known, read in pairs], np.int64)
+        timestamps.append(largest)
+        reasons.append(one.rule.decide(replace(segments, max_timestamps=largest)).reasons)
     numbers: Values = pa.array(np.concatenate(reasons))
     return {
         "decision_on_disk": _DECISIONS.take(numbers),
         "reason_on_disk": _REASONS.take(numbers),
         "timestamp_on_disk_ms": np.concatenate(timestamps),
     }
-
-
-def _on_disk(segments: Segments, on_disk: Sequence[OnDisk | None]) -> Longs:
-    return np.array(
-        [
-            known if read is None else read.max_timestamp
-            for known, read in zip(segments.max_timestamps, on_disk, strict=True)
-        ],
-        np.int64,
-    )
 
 
 def _warnings(decided: Sequence[_Decided]) -> Any:

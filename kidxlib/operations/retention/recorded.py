@@ -1,5 +1,5 @@
 """Reads a catalog's rows for retention, shares them with workers, and records plans and deletions. Also judges topics
-as a whole by these rows: whether a topic looks compacted, and of how many clusters its rows are.
+as a whole by these rows: whether a topic looks compacted, and how many clusters its rows come from.
 """
 
 from __future__ import annotations
@@ -55,11 +55,11 @@ FACTS_OF_OFFSETS: Final = ("base_offset", "next_offset", "status", "records")
 
 def present_topics(tables: Tables) -> dict[str, set[str]]:
     """The topics of which each source has segments now, by source."""
-    found: dict[str, set[str]] = defaultdict(set)
+    topics: dict[str, set[str]] = defaultdict(set)
     names = ["source", "topic"]
     for row in tables.read(SEGMENTS, names, [PRESENT]).group_by(names).aggregate([]).to_pylist():
-        found[row["source"]].add(row["topic"])
-    return dict(found)
+        topics[row["source"]].add(row["topic"])
+    return dict(topics)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +72,7 @@ class PresentSegments:
     topics: Sequence[str]
 
     def read(self, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
-        """The key of each segment's partition, and some other columns; in any order.
-
-        Args:
-            where: further conditions on the segments.
-        """
+        """The key of each segment's partition, and some other columns; in any order."""
         wanted = [Among("source", self.sources), PRESENT, *where]
         rows = self.tables.read(SEGMENTS, [*PARTITIONS.key, *names], wanted, self.version)
         is_wanted: Values = pc.is_in(rows["topic"], value_set=pa.array(self.topics, pa.string()))
@@ -112,10 +108,8 @@ class RowsOfPlan:
 
 
 def mark_deleted(tables: Tables, segments: Sequence[tuple[str, str, int, int]], now: datetime) -> None:
-    """Record which segments were deleted, and when. Segments that are marked already stay as they are.
-
-    Args:
-        segments: keys, one at least.
+    """Record which segments (keys, one at least) were deleted, and when. Segments that are marked already stay as they
+    are.
     """
     keys = pa.table([list(column) for column in zip(*segments, strict=True)], schema=_KEY)
     tables.change(SEGMENTS, {"segment": keys}, partial(updates.deleted, now=now), by=SEGMENTS.key)
@@ -147,11 +141,6 @@ def partitions_to_plan(
 ) -> Iterator[PartitionsToPlan]:
     """The partitions in shares, each with the rows to plan from. Rows are read for a few shares at a time: all together
     may be too many.
-
-    Args:
-        partitions: as `shares` takes them.
-        engine: shares the rows.
-        compacted_topics: topics that look compacted.
     """
     offsets = segments.tables.read(PARTITIONS, [*PARTITIONS.key, *_OFFSETS], [Among("source", segments.sources)])
 
@@ -176,11 +165,8 @@ def partitions_to_plan(
 
 
 class _OnlyReplicas:
-    """Which partitions are only replicas: their whole logs count, as for the broker that starts on them
+    """Tells which partitions are only replicas: their whole logs count, as for the broker that starts on them
     (`OnlyReplicas`).
-
-    Args:
-        paths: the directories of the catalog's sources, by name.
     """
 
     def __init__(self, paths: Mapping[str, str]) -> None:
@@ -189,10 +175,8 @@ class _OnlyReplicas:
         self._asked = OnlyReplicas(BrokersMetadata(path for path in places if isinstance(path, Path)))
 
     def told_in(self, rows: pa.Table) -> pa.Table:
-        """Rows of segments, with the column `IS_ONLY_REPLICA` added.
-
-        Args:
-            rows: all rows of each partition, in order. A partition whose log ends at its checkpoint is not looked up.
+        """The rows, which are all rows of each partition in order, with the column `IS_ONLY_REPLICA` added. A partition
+        whose log ends at its checkpoint is not looked up.
         """
         count = rows.num_rows
         is_last = np.append(differing(rows.slice(1), rows.slice(0, count - 1), PARTITIONS.key), count > 0)
@@ -220,11 +204,10 @@ def topics_that_look_compacted(rows: pa.Table, *, what_if: bool) -> dict[str, st
     A broker assigns offsets without gaps, also to markers of transactions. So a segment has as many records as offsets,
     and begins where the one before it ends. Only segments that are `ok` are judged. The number of compressed messages
     of magic 0 or 1 is not known: such a topic may be compacted, and is taken for compacted. A missing segment looks
-    like compaction, too: if another source has its offsets, a what-if takes it for missing.
+    like compaction, too: if another source has its offsets, a what-if takes it for missing. A plan that deletes keeps
+    every topic that may be compacted.
 
-    Args:
-        rows: `FACTS_OF_OFFSETS` of segments and the keys of their partitions; all segments of each partition.
-        what_if: whether the answer deletes nothing. A plan that deletes keeps every topic that may be compacted.
+    The rows have `FACTS_OF_OFFSETS` and the keys of partitions, for all segments of each partition.
     """
     if not rows.num_rows:
         return {}
@@ -244,34 +227,29 @@ def topics_that_look_compacted(rows: pa.Table, *, what_if: bool) -> dict[str, st
     places: Values = pa.array(before_gap)
     following_bases: Values = pa.array(before_gap + 1)
     with_gap = rows.take(places).append_column("next_base_offset", base.take(following_bases))
-    between = {row["topic"]: _between(row) for row in _first_of_topics(with_gap)}
-    return between | {row["topic"]: _within(row) for row in _first_of_topics(rows.filter(pa.array(lacks)))}
+    between = {row["topic"]: _gap_between(row) for row in _first_of_topics(with_gap)}
+    return between | {row["topic"]: _gap_within(row) for row in _first_of_topics(rows.filter(pa.array(lacks)))}
 
 
 def _first_of_topics(rows: pa.Table) -> list[dict[str, Any]]:
-    """The first row of each topic."""
-    return rows.take(
-        positions_in(rows.group_by("topic", use_threads=False).aggregate([]), rows, ("topic",))
-    ).to_pylist()
+    topics = rows.group_by("topic", use_threads=False).aggregate([])
+    return rows.take(positions_in(topics, rows, ("topic",))).to_pylist()
 
 
-def _between(row: Mapping[str, Any]) -> str:
+def _gap_between(row: Mapping[str, Any]) -> str:
     missing = f"offsets {row['next_offset']} to {row['next_base_offset'] - 1}"
     return f"{row['source']}: {row['topic']}-{row['partition']} has no log with {missing}"
 
 
-def _within(row: Mapping[str, Any]) -> str:
+def _gap_within(row: Mapping[str, Any]) -> str:
     records = "an unknown number of records" if row["records"] is None else counted(row["records"], "record")
     segment = f"{row['source']}: {row['topic']}-{row['partition']}/{row['base_offset']}"
     return f"{segment} has {records} of {counted(row['next_offset'] - row['base_offset'], 'offset')}"
 
 
 def _known_elsewhere(rows: pa.Table, before_gap: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """For each gap, whether another source has a segment with the first missing offset.
-
-    Args:
-        rows: rows of segments, sorted by their keys.
-        before_gap: the positions of the rows before the gaps.
+    """For each gap, whether another source has a segment with the first missing offset. The rows of segments are sorted
+    by their keys, and `before_gap` has the positions of the rows before the gaps.
     """
     (base, _), (end, is_known) = numbers_in(rows["base_offset"]), numbers_in(rows["next_offset"])
     ranks = np.unique(np.concatenate([base, end]), return_inverse=True)[1]
@@ -279,13 +257,13 @@ def _known_elsewhere(rows: pa.Table, before_gap: NDArray[np.int64]) -> NDArray[n
     has_offsets = is_known & (base < end)
 
     def holding(groups: Positions) -> Positions:
-        """How many segments of each gap's group hold the offset: those that begin at or below it, less those that end
-        there.
+        """How many segments of each gap's group hold the offset: as many as begin at or below it, less those that end
+        at or below it.
         """
         first = groups * len(ranks)
         asked = (first + ends)[before_gap]
         begun, ended = (
-            np.searchsorted(np.sort((first + each)[has_offsets]), asked, side="right") for each in (bases, ends)
+            np.searchsorted(np.sort((first + offsets)[has_offsets]), asked, side="right") for offsets in (bases, ends)
         )
         return begun - ended
 
@@ -294,37 +272,28 @@ def _known_elsewhere(rows: pa.Table, before_gap: NDArray[np.int64]) -> NDArray[n
 
 
 def ensure_one_cluster(rows: pa.Table, policy_file: Path) -> None:
-    """Refuse topics with several ids: the output of Kafka's tools holds for one cluster, and a topic that was made
-    again has another id, too.
-
-    Args:
-        rows: `source`, `topic` and `topic_id` of segments.
-        policy_file: the file with that output.
+    """Refuse topics with several ids: `policy_file` has the output of Kafka's tools, which holds for one cluster, and a
+    topic that was made again has another id, too.
     """
     names = ["topic", "topic_id", "source"]
-    ids = rows.filter(rows["topic_id"].is_valid()).group_by(names).aggregate([])
-    found = ids.sort_by([(name, "ascending") for name in names]).to_pylist()
-    first: dict[str, dict[str, Any]] = {}
-    for row in found:
-        one = first.setdefault(row["topic"], row)
-        if row["topic_id"] != one["topic_id"]:
-            of = f"{one['topic_id']} in source {one['source']} and {row['topic_id']} in source {row['source']}"
+    with_ids = rows.filter(rows["topic_id"].is_valid()).group_by(names).aggregate([])
+    first_of_topic: dict[str, dict[str, Any]] = {}
+    for row in with_ids.sort_by([(name, "ascending") for name in names]).to_pylist():
+        first = first_of_topic.setdefault(row["topic"], row)
+        if row["topic_id"] != first["topic_id"]:
+            ids = f"{first['topic_id']} in source {first['source']} and {row['topic_id']} in source {row['source']}"
             raise UsageError(
-                f"--policy {policy_file}: it tells of one cluster's topics, and {row['topic']} has the topic id {of}; "
+                f"--policy {policy_file}: it tells of one cluster's topics, and {row['topic']} has the topic id {ids}; "
                 "choose the sources of that cluster with --source"
             )
 
 
 def ensure_no_copies(rows: pa.Table) -> None:
-    """Refuse partitions that several sources have: a request to delete records names each partition once.
-
-    Args:
-        rows: `source`, `topic` and `partition` of segments.
-    """
+    """Refuse partitions that several sources have: a request to delete records names each partition once."""
     names = ["topic", "partition", "source"]
-    found = rows.group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names]).to_pylist()
+    partitions = rows.group_by(names).aggregate([]).sort_by([(name, "ascending") for name in names])
     sources: dict[tuple[str, int], list[str]] = {}
-    for row in found:
+    for row in partitions.to_pylist():
         sources.setdefault((row["topic"], row["partition"]), []).append(row["source"])
     for (topic, partition), of_partition in sources.items():
         if len(of_partition) > 1:

@@ -38,11 +38,7 @@ class RecordedPlan:
     policy_file: str | None
 
     def read(self, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
-        """Some columns of the plan's rows, in any order.
-
-        Args:
-            where: which rows; empty for all.
-        """
+        """Some columns of the plan's rows, in any order."""
         return _read(self.tables, self.plan_id, names, where)
 
 
@@ -67,11 +63,7 @@ def plan_to_apply(tables: Tables, request: ApplyRequest) -> RecordedPlan:
 
 
 def ensure_recent(name: str, planned_ms: int, now_ms: int, max_age: timedelta) -> None:
-    """Refuse a plan that is too old, or was made in the future.
-
-    Args:
-        now_ms: the time of the machine's clock, ms since the epoch.
-    """
+    """Refuse a plan that is too old, or was made in the future by the machine's clock (`now_ms`)."""
     age = timedelta(milliseconds=now_ms - planned_ms)
     if age < timedelta(0):
         raise UsageError(
@@ -103,10 +95,7 @@ class CurrentConfigs:
 
     def ensure_recent(self, written: Mapping[PartitionKey, Written], limit: timedelta) -> None:
         """Refuse metadata that may be out of date (`ConfiguredTopics.ensure_recent`), and a listing that is much older
-        than a partition's last record.
-
-        Args:
-            written: when each partition of the plan was last written.
+        than a partition's last record. `written` says when each partition of the plan was last written.
         """
         if self.listing is not None:
             made_ms = self.listing.stat().st_mtime_ns // NS_PER_MS
@@ -118,7 +107,8 @@ class CurrentConfigs:
                         "topic may have been configured anew since. Print the listing again, or give a longer "
                         "--max-metadata-lag"
                     )
-        self.configured.ensure_recent({key: each for key, each in written.items() if key[1] in self.completed}, limit)
+        of_completed = {key: partition for key, partition in written.items() if key[1] in self.completed}
+        self.configured.ensure_recent(of_completed, limit)
 
 
 def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collection[str]) -> CurrentConfigs:
@@ -142,7 +132,7 @@ def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collectio
         described=[plan.policy] if policies[plan.policy].described else [],
     )
     current = {topic: configs[plan.policy] for topic, configs in completed.items()}
-    told_by = " and ".join(str(each) for each in (file, configured.known.as_of) if each is not None)
+    told_by = " and ".join(str(origin) for origin in (file, configured.known.as_of) if origin is not None)
     for topic, planned in sorted(_policies_then(plan, topics).items()):
         _ensure_same(told_by, topic, planned, policy_in_plan(plan.policy, current[topic]))
     listing = file if policies[plan.policy].described else None
@@ -183,10 +173,8 @@ _CALLED: Final = {
 def _policies_then(plan: RecordedPlan, topics: Collection[str]) -> dict[str, PolicyInPlan]:
     """The policy by which each topic was decided; it is the same for all segments of a topic."""
     rows = plan.read(["topic", *PolicyInPlan.names()], [Among("topic", topics)])
-    each = rows.group_by("topic").aggregate([])
-    first = rows.take(positions_in(each, rows, ["topic"]))
-    found = first.to_pylist(maps_as_pydicts="strict")
-    return {row.pop("topic"): PolicyInPlan.of_dict(row) for row in found}
+    one_each = rows.take(positions_in(rows.group_by("topic").aggregate([]), rows, ["topic"]))
+    return {row.pop("topic"): PolicyInPlan.of_dict(row) for row in one_each.to_pylist(maps_as_pydicts="strict")}
 
 
 def _read(tables: Tables, plan_id: str, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
