@@ -32,7 +32,7 @@ _NO_END: Final = 2**63 - 1
 
 @dataclass(frozen=True, slots=True)
 class SegmentResult:
-    """What was done with a segment; `detail` says what was found if it differs from the plan."""
+    """What was done with a segment; `detail` says how it differs from the plan, or why it stays."""
 
     key: PartitionKey
     segment: PlannedSegment
@@ -109,24 +109,27 @@ def apply_deletions(
     """Rename the files, record the outcomes, wait, and remove the files. The caller locks the log dirs.
 
     If a file cannot be renamed, its partition keeps the remaining segments; other partitions continue. If leader epochs
-    cannot be cut, the renamed files of their partition stay renamed, for the next run.
-
-    Args:
-        record: called with the outcomes of segments once they are durable, before any file is removed.
-        wait: returns when renamed files may be removed.
+    cannot be cut, the renamed files of their partition stay renamed, for the next run. `record` gets the outcomes of
+    segments once they are durable, before any file is removed; `wait` returns when renamed files may be removed.
     """
     with Remover() as remover:
         results = [
-            segment
+            result
             for deletion in deletions
-            for segment in _with_epochs_cut(remover, deletion, list(_results(remover, deletion)))
+            for result in _with_epochs_cut(remover, deletion, list(_results(remover, deletion)))
         ]
         remover.flush()
         record(results)
         deleted = {(result.key, result.segment) for result in results if result.outcome is DeletionOutcome.DELETED}
         if deleted:
             wait()
-            _remove_files(remover, [(each, s) for each in deletions for s in each.segments if (each.key, s) in deleted])
+            renamed = [
+                (deletion, segment)
+                for deletion in deletions
+                for segment in deletion.segments
+                if (deletion.key, segment) in deleted
+            ]
+            _remove_files(remover, renamed)
         return results
 
 
@@ -159,7 +162,7 @@ def _results(remover: Remover, deletion: PartitionDeletion) -> Iterator[SegmentR
 def _after_kept(
     deletion: PartitionDeletion, segment: PlannedSegment, stopped_by: DeletionOutcome
 ) -> tuple[DeletionOutcome, str | None]:
-    """The outcome of a segment after one that stays. Somebody has removed a segment after the last log."""
+    """The outcome of a segment after one that stays. After the last log there is none, so somebody has removed it."""
     if stopped_by is not DeletionOutcome.LAST:
         return DeletionOutcome.AFTER_KEPT, None
     return DeletionOutcome.CHANGED, (
@@ -189,7 +192,7 @@ def _delete_segment(
 def _with_epochs_cut(
     remover: Remover, deletion: PartitionDeletion, results: Sequence[SegmentResult]
 ) -> Iterator[SegmentResult]:
-    """The outcomes, once leader epochs begin where the log does."""
+    """The outcomes after leader epochs were cut, so that they begin where the log does."""
     why: str | None = None
     if any(result.outcome is DeletionOutcome.DELETED for result in results):
         try:

@@ -22,12 +22,12 @@ from kidxlib.retention.policy import REASONS, UNLIMITED, Cleanup, Reason, TopicP
 
 #: Never: 10000-01-01, the first time that cannot be shown.
 NEVER_MS: Final = 253_402_300_800_000
-#: What stays with these goes by time alone.
+#: A segment that stays for one of these reasons is later deleted by time alone.
 _BY_TIME: Final = tuple(
     REASONS.index(reason) for reason in (Reason.TIME_NOT_REACHED, Reason.FUTURE_TIMESTAMP, Reason.NO_TIMESTAMPS)
 )
 
-#: In place of the reason for which a segment stays, where none does.
+#: In place of a reason to stay, if no segment stays.
 NONE_STAYS: Final = -1
 
 Longs: TypeAlias = NDArray[np.int64]
@@ -105,13 +105,13 @@ class Segments:
 
     def part(self, start: int, end: int) -> Segments:
         """The segments from one position to before another, as views of the same arrays."""
-        here = slice(start, end)
+        positions = slice(start, end)
         return Segments(
-            base_offsets=self.base_offsets[here],
-            sizes=self.sizes[here],
-            max_timestamps=self.max_timestamps[here],
-            mtimes_ms=self.mtimes_ms[here],
-            fully_read=self.fully_read[here],
+            base_offsets=self.base_offsets[positions],
+            sizes=self.sizes[positions],
+            max_timestamps=self.max_timestamps[positions],
+            mtimes_ms=self.mtimes_ms[positions],
+            fully_read=self.fully_read[positions],
         )
 
 
@@ -221,24 +221,24 @@ class Candidates:
 
 def decide(segments: Segments, bounds: Bounds, policy: TopicPolicy, now_ms: int) -> Decisions:
     """Decide on a partition's segments, at least one."""
-    of = Candidates.of(segments, bounds, now_ms)
-    too_old = of.too_old(policy.retention_ms)
-    by_size = by_time = of.by_start
+    candidates = Candidates.of(segments, bounds, now_ms)
+    too_old = candidates.too_old(policy.retention_ms)
+    by_size = by_time = candidates.by_start
     if Cleanup.DELETE in policy.cleanup:
-        by_size = of.by_size(policy.retention_bytes)
-        by_time = by_size + _leading((of.may_go & too_old)[by_size:])
+        by_size = candidates.by_size(policy.retention_bytes)
+        by_time = by_size + _leading((candidates.may_go & too_old)[by_size:])
 
-    reasons = of.reasons_to_stay(policy, too_old)
-    reasons[: of.by_start] = _number(Reason.LOG_START)
-    reasons[of.by_start : by_size] = _number(Reason.SIZE)
+    reasons = candidates.reasons_to_stay(policy, too_old)
+    reasons[: candidates.by_start] = _number(Reason.LOG_START)
+    reasons[candidates.by_start : by_size] = _number(Reason.SIZE)
     reasons[by_size:by_time] = _number(Reason.TIME)
     after_kept = reasons == _number(Reason.AFTER_KEPT)
-    largest = of.largest_timestamps
+    largest = candidates.largest_timestamps
     return Decisions(
         deleted=by_time,
         reasons=reasons,
         largest_timestamps=largest,
-        age_from_mtime=of.age_from_mtime,
+        age_from_mtime=candidates.age_from_mtime,
         future_ms=np.maximum(largest - now_ms, 0),
         backwards_ms=np.where(after_kept, np.maximum.accumulate(largest) - largest, 0),
     )
@@ -278,49 +278,40 @@ def _number(reason: Reason) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Ladder:
-    """Limits, each time with each size.
-
-    Attributes:
-        times_ms: values of `retention.ms`; −1: no limit.
-        sizes: values of `retention.bytes`; −1: no limit.
-    """
+    """Limits, every value of `retention.ms` with every value of `retention.bytes`; −1: no limit."""
 
     times_ms: Sequence[int]
     sizes: Sequence[int]
 
 
-def deletions(of: Candidates, policy: TopicPolicy, ladder: Ladder) -> Longs:
-    """How many of a partition's segments each pair of limits deletes, from the first on; of shape (times, sizes).
-
-    Args:
-        policy: of which all but the limits counts.
+def deletions(candidates: Candidates, policy: TopicPolicy, ladder: Ladder) -> Longs:
+    """How many of a partition's segments each pair of limits deletes, from the first on; of shape (times, sizes). The
+    limits of the policy do not count.
     """
-    deleted = np.full((len(ladder.times_ms), len(ladder.sizes)), of.by_start, np.int64)
+    deleted = np.full((len(ladder.times_ms), len(ladder.sizes)), candidates.by_start, np.int64)
     if Cleanup.DELETE not in policy.cleanup:
         return deleted
-    by_size = np.array([of.by_size(size) for size in ladder.sizes])
+    by_size = np.array([candidates.by_size(size) for size in ladder.sizes])
     for row, time_ms in enumerate(ladder.times_ms):
         # Deletion by time continues where deletion by size ended, up to the first segment that stays.
-        staying = np.append(np.flatnonzero(~(of.may_go & of.too_old(time_ms))), len(of.may_go))
+        goes = candidates.may_go & candidates.too_old(time_ms)
+        staying = np.append(np.flatnonzero(~goes), len(goes))
         deleted[row] = staying[np.searchsorted(staying, by_size)]
     return deleted
 
 
-def reasons_of_first(of: Candidates, policy: TopicPolicy, ladder: Ladder, deleted: Longs) -> NDArray[np.int8]:
-    """The reason of the first segment that stays, as a number in `REASONS`; `NONE_STAYS` if all are deleted.
-
-    Args:
-        policy: of which all but the limits counts.
-        deleted: as `deletions`; the reasons have its shape.
+def reasons_of_first(candidates: Candidates, policy: TopicPolicy, ladder: Ladder, deleted: Longs) -> NDArray[np.int8]:
+    """The reason of the first segment that stays, as a number in `REASONS`; `NONE_STAYS` if all are deleted. `deleted`
+    is the result of `deletions`; the reasons have its shape.
     """
     stays = np.empty(deleted.shape, np.int8)
     unlimited = np.array([size == UNLIMITED for size in ladder.sizes])
     for row, time_ms in enumerate(ladder.times_ms):
-        too_old = of.too_old(time_ms)
+        too_old = candidates.too_old(time_ms)
         limited = replace(policy, retention_ms=time_ms, retention_bytes=0)
-        stays[row] = _at(of.reasons_to_stay(limited, too_old), deleted[row])
+        stays[row] = _at(candidates.reasons_to_stay(limited, too_old), deleted[row])
         if time_ms == UNLIMITED and unlimited.any():
-            neither = of.reasons_to_stay(replace(limited, retention_bytes=UNLIMITED), too_old)
+            neither = candidates.reasons_to_stay(replace(limited, retention_bytes=UNLIMITED), too_old)
             stays[row, unlimited] = _at(neither, deleted[row])[unlimited]
     return stays
 

@@ -36,7 +36,7 @@ class ConfigEntry:
     """A value in the output of Kafka's tools.
 
     Attributes:
-        of_topic: it was set for the topic itself; otherwise it is its broker's value.
+        of_topic: whether it was set for the topic itself; else it is the broker's value.
         line: its line in the file; 0 in JSON.
     """
 
@@ -47,7 +47,7 @@ class ConfigEntry:
 
 @dataclass(slots=True)
 class Block:
-    """The description of one topic, from its head line on."""
+    """The description of one topic, from its head line on. `of_all`: the tool was asked for all settings."""
 
     line: int
     of_all: bool
@@ -64,11 +64,10 @@ class Block:
 
 
 def _raise_malformed(path: Path, line: int, message: str) -> NoReturn:
-    """Raise the error for a line of a file."""
     raise UsageError(f"{path}: line {line}: {message}")
 
 
-#: For each topic its values by Kafka's names.
+#: The values of each topic by Kafka's names.
 Described = Mapping[str, Mapping[str, ConfigEntry]]
 
 _PROPERTIES: Final = ".properties"
@@ -85,8 +84,9 @@ _TOPIC_LINE: Final = re.compile(r"Topic: ?(\S+)\s.*\bConfigs: ?(\S*)\s*")
 #: The comma before the next key, in a list whose values contain commas.
 _NEXT: Final = re.compile(r",(?=[a-z][a-z0-9.]*=)")
 
-#: A release that knows no tiered storage (before 3.6) does not list whether a topic has it. That it is not listed tells
-#: so only where all is listed: every release from 2.5 on lists these, at the beginning, in the middle and at the end.
+#: A release that knows no tiered storage (before 3.6) does not list whether a topic has it. So a topic is not tiered if
+#: that is not listed and everything else is: every release from 2.5 on lists these, at the beginning, in the middle and
+#: at the end.
 _LISTED_BY_ALL: Final = frozenset(
     {"cleanup.policy", "compression.type", "flush.ms", "index.interval.bytes", "max.message.bytes", "preallocate"}
     | {"retention.bytes", "retention.ms", "segment.bytes", "segment.ms", "unclean.leader.election.enable"}
@@ -106,16 +106,16 @@ def is_described(path: Path, text: str) -> bool:
 
 
 def _blocks(path: Path, text: str) -> Iterator[tuple[str, Block]]:
-    """The topics, each with its description; a topic may come more than once."""
+    """The topics with their descriptions; a topic may come more than once."""
     topic, block = "", None
     for number, line in enumerate(text.splitlines(), start=1):
         if (head := _HEAD.match(line)) is not None:
             if block is not None:
                 yield topic, block
-            # Of a broker, a user, …: not asked for.
+            # The configuration of a broker, a user, … is passed over.
             topic, block = (head[3], Block(number, head[1] == "All")) if head[2] == "topic" else ("", None)
-        elif (one := _BEFORE.match(line) or _TOPIC_LINE.match(line)) is not None:
-            yield one[1], _of_list(path, one[2], number)
+        elif (listed := _BEFORE.match(line) or _TOPIC_LINE.match(line)) is not None:
+            yield listed[1], _block_of_list(path, listed[2], number)
         elif line.startswith("Default configs for "):
             if block is not None:
                 yield topic, block
@@ -138,7 +138,7 @@ def _add(path: Path, number: int, line: str, block: Block) -> None:
         )
 
 
-def _of_list(path: Path, text: str, number: int) -> Block:
+def _block_of_list(path: Path, text: str, number: int) -> Block:
     block = Block(number, of_all=False)
     for entry in _NEXT.split(text):
         name, equals, value = entry.partition("=")
@@ -195,7 +195,7 @@ def _of_object(path: Path, topic: str, values: object) -> dict[str, ConfigEntry]
 
 
 def _of_properties(path: Path, text: str) -> Described:
-    """The values that were set for the topic itself. The broker decides those that are not in the file, and nobody has
+    """The values that were set for the topic itself. Values that are not in the file are the broker's, and nobody has
     reported them.
     """
     block = Block(0, of_all=False)

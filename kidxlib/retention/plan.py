@@ -28,13 +28,12 @@ class PlannedSegment:
     log_inode: int | None = None
 
     def differs(self, status: os.stat_result) -> bool:
-        """Whether a file differs from the planned log; by size and modification time if the plan has no inode."""
+        """Whether a file differs from the planned log: in size, modification time or, if the plan has one, inode."""
         return (status.st_size, status.st_mtime_ns) != (self.log_bytes, self.log_mtime_ns) or (
             self.log_inode is not None and status.st_ino != self.log_inode
         )
 
     def difference(self, path: str, status: os.stat_result) -> str:
-        """The state of a file, and the planned state, in words."""
         return (
             f"{path}: {status.st_size} bytes, modified at {status.st_mtime_ns} ns, inode {status.st_ino}; planned as "
             f"{self.log_bytes} bytes, {self.log_mtime_ns} ns, inode {self.log_inode}: run build_index and plan again"
@@ -45,14 +44,14 @@ class DeletionOutcome(enum.StrEnum):
     """What was done with a segment of a plan."""
 
     DELETED = "deleted"
-    LAST = "last"  # of its partition: a broker would roll first, here it stays
+    LAST = "last"  # the last of its partition: a broker would roll first, here it stays
     CHANGED = "changed"  # not as it was planned: it stays, and all after it
-    LEFT = "left"  # another of its partition is not as it was planned: the partition stays
-    NOT_DUE = "not-due"  # by what is known now it would not be deleted: it stays, and all after it
+    LEFT = "left"  # another segment of its partition is not as it was planned: the partition stays
+    NOT_DUE = "not-due"  # decided on again, it would not be deleted now: it stays, and all after it
     NOT_RENAMED = "not-renamed"  # a file cannot be renamed, or its new name is taken: it stays, and all after it
     EPOCHS_NOT_CUT = "epochs-not-cut"  # renamed, and not removed: leader epochs before the log cannot be cut
     AFTER_KEPT = "behind"  # it is after one that stays
-    GONE = "gone"  # it was not there any more, nor anything of it under the name of a deleted file
+    GONE = "gone"  # its log was not there any more, nor under the name of a deleted file
 
 
 #: All segments after one with such an outcome stay.
@@ -107,7 +106,6 @@ class PartitionDeletion:
         return (self.segments_directory,) if same else (self.segments_directory, self.index_directory)
 
     def log_path(self, segment: PlannedSegment) -> str:
-        """The path of a segment's log."""
         return f"{self.segments_directory}/{segment_file(segment.base_offset, LOG_SUFFIX)}"
 
 
@@ -131,9 +129,9 @@ class SegmentThen:
 
     Attributes:
         counted_bytes: the log's size on a broker.
-        max_timestamp_ms: below 0: none.
-        fully_read: the facts were those of the whole segment.
-        deleted: an applied plan has deleted it, so it is rightly missing.
+        max_timestamp_ms: below 0 if there is none.
+        fully_read: whether the facts are those of the whole segment.
+        deleted: whether an applied plan has deleted it, so that it is rightly missing.
     """
 
     file: PlannedSegment
@@ -174,7 +172,6 @@ class PartitionThen:
 
     @property
     def written(self) -> Written:
-        """When the partition was last written to."""
         written_ms = max((segment.file.log_mtime_ns or 0) // NS_PER_MS for segment in self.segments)
         last_ms = max(segment.max_timestamp_ms for segment in self.segments)
         return Written(written_ms, last_ms if last_ms >= 0 else written_ms)

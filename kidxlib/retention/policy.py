@@ -80,7 +80,7 @@ _FIELDS: Final = {
 class Origin(enum.StrEnum):
     """Who set a value of a topic's configuration."""
 
-    TOPIC = "topic"  # it was said of this very topic
+    TOPIC = "topic"  # the value was given for this very topic
     BROKER = "broker"  # the topic's broker, or all brokers, for topics without a value of their own
     PATTERN = "pattern"  # for all topics whose names match
     DEFAULT = "default"  # for all topics of the file
@@ -97,7 +97,7 @@ class TopicConfig:
     """A topic's configuration.
 
     Attributes:
-        policy: the values; Kafka's own defaults for those that nobody set.
+        policy: the values; Kafka's own default if nobody set a value.
         origins: who set each value that a deletion depends on, by Kafka's names.
     """
 
@@ -106,9 +106,8 @@ class TopicConfig:
 
     @property
     def unknown(self) -> tuple[str, ...]:
-        """The values that nobody set, of all that a deletion would depend on; by Kafka's names.
-
-        The limits do not count if `cleanup.policy` is known to be without `delete`.
+        """The settings that nobody gave and that a deletion would depend on, by Kafka's names. The limits do not count
+        if `cleanup.policy` is known to be without `delete`.
         """
         names: tuple[str, ...] = DECIDING_CONFIGS
         if self.origins["cleanup.policy"] is not Origin.KAFKA and Cleanup.DELETE not in self.policy.cleanup:
@@ -121,7 +120,7 @@ class TopicConfig:
         return Cleanup.DELETE in self.policy.cleanup and self.origins["cleanup.policy"] not in _OF_ONE_TOPIC
 
     def contradicted_by(self, other: TopicConfig) -> list[str]:
-        """The values that both know, and that are not the same; by Kafka's names."""
+        """The settings that are known in both configurations and differ, by Kafka's names."""
         return [
             name
             for name in DECIDING_CONFIGS
@@ -130,12 +129,12 @@ class TopicConfig:
         ]
 
     def without(self, names: Collection[str]) -> TopicConfig:
-        """This configuration, of which some values are not known."""
+        """This configuration as if nobody had set some values."""
         return replace(self, origins={**self.origins, **dict.fromkeys(names, Origin.KAFKA)})
 
     def keeping_what_is_compacted(self, own: TopicConfig) -> TopicConfig:
-        """This configuration; of a topic that has its own `cleanup.policy`, and none with `delete`, with that one where
-        `delete` was said for several topics.
+        """This configuration. If its `delete` was set for several topics, and the topic has its own `cleanup.policy`
+        without `delete`, the topic's own counts.
         """
         origin = own.origins["cleanup.policy"]
         if not self.assumes_delete or origin is Origin.KAFKA or Cleanup.DELETE in own.policy.cleanup:
@@ -143,8 +142,8 @@ class TopicConfig:
         return TopicConfig(replace(self.policy, cleanup=own.policy.cleanup), {**self.origins, "cleanup.policy": origin})
 
     def keeping_what_is_tiered(self, own: TopicConfig) -> TopicConfig:
-        """This configuration; of a topic that is tiered itself, with that, where something else was said for several
-        topics: a broker keeps what it has not copied yet.
+        """This configuration. If the topic's own says that it is tiered, that counts before a value that was set for
+        several topics: a broker keeps what it has not copied yet.
         """
         name = "remote.storage.enable"
         if not own.policy.remote_storage or own.origins[name] is Origin.KAFKA or self.origins[name] in _OF_ONE_TOPIC:
@@ -152,7 +151,7 @@ class TopicConfig:
         return TopicConfig(replace(self.policy, remote_storage=True), {**self.origins, name: own.origins[name]})
 
     def completed(self, other: TopicConfig) -> TopicConfig:
-        """This configuration, with what another says for values that nobody set."""
+        """This configuration, with the values of another where nobody set one here."""
         names = [
             name
             for name in DECIDING_CONFIGS
@@ -163,7 +162,7 @@ class TopicConfig:
         return TopicConfig(replace(self.policy, **values), origins)
 
 
-#: Of a topic of which nobody has said anything.
+#: The configuration of a topic for which nobody has set anything.
 NOTHING_KNOWN: Final = TopicConfig(TopicPolicy(), dict.fromkeys(DECIDING_CONFIGS, Origin.KAFKA))
 
 
@@ -180,7 +179,7 @@ class TopicPattern:
     values: Mapping[str, Any]
 
     def origin_for(self, topic: str) -> Origin:
-        """Whether it names this topic alone, or several."""
+        """`TOPIC` if the pattern names this topic alone, `PATTERN` if it may match several."""
         return Origin.TOPIC if re.sub(r"\\([.-])", r"\1", self.match.pattern) == topic else Origin.PATTERN
 
 
@@ -189,10 +188,10 @@ class Policy:
     """A policy for all topics.
 
     Attributes:
-        values: fields of `TopicPolicy` that differ from Kafka's defaults.
-        origin: who set these.
+        values: the fields of `TopicPolicy` that the policy sets.
+        origin: who set these fields.
         described: topics' configurations that a broker gave.
-        where: the file that it stands in, and there its key.
+        where: the file that has the policy, and the policy's key in it.
     """
 
     name: str = _DEFAULT_NAME
@@ -203,11 +202,7 @@ class Policy:
     where: str = ""
 
     def of_topic(self, topic: str) -> TopicConfig:
-        """The configuration of a topic.
-
-        Raises:
-            UsageError: two patterns match it, and no order says which wins.
-        """
+        """The configuration of a topic. Refuses two patterns that match it without an order that says which wins."""
         if (described := self.described.get(topic)) is not None:
             return described
         matching = [pattern for pattern in self.patterns if pattern.match.fullmatch(topic)]
@@ -236,7 +231,7 @@ class Decision(enum.StrEnum):
 
     DELETE = "delete"
     KEEP = "keep"
-    UNDECIDED = "undecided"  # nobody said what it would rest on
+    UNDECIDED = "undecided"  # nobody set the values that a decision would depend on
 
 
 class Reason(enum.StrEnum):
@@ -265,21 +260,20 @@ class Reason(enum.StrEnum):
     POLICY_UNKNOWN = "policy-unknown"
 
 
-#: By the numbers that stand for them in columns.
+#: The reasons by the numbers that stand for them in columns.
 REASONS: Final = tuple(Reason)
-#: With these a segment goes, with all others it stays.
+#: With these reasons a segment goes, with all others it stays.
 _GOING: Final = frozenset({Reason.LOG_START, Reason.SIZE, Reason.TIME})
 
 
 def decision_of(reason: Reason) -> Decision:
-    """The decision that a reason gives."""
     if reason in _GOING:
         return Decision.DELETE
     return Decision.UNDECIDED if reason is Reason.POLICY_UNKNOWN else Decision.KEEP
 
 
 class PlanWarning(enum.StrEnum):
-    """What a person would not expect of a decision."""
+    """A decision, or the reason for it, that a person would not expect."""
 
     WHOLE_PARTITION = "whole-partition"
     LOOKS_COMPACTED = "looks-compacted"
@@ -295,13 +289,10 @@ class PlanWarning(enum.StrEnum):
 def kept_for_its_topic(
     topic: str, config: TopicConfig, *, include_internal: bool, what_if: bool, looks_compacted: bool
 ) -> Reason | None:
-    """Why none of a topic's segments is deleted, whatever its limits; None if they may be.
-
-    Args:
-        what_if: use Kafka's own defaults for values that nobody set.
-        looks_compacted: some of its segments lack offsets, which only compaction does.
+    """Why none of a topic's segments is deleted, whatever its limits; None if they may be. A what-if uses Kafka's own
+    defaults for values that nobody set. A topic looks compacted if its segments lack offsets.
     """
-    # Of the controller's log a broker removes what its snapshots cover, and asks no policy.
+    # A broker removes from the controller's log what snapshots cover, and asks no policy.
     if topic == METADATA_TOPIC or config.policy.remote_storage:
         return Reason.NOT_MODELLED
     if topic in _INTERNAL_TOPICS and not include_internal:

@@ -65,13 +65,10 @@ _Offsets = Annotated[
     expected("offsets by partition number, such as { 0 = 1500, 1 = 0 }"),
 ]
 
-#: What a topic's configuration may say.
-_OF_TOPIC: Final = frozenset(field.name for field in fields(TopicPolicy))
+_POLICY_FIELDS: Final = frozenset(field.name for field in fields(TopicPolicy))
 
 
 class _TopicTable(TomlTable):
-    """What a topic's configuration has."""
-
     cleanup: _Cleanup | None = Field(default=None, alias="cleanup.policy")
     retention_ms: _Limit | None = Field(default=None, alias="retention.ms")
     retention_bytes: _Limit | None = Field(default=None, alias="retention.bytes")
@@ -81,7 +78,7 @@ class _TopicTable(TomlTable):
 
     def values(self) -> dict[str, Any]:
         """The fields of `TopicPolicy` that the table has."""
-        return {name: value for name, value in self.given().items() if name in _OF_TOPIC}
+        return {name: value for name, value in self.given().items() if name in _POLICY_FIELDS}
 
 
 class _PatternTable(_TopicTable):
@@ -98,21 +95,19 @@ class _PolicyTable(_TopicTable):
     topic: tuple[_PatternTable, ...] = Field(default=(), strict=False)
 
     def patterns(self) -> tuple[TopicPattern, ...]:
-        return tuple(TopicPattern(each.match, each.order, each.values()) for each in self.topic)
+        return tuple(TopicPattern(table.match, table.order, table.values()) for table in self.topic)
 
 
 class _File(_PolicyTable):
-    """The whole file."""
-
     policy: dict[str, _PolicyTable] = Field(default_factory=dict)
 
 
 def read_policies(path: Path) -> tuple[Policy, ...]:
-    """Read the policies in a file."""
     text = read_text(path)
     if is_described(path, text):
-        found = read_described(path, text)
-        described = {topic: config_of_described(path, topic, configs) for topic, configs in found.items()}
+        described = {
+            topic: config_of_described(path, topic, configs) for topic, configs in read_described(path, text).items()
+        }
         return (Policy(described=described, where=str(path)),)
     file = checked(path, text, _File)
     shared = file.values()
@@ -127,10 +122,8 @@ def read_policies(path: Path) -> tuple[Policy, ...]:
 
 
 def config_of_described(where: object, topic: str, configs: Mapping[str, ConfigEntry]) -> TopicConfig:
-    """A topic's configuration from what was described of it; nobody has set what was not.
-
-    Args:
-        where: what says so, for an error: a file or a directory.
+    """A topic's configuration from its described values; nobody has set the others. `where`, a file or a directory, is
+    named in errors.
     """
     try:
         table = _TopicTable.model_validate({name: _value(config.value) for name, config in configs.items()})
@@ -145,7 +138,7 @@ def config_of_described(where: object, topic: str, configs: Mapping[str, ConfigE
 
 
 def _value(text: str) -> object:
-    """What TOML would have in place of a text."""
+    """The value that TOML would have in place of a text."""
     if re.fullmatch(r"-?[0-9]{1,19}", text):
         return int(text)
     return {"true": True, "false": False}.get(text, text)

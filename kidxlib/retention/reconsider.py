@@ -1,9 +1,9 @@
-"""Decides on a plan's partition again before anything of it is renamed, from its log dir as it is now and by the clock.
+"""Decides on a plan's partition again before any file is renamed, from its log dir as it is now and by the clock.
 
-A plan may be an hour old. So all that was checked for it is checked again: the offsets in the log dir's checkpoint
-files, the topic's id, and the identity of each log. Logs that stay are checked too, because a limit of size counts
-them. If one of these has changed, nothing of the partition is deleted. Then everything is decided again, as
-`UnifiedLog.deleteOldSegments` would now. What it would not delete now stays.
+A plan may be an hour old. So everything that was checked for the plan is checked again: the offsets in the log dir's
+checkpoint files, the topic's id, and the identity of each log. Logs that stay are checked too, because a limit of size
+counts them. If anything has changed, nothing of the partition is deleted. Then everything is decided again, as
+`UnifiedLog.deleteOldSegments` would now, and segments that it would not delete now stay.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ def _change_of(remover: Remover, deletion: PartitionDeletion, then: PartitionThe
     directory = deletion.segments_directory
     topic_partition = TopicPartition(deletion.key[1], deletion.key[2])
     checkpoints: Checkpoints = read_checkpoints(location(directory.root))
-    found = (
+    values = (
         ("topic id", then.topic_id, read_topic_id(location(str(directory)))),
         ("log start offset", then.log_start_offset, (checkpoints.log_start_offsets or {}).get(topic_partition)),
         ("high watermark", then.high_watermark, (checkpoints.high_watermarks or {}).get(topic_partition)),
     )
-    for what, before, now in found:
+    for name, before, now in values:
         if before != now:
-            return f"{what} {_shown(now)}, planned with {_shown(before)}"
+            return f"{name} {_shown(now)}, planned with {_shown(before)}"
     known = {segment.file.base_offset for segment in then.segments}
     last = max((segment.base_offset for segment in deletion.segments), default=-1)
     for name in sorted(remover.names(directory)):
@@ -54,26 +54,26 @@ def _shown(value: object) -> object:
     return "not there" if value is None else value
 
 
-class _Found(NamedTuple):
+class _LogNow(NamedTuple):
     """A segment's log as it is now."""
 
     path: str
     status: os.stat_result
 
 
-def _find_log(remover: Remover, deletion: PartitionDeletion, segment: SegmentThen, *, is_going: bool) -> _Found | None:
+def _find_log(remover: Remover, deletion: PartitionDeletion, segment: SegmentThen, *, is_going: bool) -> _LogNow | None:
     """A log, or the log that an earlier run has renamed if it was to be deleted; None if there is neither."""
     path, name = deletion.log_path(segment.file), segment_file(segment.file.base_offset, LOG_SUFFIX)
     for suffix in ("", DELETED_SUFFIX) if is_going else ("",):
         if (status := remover.status(deletion.segments_directory, name + suffix)) is not None:
-            return _Found(path + suffix, status)
+            return _LogNow(path + suffix, status)
     return None
 
 
-def _log_differences(deletion: PartitionDeletion, found: Sequence[tuple[SegmentThen, _Found | None]]) -> dict[int, str]:
-    """How segments differ from the plan, by base offset. Nothing was recorded of a segment that could not be read."""
+def _log_differences(deletion: PartitionDeletion, logs: Sequence[tuple[SegmentThen, _LogNow | None]]) -> dict[int, str]:
+    """How segments differ from the plan, by base offset. The plan has no facts of a log that could not be read."""
     differences = {}
-    for segment, log in found:
+    for segment, log in logs:
         file = segment.file
         if log is None:
             if not segment.deleted:
@@ -87,20 +87,20 @@ def _log_differences(deletion: PartitionDeletion, found: Sequence[tuple[SegmentT
 
 
 def _skipped(
-    deletion: PartitionDeletion, found: Sequence[tuple[SegmentThen, _Found | None]], differences: Mapping[int, str]
+    deletion: PartitionDeletion, logs: Sequence[tuple[SegmentThen, _LogNow | None]], differences: Mapping[int, str]
 ) -> PartitionDeletion:
-    """The outcomes if nothing of a partition is deleted: each segment that differs from the plan is reported."""
+    """The deletion of nothing: every segment that differs from the plan is reported, and the others are left."""
     kept = {
         segment.file.base_offset: Kept(DeletionOutcome.CHANGED, difference)
         if (difference := differences.get(segment.file.base_offset)) is not None
         else Kept(DeletionOutcome.LEFT, None)
-        for segment, log in found
+        for segment, log in logs
         if log is not None or segment.file.base_offset in differences
     }
     going = {segment.base_offset for segment in deletion.segments}
     others = tuple(
         (segment.file, kept[segment.file.base_offset])
-        for segment, _ in found
+        for segment, _ in logs
         if segment.file.base_offset in differences and segment.file.base_offset not in going
     )
     return replace(deletion, kept=kept, others=others)
@@ -109,22 +109,20 @@ def _skipped(
 def reconsidered(
     remover: Remover, deletion: PartitionDeletion, then: PartitionThen, policy: TopicPolicy, now_ms: int
 ) -> PartitionDeletion:
-    """What to delete of a partition, without what must stay by its state now. The caller locks the log dir.
-
-    Args:
-        policy: the topic's configuration now.
+    """The deletion, with the segments that must stay by the state of the partition and the topic's `policy` now. The
+    caller locks the log dir.
     """
     try:
         changed = _change_of(remover, deletion, then)
         if changed is None:
             going = {segment.base_offset for segment in deletion.segments}
-            found = [
+            logs = [
                 (segment, _find_log(remover, deletion, segment, is_going=segment.file.base_offset in going))
                 for segment in then.segments
             ]
-            if differences := _log_differences(deletion, found):
-                return _skipped(deletion, found, differences)
-            present = [(segment, file.status) for segment, file in found if file is not None]
+            if differences := _log_differences(deletion, logs):
+                return _skipped(deletion, logs, differences)
+            present = [(segment, log.status) for segment, log in logs if log is not None]
             return replace(deletion, kept=_not_due(deletion, present, then, policy, now_ms))
     except (KidxError, OSError) as error:
         changed = str(error)

@@ -1,5 +1,5 @@
-"""Reads the timestamp that a broker uses as a segment's largest after a clean stop: the last entry of the `.timeindex`,
-whatever it is. The broker reads no batch for it (`LogSegment.maxTimestampSoFar`).
+"""Reads the timestamp that a broker takes for a segment's largest after a clean stop: the last entry of the
+`.timeindex`, whatever it is. The broker reads no batch for it (`LogSegment.maxTimestampSoFar`).
 """
 
 from __future__ import annotations
@@ -29,13 +29,8 @@ class OnDisk:
 
 
 def max_timestamp_on_disk(directories: Sequence[str], base_offset: int, known: int) -> OnDisk | None:
-    """The largest timestamp in a segment's time index, from the first directory with an index file of the segment.
-
-    Args:
-        known: the largest timestamp in the log.
-
-    Returns:
-        None if there is no `.index`: a broker then rebuilds the indexes, and finds `known`.
+    """The largest timestamp in a segment's time index, from the first directory with an index file of the segment. None
+    if there is no `.index`: a broker then rebuilds the indexes, and finds `known`, the largest timestamp in the log.
     """
     for directory in directories:
         time_index = os.path.join(directory, segment_file(base_offset, TIME_INDEX_SUFFIX))

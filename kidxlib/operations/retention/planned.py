@@ -151,8 +151,8 @@ class PartitionRule:
 
 
 def partitions_of(rows: pa.Table) -> list[Partition]:
-    """The partitions in rows (`PartitionsToPlan.rows`, one at least), in order. Each column becomes an array once, for all
-    partitions together.
+    """The partitions in rows (`PartitionsToPlan.rows`, one at least), in order. Each column becomes an array once, for
+    all partitions together.
     """
     changes = differing(rows.slice(1), rows.slice(0, rows.num_rows - 1), PARTITIONS.key)
     starts = [0, *(np.flatnonzero(changes) + 1).tolist(), rows.num_rows]
