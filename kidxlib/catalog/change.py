@@ -39,20 +39,15 @@ class TableChange:
 
     @classmethod
     def none(cls, table: Table) -> Self:
-        """An empty change."""
         return cls.adding(table, table.schema().empty_table())
 
     def after(self, table: Table, known: pa.Table) -> pa.Table:
-        """The rows of a table after the change.
-
-        Args:
-            known: the rows before it: at least all rows with keys of the change.
-        """
+        """The rows of a table after the change; `known` are those before it, at least all with keys of the change."""
         return pa.concat_tables([self.kept(table, known), self.updates, self.inserts])
 
     def kept(self, table: Table, known: pa.Table) -> pa.Table:
-        """The rows of a table that the change leaves as they are. Inserted rows may also be there already, if another
-        writer has found the same.
+        """The rows of a table that the change leaves as they are. Inserted rows may be among `known`, if another writer
+        has found the same.
         """
         return _without(table, known, self.keys(table))
 
@@ -62,11 +57,19 @@ class TableChange:
 
     def then(self, table: Table, second: Self) -> TableChange:
         """This change and another one after it, as one change."""
-        over = pa.concat_tables([second.updates.select(table.key), second.deletes])
-        of_new = positions_in(second.updates, self.inserts, table.key) >= 0
+        overridden = pa.concat_tables([second.updates.select(table.key), second.deletes])
+        is_new = positions_in(second.updates, self.inserts, table.key) >= 0
         is_back = positions_in(second.inserts, self.deletes, table.key) >= 0
-        inserts = [_without(table, self.inserts, over), second.updates.filter(of_new), second.inserts.filter(~is_back)]
-        updates = [_without(table, self.updates, over), second.updates.filter(~of_new), second.inserts.filter(is_back)]
+        inserts = [
+            _without(table, self.inserts, overridden),
+            second.updates.filter(is_new),
+            second.inserts.filter(~is_back),
+        ]
+        updates = [
+            _without(table, self.updates, overridden),
+            second.updates.filter(~is_new),
+            second.inserts.filter(is_back),
+        ]
         deletes = [_without(table, self.deletes, second.inserts), _without(table, second.deletes, self.inserts)]
         return TableChange(
             inserts=pa.concat_tables(inserts),
@@ -77,7 +80,6 @@ class TableChange:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to commit."""
         return not (self.inserts.num_rows or self.updates.num_rows or self.deletes.num_rows)
 
 
@@ -86,6 +88,6 @@ def _without(table: Table, rows: pa.Table, others: pa.Table) -> pa.Table:
     return rows.filter(positions_in(rows, others, table.key) < 0)
 
 
-#: Computes the change that found rows make to a table's rows, which include all rows with a found key. A pure function:
-#: it is called again if another writer was faster, and may be called for each partition separately.
+#: Computes the change that found rows make to a table. It gets at least all rows of the table with a found key. It is a
+#: pure function: it is called again if another writer was faster, and may be called for each partition separately.
 Change = Callable[[pa.Table, Found], TableChange]

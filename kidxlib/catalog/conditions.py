@@ -14,11 +14,7 @@ from kidxlib.recovery.outcome import ABSENT
 
 @dataclass(frozen=True, slots=True)
 class Among:
-    """A column has one of some values, and is not null.
-
-    Attributes:
-        negated: the column has none of them, or is null.
-    """
+    """A column has one of some values, and is not null; negated: it has none of them, or is null."""
 
     column: str
     values: Collection[str | int]
@@ -32,7 +28,6 @@ class Among:
         return f"NOT coalesce({is_among}, false)" if self.negated else is_among
 
     def mask(self, rows: pa.Table) -> Values:
-        """For each row whether it meets the condition."""
         column = rows[self.column]
         is_among: Values = pc.is_in(column, value_set=pa.array(list(self.values), column.type))
         return pc.invert(is_among) if self.negated else is_among
@@ -48,11 +43,9 @@ class Between:
 
     @property
     def sql(self) -> str:
-        """The condition for DataFusion."""
         return f"{self.column} BETWEEN {literal(self.least)} AND {literal(self.most)}"
 
     def mask(self, rows: pa.Table) -> Values:
-        """For each row whether it meets the condition."""
         column: Values = rows[self.column]
         least, most = (pa.scalar(bound, column.type) for bound in (self.least, self.most))
         inside: Values = pc.and_(pc.greater_equal(column, least), pc.less_equal(column, most))
@@ -66,12 +59,10 @@ PRESENT = Among("status", tuple(status.value for status in ABSENT), negated=True
 
 
 def sql_of(where: Sequence[Condition]) -> str:
-    """All conditions in SQL; true for every row if there are none."""
     return " AND ".join(condition.sql for condition in where) or "true"
 
 
 def rows_where(rows: pa.Table, where: Sequence[Condition]) -> pa.Table:
-    """The rows that meet all conditions."""
     for condition in where:
         rows = rows.filter(condition.mask(rows))
     return rows

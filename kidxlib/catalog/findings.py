@@ -71,7 +71,7 @@ FINDINGS: Final = Table(
 
 @view_of(_FindingRow)
 class FileFinding(SegmentKey):
-    """A finding as an audit makes it: it is of a run once that is recorded."""
+    """A finding as an audit makes it, without the columns of the run that records it."""
 
     file: str
     verdict: str
@@ -92,7 +92,7 @@ class FileFinding(SegmentKey):
 
 @view_of(_FindingRow)
 class JudgedFile(SegmentKey):
-    """What a repair goes by."""
+    """The columns by which a repair decides."""
 
     file: str
     verdict: str

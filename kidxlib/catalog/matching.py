@@ -21,10 +21,8 @@ Values: TypeAlias = Any
 
 
 def positions_in(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> Positions:
-    """For each row the position of the first row of `others` with the same key; −1: none.
-
-    Args:
-        key: names of columns of text or of whole numbers, in both tables and never null.
+    """For each row the position of the first row of `others` with the same key; −1: none. The key's columns have text
+    or whole numbers, and are never null.
     """
     packed, packed_others = _packed_keys(rows, others, key)
     indices: Values = pc.index_in(packed, value_set=packed_others)
@@ -34,10 +32,7 @@ def positions_in(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> Positi
 
 def differing(rows: pa.Table, others: pa.Table, names: Sequence[str]) -> Flags:
     """Which rows differ in some columns from the rows at the same position of `others`. Nulls are equal to each other,
-    and so are NaNs.
-
-    Args:
-        names: columns of the same types in both tables, lists, maps and structs of such types among them.
+    and so are NaNs. The columns have the same types in both tables; lists, maps and structs may be among them.
     """
     differ = np.zeros(rows.num_rows, np.bool_)
     for name in names:
@@ -64,7 +59,6 @@ def _packed_keys(rows: pa.Table, others: pa.Table, key: Sequence[str]) -> tuple[
 
 
 def _equal(some: Values, others: Values) -> Flags:
-    """Whether values are equal, row by row."""
     both_null = flags_of(pc.and_(some.is_null(), others.is_null()))
     both_valid = flags_of(pc.and_(some.is_valid(), others.is_valid()))
     if pa.types.is_struct(some.type):
@@ -84,8 +78,8 @@ def _equal(some: Values, others: Values) -> Flags:
 
 
 def _lists_equal(some: Values, others: Values, both_valid: Flags) -> Flags:
-    """Whether lists or maps are equal, row by row; false where one is null. Maps are equal if their entries are, in
-    order.
+    """Whether lists or maps are equal, row by row; false if one is null. Maps are equal if they have the same entries
+    in the same order.
     """
     lengths = _lengths(some)
     comparable: Flags = both_valid & (lengths == _lengths(others))
@@ -155,7 +149,7 @@ def numpy_of(column: pa.ChunkedArray[Any]) -> NDArray[Any]:
 
 
 def _array(kind: pa.DataType, rows: int, *parts: NDArray[Any] | None) -> pa.Array[Any]:
-    """An array of buffers, the first of which has the validity bits."""
+    """An array of buffers; the first has the validity bits."""
     return pa.Array.from_buffers(kind, rows, [None if part is None else pa.py_buffer(part.data) for part in parts])
 
 

@@ -58,13 +58,11 @@ PARTITIONS: Final = Table(
 
 
 def partition_keys(rows: pa.Table) -> list[PartitionKey]:
-    """The keys of the rows' partitions, in their order."""
     columns: Any = [rows[name].to_pylist() for name in PARTITIONS.key]
     return list(zip(*columns, strict=True))
 
 
 def rows_of_keys(keys: Collection[PartitionKey]) -> pa.Table:
-    """The keys of partitions as rows, in their order."""
     columns = zip(*keys, strict=True) if keys else ((), (), ())
     return pa.table([list(column) for column in columns], schema=PARTITIONS.schema(PARTITIONS.key))
 
@@ -110,7 +108,7 @@ class PartitionStateRow(SegmentKey):
 
 @view_of(PartitionStateRow)
 class FoldedLogs(Row):
-    """The segments that led to a state. Where one of them has become another since, these figures differ."""
+    """Figures of the segments that led to a state. They differ if a segment has changed since."""
 
     segments: int
     problem_free_segments: int
@@ -170,10 +168,8 @@ ABORTED_TRANSACTIONS: Final = Table(
 
 
 def segments_with_events(segment: Sequence[Column]) -> pa.Schema:
-    """The schema of a fold's input: a row for each segment, with position −1, followed by a row for each of its events.
-
-    Args:
-        segment: the columns of a segment's row besides its key.
+    """The schema of a fold's input: a row for each segment, with position −1, and after it a row for each of the
+    segment's events. `segment` are the columns of a segment's row besides its key.
     """
     event = [column_ for column_ in PRODUCER_EVENTS.columns if column_.name not in SEGMENT_KEY]
     key = (column_.field for column_ in SegmentKey.columns())

@@ -10,7 +10,7 @@ from kidxlib.catalog.rows import PARTITION, TOPIC, Int32, Row, Table, column, ro
 
 
 class RemoteEpoch(TypedDict):
-    """A leader epoch of a segment, and its first offset there."""
+    """A leader epoch of a segment, and the first offset of the epoch in it."""
 
     epoch: Int32
     start_offset: int
@@ -27,8 +27,8 @@ class RemoteObject(TypedDict):
 
 
 class RemoteFinding(TypedDict):
-    """What is wrong with a remote segment, or with an object of it; `file` is `metadata` or `objects` for no single
-    one.
+    """What is wrong with a remote segment, or with one of its objects. If it is no single object, `file` is `metadata`
+    or `objects`.
     """
 
     file: str
@@ -40,7 +40,7 @@ class RemoteFinding(TypedDict):
 
 
 class RemoteRepair(TypedDict):
-    """What became of an object that is missing or broken, and why."""
+    """The outcome of the repair of a missing or broken object."""
 
     suffix: str
     reason: str | None
@@ -92,7 +92,7 @@ class _RemoteSegmentRow(Row):
 
 @view_of(_RemoteSegmentRow)
 class ListedSegmentRow(Row):
-    """A remote segment as a listing and the metadata show it: it is of a run once that is recorded."""
+    """A remote segment by a listing and the metadata, without the columns of the run that records it."""
 
     topic: str
     partition: Int32

@@ -36,14 +36,12 @@ class PublishedSegmentRow(ScannedSegmentRow):
 
 @view_of(PublishedSegmentRow)
 class Publishing(Row):
-    """What publishing did."""
-
     published: str
 
 
 @row
 class _SegmentToFold(Row):
-    """What follows from a segment's row."""
+    """A column that follows from others of a segment's row."""
 
     problem_free: bool = column("it could be read to the end of its log, and has no problems")
 
@@ -99,11 +97,11 @@ FINISHED: Final = kinds_of(
 )
 
 #: The columns that are the same in all rows of a plan.
-_OF_THE_PLAN: Final = ("plan_id", "planned_at", "policy_file", "what_if")
+_PLAN_COLUMNS: Final = ("plan_id", "planned_at", "policy_file", "what_if")
 
 #: The kinds of rows for planned partitions: rows of `retention_plans`, without the plan's columns.
 PLANNED: Final = kinds_of(
-    segment=[column_ for column_ in RETENTION_PLANS.columns if column_.name not in _OF_THE_PLAN],
+    segment=[column_ for column_ in RETENTION_PLANS.columns if column_.name not in _PLAN_COLUMNS],
 )
 
 #: The kinds of rows for compacted files. A segment's new facts are null for a file that is not one of its indexes.
@@ -130,9 +128,8 @@ class BrokenFile(TypedDict):
 
 
 class RecoveryColumns(TypedDict):
-    """What recovering a segment comes to, in the columns of `segments`, and what stands after the end of its scan.
-
-    Of that `past_unfinished` says whether it is an append that was not finished, and the others what can be counted.
+    """The result of recovering a segment, in the columns of `segments`, and what is after the end of its scan:
+    `past_unfinished` says whether that is an append that was not finished, and `past_…` how many batches and records.
     """
 
     log_bytes: int
@@ -161,7 +158,7 @@ class RemovedFile(TypedDict):
 
 @row
 class AuditedSegmentRow(SegmentKey):
-    """What the audit of a partition needs of one of its segments, less what its producers did."""
+    """The facts of a segment that the audit of its partition needs, without what its producers did."""
 
     status: Status = column("as in segments")
     reason: str | None = column("as in segments")
@@ -211,7 +208,7 @@ class NotReadyRow(SegmentKey):
 
 @row
 class CopyRow(SegmentKey):
-    """What an object store says of a segment's copy, where that is not as the catalog has it, or cannot be compared."""
+    """A segment's copy in an object store that differs from the catalog, or cannot be compared with it."""
 
     verdict: str = column("what is said of the copy")
     object: str = column("URL of the object")
@@ -220,7 +217,7 @@ class CopyRow(SegmentKey):
 
 @row
 class CopiesRow(Row):
-    """How many copies have a verdict."""
+    """The number of copies with a verdict."""
 
     verdict: str = column("what is said of them")
     segments: int = column("how many there are")
@@ -285,7 +282,7 @@ class LogPairRow(Row):
 
 @row
 class FilePairRow(Row):
-    """Another file of a partition's directory."""
+    """A file other than a log in a partition's directory."""
 
     directory: str = column("the partition's")
     name: str = column("of the file")
@@ -302,7 +299,7 @@ COMPARED_COPY: Final = kinds_of(log=LogPairRow.columns(), file=FilePairRow.colum
 
 @row
 class ReplicaRangeRow(Row):
-    """Batches of a range of offsets of two replicas."""
+    """A range of offsets, compared in two replicas."""
 
     directory: str = column("the partition's")
     first_offset: int = column("of the range")
@@ -315,7 +312,7 @@ class ReplicaRangeRow(Row):
 
 @row
 class BatchRangeRow(Row):
-    """Offsets of which two replicas have not the same batches, or of which one cannot be read."""
+    """A range of offsets in which two replicas have different batches, or that cannot be read in one."""
 
     directory: str = column("the partition's")
     kind: str = column("only-a, only-b, differs, neither, damaged-a, damaged-b")

@@ -89,7 +89,7 @@ RETENTION_PLANS: Final = Table(
 
 @view_of(_RetentionPlanRow)
 class PolicyInPlan(Row):
-    """What the segments of a partition are decided by."""
+    """The policy by which the segments of a topic are decided."""
 
     policy: str
     retention_ms: int
@@ -112,7 +112,7 @@ class SegmentToDelete(SegmentKey):
 
 @view_of(_RetentionPlanRow)
 class SegmentInPlan(SegmentKey):
-    """A segment of a planned partition, and what it was decided by."""
+    """A segment of a planned partition, and the facts by which it was decided."""
 
     reason: str
     bytes: int | None

@@ -44,7 +44,7 @@ _ARROW_TYPES: Final[Mapping[Any, pa.DataType]] = {
     datetime: pa.timestamp("us", tz="UTC"),
 }
 
-#: The meaning of key columns, for rows that do not begin with them.
+#: The meanings of key columns, for rows that do not begin with these columns.
 SOURCE: Final = "name of the log dir, backup or volume that holds the segment"
 TOPIC: Final = "topic"
 PARTITION: Final = "partition number"
@@ -83,12 +83,10 @@ class Column:
 
     @property
     def field(self) -> pa.Field[Any]:
-        """The column in an Arrow schema."""
         return pa.field(self.name, self.arrow_type, self.nullable)
 
 
 def _declared_columns(cls: type[Any]) -> tuple[Column, ...]:
-    """The fields of a dataclass as columns, in order."""
     hints = get_type_hints(cls, include_extras=True)
     columns = []
     for declared in fields(cls):
@@ -136,12 +134,10 @@ class Row:
 
     @classmethod
     def columns(cls) -> tuple[Column, ...]:
-        """The columns, in order."""
         return cls._columns
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        """The columns' names, in order."""
         return tuple(column.name for column in cls._columns)
 
     @classmethod
@@ -214,12 +210,10 @@ class Table:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """In order."""
         return self.row.columns()
 
     @property
     def column_names(self) -> list[str]:
-        """In order."""
         return list(self.row.names())
 
     @property
@@ -248,11 +242,14 @@ def columns_of(whole: type[Row], names: Collection[str]) -> tuple[Column, ...]:
 
 
 def kinds_of(**kinds: Sequence[Column]) -> pa.Schema:
-    """The schema of rows of several kinds from one pass over the data. Each row has exactly one column filled, that of
-    its kind. All fields are nullable, as the other kinds are null.
+    """The schema of rows of several kinds from one pass over the data. Each row has a value in one column only, that of
+    its kind. All fields are nullable, as the columns of other kinds are null.
     """
     return pa.schema(
-        [pa.field(kind, pa.struct([pa.field(c.name, c.arrow_type) for c in of])) for kind, of in kinds.items()]
+        [
+            pa.field(kind, pa.struct([pa.field(column.name, column.arrow_type) for column in columns]))
+            for kind, columns in kinds.items()
+        ]
     )
 
 
@@ -287,7 +284,6 @@ class PartitionOfSource(Row):
 
     @property
     def partition_key(self) -> PartitionKey:
-        """Source, topic, partition."""
         return self.source, self.topic, self.partition
 
 

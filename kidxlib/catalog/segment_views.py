@@ -1,4 +1,4 @@
-"""The columns of a segment's row that each operation reads."""
+"""Views of a segment's row, with the columns that each operation reads."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ class SegmentToCompact(_IndexedSegment):
         return 0 if self.log_mtime_ns is None else self.log_mtime_ns // NS_PER_MS
 
     def crc32c_of(self, suffix: str) -> int | None:
-        """CRC-32C of an index file as it was published; None: it was not."""
+        """CRC-32C of an index file as it was published; None: it was not published."""
         return {
             OFFSET_INDEX_SUFFIX: self.offset_index_crc32c,
             TIME_INDEX_SUFFIX: self.time_index_crc32c,
@@ -124,7 +124,7 @@ class SegmentToSearch(Row):
 
 @view_of(SegmentRow)
 class SegmentToRead(_IndexedSegment):
-    """The columns by which reading skips segments or parts of them, and needs no scan."""
+    """The columns by which reading skips segments or parts of them, and does without a scan."""
 
     source: str
     topic: str

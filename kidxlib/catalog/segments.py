@@ -17,7 +17,7 @@ from kidxlib.storage.location import FileVersion
 
 
 class LeaderEpochEntry(TypedDict):
-    """A batch with a leader epoch above all before it in the segment; its position in bytes."""
+    """A batch with a leader epoch above all earlier ones in the segment, and its position in bytes."""
 
     epoch: Int32
     start_offset: int
@@ -25,7 +25,7 @@ class LeaderEpochEntry(TypedDict):
 
 
 class OffsetDigest(TypedDict):
-    """The digest of the batches whose base offset is one of `offsets`, a power of two, from `start_offset` on."""
+    """The digest of the batches with a base offset among the `offsets` (a power of two) from `start_offset` on."""
 
     start_offset: int
     offsets: int
@@ -40,7 +40,7 @@ class SmallestTimestamp(TypedDict):
 
 
 class HourRecords(TypedDict):
-    """Records of batches by the hour of the batch's largest timestamp, and how many of them surely lie in it."""
+    """Records of batches by the hour of the batch's largest timestamp, and how many of the records surely lie in it."""
 
     hour_ms: int | None
     records: int

@@ -1,4 +1,4 @@
-"""The changes that a run makes to the catalog: pure functions of the catalog's rows and the found rows.
+"""The changes that a run makes to the catalog: pure functions of a table's known rows and the found rows, by kind.
 
 Each is a `Change` once its further arguments are bound. Unchanged rows are left out, so that a run that finds nothing
 new commits nothing.
@@ -40,17 +40,15 @@ _SCAN_FACTS: Final = tuple(
     if name not in (*SEGMENTS.key, *LATER_NAMES, *ReadCost.names(), "build_id", "max_timestamp", "log_mtime")
 )
 #: The columns that become null when finishing quarantines a segment, as its index files are withdrawn.
-_OF_INDEXES: Final = tuple(name for name in SEGMENTS.column_names if name.startswith(("offset_index_", "time_index_")))
+_INDEX_COLUMNS: Final = tuple(
+    name for name in SEGMENTS.column_names if name.startswith(("offset_index_", "time_index_"))
+)
 _OUTCOME: Final = ("status", "reason", "reason_position", "reason_detail")
 
 
 def scanned(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
-    """Scanned segments that are new, or whose facts differ.
-
-    The columns that finishing adds become null: the partition is to be finished again.
-
-    Args:
-        found: `SCANNED`; rows of `segment`.
+    """Scanned segments (`segment` of `SCANNED`) that are new, or whose facts differ. The columns that finishing adds
+    become null: the partition is to be finished again.
     """
     # The next listing marks a log that vanished before it was read, and keeps its facts.
     segments = found["segment"].filter(pc.field("status") != Status.GONE.value)
@@ -59,28 +57,19 @@ def scanned(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
 
 
 def events(known: pa.Table, found: Found) -> TableChange:
-    """The producer events of scanned segments, which replace all earlier events of these segments.
-
-    Args:
-        known: rows of `producer_events`.
-        found: `SCANNED`; rows of `segment` and `event`.
-    """
+    """The producer events (`segment` and `event` of `SCANNED`), which replace all earlier events of these segments."""
     return _replaced(PRODUCER_EVENTS, known, found["segment"].select(SEGMENTS.key), found["event"])
 
 
 def finished(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
-    """Segments of finished partitions, if finishing changes their rows.
-
-    Rows that this build has changed before are not counted again.
-
-    Args:
-        found: `FINISHED`; rows of `segment`, whose status and reason are null if they stay.
+    """Segments of finished partitions (`segment` of `FINISHED`), if finishing changes their rows. Rows that this build
+    has changed before are not counted again.
     """
     segments, rows = _matched(SEGMENTS, found["segment"], known)
     failed = segments["status"].is_valid()
     values: dict[str, Any] = {name: segments[name] for name in FinishedFacts.names()}
     values |= {name: pc.if_else(failed, segments[name], rows[name]) for name in _OUTCOME}
-    values |= {name: pc.if_else(failed, pa.scalar(None, rows[name].type), rows[name]) for name in _OF_INDEXES}
+    values |= {name: pc.if_else(failed, pa.scalar(None, rows[name].type), rows[name]) for name in _INDEX_COLUMNS}
     new = _columns(SEGMENTS, rows, {**values, "build_id": build_id})
     changed = differing(new, rows, FinishedFacts.names()) | (flags_of(failed) & differing(new, rows, ("status",)))
     counted = changed & flags_of(pc.not_equal(rows["build_id"], pa.scalar(build_id)))
@@ -88,15 +77,12 @@ def finished(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
 
 
 def aborted(known: pa.Table, found: Found) -> TableChange:
-    """The aborted transactions of finished partitions, which replace all earlier rows of these partitions but those of
-    segments that were not folded again.
+    """The aborted transactions of finished partitions (`partition` and `aborted` of `FINISHED`), which replace all
+    earlier rows of these partitions, except those of segments that were not folded again.
 
-    These segments are named one by one. A log may have vanished between the last of them and the first folded one:
-    Kafka deletes its `.txnindex` as an orphan (`LogLoader.loadSegmentFiles`), and its rows are removed.
-
-    Args:
-        known: rows of `aborted_transactions`.
-        found: `FINISHED`; rows of `partition` and `aborted`.
+    The segments that were not folded are named one by one. A log may have vanished between the last of them and the
+    first folded one: Kafka deletes its `.txnindex` as an orphan (`LogLoader.loadSegmentFiles`), and its rows are
+    removed.
     """
     partitions = found["partition"].select(PARTITIONS.key)
     base_offsets: Values = found["partition"]["unfolded"].combine_chunks()
@@ -107,20 +93,13 @@ def aborted(known: pa.Table, found: Found) -> TableChange:
 
 
 def states(known: pa.Table, found: Found) -> TableChange:
-    """The states of finished partitions, which replace all earlier states of these partitions.
-
-    Args:
-        known: rows of `partition_states`.
-        found: `FINISHED`; rows of `partition` and `state`.
-    """
+    """The states (`partition` and `state` of `FINISHED`), which replace all earlier states of these partitions."""
     return _replaced(PARTITION_STATES, known, found["partition"].select(PARTITIONS.key), found["state"])
 
 
 def marked(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
-    """Update segments that a listing shows to be missing, moved, active or no longer active.
-
-    Args:
-        found: rows of `mark`: by key, `active`, `log_path` and `status`; null if it stays.
+    """Segments that a listing shows to be missing, moved, active or no longer active: `mark` has their keys and
+    `active`, `log_path` and `status`; null: the value stays.
     """
     marks, rows = _matched(SEGMENTS, found["mark"], known)
     values = {name: pc.coalesce(marks[name], rows[name]) for name in ("active", "log_path", "status")}
@@ -128,11 +107,7 @@ def marked(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
 
 
 def coarsened(known: pa.Table, found: Found) -> TableChange:
-    """Segments whose indexes compaction has replaced, if their logs are unchanged.
-
-    Args:
-        found: rows of `compacted`: `COMPACTED`, of segments whose indexes are in place.
-    """
+    """Segments whose indexes compaction has replaced (`COMPACTED`), if their logs are unchanged."""
     changes, rows = _matched(SEGMENTS, found["compacted"], known)
     values: dict[str, Any] = {name: changes[name] for name in IndexFacts.names()}
     new = _columns(SEGMENTS, rows, {**values, "interval_source": IntervalSource.COMPACTION.value})
@@ -140,11 +115,7 @@ def coarsened(known: pa.Table, found: Found) -> TableChange:
 
 
 def deleted(known: pa.Table, found: Found, *, now: datetime) -> TableChange:
-    """Segments that retention has deleted, unless they are marked so already.
-
-    Args:
-        found: the segments' keys as rows of `segment`.
-    """
+    """Segments that retention has deleted (keys as `segment`), unless they are marked so already."""
     _, rows = _matched(SEGMENTS, found["segment"], known)
     rows = rows.filter(pc.field("status") != Status.DELETED.value)
     values = {"status": Status.DELETED.value, "active": False, "deleted_at": pa.scalar(now, pa.timestamp("us", "UTC"))}
@@ -152,31 +123,17 @@ def deleted(known: pa.Table, found: Found, *, now: datetime) -> TableChange:
 
 
 def audited(known: pa.Table, found: Found) -> TableChange:
-    """The findings of an audit, which replace all its earlier rows if it is run again.
-
-    Args:
-        known: rows of `findings`.
-        found: the ids of audits as rows of `audit`, and rows of `finding`.
-    """
+    """The findings of an audit (its id as `audit`), which replace all its earlier rows if it is run again."""
     return _replaced(FINDINGS, known, found["audit"], found["finding"])
 
 
 def audited_remote(known: pa.Table, found: Found) -> TableChange:
-    """The remote segments of an audit, which replace all its earlier rows.
-
-    Args:
-        known: rows of `remote_segments`.
-        found: the ids of audits as rows of `audit`, and rows of `segment`.
-    """
+    """The remote segments of an audit (its id as `audit`), which replace all its earlier rows."""
     return _replaced(REMOTE_SEGMENTS, known, found["audit"], found["segment"])
 
 
 def removed(known: pa.Table, found: Found, *, table: Table) -> TableChange:
-    """Remove rows from a table.
-
-    Args:
-        found: the keys of these rows, as rows of `key`.
-    """
+    """Remove rows from a table: those with the keys in `key`."""
     keys = known.select(table.key)
     keys = keys.filter(pa.array(positions_in(keys, found["key"], table.key) >= 0))
     none = table.schema().empty_table()
@@ -184,15 +141,10 @@ def removed(known: pa.Table, found: Found, *, table: Table) -> TableChange:
 
 
 def forgotten(known: pa.Table, found: Found, *, source: str) -> TableChange:
-    """Builds, without a source that is forgotten. Builds that have read no other source are removed.
-
-    Args:
-        known: rows of `builds`.
-        found: the builds' keys as rows of `key`.
-    """
+    """Builds (keys as `key`) without a source that is forgotten. Builds that have read no other source are removed."""
     rows = known.filter(pa.array(positions_in(known, found["key"], BUILDS.key) >= 0))
-    named: list[Any] = rows["sources"].to_pylist()
-    others = [[other for other in sources if other[0] != source] for sources in named]
+    sources_of_builds: list[Any] = rows["sources"].to_pylist()
+    others = [[other for other in sources if other[0] != source] for sources in sources_of_builds]
     has_others = pa.array(map(bool, others), pa.bool_())
     kept = _columns(BUILDS, rows, {"sources": pa.array(others, BUILDS.schema().field("sources").type)})
     gone = rows.filter(pc.invert(has_others)).select(BUILDS.key)
@@ -200,22 +152,15 @@ def forgotten(known: pa.Table, found: Found, *, source: str) -> TableChange:
 
 
 def written(known: pa.Table, found: Found, *, table: Table) -> TableChange:
-    """Whole rows, which replace the rows with their keys.
-
-    Args:
-        found: rows of `row`.
-    """
+    """Whole rows (`row`), which replace the rows with their keys."""
     compared = [name for name in table.column_names if name not in table.key]
     return _rows_change(table, known, found["row"].select(table.column_names).cast(table.schema()), compared)
 
 
 def not_overtaken(found: Found, before: pa.Table, now: pa.Table, build_id: str) -> Found:
-    """The found rows, without segments for which another run has recorded a later state of the log meanwhile.
-
-    Args:
-        found: `SCANNED`.
-        before: rows of `segments` at the version that the run compared its listing with.
-        now: the same rows at the version to be changed.
+    """The found rows (`SCANNED`), without segments for which another run has recorded a later state of the log
+    meanwhile. `before` are rows of `segments` at the version that the run compared its listing with, and `now` the same
+    rows at the version to be changed.
     """
     segments = found["segment"]
     recorded_by = taken_at(before["build_id"], positions_in(now, before, SEGMENTS.key))
