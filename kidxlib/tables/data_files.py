@@ -31,11 +31,7 @@ def files_of(table: Table, delta: DeltaTable) -> pa.Table:
 
 
 def sizes_of(files: pa.Table) -> dict[str, int]:
-    """The sizes of files in bytes, by path.
-
-    Args:
-        files: rows of `files_of`.
-    """
+    """The sizes of files (`files_of`) in bytes, by path."""
     return {row["path"]: row["size_bytes"] for row in files.select(["path", "size_bytes"]).to_pylist()}
 
 
@@ -55,12 +51,8 @@ def file_system_of(delta: DeltaTable) -> FileSystem:
 
 
 def rows_in(place: FileSystem, table: Table, path: str, names: Collection[str] | None = None) -> pa.Table:
-    """Columns of the rows of one file, in the catalog's schema; a column that the file lacks is null.
-
-    Args:
-        place: the table's directory.
-        path: from the table's log.
-        names: None: all columns.
+    """Columns (None: all) of the rows of one file in the table's directory, in the catalog's schema; a column that the
+    file lacks is null. The path is from the table's log.
     """
     schema = table.schema(names)
     # Spark writes Parquet's oldest timestamps, in nanoseconds, whose range is smaller than ours.
@@ -100,7 +92,7 @@ def replace_files(
         delta: a version with the old files.
         old: the sizes of the old files, by path.
         data_change: whether rows change; readers of the change feed skip other commits.
-        history: metadata of the commit in the table's history.
+        history: the commit's metadata in the table's history.
     """
     now = int(time.time() * 1000)
     adds = [AddAction(file.name, file.size, {}, now, data_change, file.statistics) for file in new]
@@ -129,6 +121,5 @@ def _is_committed(place: FileSystem, version: int, new: Sequence[SortedFile]) ->
 
 
 def remove_files(place: FileSystem, files: Sequence[SortedFile]) -> None:
-    """Remove files that were written and not committed."""
     for file in files:
         place.delete_file(file.name)

@@ -51,11 +51,7 @@ def was_dropped(error: Exception) -> bool:
 
 
 def whole_answer(read: Callable[[], _T]) -> _T:
-    """Read, again each time that a connection ends in mid-answer.
-
-    Args:
-        read: has no effects.
-    """
+    """Read, again each time that a connection ends in mid-answer. `read` has no effects."""
     for _ in attempts():
         try:
             return read()
@@ -72,13 +68,8 @@ def commit_once(
     write: Callable[[CommitProperties], object],
     history: Mapping[str, Any] | None = None,
 ) -> None:
-    """Commit a version of a table, unless another writer does.
-
-    Args:
-        place: the table's directory or URL.
-        version: the version to commit.
-        write: commits it, with the given properties.
-        history: metadata of the commit in the table's history.
+    """Commit a version of the table at a directory or URL, unless another writer does. `history` is the commit's
+    metadata in the table's history.
     """
     mark = {_MARK: uuid.uuid4().hex} if is_object(place) else {}
     try:
@@ -92,7 +83,6 @@ def commit_once(
 
 
 def _holds(place: str, version: int, mark: str) -> bool:
-    """Whether the commit of a version has a mark."""
     try:
         commit = (ObjectPath.of(place) / "_delta_log" / f"{version:020}.json").read_bytes()
     except FileNotFoundError:
@@ -101,11 +91,8 @@ def _holds(place: str, version: int, mark: str) -> bool:
 
 
 def storage_options(path: str) -> dict[str, str]:
-    """The options of delta-rs for a catalog. It finds credentials and the region as AWS' tools do, and as kidx does for
-    sources. It does not find the endpoint of another store by itself.
-
-    Args:
-        path: a directory, or `s3://<bucket>/<prefix>`.
+    """The options of delta-rs for a catalog, in a directory or at `s3://<bucket>/<prefix>`. delta-rs finds credentials
+    and the region as AWS' tools do, and as kidx does for sources. It does not find the endpoint of another store.
     """
     if not is_object(path) or (store := endpoint()) is None:
         return {}

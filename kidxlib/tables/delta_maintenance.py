@@ -84,9 +84,7 @@ class DeltaMaintenance:
                 # Files that are not committed would stay until the next vacuum.
                 stack.callback(remove_files, place, new)
                 self._write_sorted(table, delta, old, place, new)
-                if self._replace(table, old, new, stack, _REWRITTEN):
-                    return True
-            return False
+                return self._replace(table, old, new, stack, _REWRITTEN)
 
         self._committed(table, attempt)
 
@@ -167,11 +165,8 @@ class DeltaMaintenance:
         removing: contextlib.ExitStack,
         history: Mapping[str, str],
     ) -> bool:
-        """Commit new files in place of old ones; False if one of these is no longer the table's.
-
-        Args:
-            removing: removes the new files, unless they may have been committed.
-            history: metadata of the commit in the table's history.
+        """Commit new files in place of old ones; False if an old one is no longer the table's. `removing` removes the
+        new files, unless they may have been committed.
         """
         removed = sizes_of(old)
         with committing(self.tables.path):
@@ -183,11 +178,7 @@ class DeltaMaintenance:
         return True
 
     def _committed(self, table: Table, attempt: Callable[[DeltaTable], bool]) -> None:
-        """Try until an attempt succeeds. A missing table needs nothing.
-
-        Args:
-            attempt: gets the latest version, and returns whether it succeeded.
-        """
+        """Try on the latest version until an attempt succeeds. A missing table needs nothing."""
         for number in range(_ATTEMPTS):
             if (delta := self.tables.opened(table)) is None:
                 return
@@ -215,7 +206,6 @@ class DeltaMaintenance:
 
 
 def _delete(delta: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
-    """Delete the rows with these values."""
     same_key = " AND ".join(f'old."{name}" = expired."{name}"' for name in rows.column_names)
     merge = delta.merge(
         rows,

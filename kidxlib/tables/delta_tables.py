@@ -62,11 +62,7 @@ _FILE: Final = "_file"
 
 @dataclass(frozen=True, slots=True)
 class DeltaTables:
-    """The tables below a catalog's directory or URL.
-
-    Attributes:
-        path: without a slash at its end.
-    """
+    """The tables below a catalog's directory or URL (without a slash at its end)."""
 
     path: str
 
@@ -174,11 +170,7 @@ class DeltaTables:
         return delta
 
     def rows(self, table: Table, delta: DeltaTable, names: Sequence[str] | None, where: str) -> pa.Table:
-        """Columns of rows in a version of a table.
-
-        Args:
-            where: DataFusion's SQL after WHERE: a condition, and perhaps more.
-        """
+        """Columns of rows in a version of a table. `where` is DataFusion's SQL after WHERE: a condition, perhaps more."""
         schema = table.schema(names)
         missing = set(schema.names) - {field.name for field in delta.schema().fields}
         if missing and self._catalog_version(table, delta) < LAYOUT_VERSION:
@@ -189,11 +181,8 @@ class DeltaTables:
         return self._answer(table, delta, f"SELECT {columns} FROM rows WHERE {where}", schema)
 
     def _answer(self, table: Table, delta: DeltaTable, sql: str, schema: pa.Schema) -> pa.Table:
-        """The answer to SQL, which prunes files by their statistics. `DeltaTable.to_pyarrow_table` takes five times as
-        long, as it imports pandas.
-
-        Args:
-            sql: for DataFusion, with the table named `rows`.
+        """The answer to DataFusion's SQL, in which the table is named `rows`. It prunes files by their statistics.
+        `DeltaTable.to_pyarrow_table` takes five times as long, as it imports pandas.
         """
 
         def read() -> pa.Table:
@@ -206,7 +195,6 @@ class DeltaTables:
             raise CatalogError(f"{self.place(table)}: cannot be read: {one_line(error)}") from error
 
     def place(self, table: Table) -> str:
-        """The directory or URL of a table."""
         return f"{self.path}/{table.name}"
 
     def _catalog_version(self, table: Table, delta: DeltaTable) -> int:
@@ -288,11 +276,8 @@ ZSTD: Final = WriterProperties(compression="ZSTD")
 
 @dataclass(frozen=True, slots=True)
 class _Commit:
-    """A commit right after one version of a table.
-
-    Attributes:
-        counted: how many rows it adds or changes.
-        write: makes the commit; None: there is nothing to commit.
+    """A commit right after one version of a table. `counted` is how many rows it adds or changes, and `write` makes it;
+    None: there is nothing to commit.
     """
 
     counted: int
@@ -300,16 +285,12 @@ class _Commit:
 
     @classmethod
     def of(cls, table: Table, delta: DeltaTable, change: TableChange) -> Self:
-        """The commit of a change."""
         return cls(change.counted, None if change.is_empty else partial(_write, table, delta, change))
 
 
 def _merge_sorted(table: Table, delta: DeltaTable, change: TableChange) -> bool:
-    """Commit a change right after a version of a table.
-
-    Returns:
-        False if delta-rs has to do it: a file is too large to be held, or the table has more features than kidx gives
-        it.
+    """Commit a change right after a version of a table. False if delta-rs has to do it: a file is too large to be held,
+    or the table has more features than kidx gives it.
     """
     if not has_plain_files(delta):
         return False
@@ -469,7 +450,7 @@ def _quoted(names: Sequence[str]) -> str:
 
 
 def _in_order(table: Table, rows: pa.Table) -> pa.Table:
-    """Sort rows in the table's order, which puts neighbours into one file."""
+    """Rows in the table's order, which puts neighbours into one file."""
     return rows.sort_by([(name, "ascending") for name in table.order])
 
 

@@ -26,11 +26,7 @@ from kidxlib.tables.protocol import (
 
 @dataclass(frozen=True, slots=True)
 class _WaitingChange:
-    """A change to be committed.
-
-    Attributes:
-        kinds: the kinds of the change's own rows, by their names in the common commit.
-    """
+    """A change to be committed. `kinds` are the kinds of its own rows, by their names in the common commit."""
 
     kinds: dict[str, str]
     found: Found
@@ -42,12 +38,7 @@ class _WaitingChange:
 
 
 class HeldChanges:
-    """See `kidxlib.tables.protocol.Tables`. Changes of one table wait for `commit`; other calls pass through.
-
-    Args:
-        tables: the tables that they are committed to.
-        table: the table whose changes wait.
-    """
+    """See `kidxlib.tables.protocol.Tables`. Changes of one table wait for `commit`; other calls pass through."""
 
     def __init__(self, tables: Tables, table: Table) -> None:
         self._tables, self._table = tables, table
@@ -105,11 +96,7 @@ class HeldChanges:
         return summed([committed, counts_of(written, names), negated(counts_of(replaced, names))], names)
 
     def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
-        """See `TablesToRead.ends`. All rows are read of groups with waiting changes.
-
-        Args:
-            by: columns of the key.
-        """
+        """See `TablesToRead.ends`. Groups with waiting changes are read whole. `by` are columns of the key."""
         committed, pending = self._tables.ends(table, by, ends, where), self._pending
         if table is not self._table or pending.is_empty:
             return committed
@@ -150,12 +137,12 @@ class HeldChanges:
         if not self._waiting:
             return
         waiting, table = self._waiting, self._table
-        found = {name: one.found[kind] for one in waiting for name, kind in one.kinds.items()}
+        found = {name: held.found[kind] for held in waiting for name, kind in held.kinds.items()}
 
         def change(known: pa.Table, found: Found) -> TableChange:
             together = TableChange.none(table)
-            for one in waiting:
-                together = together.then(table, one.change(together.after(table, known), one.own_rows(found)))
+            for held in waiting:
+                together = together.then(table, held.change(together.after(table, known), held.own_rows(found)))
             return together
 
         self._tables.change(table, found, change, by=table.key, since=self._since, build_id=self._build_id)

@@ -32,16 +32,13 @@ VERSION_PROPERTY: Final = "kidx.catalogVersion"
 
 
 def counted_bytes(size_bytes: int, rows: int | None) -> int:
-    """The size that files count for where files are cut, held or joined.
-
-    Args:
-        rows: the rows in the files; None if the table's log does not say it.
+    """The size that files count for when files are cut, held or joined. `rows` is None if the table's log does not have
+    it.
     """
     return max(size_bytes, ROW_BYTES * (rows or 0))
 
 
 def properties_of(table: Table) -> dict[str, str]:
-    """The properties of a table of this version."""
     return {
         VERSION_PROPERTY: str(CATALOG_VERSION),
         # Every Delta reader can open a table without deletion vectors.
@@ -60,12 +57,6 @@ def commented_schema(table: Table) -> pa.Schema:
 
 
 def made_by_an_older_release(place: str, version: int) -> CatalogError:
-    """The error for a catalog, or one of its tables, with an earlier version than this code's.
-
-    Args:
-        place: the path or URL.
-        version: the version there.
-    """
     return CatalogError(
         f"{place}: made by an older release, with catalog version {version}; this one has {CATALOG_VERSION}: "
         "run ./spark-submit.sh build_index once, which brings the catalog up to date"
@@ -73,11 +64,6 @@ def made_by_an_older_release(place: str, version: int) -> CatalogError:
 
 
 def version_of(place: str, properties: Mapping[str, str]) -> int:
-    """The catalog version of a table, by its properties.
-
-    Args:
-        place: the table's path or URL, for errors.
-    """
     version = properties.get(VERSION_PROPERTY)
     if version is None:
         raise CatalogError(f"{place}: a Delta table, but not one of this project's; give --catalog another directory")

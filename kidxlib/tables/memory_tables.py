@@ -18,7 +18,7 @@ from kidxlib.tables.protocol import ArrowStream, Ends, TablesToRead, counts_of, 
 
 @dataclass(frozen=True, slots=True)
 class MemoryTables:
-    """See `kidxlib.tables.protocol.Tables`. They end with the process, and nobody else writes to them.
+    """See `kidxlib.tables.protocol.Tables`. The tables end with the process, and nobody else writes to them.
 
     Attributes:
         path: the catalog's name in messages.
@@ -94,8 +94,8 @@ class MemoryTables:
             return pa.ipc.open_file(source).read_all()
 
     def _commit(self, table: Table, change: TableChange) -> None:
-        of_file = replace(change, inserts=self._kept(change.inserts))
-        self._put(table, of_file.after(table, self.read(table)))
+        kept = replace(change, inserts=self._kept(change.inserts))
+        self._put(table, kept.after(table, self.read(table)))
 
     def _put(self, table: Table, rows: pa.Table) -> None:
         self._rows[table.name] = rows

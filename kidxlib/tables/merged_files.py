@@ -28,15 +28,8 @@ _PARQUET: Final = ds.ParquetFileFormat(  # as `rows_in` reads them
 
 
 def write_merged(place: FileSystem, table: Table, old: pa.Table, new: list[SortedFile]) -> bool:
-    """Write the rows of some files into new ones.
-
-    Args:
-        place: the table's directory.
-        old: the files, as `files_of` has them.
-        new: gets each file as soon as it is written.
-
-    Returns:
-        Whether all rows were written; no cause of False is known.
+    """Write the rows of some files (`files_of`) into new ones; `new` gets each file as soon as it is written. The
+    answer is whether all rows were written; no cause of False is known.
     """
     sizes = sizes_of(old)
     keys, expected = _sampled_keys(place, table, sizes)

@@ -17,7 +17,7 @@ from kidxlib.catalog.conditions import Among, Between, Condition
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.rows import Table
 
-#: A condition lists up to this many values of a column; of more, it has the least and the greatest.
+#: A condition lists up to this many values of a column; if there are more, it has the least and the greatest.
 _VALUES_MAX: Final = 1000
 
 #: How long a vacuum keeps files that a table no longer needs, for readers that began before. The table's property
@@ -48,7 +48,6 @@ class Ends:
     of_last: str
 
     def schema(self, table: Table, by: Sequence[str]) -> pa.Schema:
-        """The columns of the answer."""
         first, last = (table.schema([name]).field(0) for name in (self.order, self.of_last))
         return pa.schema([*table.schema(by), first.with_name("first"), last.with_name("last").with_nullable(True)])
 
@@ -85,14 +84,12 @@ def negated(counts: pa.Table) -> pa.Table:
 
 
 class TablesToRead(Protocol):
-    """The reading of one catalog's tables. Workers get such tables within an item."""
+    """Reads one catalog's tables. Workers get such tables within an item. A table that cannot be read is a
+    `CatalogError`.
+    """
 
     def version(self, table: Table) -> int | None:
-        """The version of a table in Delta's history; None if there is no such table.
-
-        Raises:
-            CatalogError: it cannot be read.
-        """
+        """The version of a table in Delta's history; None if there is no such table."""
 
     def read(
         self,
@@ -101,14 +98,8 @@ class TablesToRead(Protocol):
         where: Sequence[Condition] = (),
         version: int | None = None,
     ) -> pa.Table:
-        """Columns of the rows that meet all conditions, in the catalog's schema and in any order.
-
-        Args:
-            names: None: all columns.
-            version: None: the latest. A missing table has no rows.
-
-        Raises:
-            CatalogError: it cannot be read.
+        """Columns (None: all) of the rows that meet all conditions, in the catalog's schema and in any order. Without a
+        version it is the latest. A missing table has no rows.
         """
 
     def counts(
@@ -116,27 +107,19 @@ class TablesToRead(Protocol):
     ) -> pa.Table:
         """Count the rows that meet all conditions, by their values in some columns: these columns, each combination
         once and in any order, and `rows`. No row is held.
-
-        Raises:
-            CatalogError: it cannot be read.
         """
 
     def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
-        """`ends_of` the rows that meet all conditions, in any order. No row is held.
-
-        Raises:
-            CatalogError: it cannot be read.
-        """
+        """`ends_of` the rows that meet all conditions, in any order. No row is held."""
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """A question in SQL that both Spark and DataFusion understand, but for `explode`.
+    """A question in SQL that both Spark and DataFusion understand, except for `explode`.
 
     Attributes:
         name: the question's name in messages.
-        sql: the query, with tables by name.
-        tables: the tables in it.
+        sql: the query; `tables` are those that it names.
         schema: the answer's schema.
     """
 
@@ -156,36 +139,30 @@ class TablesToAsk(TablesToRead, Protocol):
     """Tables that answer SQL."""
 
     def ask(self, question: Question) -> pa.Table:
-        """The answer, in the question's schema; no row if one of the tables is missing.
-
-        Raises:
-            CatalogError: a table cannot be read, or lacks a column, as an older release made it.
+        """The answer, in the question's schema; no row if one of the tables is missing. It is a `CatalogError` if a
+        table lacks a column, as an older release made it.
         """
 
 
 class Tables(TablesToRead, Protocol):
-    """Tables of one catalog. Each change is one commit of one table."""
+    """Tables of one catalog. Each change is one commit of one table. It is a `CatalogError` if a table cannot be read,
+    made or written, if a newer release made it, or if others committed first at each attempt.
+    """
 
     @property
     def path(self) -> str:
         """The directory or URL of the catalog."""
 
     def catalog_version(self, table: Table) -> int | None:
-        """The catalog version of a table; None if there is no such table.
-
-        Raises:
-            CatalogError: it cannot be read, is not one of a catalog, or a newer release made it.
+        """The catalog version of a table; None if there is no such table. One that is no table of a catalog is a
+        `CatalogError`.
         """
 
     def for_workers(self) -> TablesToRead | None:
         """The tables for workers to read; None if only this process can."""
 
     def make(self, table: Table) -> None:
-        """Make a table without rows, unless it exists.
-
-        Raises:
-            CatalogError: it cannot be made, or an older release made it.
-        """
+        """Make a table without rows, unless it exists. One that an older release made is a `CatalogError`."""
 
     def change(
         self,
@@ -197,7 +174,8 @@ class Tables(TablesToRead, Protocol):
         since: int | None = None,
         build_id: str = "",
     ) -> int:
-        """Commit the changes that found rows make. A missing table is made once it gets rows.
+        """Commit the changes that found rows make. A missing table is made once it gets rows. An empty change is not
+        committed. The answer is how many rows were added or changed, as the change counts them.
 
         Args:
             change: called again with the latest rows each time that another writer committed first.
@@ -205,31 +183,18 @@ class Tables(TablesToRead, Protocol):
             since: for `SCANNED` rows, the version that the run compared its listing with: rows stay that another run
                 has since recorded for a later state of a log.
             build_id: the run's, with `since`.
-
-        Returns:
-            How many rows were added or changed, as the change counts them. An empty change is not committed.
-
-        Raises:
-            CatalogError: others committed first at each attempt, or the table cannot be written.
         """
 
     def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
-        """Commit rows with keys that nobody else uses, such as a run's own id.
-
-        Args:
-            rows: in the table's schema. A `pa.Table` is sorted; a stream is written as it comes.
-
-        Raises:
-            CatalogError: as `change`.
+        """Commit rows in the table's schema, with keys that nobody else uses, such as a run's own id. A `pa.Table` is
+        sorted; a stream is written as it comes.
         """
 
 
 def scope_of(found: Found, by: Sequence[str]) -> list[Condition]:
-    """Conditions that all rows of a table meet that have the same values in some columns as a found row. Other rows may
-    meet them too. They prune files by their statistics.
-
-    Args:
-        by: columns of text or of whole numbers, never null, in all kinds of found rows.
+    """Conditions that every row of a table meets that has the same values as a found row in the columns `by`. Other
+    rows may meet them too. The conditions prune files by their statistics. The columns have text or whole numbers, are
+    never null, and are in all kinds of found rows.
     """
     conditions: list[Condition] = []
     for name in by:
@@ -246,65 +211,35 @@ def scope_of(found: Found, by: Sequence[str]) -> list[Condition]:
 
 
 class Maintenance(Protocol):
-    """Keeps one catalog's tables small and quick to query. Only `expire` changes their rows."""
+    """Keeps one catalog's tables small and quick to query. Only `expire` changes their rows. It is a `CatalogError` if
+    a table cannot be read or written, or, but for `compact`, if others committed first at each attempt.
+    """
 
     def files(self, table: Table) -> pa.Table:
-        """The files of a table's latest version, in `files_schema`; none if there is no such table.
-
-        Raises:
-            CatalogError: the table cannot be read.
-        """
+        """The files of a table's latest version, in `files_schema`; none if there is no such table."""
 
     def sample(self, table: Table, rows: int) -> pa.Table:
-        """The keys of up to `rows` rows of a table's latest version, the same ones each time.
-
-        Raises:
-            CatalogError: it cannot be read.
-        """
+        """The keys of up to `rows` rows of a table's latest version, the same ones each time."""
 
     def expire(self, table: Table, expired: Callable[[], pa.Table]) -> None:
-        """Remove the rows with the keys of expired rows, in one commit.
-
-        Args:
-            expired: returns columns of the key; called again each time that another writer committed first.
-
-        Raises:
-            CatalogError: others committed first at each attempt, or the table cannot be written.
+        """Remove the rows with the keys of expired rows, in one commit. `expired` returns columns of the key; it is
+        called again each time that another writer committed first.
         """
 
     def rewrite(self, table: Table) -> None:
         """Rewrite all rows, in the table's order and in files of one size, in one commit. Queries then skip files by
         their bounds in the table's log.
-
-        Raises:
-            CatalogError: as `expire`.
         """
 
     def compact(self, table: Table, paths: Collection[str]) -> bool:
-        """Rewrite some files in the table's order, as few files as the rows fill, in one commit. It gives way to other
-        writers.
-
-        Args:
-            paths: of the files, from `files`.
-
-        Returns:
-            False if others have changed one of these files meanwhile or have committed first: then nothing is changed.
-
-        Raises:
-            CatalogError: the table cannot be read or written.
+        """Rewrite some files (paths from `files`) in the table's order, as few files as the rows fill, in one commit.
+        It gives way to other writers: False if others have changed one of these files meanwhile or have committed
+        first; then nothing is changed.
         """
 
     def vacuum(self, table: Table, *, apply: bool) -> int:
-        """Remove files that no version needs that was current within `VACUUM_KEEPS`, by the machine's clock.
-
-        Args:
-            apply: False only counts them.
-
-        Returns:
-            How many files.
-
-        Raises:
-            CatalogError: as `expire`.
+        """Remove files that no version needs that was current within `VACUUM_KEEPS`, by the machine's clock; without
+        `apply` only count them. The answer is how many.
         """
 
 
@@ -316,12 +251,12 @@ def files_schema(table: Table) -> pa.Schema:
     """The schema of files: path, size, rows, and the least and greatest value of each column with statistics in Delta's
     log; null if the log has none, or all values are null.
     """
-    of_table = table.schema()
+    schema = table.schema()
     fields: list[pa.Field[Any]] = [
         pa.field("path", pa.string(), nullable=False),
         pa.field("size_bytes", pa.int64(), nullable=False),
         pa.field("num_records", pa.int64()),
     ]
     for bound in ("min", "max"):
-        fields += [pa.field(f"{bound}.{name}", of_table.field(name).type) for name in table.statistics]
+        fields += [pa.field(f"{bound}.{name}", schema.field(name).type) for name in table.statistics]
     return pa.schema(fields)

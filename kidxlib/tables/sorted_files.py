@@ -38,7 +38,7 @@ class KeyRange:
 
     Attributes:
         names: the columns of the order.
-        first: the first key; empty: that of the first row.
+        first: the first key; empty: the first row's.
         end: the first key of the next range; empty: there is none.
         files: how many files the rows are to fill.
     """
@@ -99,12 +99,8 @@ class SortedFile:
 
 
 def key_ranges(keys: pa.Table, order: Sequence[str], table_bytes: int, at_once: int = FILES_AT_ONCE) -> list[KeyRange]:
-    """Cut a table into ranges that fit into memory.
-
-    Args:
-        keys: the columns `order` of all rows, or of an even sample.
-        table_bytes: the counted bytes of the files with the rows.
-        at_once: the files of a range.
+    """Cut a table into ranges of `at_once` files, which fit into memory. `keys` are the columns `order` of all rows, or
+    of an even sample; `table_bytes` are the counted bytes of the files with the rows.
     """
     files = max(1, min(-(-table_bytes // FILE_BYTES), keys.num_rows))
     starts = range(0, files, at_once)
@@ -118,12 +114,7 @@ def key_ranges(keys: pa.Table, order: Sequence[str], table_bytes: int, at_once: 
 
 
 def write_sorted(place: FileSystem, table: Table, rows: pa.Table, files: int) -> Iterator[SortedFile]:
-    """Write some rows into new files of about as many rows each.
-
-    Args:
-        place: the table's directory.
-        rows: whole rows, in any order.
-    """
+    """Write whole rows, in any order, into new files of about as many rows each."""
     in_order = rows.sort_by([(name, "ascending") for name in table.order])
     for number in range(files):
         start, end = (in_order.num_rows * border // files for border in (number, number + 1))
@@ -132,12 +123,7 @@ def write_sorted(place: FileSystem, table: Table, rows: pa.Table, files: int) ->
 
 
 def write_as_it_comes(place: FileSystem, table: Table, rows: ArrowStream) -> Iterator[SortedFile]:
-    """Write rows into new files of the standard size, holding one row group at a time.
-
-    Args:
-        place: the table's directory.
-        rows: whole rows, in the order of the files.
-    """
+    """Write whole rows as they come into new files of the standard size, holding one row group at a time."""
     groups = _groups(rows)
     for number, first in enumerate(groups):
         yield _written(place, table, number, itertools.chain([first], groups))
@@ -183,8 +169,8 @@ def _statistics(table: Table, rows: pa.Table) -> str:
         bounds: Values = pc.min_max(rows[name])
         if bounds["min"].is_valid:
             # Delta's log has milliseconds, the values have microseconds.
-            least[name] = _in_log(bounds["min"].as_py())
-            greatest[name] = _in_log(bounds["max"].as_py(), timedelta(microseconds=999))
+            least[name] = _in_delta_log(bounds["min"].as_py())
+            greatest[name] = _in_delta_log(bounds["max"].as_py(), timedelta(microseconds=999))
     counts = {name: rows[name].null_count for name in table.statistics}
     return json.dumps(
         {"numRecords": rows.num_rows, "minValues": least, "maxValues": greatest, "nullCount": counts},
@@ -192,7 +178,7 @@ def _statistics(table: Table, rows: pa.Table) -> str:
     )
 
 
-def _in_log(value: str | int | datetime, rounding: timedelta = timedelta(0)) -> str | int:
+def _in_delta_log(value: str | int | datetime, rounding: timedelta = timedelta(0)) -> str | int:
     if not isinstance(value, datetime):
         return value
     return (value.astimezone(UTC) + rounding).isoformat(timespec="milliseconds").replace("+00:00", "Z")
