@@ -158,7 +158,7 @@ def _bits(flags: NDArray[np.bool_]) -> NDArray[np.uint8]:
 
 
 def runs(columns: Sequence[pa.Array[Any]]) -> Iterator[tuple[int, int]]:
-    """The first row of each run of rows that are equal in all columns, and the row after the run. A null equals a null."""
+    """The first row of each run of rows that are equal in all columns, and the row after it. A null equals a null."""
     rows = len(columns[0])
     changes = np.zeros(max(rows - 1, 0), np.bool_)
     for column in columns:

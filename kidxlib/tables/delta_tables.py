@@ -170,7 +170,7 @@ class DeltaTables:
         return delta
 
     def rows(self, table: Table, delta: DeltaTable, names: Sequence[str] | None, where: str) -> pa.Table:
-        """Columns of rows in a version of a table. `where` is DataFusion's SQL after WHERE: a condition, perhaps more."""
+        """Columns of rows in a version of a table. `where` is DataFusion's SQL after WHERE."""
         schema = table.schema(names)
         missing = set(schema.names) - {field.name for field in delta.schema().fields}
         if missing and self._catalog_version(table, delta) < LAYOUT_VERSION:

@@ -22,7 +22,7 @@ from kidxlib.audit.tiered.finding import (
     RemoteFindingRow,
 )
 from kidxlib.audit.tiered.listing import (
-    Found,
+    FindingOnSegment,
     Presence,
     findings_on_missing,
     findings_on_sizes,
@@ -119,7 +119,7 @@ def audit_listing(asked: RemotePartition) -> ListedPartition:
     return ListedPartition(findings, rows, to_read, list(_recorded(asked, objects)) if asked.is_recorded else [])
 
 
-def _findings(asked: RemotePartition, presence: Presence) -> Iterator[Found]:
+def _findings(asked: RemotePartition, presence: Presence) -> Iterator[FindingOnSegment]:
     if asked.layout.has_single_files:
         yield from findings_on_transaction_index(presence, asked.flag_since, reads_logs=asked.level is Level.FULL)
         yield from findings_on_sizes(presence, reads_indexes=asked.level is not Level.LISTING)
@@ -131,7 +131,7 @@ def _findings(asked: RemotePartition, presence: Presence) -> Iterator[Found]:
         yield from findings_on_retention(presence, asked.as_of, asked.retention_ms)
 
 
-def _row(asked: RemotePartition, found: Found) -> RemoteFindingRow:
+def _row(asked: RemotePartition, found: FindingOnSegment) -> RemoteFindingRow:
     key, finding = found
     is_of_object = finding.file not in (METADATA, ALL_OBJECTS) and key.segment_id is not None
     path = asked.directory / object_name(key.start_offset, key.segment_id or "", finding.file)

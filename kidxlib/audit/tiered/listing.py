@@ -27,7 +27,7 @@ from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.text.times import show_time
 
 #: A finding, and the segment that it is about.
-Found: TypeAlias = tuple[RemoteSegmentKey, Finding]
+FindingOnSegment: TypeAlias = tuple[RemoteSegmentKey, Finding]
 
 _ENTRY_BYTES: Final = {
     OFFSET_INDEX_SUFFIX: layouts.OFFSET_INDEX_ENTRY.itemsize,
@@ -103,7 +103,7 @@ def match_objects(layout: Layout, segments: pa.Table, objects: pa.Table) -> Pres
     return Presence(layout, segments, sizes, objects.filter(pa.array(~is_known)))
 
 
-def findings_on_missing(presence: Presence) -> Iterator[Found]:
+def findings_on_missing(presence: Presence) -> Iterator[FindingOnSegment]:
     """Copied segments that lack an object that every segment has."""
     copied, have_any = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED), presence.have_any
     for segment in rows_where(presence.segments, copied & ~have_any):
@@ -124,7 +124,7 @@ def findings_on_missing(presence: Presence) -> Iterator[Found]:
 
 def findings_on_transaction_index(
     presence: Presence, flag_since: Mapping[int, int], *, reads_logs: bool
-) -> Iterator[Found]:
+) -> Iterator[FindingOnSegment]:
     """Transaction indexes that contradict the metadata. `flag_since` is as in `RemotePartition`. `reads_logs`: the
     logs will be read, and tell whether a segment should have a transaction index.
     """
@@ -176,7 +176,7 @@ def findings_on_transaction_index(
         )
 
 
-def findings_on_sizes(presence: Presence, *, reads_indexes: bool) -> Iterator[Found]:
+def findings_on_sizes(presence: Presence, *, reads_indexes: bool) -> Iterator[FindingOnSegment]:
     """Objects whose sizes cannot be right. `reads_indexes`: indexes will be read, and their bytes tell more."""
     copied = presence.in_state(SegmentState.COPY_SEGMENT_FINISHED)
     sizes = presence.sizes[LOG_SUFFIX]

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias
 import pyarrow as pa
 
 from kidxlib.audit.tiered.finding import METADATA, broken
-from kidxlib.audit.tiered.listing import Found, key_of
+from kidxlib.audit.tiered.listing import FindingOnSegment, key_of
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, EpochEntry, LeaderEpochs
 from kidxlib.log.remote.segments import epochs_up_to, read_segments
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
@@ -84,7 +84,7 @@ class LocalLog:
         return epochs.within(self.log_start_offset, 2**63 - 1 if end is None else end)
 
 
-def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> Found | None:
+def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> FindingOnSegment | None:
     """The harm that a leader with this `leader-epoch-checkpoint` does to remote segments (rows of `REMOTE_METADATA` by
     start offset), and the first segment that it harms. None if it keeps and finds all at or above the log start.
     """
@@ -114,7 +114,7 @@ def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> Found | None
     )
 
 
-def finding_on_local_start(segments: pa.Table, local: LocalLog) -> Found | None:
+def finding_on_local_start(segments: pa.Table, local: LocalLog) -> FindingOnSegment | None:
     """Offsets between the last remote segment and the log in the log dir."""
     rows = read_segments(segments)
     end = max((row["end_offset"] + 1 for row in rows), default=0)

@@ -12,7 +12,7 @@ import pyarrow as pa
 from rich.filesize import decimal
 
 from kidxlib.audit.tiered.finding import ALL_OBJECTS, METADATA, RemoteSegmentKey, broken, safe
-from kidxlib.audit.tiered.listing import Found, Presence, flags, key_of, numbers, rows_where
+from kidxlib.audit.tiered.listing import FindingOnSegment, Presence, flags, key_of, numbers, rows_where
 from kidxlib.log.remote.segments import read_segments
 from kidxlib.messages.remote_log_metadata import SegmentState
 from kidxlib.text.times import show_time
@@ -78,7 +78,7 @@ class Copying:
         return f"allowed: {configured}--stuck-after {timedelta(milliseconds=stuck_ms)}"
 
 
-def findings_on_states(presence: Presence, as_of: AsOf, copying: Copying) -> Iterator[Found]:
+def findings_on_states(presence: Presence, as_of: AsOf, copying: Copying) -> Iterator[FindingOnSegment]:
     """Segments that stay in a state that should pass."""
     since = numbers(presence.segments["state_since_ms"])
     for state, (reason, consequence) in _PASSING.items():
@@ -102,7 +102,7 @@ def _is_followed(segments: pa.Table, segment: Mapping[str, Any]) -> bool:
     return bool((~begun & (numbers(segments["end_offset"]) >= segment["end_offset"])).any())
 
 
-def findings_on_lineage(presence: Presence, breaks: pa.Table) -> Iterator[Found]:
+def findings_on_lineage(presence: Presence, breaks: pa.Table) -> Iterator[FindingOnSegment]:
     """Offsets that no segment has, or two (rows of `LINEAGE_BREAKS`), and segments that brokers do not read."""
     for row in breaks.to_pylist():
         key = RemoteSegmentKey(start_offset=row["segment_start_offset"], segment_id=row["segment_id"])
@@ -122,7 +122,7 @@ def findings_on_lineage(presence: Presence, breaks: pa.Table) -> Iterator[Found]
         yield key_of(segment), safe(METADATA, "unreferenced", detail, why)
 
 
-def findings_on_retention(presence: Presence, as_of: AsOf, retention_ms: int) -> Iterator[Found]:
+def findings_on_retention(presence: Presence, as_of: AsOf, retention_ms: int) -> Iterator[FindingOnSegment]:
     """Segments that retention by time should have deleted: the first ones, up to one that stays
     (`RLMExpirationTask.cleanupExpiredRemoteLogSegments`). `retention_ms` is below 0 if there is no limit.
     """
@@ -147,11 +147,11 @@ class Strays:
     judged because they are newer than the metadata.
     """
 
-    findings: list[Found]
+    findings: list[FindingOnSegment]
     newer: int
 
 
-def findings_on_forgotten(forgotten: pa.Table) -> Iterator[Found]:
+def findings_on_forgotten(forgotten: pa.Table) -> Iterator[FindingOnSegment]:
     """Segments whose metadata is below the log start of its partition: rows of `REMOTE_METADATA`, by start offset."""
     rows = read_segments(forgotten)
     if rows:

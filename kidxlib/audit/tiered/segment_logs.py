@@ -136,10 +136,10 @@ def findings_on_contents(segment: RemoteSegmentToRead, contents: Contents) -> It
         if (content := contents.part(suffix)) is not None:
             yield from findings(segment, content)
     yield from _findings_on_both_indexes(segment, contents)
-    if segment.has_aborted and contents.has_log and not contents.findings and not segment.layout.has_single_files:
-        if not contents.part(TRANSACTION_INDEX_SUFFIX):
-            detail = "no object has one, and the metadata says that transactions were aborted in the segment"
-            yield broken(TRANSACTION_INDEX_SUFFIX, "missing", detail, segment.in_words(SILENT))
+    may_lack_part = contents.has_log and not contents.findings and not segment.layout.has_single_files
+    if segment.has_aborted and may_lack_part and not contents.part(TRANSACTION_INDEX_SUFFIX):
+        detail = "no object has one, and the metadata says that transactions were aborted in the segment"
+        yield broken(TRANSACTION_INDEX_SUFFIX, "missing", detail, segment.in_words(SILENT))
 
 
 def findings_at_any_level(segment: RemoteSegmentToRead, contents: Contents) -> Iterator[Finding]:

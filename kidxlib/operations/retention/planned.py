@@ -361,22 +361,22 @@ def _policy_columns(name: str, configs: Mapping[str, TopicConfig], topics: Value
 
 def _decision_columns(decided: Sequence[_Decided]) -> dict[str, Any]:
     def joined(column: str) -> Any:
-        return np.concatenate([getattr(one.decisions, column) for one in decided])
+        return np.concatenate([getattr(part.decisions, column) for part in decided])
 
     reasons: Values = pa.array(joined("reasons"))
-    last = np.cumsum([len(one) for one in decided]) - 1
+    last = np.cumsum([len(part) for part in decided]) - 1
     rolls_first = np.zeros(last[-1] + 1, np.bool_)
-    rolls_first[last] = [one.decisions.whole_partition for one in decided]
-    base_offsets = np.concatenate([one.partition.segments.base_offsets for one in decided])
+    rolls_first[last] = [part.decisions.whole_partition for part in decided]
+    base_offsets = np.concatenate([part.partition.segments.base_offsets for part in decided])
     next_offsets = np.append(base_offsets[1:], 0)
-    next_offsets[last] = [one.partition.log_end_offset for one in decided]
-    due = np.concatenate([one.decisions.due_ms(one.rule.policy.retention_ms) for one in decided])
+    next_offsets[last] = [part.partition.log_end_offset for part in decided]
+    due = np.concatenate([part.decisions.due_ms(part.rule.policy.retention_ms) for part in decided])
     return {
         "decision": _DECISIONS.take(reasons),
         "reason": _REASONS.take(reasons),
         "largest_timestamp_ms": joined("largest_timestamps"),
         "age_from_mtime": joined("age_from_mtime"),
-        "counted_bytes": np.concatenate([one.partition.segments.sizes for one in decided]),
+        "counted_bytes": np.concatenate([part.partition.segments.sizes for part in decided]),
         "future_ms": joined("future_ms"),
         "backwards_ms": joined("backwards_ms"),
         "due_ms": pa.array(due, mask=due < 0),
@@ -390,12 +390,12 @@ def _columns_from_logs(decided: Sequence[_Decided]) -> dict[str, Any]:
     cuts: dict[int, int] = {}
     firsts: dict[int, int] = {}
     start = 0
-    for one in decided:
-        first = first_timestamp(one.partition, one.decisions, one.rule.bounds.log_start_offset)
-        for numbered, values in ((one.cut(), cuts), (first, firsts)):
+    for part in decided:
+        first = first_timestamp(part.partition, part.decisions, part.rule.bounds.log_start_offset)
+        for numbered, values in ((part.cut(), cuts), (first, firsts)):
             if numbered is not None and numbered[1] is not None:
                 values[start + numbered[0]] = numbered[1]
-        start += len(one)
+        start += len(part)
     return {"cut_offset": _sparse(start, cuts), "first_timestamp_ms": _sparse(start, firsts)}
 
 
@@ -411,12 +411,12 @@ def _sparse(count: int, values: Mapping[int, int]) -> Any:
 def _columns_from_time_indexes(decided: Sequence[_Decided]) -> dict[str, Any]:
     """The decisions that follow from the time indexes as they are now."""
     timestamps, reasons = [], []
-    for one in decided:
-        segments = one.partition.segments
-        pairs = zip(segments.max_timestamps, one.on_disk or (), strict=True)
+    for part in decided:
+        segments = part.partition.segments
+        pairs = zip(segments.max_timestamps, part.on_disk or (), strict=True)
         largest = np.array([known if read is None else read.max_timestamp for known, read in pairs], np.int64)
         timestamps.append(largest)
-        reasons.append(one.rule.decide(replace(segments, max_timestamps=largest)).reasons)
+        reasons.append(part.rule.decide(replace(segments, max_timestamps=largest)).reasons)
     numbers: Values = pa.array(np.concatenate(reasons))
     return {
         "decision_on_disk": _DECISIONS.take(numbers),
@@ -427,7 +427,7 @@ def _columns_from_time_indexes(decided: Sequence[_Decided]) -> dict[str, Any]:
 
 def _warnings(decided: Sequence[_Decided]) -> Any:
     """A column with the list of each segment's warnings."""
-    flags = np.column_stack([np.concatenate([one.flags_of(warning) for one in decided]) for warning in _WARNINGS])
+    flags = np.column_stack([np.concatenate([part.flags_of(warning) for part in decided]) for warning in _WARNINGS])
     offsets = np.append(0, np.cumsum(flags.sum(axis=1)))
     words: Values = _WARNING_WORDS.take(flags.nonzero()[1])
     return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), words)

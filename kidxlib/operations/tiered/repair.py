@@ -234,7 +234,10 @@ def _record_repair(
 
 def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Mended]) -> Iterator[RemoteFindingRow]:
     """Findings on objects that only reading the log has shown to be wrong, and that are not mended."""
-    known = {(each.topic_id, each.partition, each.start_offset, each.segment_id, each.file) for each in findings}
+    known = {
+        (finding.topic_id, finding.partition, finding.start_offset, finding.segment_id, finding.file)
+        for finding in findings
+    }
     for mended in objects:
         row = mended.row
         if row.reason is None or mended.outcome.is_mended or (*_key(mended), row.file) in known:
@@ -321,14 +324,16 @@ def _values(request: RepairRequest, repaired: Repaired) -> dict[str, Any]:
         "local_logs": {"segments": repaired.local_segments, "bytes": repaired.local_bytes},
         "made": {"objects": repaired.made, "bytes": repaired.made_bytes},
         "objects": [_as_json(mended) for mended in repaired.objects],
-        "left": [{**each.values(), "what_to_do": what_to_do(each.file, each.reason)} for each in repaired.left],
+        "left": [
+            {**finding.values(), "what_to_do": what_to_do(finding.file, finding.reason)} for finding in repaired.left
+        ],
         "safe": repaired.safe,
         "requests": repaired.requests.as_json(),
     }
 
 
 def _tell(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
-    kinds = Counter((each.row.file, each.row.reason or "", each.outcome.value) for each in repaired.objects)
+    kinds = Counter((mended.row.file, mended.row.reason or "", mended.outcome.value) for mended in repaired.objects)
     if kinds:
         outcome.table(
             f"{request.audit.bucket}, level {request.audit.level}",
@@ -346,7 +351,7 @@ def _tell(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
     if repaired.metadata.last_ms is not None:
         outcome.line(f"metadata: as of {show_time(repaired.metadata.last_ms)}")
     tell_requests(outcome, repaired.requests)
-    for (file, reason), number in Counter((each.file, each.reason) for each in repaired.left).items():
+    for (file, reason), number in Counter((finding.file, finding.reason) for finding in repaired.left).items():
         outcome.line(f"left:     {file} {reason}: {number:,}; {what_to_do(file, reason)}")
     if repaired.safe:
         outcome.line(
@@ -379,14 +384,14 @@ def _as_json(mended: Mended) -> dict[str, Any]:
 
 def outcome_of(request: RepairRequest, repaired: Repaired) -> Outcome:
     """The outcome of a repair: the exit code, the lines and the JSON object."""
-    is_mended = not repaired.left and all(each.outcome.is_mended for each in repaired.objects)
+    is_mended = not repaired.left and all(mended.outcome.is_mended for mended in repaired.objects)
     outcome = Outcome(
         code=ExitCode.OK if is_mended else ExitCode.PROBLEMS_FOUND,
         run_id=None if request.audit.recording is None else request.audit.recording.audit_id,
         counts={
             "segments": repaired.segments,
             "made": repaired.made,
-            **{each.value.replace("-", "_"): repaired.outcomes[each] for each in ObjectOutcome},
+            **{kind.value.replace("-", "_"): repaired.outcomes[kind] for kind in ObjectOutcome},
             "left": len(repaired.left),
         },
         bytes=repaired.log_bytes,
@@ -409,11 +414,11 @@ def repair(request: RepairRequest, backend: Backend) -> Outcome:
     if recording is not None:
         backend.catalog.make_tables()
     findings, _ = audit.find(metadata)
-    broken = [each for each in findings if each.verdict == Verdict.BROKEN.value]
+    broken = [finding for finding in findings if finding.verdict == Verdict.BROKEN.value]
     made = _remade(request, audit, broken)
     planned = [_as_planned(row) for row in _of_interest(made, broken)]
     with interrupts.stopping(interrupted.set):
-        if request.apply and any(each.outcome is ObjectOutcome.TO_PUT for each in planned):
+        if request.apply and any(mended.outcome is ObjectOutcome.TO_PUT for mended in planned):
             begin_phase("putting")
             planned = _put(planned, _Putting(plan, reader, request.mirror, interrupted))
         if recording is not None:
@@ -462,11 +467,15 @@ def _with_local_logs(segment: RemoteSegmentToRead, copies: _LocalCopies) -> Remo
 
 def _remade(request: RepairRequest, audit: TieredAudit, broken: Iterable[RemoteFindingRow]) -> list[RemadeRow]:
     """The objects that are made from the logs of segments with damage that can be mended."""
-    damaged = {_key_of(each) for each in broken if each.file in SIDE_OBJECTS and each.reason not in _NOT_BY_OBJECTS}
+    damaged = {
+        _key_of(finding) for finding in broken if finding.file in SIDE_OBJECTS and finding.reason not in _NOT_BY_OBJECTS
+    }
     if not damaged:
         return []
     partitions = {
-        TopicIdPartition(each.topic_id, each.topic, each.partition) for each in broken if _key_of(each) in damaged
+        TopicIdPartition(finding.topic_id, finding.topic, finding.partition)
+        for finding in broken
+        if _key_of(finding) in damaged
     }
     begin_phase("listing again")
     metadata = audit.reader.read()
@@ -505,7 +514,7 @@ def _epochs(metadata: RemoteMetadata, partitions: Iterable[TopicIdPartition]) ->
 
 def _of_interest(made: Iterable[RemadeRow], broken: Iterable[RemoteFindingRow]) -> Iterator[RemadeRow]:
     """The objects that are wrong by their log or by the audit. If the log cannot tell, the row says why."""
-    named = {(*_key_of(each), each.file): each for each in broken}
+    named = {(*_key_of(finding), finding.file): finding for finding in broken}
     for row in made:
         finding = named.get((*_key_of(row), row.file))
         if row.reason is None and row.why_not is not None and finding is not None:
@@ -515,19 +524,23 @@ def _of_interest(made: Iterable[RemadeRow], broken: Iterable[RemoteFindingRow]) 
 
 
 def _put(planned: Sequence[Mended], putting: _Putting) -> list[Mended]:
-    rows = [each.row for each in planned if each.outcome is ObjectOutcome.TO_PUT]
-    return [each for each in planned if each.outcome is not ObjectOutcome.TO_PUT] + list(putting.put(rows))
+    rows = [mended.row for mended in planned if mended.outcome is ObjectOutcome.TO_PUT]
+    return [mended for mended in planned if mended.outcome is not ObjectOutcome.TO_PUT] + list(putting.put(rows))
 
 
 def _left(broken: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
     """The findings on other objects than these, and those that no object can mend."""
-    named = {(*_key_of(each.row), each.row.file) for each in objects}
-    return [each for each in broken if each.reason in _NOT_BY_OBJECTS or (*_key_of(each), each.file) not in named]
+    named = {(*_key_of(mended.row), mended.row.file) for mended in objects}
+    return [
+        finding
+        for finding in broken
+        if finding.reason in _NOT_BY_OBJECTS or (*_key_of(finding), finding.file) not in named
+    ]
 
 
 def _not_mended(findings: Iterable[RemoteFindingRow], objects: Iterable[Mended]) -> list[RemoteFindingRow]:
     """The findings that still hold after the repair."""
-    return _left(findings, (each for each in objects if each.outcome.is_mended))
+    return _left(findings, (mended for mended in objects if mended.outcome.is_mended))
 
 
 def _key_of(row: RemoteFindingRow | CopiedSegmentRow | RemadeRow) -> _Key:

@@ -126,7 +126,8 @@ class TopicsOfTiered:
 
     def _source_of(self, topic: str, topic_id: str) -> Source | None:
         known = self.request.known_topics
-        return next((each for each in self.request.metadata if known.topic_id(each.name, topic) == topic_id), None)
+        sources = self.request.metadata
+        return next((source for source in sources if known.topic_id(source.name, topic) == topic_id), None)
 
     def _number(self, source: Source, topic: str, name: str) -> int | None:
         config = self.request.known_topics.config(source.name, topic, name)
