@@ -55,9 +55,7 @@ class KeptFile(Row):
 
 @row
 class FoldedPartition(PartitionOfSource):
-    """A partition that was finished: all of its present segments are among the rows, but for those before a kept
-    state.
-    """
+    """A finished partition: all of its present segments are among the rows, except those before a kept state."""
 
     unfolded: Sequence[int] = column("base offsets of the present segments that were not folded again")
 

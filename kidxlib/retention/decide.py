@@ -128,10 +128,7 @@ class Bounds:
         cls, first_base_offset: int, log_end_offset: int, *, log_start_offset: int | None, high_watermark: int | None
     ) -> Bounds:
         """The bounds that a starting broker takes from its checkpoints (`LogLoader.load`,
-        `UnifiedLog.updateHighWatermark`).
-
-        Args:
-            log_start_offset, high_watermark: None if they are unknown, and so no limits.
+        `UnifiedLog.updateHighWatermark`). An offset that is unknown (None) is no limit.
         """
         start = max(first_base_offset, log_start_offset or 0)
         known = log_end_offset if high_watermark is None else high_watermark

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from kidxlib.catalog.change import Change, Found, TableChange
+from kidxlib.catalog.change import Change, Found
 from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
@@ -77,7 +77,8 @@ class MemoryTables:
     ) -> int:
         committed = change(self.read(table, None, scope_of(found, by)), found)
         if not committed.is_empty:
-            self._commit(table, committed)
+            kept = replace(committed, inserts=self._kept(committed.inserts))
+            self._put(table, kept.after(table, self.read(table)))
         return committed.counted
 
     def append(self, table: Table, rows: pa.Table | ArrowStream) -> None:
@@ -92,10 +93,6 @@ class MemoryTables:
             file.write_table(rows)
         with pa.memory_map(str(path)) as source:
             return pa.ipc.open_file(source).read_all()
-
-    def _commit(self, table: Table, change: TableChange) -> None:
-        kept = replace(change, inserts=self._kept(change.inserts))
-        self._put(table, kept.after(table, self.read(table)))
 
     def _put(self, table: Table, rows: pa.Table) -> None:
         self._rows[table.name] = rows

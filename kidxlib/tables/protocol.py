@@ -212,7 +212,7 @@ def scope_of(found: Found, by: Sequence[str]) -> list[Condition]:
 
 class Maintenance(Protocol):
     """Keeps one catalog's tables small and quick to query. Only `expire` changes their rows. It is a `CatalogError` if
-    a table cannot be read or written, or, but for `compact`, if others committed first at each attempt.
+    a table cannot be read or written, or (except by `compact`) if others committed first at each attempt.
     """
 
     def files(self, table: Table) -> pa.Table:

@@ -93,11 +93,12 @@ def finding_on_local_epochs(segments: pa.Table, local: LocalLog) -> FindingOnSeg
     first = epochs.first
     deleted = [row for row in rows if first is None or max(_epochs_of(row)) < first.epoch]
     if deleted:
+        last_epoch = max(epoch for row in deleted for epoch in _epochs_of(row))
         then = f"; its log then begins at offset {local.start_offset}" if len(deleted) == len(rows) else ""
         return key_of(deleted[0]), broken(
             LEADER_EPOCH_CHECKPOINT,
             DELETES,
-            f"{_first_epoch(local, epochs)}; {_in_words(deleted)} have no epoch above {_last_epoch(deleted)}",
+            f"{_first_epoch(local, epochs)}; {_in_words(deleted)} have no epoch above {last_epoch}",
             f"a broker that becomes leader with it deletes these segments from the bucket{then}",
         )
     hidden = list(_hidden(rows, epochs, local))
@@ -230,7 +231,3 @@ def _in_words(rows: Sequence[dict[str, Any]]) -> str:
     first, last = rows[0]["start_offset"], max(row["end_offset"] for row in rows)
     size = sum(row["log_bytes"] for row in rows)
     return f"{counted(len(rows), 'remote segment')} (offsets {first} to {last}, {size:,} bytes of log)"
-
-
-def _last_epoch(rows: Sequence[dict[str, Any]]) -> int:
-    return max(epoch for row in rows for epoch in _epochs_of(row))

@@ -311,7 +311,9 @@ def read_logs(segments: Sequence[RemoteSegmentToRead], use_mmap: bool) -> ReadLo
         made = None
         if recovered is not None and recovered.end.status is Status.OK:  # else what follows the damage is not known
             findings += _findings_on_metadata(segment, recovered)
-            findings += _findings_on_snapshot(contents, fold)
+            if (snapshot := contents.part(SNAPSHOT_SUFFIX)) is not None:
+                is_known = fold.end_source is not StateSource.UNKNOWN
+                findings.append(audit_snapshot(snapshot, fold.end_snapshot, state_is_known=is_known))
             made = {OFFSET_INDEX_SUFFIX: recovered.offset_index, TIME_INDEX_SUFFIX: recovered.time_index}
         source = folded.state_source
         read.append(
@@ -453,11 +455,6 @@ def _consequence_of_timestamp(said: int, largest: int) -> str:
         f"searches for times {largest + 1} to {said} end in this segment with nothing, and retention keeps it "
         f"{said - largest:,} ms too long"
     )
-
-
-def _findings_on_snapshot(contents: Contents, fold: PartitionFold) -> Iterator[Finding]:
-    if (content := contents.part(SNAPSHOT_SUFFIX)) is not None:
-        yield audit_snapshot(content, fold.end_snapshot, state_is_known=fold.end_source is not StateSource.UNKNOWN)
 
 
 def findings_on_transaction_indexes(logs: ReadLogs) -> Iterator[tuple[ReadSegment, Finding]]:

@@ -134,12 +134,11 @@ class TieredAudit:
         if self.plan.level is not Level.LISTING:
             segments = CopiedSegmentRow.of_arrow(first.rows("segment"))
             findings += self._read(segments, metadata)
-            counts = replace(counts, read=sum(self._read_bytes(segment) for segment in segments))
+            reads_logs = self.plan.level is Level.FULL
+            objects = (item for segment in segments for item in segment.objects)
+            read = sum(item["bytes"] for item in objects if reads_logs or item["suffix"] != LOG_SUFFIX)
+            counts = replace(counts, read=read)
         return _without_repetitions(findings), counts
-
-    def _read_bytes(self, segment: CopiedSegmentRow) -> int:
-        reads_logs = self.plan.level is Level.FULL
-        return sum(item["bytes"] for item in segment.objects if reads_logs or item["suffix"] != LOG_SUFFIX)
 
     def segments(self, metadata: RemoteMetadata, only: Collection[TopicIdPartition]) -> list[CopiedSegmentRow]:
         """The segments of some partitions that brokers would read, with their objects as they are listed now."""

@@ -144,7 +144,8 @@ def tiered_request(
             "__remote_log_metadata with --tiered-metadata DIR"
         )
     places = tuple(map(_metadata_place, tiered_metadata))
-    sources = tuple(source_at(str(_directory(place))) for place in places)
+    directories = (place.parent if place.name.endswith(EXPORT_SUFFIX) else place for place in places)
+    sources = tuple(source_at(str(directory)) for directory in directories)
     name, place = split_name(tiered)
     plugin, recording = LAYOUTS[layout or LOCAL.name], None
     bucket = _bucket(place, plugin)
@@ -176,11 +177,6 @@ def tiered_request(
         what_if=_parse_settings(what_if),
         recording=recording,
     )
-
-
-def _directory(place: Location) -> Location:
-    """The directory of a file with exported records, or the log dir."""
-    return place.parent if place.name.endswith(EXPORT_SUFFIX) else place
 
 
 def _recording(
