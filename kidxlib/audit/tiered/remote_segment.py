@@ -127,8 +127,8 @@ class Contents:
 def read_contents(segment: RemoteSegmentToRead) -> Contents:
     """Read all parts of a segment but its log."""
     if segment.layout.has_single_files:
-        parts = ((suffix, _read(segment, suffix)) for suffix in PARTS if suffix != LOG_SUFFIX)
-        return Contents({suffix: content for suffix, content in parts if content is not None})
+        contents = ((suffix, _read(segment, suffix)) for suffix in PARTS if suffix != LOG_SUFFIX)
+        return Contents({suffix: content for suffix, content in contents if content is not None})
     manifest, indexes = _read(segment, MANIFEST_SUFFIX), _read(segment, INDEXES_SUFFIX)
     if manifest is None:
         return Contents({}, has_log=False)
