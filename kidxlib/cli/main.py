@@ -14,7 +14,7 @@ from kidxlib.terminal import interrupts
 if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
-#: Each stands in the module of its name; and what it does, in what a line of --help has room for.
+#: The commands, each in the module of its name, with the line that `kidx --help` has for it.
 _COMMANDS: Final = {
     "accept": "Record that known damage may stay as it is.",
     "build": "Write the index files of a log dir's segments.",
@@ -38,7 +38,7 @@ _COMMANDS: Final = {
 
 
 class _Commands(click.Group):
-    """Imports a command when it is called, so that none, nor a worker process of it, waits for what others need."""
+    """Imports a command when it is called: no command, and no worker process, waits for what the others import."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(_COMMANDS)
@@ -51,7 +51,7 @@ class _Commands(click.Group):
         return command
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
-        """The commands' names; click would import all commands for them, and a new wheel compile."""
+        """Click would import all commands for their names, and a new wheel would compile loops."""
         from click.shell_completion import CompletionItem  # a millisecond that no other start waits for
 
         commands = [CompletionItem(name, help=text) for name, text in _COMMANDS.items() if name.startswith(incomplete)]
@@ -64,7 +64,6 @@ class _Commands(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """The command that is called."""
         name = args[0]
         if name not in _COMMANDS and not name.startswith("-"):
             meant = get_close_matches(name, _COMMANDS, n=1)
@@ -83,7 +82,6 @@ def kidx(context: click.Context) -> None:
 
 
 def main() -> NoReturn:
-    """Run the command."""
     interrupts.end_at_once()
     import_no_pandas()
     from kidxlib.terminal.command import run

@@ -106,18 +106,17 @@ def _withdrawn(request: Accept, catalog: str, acceptances: Sequence[Acceptance])
     return _recorded(outcome, request, catalog, any_change=bool(acceptances), withdrawn=_rows(acceptances))
 
 
-def _accepted(request: Accept, catalog: str, damage: NewDamage) -> Outcome:
-    before, new = damage.accepted, damage.new
+def _accepted(request: Accept, catalog: str, known: NewDamage) -> Outcome:
+    before, new = known.accepted, known.new
     outcome = Outcome(counts={"accepted_before": len(before), "changed": len(new) * request.apply})
     what = "accepted" if request.apply else "would accept"
     outcome.line(*(f"accepted before: {acceptance.line}" for acceptance in before))
-    outcome.line(*(f"{what}: {damage.line(each)}" for each in new))
-    rows = {"accepted_before": _rows(before), "accepted": [asdict(each) for each in new]}
+    outcome.line(*(f"{what}: {known.line(damage)}" for damage in new))
+    rows = {"accepted_before": _rows(before), "accepted": [asdict(damage) for damage in new]}
     return _recorded(outcome, request, catalog, any_change=bool(new), **rows)
 
 
 def _recorded(outcome: Outcome, request: Accept, catalog: str, *, any_change: bool, **rows: Any) -> Outcome:
-    """Add the last lines on screen and the last JSON keys to an outcome."""
     from kidxlib.catalog.findings import ACCEPTED
 
     if not any_change:
@@ -130,11 +129,11 @@ def _recorded(outcome: Outcome, request: Accept, catalog: str, *, any_change: bo
 
 
 def _rows(acceptances: Sequence[Acceptance]) -> list[Mapping[str, Any]]:
-    return [{**asdict(each), "accepted_at": each.accepted_at.isoformat()} for each in acceptances]
+    return [{**asdict(acceptance), "accepted_at": acceptance.accepted_at.isoformat()} for acceptance in acceptances]
 
 
-def _ensure_any(found: Collection[object], request: Accept, what: str) -> None:
-    if found:
+def _ensure_any(damages: Collection[object], request: Accept, what: str) -> None:
+    if damages:
         return
     for name in request.segments:
         raise UsageError(f"--segment {name}: no file of it is {what}; leave --segment out to see all")
@@ -143,7 +142,7 @@ def _ensure_any(found: Collection[object], request: Accept, what: str) -> None:
 
 
 def _current_user() -> str:
-    """The name of the user that this process belongs to, or its number where it has none."""
+    """The name of this process's user, or the number of a user without a name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

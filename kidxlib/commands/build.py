@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
@@ -14,10 +13,10 @@ import click
 
 from kidxlib.commands.command import FIRST, KIDX, Former, WithOrWithoutCatalog, kidx_command, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.run import options as shared_options
+from kidxlib.run import options as catalog_options
 from kidxlib.run.options import MetadataOptions, metadata_options
 from kidxlib.terminal.exit_codes import ExitCode
-from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.numbers import ByteSize, IntegerRange
 from kidxlib.terminal.outcome import Outcome
 
@@ -49,8 +48,8 @@ class Build(WithOrWithoutCatalog):
     """
 
     directory: str | None = parameter(click.argument("directory", metavar="[DIR]", required=False), only=KIDX, at=FIRST)
-    sources: tuple[str, ...] = parameter(shared_options.sources, at=FIRST)
-    sample: bool = parameter(shared_options.sample, at=FIRST)
+    sources: tuple[str, ...] = parameter(catalog_options.sources, at=FIRST)
+    sample: bool = parameter(catalog_options.sample, at=FIRST)
     index_dir: str | None = option(
         "--index-dir",
         metavar="DIR",
@@ -60,8 +59,8 @@ class Build(WithOrWithoutCatalog):
     in_place: bool = option(
         "--in-place", is_flag=True, help="Write beside the segments instead, under the log dir's lock.", at=FIRST
     )
-    accept_truncated: bool = parameter(of_kidx.accept_truncated, at=FIRST)
-    topics: str | None = parameter(shared_options.topics_to_read)
+    accept_truncated: bool = parameter(shared_options.accept_truncated, at=FIRST)
+    topics: str | None = parameter(catalog_options.topics_to_read)
     interval_bytes: int | None = option(
         "--interval-bytes",
         metavar="BYTES",
@@ -105,8 +104,8 @@ class Build(WithOrWithoutCatalog):
     dry_run: bool = option(
         "--dry-run", is_flag=True, help="Say what would be read and how long that takes; write nothing."
     )
-    tiered_metadata: tuple[str, ...] = parameter(of_kidx.tiered_metadata)
-    layout: str | None = parameter(of_kidx.layout)
+    tiered_metadata: tuple[str, ...] = parameter(shared_options.tiered_metadata)
+    layout: str | None = parameter(shared_options.layout)
 
     def __post_init__(self) -> None:
         if self.is_once:
@@ -115,12 +114,7 @@ class Build(WithOrWithoutCatalog):
                 raise UsageError("no DIR: name the log dir, or one partition's directory, to index")
         elif self.directory is not None and self.sources:
             raise UsageError(f"DIR {self.directory} and --source: give one of them")
-        _ = self.asked  # what is wrong is told before anything is done
-
-    @property
-    def is_once(self) -> bool:
-        """Whether the build keeps no catalog. Nothing but the index files then outlasts the run."""
-        return not self.has_catalog and not self.is_job
+        _ = self.resolved  # what is wrong is told before anything is done
 
     @property
     def makes_catalog(self) -> bool:
@@ -135,9 +129,9 @@ class Build(WithOrWithoutCatalog):
         return RunContext.of(self.settings, self.catalog, self.database, self.now)
 
     @cached_property
-    def asked(self) -> BuildRequest:
-        """The request that the options make. With a catalog, settings fill it up; without one, the metadata of the
-        source's own cluster and Kafka's defaults do.
+    def resolved(self) -> BuildRequest:
+        """The request: what no option says is from the settings if there is a catalog, else from the metadata of the
+        source's own cluster and Kafka's defaults.
         """
         return self._once() if self.is_once else self._with_settings()
 
@@ -188,7 +182,7 @@ class Build(WithOrWithoutCatalog):
         from kidxlib.run.recorded_sources import sources_known_to
         from kidxlib.run.topic_options import recover_options
 
-        self._ensure_they_fit()
+        self._ensure_no_contradiction()
         settings, context, build = self.settings, self.context, self.settings.build
         sources, index_dir = self._places()
         verify_crc = build.verify_crc if self.verify_crc is None else self.verify_crc
@@ -221,8 +215,7 @@ class Build(WithOrWithoutCatalog):
             ),
         )
 
-    def _ensure_they_fit(self) -> None:
-        """Refuse options that contradict each other."""
+    def _ensure_no_contradiction(self) -> None:
         for wrong, message in (
             (self.in_place and self.index_dir, _BOTH_PLACES),
             (self.in_place and not self._given_sources, "--in-place: name the log dir to write in with --source"),
@@ -248,6 +241,7 @@ class Build(WithOrWithoutCatalog):
         from kidxlib.run.catalog_place import ensure_usable
         from kidxlib.run.recorded_sources import ensure_directories
         from kidxlib.run.sources import chosen_sources, ensure_sample_alone
+        from kidxlib.storage.location import ensure_text
 
         given, catalog = self._given_sources, self.context.catalog
         named = {"--index-dir": self.index_dir, "--catalog": self.catalog, "--database": self.database}
@@ -260,7 +254,10 @@ class Build(WithOrWithoutCatalog):
         ensure_no_overlap(index_dir, catalog, sources)
         if catalog is not None:
             ensure_usable(catalog)
-        _ensure_text(sources, index_dir)
+        for source in sources:
+            ensure_text("--source ", source.path)
+        if index_dir is not None:
+            ensure_text("--index-dir ", index_dir)
         return sources, index_dir
 
     def _index_dir(self) -> Location:
@@ -295,10 +292,10 @@ class Build(WithOrWithoutCatalog):
 
     @cached_property
     def plan(self) -> Plan:
-        """The sources as they were listed, before anything else is done."""
+        """The sources, listed before anything else is done."""
         from kidxlib.operations.build.planning import listed_plan
 
-        return listed_plan(self.asked)
+        return listed_plan(self.resolved)
 
     @cached_property
     def log_dirs(self) -> ExitStack:
@@ -310,18 +307,8 @@ class Build(WithOrWithoutCatalog):
 
         _ = self.begun
         if not self.dry_run:
-            hold_log_dirs(self.asked, self.plan, self.log_dirs)
+            hold_log_dirs(self.resolved, self.plan, self.log_dirs)
         return self.log_dirs
-
-
-def _ensure_text(sources: Iterable[Source], index_dir: Location | None) -> None:
-    """Refuse paths that a catalog cannot hold."""
-    from kidxlib.storage.location import ensure_text
-
-    for source in sources:
-        ensure_text("--source ", source.path)
-    if index_dir is not None:
-        ensure_text("--index-dir ", index_dir)
 
 
 def run_build(request: Build, backend: Backend) -> Outcome:
@@ -336,14 +323,14 @@ def run_build(request: Build, backend: Backend) -> Outcome:
     now or recorded earlier, or logs or partitions are missing; 1 failed. 0 means that recovery accepts each log; kidx
     verify judges the other files, too.
     """
-    asked, plan = request.asked, request.plan
+    resolved, plan = request.resolved, request.plan
     if request.is_once:
         from kidxlib.operations.build.without_catalog import build_once
 
-        return _outcome_once(asked, build_once(asked, plan, backend, start=request.begun))
+        return _outcome_once(resolved, build_once(resolved, plan, backend, start=request.begun))
     from kidxlib.operations.build.build_catalog import build, dry_run
 
-    return dry_run(asked, plan, backend) if request.dry_run else build(asked, plan, backend, request.log_dirs)
+    return dry_run(resolved, plan, backend) if request.dry_run else build(resolved, plan, backend, request.log_dirs)
 
 
 def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
@@ -388,7 +375,6 @@ def _outcome_once(request: BuildRequest, built: BuiltOnce) -> Outcome:
 
 
 def _tell_once(outcome: Outcome, request: BuildRequest, built: BuiltOnce) -> None:
-    """Say what was read and written, and how fast."""
     from kidxlib.run.index_options import lines_of_known
     from kidxlib.terminal.build import tell_counts, tell_rate, tell_requests, tell_skipped
     from kidxlib.terminal.gaps import gap_lines

@@ -1,6 +1,5 @@
 """Makes `kidx X` and the job X of ./spark-submit.sh from one dataclass, whose fields are the options, and one function
-that does the work. A module of a command imports the code that does the work inside of this function, so that help and
-completion need not wait for it.
+that does the work. The function imports what does the work itself: help and completion do not wait for that.
 """
 
 from __future__ import annotations
@@ -18,11 +17,11 @@ import click
 from click.core import ParameterSource
 
 from kidxlib.errors import KidxError, UsageError
-from kidxlib.run import options as shared_options
+from kidxlib.run import options as catalog_options
 from kidxlib.run.run_report import reports_run
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -38,10 +37,11 @@ SPARK: Final = "./spark-submit.sh"
 #: The key of a context's `meta` under which the new spelling of an old option is kept.
 _NOW: Final = f"{__name__}.now"
 
-_Given = TypeVar("_Given", bound="Asked")
+_Options = TypeVar("_Options", bound="CommandOptions")
 #: Does the work. A command that opens neither workers nor a catalog gets None.
-_Run: TypeAlias = "Callable[[_Given, Any], Outcome]"
-_Open: TypeAlias = "Callable[[_Given], AbstractContextManager[Backend | None]]"
+_Run: TypeAlias = "Callable[[_Options, Any], Outcome]"
+#: Opens the workers and the catalog.
+_Open: TypeAlias = "Callable[[_Options], AbstractContextManager[Backend | None]]"
 
 
 class Former(NamedTuple):
@@ -61,7 +61,7 @@ class Former(NamedTuple):
 #: Former commands by their option; the key None stands for a command that itself has a new name.
 Formerly: TypeAlias = "Mapping[str | None, Former]"
 
-#: Where help lists a parameter: the first, the command's own, and those that many commands have, in this order.
+#: The groups of parameters in the order in which help lists them: the command's first and own, then shared ones.
 FIRST, OWN, SETTINGS, NOW, JSON, PROCESSES = range(6)
 
 
@@ -71,18 +71,14 @@ def option(*declarations: str, only: str | None = None, at: int = OWN, **attribu
 
 
 def parameter(decorator: Callable[[Any], Any], *, only: str | None = None, at: int = OWN) -> Any:
-    """A field that is an option or an argument.
-
-    Args:
-        decorator: click's decorator of a parameter with the field's name.
-        only: `KIDX` or `SPARK` if only one of them has the parameter; the field is None in the other.
-        at: the parameter's place in help.
+    """A field that is an option or an argument: `decorator` is click's for a parameter with the field's name. If only
+    `KIDX` or `SPARK` has the parameter, the field is None in the other.
     """
     return field(metadata={"decorator": decorator, "only": only, "at": at})
 
 
 @dataclass(frozen=True, kw_only=True)
-class Asked:
+class CommandOptions:
     """The options of a command. A field to which a subclass gives a constant is no option.
 
     Attributes:
@@ -98,11 +94,7 @@ class Asked:
     is_job: bool = False
 
     def refuse(self, parameters: Iterable[str], why: str) -> None:
-        """Refuse options that cannot be used with others.
-
-        Args:
-            why: the error's text; `{option}` in it stands for the option that was given.
-        """
+        """Refuse options that cannot be used with others; `{option}` in `why` stands for the one that was given."""
         for name in parameters:
             if name in self.given:
                 raise UsageError(why.format(option=self.given[name]))
@@ -113,14 +105,14 @@ class Asked:
 
 
 @dataclass(frozen=True, kw_only=True)
-class OnCatalog(Asked):
+class OnCatalog(CommandOptions):
     """The options of a command that works on a catalog."""
 
-    catalog: str | None = parameter(shared_options.catalog)
-    settings_file: Path = parameter(shared_options.settings_file, at=SETTINGS)
-    now: str | None = parameter(shared_options.time_to_record, at=NOW)
-    processes: int | None = parameter(of_kidx.processes, only=KIDX, at=PROCESSES)
-    database: str | None = parameter(shared_options.database, only=SPARK, at=PROCESSES)
+    catalog: str | None = parameter(catalog_options.catalog)
+    settings_file: Path = parameter(catalog_options.settings_file, at=SETTINGS)
+    now: str | None = parameter(catalog_options.time_to_record, at=NOW)
+    processes: int | None = parameter(shared_options.processes, only=KIDX, at=PROCESSES)
+    database: str | None = parameter(catalog_options.database, only=SPARK, at=PROCESSES)
 
     @cached_property
     def settings(self) -> Settings:
@@ -137,7 +129,7 @@ class OnCatalog(Asked):
 
     @property
     def makes_catalog(self) -> bool:
-        """Whether the command makes a catalog that does not exist."""
+        """Whether the command makes a catalog where there is none."""
         return False
 
 
@@ -153,12 +145,17 @@ class WithOrWithoutCatalog(OnCatalog):
     def has_catalog(self) -> bool:
         return self.catalog is not None or self.database is not None
 
+    @property
+    def is_once(self) -> bool:
+        """Whether nothing but files outlasts the run, as with `kidx` without a catalog."""
+        return not self.has_catalog and not self.is_job
+
     @cached_property
     def context(self) -> RunContext:
         """The catalog, which only the options can name, and the time."""
         from kidxlib.run.context import RunContext
 
-        if not self.has_catalog and not self.is_job:
+        if self.is_once:
             return RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None)
         context = RunContext.given(self.settings, self.catalog, self.database, self.now)
         return context if self.makes_catalog else context.with_catalog()
@@ -172,8 +169,8 @@ class OnSources(OnCatalog):
         sources: names of sources; empty for all.
     """
 
-    sources: tuple[str, ...] = parameter(shared_options.cataloged_sources)
-    topics: str | None = parameter(shared_options.cataloged_topics)
+    sources: tuple[str, ...] = parameter(catalog_options.cataloged_sources)
+    topics: str | None = parameter(catalog_options.cataloged_topics)
 
     def __post_init__(self) -> None:
         _ = self.pattern  # a wrong pattern is refused before anything is done
@@ -186,7 +183,7 @@ class OnSources(OnCatalog):
 
 
 def open_here(request: OnCatalog) -> AbstractContextManager[Backend]:
-    """Open processes of this machine, and the request's catalog. Without a catalog, tables are kept in memory."""
+    """Open processes of this machine, and the request's catalog, or tables in memory in place of one."""
     if not request.context.has_catalog:
         from kidxlib.operations.local_once import open_local_once
 
@@ -196,48 +193,42 @@ def open_here(request: OnCatalog) -> AbstractContextManager[Backend]:
     return open_local(request.context, request.processes, must_exist=not request.makes_catalog)
 
 
-def nothing(_: Asked) -> AbstractContextManager[None]:
-    """Neither workers nor a catalog."""
+def open_nothing(_: CommandOptions) -> AbstractContextManager[None]:
     return nullcontext()
 
 
 def kidx_command(
     name: str,
-    given: type[_Given],
-    run: _Run[_Given],
+    options_type: type[_Options],
+    run: _Run[_Options],
     *,
     opened: _Open[Any] = open_here,
     reports_as: str,
     formerly: Formerly | None = None,
 ) -> click.Command:
-    """`kidx X`: processes of this machine do the work. Its help is the docstring of `run`.
-
-    Args:
-        opened: opens the workers and the catalog.
-        reports_as: the job's name in reports, whichever engine did the work: monitoring asks for that name.
+    """`kidx X`: processes of this machine do the work. Its help is the docstring of `run`. `reports_as` is the name of
+    the job that does the same: monitoring asks for that name, whichever engine did the work.
     """
-    return _command(name, given, run, opened, entry=KIDX, reports_as=reports_as, text=run.__doc__, formerly=formerly)
+    return _command(
+        name, options_type, run, opened, entry=KIDX, reports_as=reports_as, text=run.__doc__, formerly=formerly
+    )
 
 
 def spark_job(
     name: str,
-    given: type[_Given],
-    run: _Run[_Given],
-    opened: _Open[_Given],
+    options_type: type[_Options],
+    run: _Run[_Options],
+    opened: _Open[_Options],
     text: str | None,
     *,
     formerly: Formerly | None = None,
 ) -> click.Command:
-    """The job X of ./spark-submit.sh.
-
-    Args:
-        opened: opens the workers and the catalog.
-        text: its module's docstring: the first line is for the list of jobs, the rest is its help; where there is
-            none, the docstring of `run` is.
+    """The job X of ./spark-submit.sh. `text` is its module's docstring, whose first line is for the list of jobs. The
+    rest is the job's help; if there is no rest, the docstring of `run` is.
     """
     _, _, explained = (text or "").partition("\n\n")
     text = explained or run.__doc__
-    return _command(name, given, run, opened, entry=SPARK, reports_as=name, text=text, formerly=formerly)
+    return _command(name, options_type, run, opened, entry=SPARK, reports_as=name, text=text, formerly=formerly)
 
 
 def former_job(name: str, former: Former) -> click.Command:
@@ -246,8 +237,8 @@ def former_job(name: str, former: Former) -> click.Command:
 
 
 class _Command(click.Command):
-    """A command some options of which made another command once. Such an option runs that command, and says what to
-    type now.
+    """A command with options that have become commands of their own. Such an option runs the other command, and says
+    what to type now.
     """
 
     def __init__(self, *arguments: Any, formerly: Formerly, **attributes: Any) -> None:
@@ -260,13 +251,13 @@ class _Command(click.Command):
         for option, former in self._formerly.items():
             rest = list(args) if option is None else _without(option, args)
             if rest is not None:
-                made = former.command()
+                command = former.command()
                 program, space, _ = (info_name or "").rpartition(" ")
                 words = rest if former.is_argument else args
                 old = " ".join(filter(None, (info_name, option)))
                 now = f"{old} is now {former.now}; the old spelling goes with the next release"
                 try:
-                    context = made.make_context(f"{program}{space}{made.name}", words, parent, **extra)
+                    context = command.make_context(f"{program}{space}{command.name}", words, parent, **extra)
                 except (click.ClickException, KidxError):
                     warn(now)
                     raise
@@ -297,22 +288,22 @@ def _without(option: str, words: Sequence[str]) -> list[str] | None:
 
 def _command(
     name: str,
-    given: type[_Given],
-    run: _Run[_Given],
-    opened: _Open[_Given],
+    options_type: type[_Options],
+    run: _Run[_Options],
+    opened: _Open[_Options],
     *,
     entry: str,
     reports_as: str,
     text: str | None,
     formerly: Formerly | None,
 ) -> click.Command:
-    parameters = sorted((each for each in fields(given) if each.metadata), key=lambda each: each.metadata["at"])
-    of_other: dict[str, Any] = {each.name: None for each in parameters if each.metadata["only"] not in (None, entry)}
+    parameters = sorted((item for item in fields(options_type) if item.metadata), key=lambda item: item.metadata["at"])
+    absent: dict[str, Any] = {item.name: None for item in parameters if item.metadata["only"] not in (None, entry)}
 
     def work(**options: Any) -> Outcome:
-        with needing_packages(given.needs or f"{entry} {name}"):
+        with needing_packages(options_type.needs or f"{entry} {name}"):
             on_command_line = _on_command_line(click.get_current_context())
-            request = given(**options, **of_other, given=on_command_line, is_job=entry == SPARK)
+            request = options_type(**options, **absent, given=on_command_line, is_job=entry == SPARK)
             backend = opened(request)
         with request.held(), backend as opened_backend:
             outcome = run(request, opened_backend)
@@ -320,9 +311,9 @@ def _command(
         return outcome
 
     command = reports_run(reports_as)(work)
-    for each in reversed(parameters):
-        if each.name not in of_other:
-            command = each.metadata["decorator"](command)
+    for item in reversed(parameters):
+        if item.name not in absent:
+            command = item.metadata["decorator"](command)
     context_settings = {"max_content_width": 110}
     return click.command(
         name, _Command, help=cleandoc(text or ""), context_settings=context_settings, formerly=formerly or {}
@@ -332,7 +323,7 @@ def _command(
 def _on_command_line(context: click.Context) -> dict[str, str]:
     """The options and arguments on the command line, as a user types them, by the parameter's name."""
     return {
-        str(each.name): each.opts[0] if isinstance(each, click.Option) else each.make_metavar(context).strip("[].")
-        for each in context.command.params
-        if context.get_parameter_source(str(each.name)) is ParameterSource.COMMANDLINE
+        str(item.name): item.opts[0] if isinstance(item, click.Option) else item.make_metavar(context).strip("[].")
+        for item in context.command.params
+        if context.get_parameter_source(str(item.name)) is ParameterSource.COMMANDLINE
     }

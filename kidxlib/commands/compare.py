@@ -26,18 +26,18 @@ from kidxlib.commands.command import (
 )
 from kidxlib.errors import UsageError
 from kidxlib.operations.compare.finding import FILE_KINDS, HARMLESS, SAME, As, Comparison, Kind
-from kidxlib.run import options as shared_options
+from kidxlib.run import options as catalog_options
 from kidxlib.run.options import SETTINGS_FILE
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 
 if TYPE_CHECKING:
     from kidxlib.catalog.results import CopyRow
     from kidxlib.operations.backend import Backend
-    from kidxlib.operations.compare.copy_in_store import ComparedCopies, CopyRequest
+    from kidxlib.operations.compare.copy_in_store import CopyRequest
 
 #: How many findings of a kind are shown on screen one by one.
 _SHOWN: Final = 20
@@ -60,7 +60,7 @@ class Compare(WithOrWithoutCatalog):
     how: str = option(
         "--as",
         "how",
-        type=click.Choice([each.value for each in As]),
+        type=click.Choice([how.value for how in As]),
         default=As.COPY.value,
         show_default=True,
         help="What B is of A: a copy, file by file and byte for byte; or a replica, whose batches are compared by "
@@ -93,10 +93,10 @@ class Compare(WithOrWithoutCatalog):
         help="With --catalog and a copy: leave out the last segment of each partition, to which a broker may still "
         "write.",
     )
-    topics: str = parameter(of_kidx.topics)
+    topics: str = parameter(shared_options.topics)
     settings_file: Path = SETTINGS_FILE
     now: None = None
-    processes: int | None = parameter(of_kidx.processes, only=KIDX, at=SETTINGS)
+    processes: int | None = parameter(shared_options.processes, only=KIDX, at=SETTINGS)
 
     def __post_init__(self) -> None:
         _ = self.pattern  # a wrong pattern is refused before anything is done
@@ -118,7 +118,6 @@ class Compare(WithOrWithoutCatalog):
 
     @cached_property
     def pattern(self) -> re.Pattern[str]:
-        """Matches the full names of topics that are compared."""
         from kidxlib.indexing.source import parse_topics
 
         return parse_topics(self.topics)
@@ -141,8 +140,8 @@ class VerifyCopy(OnCatalog):
 
     copy: str = parameter(click.argument("copy", metavar="URL"), at=FIRST)
     catalog: str | None = option("--catalog", metavar="DIR", help="The catalog of the log dir that was copied.")
-    sources: tuple[str, ...] = parameter(shared_options.cataloged_sources)
-    topics: str | None = parameter(shared_options.topics_to_read)
+    sources: tuple[str, ...] = parameter(catalog_options.cataloged_sources)
+    topics: str | None = parameter(catalog_options.topics_to_read)
     inactive_only: bool = option("--inactive-only", is_flag=True, help="Leave out the last segment of each partition.")
     require_checksums: bool = option(
         "--require-checksums", is_flag=True, help="Exit 3 also where an object and the catalog have none in common."
@@ -151,11 +150,10 @@ class VerifyCopy(OnCatalog):
 
     def __post_init__(self) -> None:
         with needing_packages("--copy", "copies"):
-            _ = self.asked  # what is wrong is told before anything is done
+            _ = self.resolved  # what is wrong is told before anything is done
 
     @cached_property
-    def asked(self) -> CopyRequest:
-        """The request that the options and the settings make."""
+    def resolved(self) -> CopyRequest:
         from kidxlib.indexing.source import parse_topics
         from kidxlib.operations.compare.copy_in_store import CopyRequest
         from kidxlib.run.catalog_place import local_path
@@ -238,26 +236,23 @@ def _compare_with_catalog(request: Compare, backend: Backend) -> Outcome:
 
 
 def _source(text: str, names: Mapping[str, str]) -> str:
-    """The name of a source that a user named by its name or its directory.
-
-    Args:
-        names: the names of sources by the paths that builds were given.
+    """The name of a source that a user named by its name or its directory; `names` has the names of sources by the
+    paths that builds were given.
     """
     return text if text in names.values() else names.get(text) or names.get(os.path.realpath(text), text)
 
 
 def run_verify_copy(request: VerifyCopy, backend: Backend) -> Outcome:
     """Compare the copy of a log dir with a catalog: now `kidx compare SOURCE URL --catalog DIR`."""
-    return _outcome_of_copies(request.asked, backend, require_checksums=request.require_checksums)
+    return _outcome_of_copies(request.resolved, backend, require_checksums=request.require_checksums)
 
 
 def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
-    """The findings and the conclusion. What a copy must not lack comes first.
-
-    Args:
-        a, b: paths, URLs or names of sources.
+    """The findings and the conclusion; `a` and `b` are paths, URLs or names of sources. What a copy must not lack comes
+    first.
     """
-    kinds, verdicts = (Counter(found) for found in _kinds_and_verdicts(compared))
+    kinds = Counter(finding.kind for finding in compared.findings)
+    verdicts = Counter(partition.verdict for partition in compared.partitions)
     outcome = Outcome(
         code=ExitCode.PROBLEMS_FOUND if compared.fails(harmless=request.harmless) else ExitCode.OK,
         counts={
@@ -276,8 +271,8 @@ def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
             "logs": compared.logs,
             "log_bytes": compared.log_bytes,
             "files": compared.files,
-            "partitions": [each.as_json() for each in compared.partitions],
-            "findings": [each.as_json() for each in compared.findings],
+            "partitions": [partition.as_json() for partition in compared.partitions],
+            "findings": [finding.as_json() for finding in compared.findings],
         }
     )
     outcome.table(
@@ -293,10 +288,6 @@ def _outcome(request: Compare, a: str, b: str, compared: Comparison) -> Outcome:
     return outcome
 
 
-def _kinds_and_verdicts(compared: Comparison) -> tuple[list[Kind], list[str]]:
-    return [each.kind for each in compared.findings], [each.verdict for each in compared.partitions]
-
-
 def _what_was_compared(request: Compare, compared: Comparison) -> str:
     from rich.filesize import decimal
 
@@ -310,27 +301,26 @@ def _what_was_compared(request: Compare, compared: Comparison) -> str:
 
 
 def _conclusion(request: Compare, compared: Comparison) -> str:
-    kinds = {each.kind for each in compared.findings}
+    kinds = {finding.kind for finding in compared.findings}
+    harmful = kinds - {*HARMLESS, *request.harmless}
     what = "all that A has" if request.how == As.COPY else "the same as A, as far as both can be compared"
     if not compared.fails(harmless=request.harmless):
         until = " up to the offset at which B ends" if Kind.BEHIND in kinds else ""
         less = "; of what is cleaned nobody can tell" if Kind.CLEANED in kinds else ""
         return f"B has {what}{until}{less}; whether that is whole, kidx verify says"
-    if Kind.OTHER_SEGMENTS in kinds <= {Kind.OTHER_SEGMENTS, *HARMLESS, *request.harmless}:
+    if Kind.OTHER_SEGMENTS in kinds and harmful <= {Kind.OTHER_SEGMENTS}:
         return "B has all batches of A, in other segments; where that is right, --allow-behind ends with 0"
-    if kinds <= {Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS, *HARMLESS, *request.harmless}:
+    if harmful <= {Kind.BEHIND, Kind.FILE_BEHIND, Kind.OTHER_SEGMENTS}:
         return "B has all that A has up to where B ends; where that is right, --allow-behind ends with 0"
-    if kinds <= {*FILE_KINDS, Kind.FILE_BEHIND, *HARMLESS, *request.harmless}:
+    if harmful <= {*FILE_KINDS, Kind.FILE_BEHIND}:
         return "B has all logs of A, but not all other files; where that is right, --logs-only ends with 0"
     lacks = "A and B differ" if request.how == As.REPLICA else "B has not all that A has"
     return f"{lacks}, or nobody can tell: see the lines above"
 
 
 def _outcome_of_copies(request: CopyRequest, backend: Backend, *, require_checksums: bool) -> Outcome:
-    """Compare a copy in an object store with the catalog, and say what was found, problems first.
-
-    Args:
-        require_checksums: what cannot be compared fails the run, too.
+    """Compare a copy in an object store with the catalog, and show the findings, problems first. With
+    `require_checksums`, what cannot be compared fails the run, too.
     """
     from kidxlib.audit.copies import NOT_COMPARABLE, PROBLEMS, CopyVerdict
     from kidxlib.operations.compare.copy_in_store import compare_with_store
@@ -366,20 +356,16 @@ def _outcome_of_copies(request: CopyRequest, backend: Backend, *, require_checks
         rows = itertools.islice(compared.rows(kind), _SHOWN)
         outcome.line(*(f"{row.verdict}: {row.object}: {row.detail}" for row in rows))
         outcome.more(compared.segments(*verdicts) - _SHOWN, "; --json has them all")
-    _tell_end_of_copies(outcome, compared, backend.catalog.path)
+    outcome.line("as-uploaded: the store got the log's bytes when the object was written; none was read back now")
+    if compared.requests:
+        outcome.line(f"requests:    {compared.requests}")
+    outcome.line(f"catalog:     {backend.catalog.path}, source {compared.source}")
     if unknown and not require_checksums:
         of_all = f"{unknown:,} of {counted(compared.segments(*CopyVerdict), 'segment')}"
         outcome.warn(
             f"{of_all} cannot be compared: nothing is known of their copies; --require-checksums makes that exit 3"
         )
     return outcome
-
-
-def _tell_end_of_copies(outcome: Outcome, compared: ComparedCopies, catalog: str) -> None:
-    outcome.line("as-uploaded: the store got the log's bytes when the object was written; none was read back now")
-    if compared.requests:
-        outcome.line(f"requests:    {compared.requests}")
-    outcome.line(f"catalog:     {catalog}, source {compared.source}")
 
 
 def _copy_as_json(row: CopyRow) -> dict[str, Any]:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def _print(facts: Sequence[Fact]) -> None:
-    """Print a table on a terminal, and a line for each fact elsewhere: a bug report has no room for so wide a table."""
+    """Print a table on a terminal, else a line for each fact: a bug report has no room for so wide a table."""
     if sys.stdout.isatty():
         rows = [(fact.subject, fact.name, fact.found) for fact in facts]
         print_table("kidx doctor", ("about", "what", "found"), rows, text_columns=3)

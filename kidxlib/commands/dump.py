@@ -42,7 +42,6 @@ def _value_format(_context: click.Context, parameter: click.Parameter, value: st
 
 
 def _decoder_options(command: _Command) -> _Command:
-    """An option for each decoder."""
     for option, (topic, _) in reversed(list(DECODERS.items())):
         text = f"What the records of {topic} say; implies --print-data-log."
         command = click.option(option, _parameter(option), is_flag=True, help=text)(command)
@@ -150,16 +149,16 @@ def dump(
     )
     from kidxlib.terminal.dump import print_dump  # it loads compiled loops, for which help need not wait
 
-    found = []
+    findings = []
     try:
         with interrupts.telling(lambda: "the rest is not shown"):
             for file, source in zip(files, sources, strict=True):
-                found += print_dump(file, source, options, record_format, json_lines)
+                findings += print_dump(file, source, options, record_format, json_lines)
     except OSError as error:  # an error of standard output: errors of files are reported in its lines
         discard_output()
         if isinstance(error, BrokenPipeError):  # the reader has closed the pipe, and no script takes a dump for a check
             return ExitCode.OK
         raise KidxError(f"standard output: {error.strerror}") from error
-    for line in found:
+    for line in findings:
         note(line)
-    return ExitCode.PROBLEMS_FOUND if found else ExitCode.OK
+    return ExitCode.PROBLEMS_FOUND if findings else ExitCode.OK

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kidxlib.commands.command import Asked, kidx_command, nothing, option, parameter
+from kidxlib.commands.command import CommandOptions, kidx_command, open_nothing, option, parameter
 from kidxlib.terminal.console import FIRST_MOST, first_of_each_kind
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options import shared as shared_options
@@ -22,14 +22,12 @@ if TYPE_CHECKING:
     from kidxlib.reading.left_out import LeftOut
 
 _THREADS_MAX: Final = 64
-
-
 #: The values of `ISOLATIONS`, written out here: importing it would slow `--help`.
 _ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Export(Asked):
+class Export(CommandOptions):
     """What to export, and where to."""
 
     directories: tuple[str, ...] = parameter(click.argument("directories", metavar="DIR…", nargs=-1, required=True))
@@ -92,11 +90,10 @@ class Export(Asked):
     )
 
     def __post_init__(self) -> None:
-        _ = self.asked  # what is wrong is told before anything is done
+        _ = self.resolved  # what is wrong is told before anything is done
 
     @cached_property
-    def asked(self) -> ExportRequest:
-        """The request that the options make."""
+    def resolved(self) -> ExportRequest:
         from kidxlib.operations.export.export import export_request
 
         return export_request(
@@ -131,13 +128,13 @@ def run_export(request: Export, _: None) -> Outcome:
     from kidxlib.operations.export.export import export_records
     from kidxlib.reading.left_out import lines_of
 
-    done = export_records(request.asked, request.threads or len(os.sched_getaffinity(0)))
+    done = export_records(request.resolved, request.threads or len(os.sched_getaffinity(0)))
     counts = {"rows": done.rows, "segments": done.segments, "damage": len(done.damage) + len(done.failed)}
     outcome = Outcome(
         code=ExitCode.OK if done.is_whole else ExitCode.PROBLEMS_FOUND, counts=counts, bytes=done.log_bytes
     )
     outcome.values.update(
-        output=str(request.asked.output),
+        output=str(request.resolved.output),
         **counts,
         bytes=done.log_bytes,
         damaged=list(done.damage),
@@ -145,7 +142,7 @@ def run_export(request: Export, _: None) -> Outcome:
         left_out=[*map(_as_json, done.left_out)],
     )
     records, segments = counted(done.rows, "record"), counted(done.segments, "segment")
-    outcome.line(f"{records} of {segments}: {request.asked.output}")
+    outcome.line(f"{records} of {segments}: {request.resolved.output}")
     if not done.rows and request.times is not None:
         outcome.note(f"--times {request.times}: no record that was read has such a timestamp")
     outcome.warn(*first_of_each_kind([*done.failed, *done.damage, *lines_of(done.left_out)], FIRST_MOST))
@@ -163,4 +160,4 @@ def _as_json(left_out: LeftOut) -> dict[str, Any]:
     }
 
 
-export = kidx_command("export", Export, run_export, opened=nothing, reports_as="export")
+export = kidx_command("export", Export, run_export, opened=open_nothing, reports_as="export")

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kidxlib.commands.command import FIRST, JSON, Asked, Former, kidx_command, option, parameter
+from kidxlib.commands.command import FIRST, JSON, CommandOptions, Former, kidx_command, option, parameter
 from kidxlib.errors import UsageError
 from kidxlib.run.options import MetadataOptions, metadata_options
-from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ _LEVELS: Final = ("checkpoint", "marker")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recover(Asked):
+class Recover(CommandOptions):
     """What to recover. The fields mean what those of `RecoverRequest` mean.
 
     Attributes:
@@ -127,7 +127,7 @@ class Recover(Asked):
         "that the broker starts in any case.",
     )
     metadata: MetadataOptions = parameter(metadata_options)
-    processes: int | None = parameter(of_kidx.processes, at=JSON - 1)
+    processes: int | None = parameter(shared_options.processes, at=JSON - 1)
 
     def __post_init__(self) -> None:
         if not self.log_dirs:
@@ -146,8 +146,7 @@ class Recover(Asked):
             raise UsageError("--broker-log: only --trust-page-cache looks there; give it too")
 
     @cached_property
-    def asked(self) -> RecoverRequest:
-        """The request that the options make."""
+    def resolved(self) -> RecoverRequest:
         from kidxlib.operations.recover.recover import RecoverRequest
         from kidxlib.operations.recover.recovery_plan import Level
 
@@ -187,7 +186,7 @@ def run_recover(request: Recover, backend: Backend) -> Outcome:
     """
     from kidxlib.operations.recover.recover import recover
 
-    return recover(request.asked, backend, as_it_comes=not request.as_json)
+    return recover(request.resolved, backend, as_it_comes=not request.as_json)
 
 
 def _opened(request: Recover) -> AbstractContextManager[Backend]:

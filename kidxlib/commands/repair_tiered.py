@@ -60,11 +60,10 @@ class RepairTiered(OnBucket):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.asked  # what is wrong is told before anything is done
+        _ = self.resolved  # what is wrong is told before anything is done
 
     @cached_property
-    def asked(self) -> RepairRequest:
-        """The request that the options make."""
+    def resolved(self) -> RepairRequest:
         from kidxlib.indexing.directories import ensure_no_overlap, index_dir_to_write
         from kidxlib.indexing.source import source_at
         from kidxlib.operations.tiered.repair import RepairRequest
@@ -87,7 +86,7 @@ class RepairTiered(OnBucket):
             interval_bytes=self.interval_bytes,
             is_repair=True,
         )
-        logs = tuple(source_at(each) for each in self.logs)
+        logs = tuple(source_at(log_dir) for log_dir in self.logs)
         mirror = index_dir_to_write("--index-dir", self.index_dir)
         ensure_no_overlap(mirror, self.context.catalog, [*audit.metadata, *logs])
         bucket = audit.bucket if isinstance(audit.bucket, ObjectPath) else audit.bucket.resolve()
@@ -109,7 +108,7 @@ def run_repair_tiered(request: RepairTiered, backend: Backend) -> Outcome:
     """
     from kidxlib.operations.tiered.repair import repair
 
-    return repair(request.asked, backend)
+    return repair(request.resolved, backend)
 
 
 repair_tiered = kidx_command("repair-tiered", RepairTiered, run_repair_tiered, reports_as="repair_tiered")

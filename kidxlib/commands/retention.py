@@ -99,11 +99,10 @@ class Retention(OnSources):
         if self.same_broker and not self.apply and self.delete_records_json is None:
             raise UsageError("--same-broker: a plan needs no proof; give it with --apply or --delete-records-json")
         super().__post_init__()
-        _ = self.asked  # what is wrong is told before anything is done
+        _ = self.resolved  # what is wrong is told before anything is done
 
     @cached_property
-    def asked(self) -> PlanRequest | ApplyRequest:
-        """The request that the options, the settings and the policies make."""
+    def resolved(self) -> PlanRequest | ApplyRequest:
         return self._to_apply() if self.apply else self._to_plan()
 
     def _to_apply(self) -> ApplyRequest:
@@ -215,9 +214,9 @@ def run_retention(request: Retention, backend: Backend) -> Outcome:
     from kidxlib.operations.retention.make_plan import make_plan
     from kidxlib.operations.retention.plan_options import PlanRequest
 
-    if isinstance(request.asked, PlanRequest):
-        return make_plan(backend, request.asked)
-    return apply_plan(backend, request.asked)
+    if isinstance(request.resolved, PlanRequest):
+        return make_plan(backend, request.resolved)
+    return apply_plan(backend, request.resolved)
 
 
 retention = kidx_command("retention", Retention, run_retention, reports_as="retention")

@@ -19,7 +19,7 @@ from kidxlib.errors import CheckpointError, NoSegmentsError, UsageError, describ
 from kidxlib.format.topic_partition import PARTITION_MAX, TopicPartition
 from kidxlib.terminal.console import warn
 from kidxlib.terminal.extras import needing_packages
-from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.numbers import IntegerRange
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.times import parse_milliseconds, show_time
@@ -60,8 +60,8 @@ class Seek(OnCatalog):
         only=KIDX,
         at=FIRST,
     )
-    layout: str | None = parameter(of_kidx.layout, only=KIDX, at=FIRST)
-    tiered_metadata: tuple[str, ...] = parameter(of_kidx.tiered_metadata, only=KIDX, at=FIRST)
+    layout: str | None = parameter(shared_options.layout, only=KIDX, at=FIRST)
+    tiered_metadata: tuple[str, ...] = parameter(shared_options.tiered_metadata, only=KIDX, at=FIRST)
     source: str | None = option(
         "--source", metavar="NAME", help="Only this source. [default: each that holds the partition]"
     )
@@ -125,12 +125,11 @@ class Seek(OnCatalog):
 
     @property
     def is_quick(self) -> bool:
-        """Whether one question is answered on screen. It is answered without the imports that many questions need."""
+        """Whether one question is answered on screen, without the imports that many questions need."""
         return self.queries is None and self.output is None and self.consumer_group_csv is None
 
     @cached_property
     def of_catalog(self) -> SeekRequest:
-        """The request to a catalog that the options make."""
         from kidxlib.operations.seek.one_question import SeekRequest
         from kidxlib.run.catalog_place import absolute
 
@@ -154,11 +153,7 @@ class Seek(OnCatalog):
         )
 
     def question(self, topic: str | None, partition: int | None) -> Question:
-        """The one question.
-
-        Args:
-            topic, partition: as they are given, or as the directory's name says.
-        """
+        """The one question; `topic` and `partition` are from the options, or from the directory's name."""
         from kidxlib.lookup.answers import OFFSET, TIMESTAMP
         from kidxlib.operations.seek.one_question import Question
 
@@ -209,20 +204,21 @@ def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None
     """
     if request.directories:
         return _seek_in(request, request.directories)
-    asked = request.of_catalog
+    seek_request = request.of_catalog
     if backend is None:
         from kidxlib.operations.seek.one_question import answers_of_catalog, not_asked_of, outcome_of
 
         with needing_packages("--catalog"):
             from kidxlib.tables.delta_tables import DeltaTables
 
-        assert asked.question is not None and request.context.catalog is not None
+        question, source = seek_request.question, seek_request.source
+        assert question is not None and request.context.catalog is not None
         tables = DeltaTables(request.context.catalog)
-        answers = answers_of_catalog(tables, asked.question, asked.source)
-        return outcome_of(answers, asked.question, not_asked_of(tables, asked.question, asked.source, answers))
+        answers = answers_of_catalog(tables, question, source)
+        return outcome_of(answers, question, not_asked_of(tables, question, source, answers))
     from kidxlib.operations.seek.many_questions import seek_in_catalog
 
-    return seek_in_catalog(asked, backend, elsewhere)
+    return seek_in_catalog(seek_request, backend, elsewhere)
 
 
 def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
@@ -236,12 +232,13 @@ def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
     from kidxlib.reading.of_log_dir import OfLogDirs
     from kidxlib.run.known_topics import ensure_distinct
 
-    sources = [source_at(each, remote=RemoteOptions(request.layout, request.tiered_metadata)) for each in directories]
+    remote = RemoteOptions(request.layout, request.tiered_metadata)
+    sources = [source_at(directory, remote=remote) for directory in directories]
     ensure_distinct(sources)
     skipped = Skipped()
-    partitions = {found.topic_partition: found for found in list_distinct_partitions(sources, skipped)}
+    partitions = {listed.topic_partition: listed for listed in list_distinct_partitions(sources, skipped)}
     question = _question_in(request, sources, partitions.values())
-    chosen = [each for each in partitions if question.means(each.topic, each.partition)]
+    chosen = [name for name in partitions if question.means(name.topic, name.partition)]
     log_dirs = [source.path for source in sources]
     brokers = BrokersMetadata([*log_dirs, *(source.log_dir for source in sources)])
     others = NotAsked()
@@ -249,13 +246,18 @@ def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
         others = find_not_asked(question, log_dirs, brokers, list(partitions))
     if not chosen:
         raise UsageError(f"{', '.join(map(str, log_dirs))}: {_why_none(question, partitions, others)}")
-    asked = [replace(question, topic=each.topic, partition=each.partition) for each in chosen]
     of_log_dirs = OfLogDirs(log_dirs)
     answers = [
-        _answer_in(partitions[each], one, request.index_dir, of_log_dirs, is_wide=question.is_wide)
-        for each, one in zip(chosen, asked, strict=True)
+        _answer_in(
+            partitions[name],
+            replace(question, topic=name.topic, partition=name.partition),
+            request.index_dir,
+            of_log_dirs,
+            is_wide=question.is_wide,
+        )
+        for name in chosen
     ]
-    others = others.with_times(brokers, [(each, partitions[each].log_dir) for each in chosen])
+    others = others.with_times(brokers, [(name, partitions[name].log_dir) for name in chosen])
     outcome = outcome_of(answers, question, others)
     if question.is_wide:
         place = ", ".join(map(str, log_dirs))
@@ -266,7 +268,7 @@ def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
 def _question_in(request: Seek, sources: Sequence[Source], partitions: Iterable[PartitionDirectory]) -> Question:
     """The question. The name of a partition's directory says which partition it is."""
     topic, partition = request.topic, request.partition
-    if [each.path for each in partitions] == [source.path for source in sources] and len(sources) == 1:
+    if [listed.path for listed in partitions] == [source.path for source in sources] and len(sources) == 1:
         [only] = partitions
         topic = only.topic_partition.topic if topic is None else topic
         partition = only.topic_partition.partition if partition is None else partition
@@ -288,13 +290,14 @@ def _why_none(question: Question, partitions: Iterable[TopicPartition], others: 
 
 
 def _answer_in(
-    found: PartitionDirectory, question: Question, index_dir: str | None, of_log_dirs: OfLogDirs, *, is_wide: bool
+    partition: PartitionDirectory,
+    question: Question,
+    index_dir: str | None,
+    of_log_dirs: OfLogDirs,
+    *,
+    is_wide: bool,
 ) -> Answer:
-    """The answer of one partition. Where many are asked, the error of one that cannot be read becomes its answer.
-
-    Args:
-        of_log_dirs: of all that were named.
-    """
+    """The answer of one partition. If many are asked, the error of one that cannot be read becomes its answer."""
     from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
     from kidxlib.indexing.source import source_at
     from kidxlib.lookup.answers import TIMESTAMP
@@ -304,25 +307,25 @@ def _answer_in(
     from kidxlib.operations.seek.one_question import answer_of
     from kidxlib.storage.logs_aside import LogsAside
 
-    wanted = found.topic_partition
-    high_watermark = high_watermark_of(found.path, wanted, of_log_dirs.offsets_in)
-    index_directory = None if index_dir is None else source_at(index_dir).path / wanted.directory
+    name = partition.topic_partition
+    high_watermark = high_watermark_of(partition.path, name, of_log_dirs.offsets_in)
+    index_directory = None if index_dir is None else source_at(index_dir).path / name.directory
     seeker: Seeker | str
     try:
-        if found.remote is not None:
-            seeker = Seeker(remote_log(found, index_directory, by_time=question.query == TIMESTAMP))
+        if partition.remote is not None:
+            seeker = Seeker(remote_log(partition, index_directory, by_time=question.query == TIMESTAMP))
         else:
-            says = of_log_dirs.of_log(found.path, wanted, None, high_watermark)
-            starts = of_log_dirs.offsets_in(found.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}
-            log_start = starts.get(wanted, 0)
-            seeker = Seeker.of_directory(found.path, index_directory, log_start_offset=log_start, of_log_dir=says)
+            of_log = of_log_dirs.of_log(partition.path, name, None, high_watermark)
+            starts = of_log_dirs.offsets_in(partition.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}
+            log_start = starts.get(name, 0)
+            seeker = Seeker.of_directory(partition.path, index_directory, log_start_offset=log_start, of_log_dir=of_log)
     except (OSError, NoSegmentsError, CheckpointError) as error:  # its directory may not be listed, or has no log
-        aside = LogsAside().remedy_of_empty(found.path) if isinstance(error, NoSegmentsError) else None
+        aside = LogsAside().remedy_of_empty(partition.path) if isinstance(error, NoSegmentsError) else None
         why = "; ".join(filter(None, (describe_error(error), aside)))
         if not is_wide:
             raise UsageError(f"{why}; nothing was answered") from error
         seeker = why
-    return answer_of(seeker, question, found.source.name, high_watermark)
+    return answer_of(seeker, question, partition.source.name, high_watermark)
 
 
 def _opened(request: Seek) -> AbstractContextManager[Backend | None]:

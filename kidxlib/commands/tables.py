@@ -13,7 +13,7 @@ import click
 
 from kidxlib.commands.command import OnCatalog, kidx_command, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.run import options as shared_options
+from kidxlib.run import options as catalog_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 #: The values of `Upkeep`, written out here: importing it would slow `--help`.
 _UPKEEP: Final = ("expire", "optimize", "vacuum")
-#: The measures of a table, which are shown before and, if something was done, after: attribute and column.
+#: What is measured of a table before and, if something was done, after: attribute and column.
 _MEASURED: Final = (("files", "files"), ("bytes", "bytes"), ("point_query_rows", "rows for a point query"))
 _COUNTED: Final = (("expired_rows", "rows expired"), ("vacuumed_files", "files to vacuum"))
 
@@ -46,7 +46,7 @@ class TidyTables(OnCatalog):
         type=click.Path(path_type=Path),
         help="A file (TOML) whose [tables] says how old rows may become; for expire.",
     )
-    apply: bool = parameter(shared_options.apply_changes)
+    apply: bool = parameter(catalog_options.apply_changes)
     now: None = None
     processes: int = 1
 
@@ -61,7 +61,6 @@ class TidyTables(OnCatalog):
 
     @cached_property
     def expiry(self) -> Expiry:
-        """Which rows expire."""
         from kidxlib.compaction.policy import Expiry
         from kidxlib.compaction.policy_file import read_compaction_policy
 
@@ -69,11 +68,7 @@ class TidyTables(OnCatalog):
 
 
 def ensure_vacuum_spares_runs(option: str, settings: Settings) -> None:
-    """Refuse to vacuum files that a run may still read.
-
-    Args:
-        option: the option that asks for the vacuum.
-    """
+    """Refuse to vacuum files that a run may still read."""
     from kidxlib.tables.protocol import VACUUM_KEEPS
 
     hours, keeps = settings.build.longest_run_hours, VACUUM_KEEPS // timedelta(hours=1)
@@ -95,7 +90,7 @@ def run_tables(request: TidyTables, backend: Backend) -> Outcome:
     """
     from kidxlib.operations.maintenance.maintain import Upkeep, maintain_tables
 
-    upkeep = [each for each in Upkeep if each in (request.upkeep or _UPKEEP)]
+    upkeep = [step for step in Upkeep if step in (request.upkeep or _UPKEEP)]
     maintained = maintain_tables(
         backend.catalog.tables, backend.maintenance, request.expiry, upkeep, apply=request.apply
     )

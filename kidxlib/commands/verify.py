@@ -21,9 +21,9 @@ from kidxlib.commands.command import (
     parameter,
 )
 from kidxlib.errors import UsageError
-from kidxlib.run import options as shared_options
+from kidxlib.run import options as catalog_options
 from kidxlib.run.options import MetadataOptions, metadata_options
-from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.given import renamed_option
 from kidxlib.terminal.options.numbers import ByteSize, IntegerRange
 from kidxlib.terminal.outcome import Outcome
@@ -50,8 +50,8 @@ class Verify(WithOrWithoutCatalog):
     directories: tuple[str, ...] = parameter(
         click.argument("directories", metavar="[DIR]...", nargs=-1), only=KIDX, at=FIRST
     )
-    sources: tuple[str, ...] = parameter(shared_options.sources, at=FIRST)
-    sample: bool = parameter(shared_options.sample, at=FIRST)
+    sources: tuple[str, ...] = parameter(catalog_options.sources, at=FIRST)
+    sample: bool = parameter(catalog_options.sample, at=FIRST)
     index_dir: str | None = option(
         "--index-dir",
         metavar="DIR",
@@ -61,7 +61,7 @@ class Verify(WithOrWithoutCatalog):
     catalog: str | None = option(
         "--catalog", metavar="DIR", help="Record what is found in this catalog, and take intervals from it."
     )
-    topics: str | None = parameter(shared_options.topics_to_read)
+    topics: str | None = parameter(catalog_options.topics_to_read)
     max_bytes: int | None = option(
         "--max-bytes",
         metavar="SIZE",
@@ -82,7 +82,7 @@ class Verify(WithOrWithoutCatalog):
         is_flag=True,
         help="Also decompress and read all records, and check them against the headers of their batches.",
     )
-    fail_on: str = parameter(of_kidx.fail_on)
+    fail_on: str = parameter(shared_options.fail_on)
     list_safe: bool = option(
         "--list-safe",
         is_flag=True,
@@ -110,13 +110,13 @@ class Verify(WithOrWithoutCatalog):
         help="How the broker stopped, for its next start. [default: as the log dir says]",
     )
     metadata: MetadataOptions = parameter(metadata_options)
-    tiered_metadata: tuple[str, ...] = parameter(of_kidx.tiered_metadata)
-    layout: str | None = parameter(of_kidx.layout)
+    tiered_metadata: tuple[str, ...] = parameter(shared_options.tiered_metadata)
+    layout: str | None = parameter(shared_options.layout)
 
     def __post_init__(self) -> None:
         if self.has_catalog and self.directories and self.sources:
             raise UsageError(f"DIR {self.directories[0]} and --source: give one of them")
-        if not self.has_catalog and not self.is_job:
+        if self.is_once:
             self.refuse(_OF_CATALOGS, "{option}: only for an audit with a catalog; name it with --catalog DIR")
             if not self.directories:
                 raise UsageError("no DIR: name the log dir, or one partition's directory, to audit")
@@ -135,14 +135,14 @@ class Verify(WithOrWithoutCatalog):
             raise UsageError(
                 "--max-bytes and --require-tiering: give one of them; a part says nothing of other segments"
             )
-        _ = self.asked  # what is wrong is told before anything is done
+        _ = self.resolved  # what is wrong is told before anything is done
 
     @cached_property
-    def asked(self) -> AuditRequest:
-        """The request that the options make. For a job or with a catalog, settings fill it up; otherwise the metadata
-        of the source's own cluster and Kafka's defaults do.
+    def resolved(self) -> AuditRequest:
+        """The request: what no option says is from the settings for a job or with a catalog, else from the metadata of
+        the source's own cluster and Kafka's defaults.
         """
-        return self._once() if not self.has_catalog and not self.is_job else self._with_settings()
+        return self._once() if self.is_once else self._with_settings()
 
     def _once(self) -> AuditRequest:
         from kidxlib.indexing.directories import existing_index_dir
@@ -153,7 +153,7 @@ class Verify(WithOrWithoutCatalog):
         from kidxlib.run.known_topics import ensure_distinct, read_known_topics
 
         remote = RemoteOptions(self.layout, self.tiered_metadata)
-        sources = tuple(source_at(each, remote=remote) for each in self.directories)
+        sources = tuple(source_at(directory, remote=remote) for directory in self.directories)
         ensure_distinct(sources)
         known = read_known_topics(self.metadata, sources)
         place = None if self.index_dir is None else existing_index_dir("--index-dir", self.index_dir)
@@ -240,7 +240,7 @@ def run_verify(request: Verify, backend: Backend) -> Outcome:
     """
     from kidxlib.operations.audit.audit import audit
 
-    return audit(request.asked, backend)
+    return audit(request.resolved, backend)
 
 
 def _verify_tiered() -> click.Command:

@@ -10,7 +10,7 @@ import click
 
 from kidxlib.commands.command import FIRST, WithOrWithoutCatalog, kidx_command, option, parameter
 from kidxlib.run.options import MetadataOptions, metadata_options
-from kidxlib.terminal.options import shared as of_kidx
+from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.numbers import IntegerRange
 from kidxlib.terminal.outcome import Outcome
 
@@ -65,7 +65,7 @@ class VerifyTiered(OnBucket):
 
     layout: str | None = option(
         "--layout",
-        type=click.Choice(of_kidx.LAYOUT_NAMES),
+        type=click.Choice(shared_options.LAYOUT_NAMES),
         help="The plugin that has named the objects: Kafka's LocalTieredStorage or Aiven's. [default: local]",
         at=FIRST,
     )
@@ -91,15 +91,14 @@ class VerifyTiered(OnBucket):
         help="What another retention.ms, retention.bytes, local.retention.ms or local.retention.bytes would free in "
         "the bucket and in the log dirs of --tiered-metadata; several times for several settings.",
     )
-    fail_on: str = parameter(of_kidx.fail_on)
+    fail_on: str = parameter(shared_options.fail_on)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        _ = self.asked  # what is wrong is told before anything is done
+        _ = self.resolved  # what is wrong is told before anything is done
 
     @cached_property
-    def asked(self) -> TieredRequest:
-        """The request that the options make."""
+    def resolved(self) -> TieredRequest:
         from kidxlib.operations.tiered.tiered_request import tiered_request
 
         return tiered_request(
@@ -128,7 +127,7 @@ def run_verify_tiered(request: VerifyTiered, backend: Backend) -> Outcome:
     """
     from kidxlib.operations.tiered.audit_tiered import audit_tiered
 
-    return audit_tiered(request.asked, backend)
+    return audit_tiered(request.resolved, backend)
 
 
 verify_tiered = kidx_command("verify-tiered", VerifyTiered, run_verify_tiered, reports_as="verify_tiered")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 import click
 
-from kidxlib.commands.command import Asked, kidx_command, nothing, parameter
+from kidxlib.commands.command import CommandOptions, kidx_command, open_nothing, parameter
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.options.numbers import IntegerRange
 from kidxlib.terminal.outcome import Outcome
@@ -25,7 +25,7 @@ _NO_PRODUCER: Final = -1
 
 
 @dataclass(frozen=True, kw_only=True)
-class Who(Asked):
+class Who(CommandOptions):
     """Which record: the one at an offset of a partition in some log dirs."""
 
     partition: str = parameter(click.argument("partition", metavar="TOPIC-PARTITION"))
@@ -105,7 +105,7 @@ def _time(moment: datetime) -> str:
 
 
 def _bytes(content: bytes | None) -> str:
-    """The first characters of some bytes, as text or else in base64, and how many bytes there are."""
+    """The first characters of the bytes, as text or else in base64, and how many bytes there are."""
     if content is None:
         return "null"
     try:
@@ -124,7 +124,9 @@ def _as_json(written: WrittenBy) -> dict[str, Any]:
         record["timestamp"] = _time(record["timestamp"])
         for name in ("key", "value"):
             record |= _text(name, record[name])
-        record["headers"] = [{"key": each["key"], **_text("value", each["value"])} for each in record["headers"] or ()]
+        record["headers"] = [
+            {"key": header["key"], **_text("value", header["value"])} for header in record["headers"] or ()
+        ]
     return content
 
 
@@ -136,4 +138,4 @@ def _text(name: str, content: bytes | None) -> dict[str, str | None]:
         return {name: None, f"{name}_base64": base64.b64encode(content).decode()}
 
 
-who = kidx_command("who", Who, run_who, opened=nothing, reports_as="who")
+who = kidx_command("who", Who, run_who, opened=open_nothing, reports_as="who")

@@ -41,7 +41,7 @@ def test_compaction_removes_by_the_clock_what_it_finds_by_the_time_given(catalog
 
 def test_retention_applies_by_the_clock_alone(catalog: str) -> None:
     before = datetime.now(UTC)
-    request = _given(Retention, catalog=catalog, apply=True, plan_id="x").asked
+    request = _given(Retention, catalog=catalog, apply=True, plan_id="x").resolved
     assert isinstance(request, ApplyRequest) and before <= request.context.now <= datetime.now(UTC)
     with pytest.raises(UsageError, match="--now: --apply goes by this machine's clock, and takes no such option"):
         _given(Retention, catalog=catalog, apply=True, plan_id="x", now="2026-01-01T00:00Z")
@@ -50,5 +50,5 @@ def test_retention_applies_by_the_clock_alone(catalog: str) -> None:
 @pytest.mark.parametrize("asked", [{"now": "2026-01-01T00:00Z"}, {"what_if": True}], ids=lambda asked: min(asked))
 def test_a_time_or_a_guess_makes_a_what_if(asked: dict[str, Any], catalog: str) -> None:
     """Which nothing is deleted by, here or by Kafka."""
-    request = _given(Retention, catalog=catalog, **asked).asked
+    request = _given(Retention, catalog=catalog, **asked).resolved
     assert not isinstance(request, ApplyRequest) and request.options.what_if

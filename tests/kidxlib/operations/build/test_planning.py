@@ -162,7 +162,7 @@ def _request(root: Path, rng: random.Random) -> BuildRequest:
         rebuild=rng.random() < 0.1,
         metadata=MetadataOptions(),
     )
-    return build.asked
+    return build.resolved
 
 
 def _catalog(root: Path) -> TablesCatalog | None:
@@ -204,7 +204,7 @@ def request_of_two(tmp_path: Path, rng: random.Random) -> BuildRequest:
     assert ended.code in (0, 3), ended.err
     options = {**_OPTIONS, "plan_on_executors": False, "now": None, "rebuild": False, "metadata": MetadataOptions()}
     none: dict[str, Any] = dict.fromkeys(("topics", "interval_bytes", "snapshots", "epochs"))
-    return Build(**options, **none, sources=(source,), index_dir=index_dir, catalog=catalog).asked
+    return Build(**options, **none, sources=(source,), index_dir=index_dir, catalog=catalog).resolved
 
 
 def _at_most(request: BuildRequest, segments: int) -> BuildRequest:
