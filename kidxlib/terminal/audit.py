@@ -1,4 +1,4 @@
-"""What an audit found, on screen and as JSON: `kidx verify` and the job verify_index say the same."""
+"""The findings of an audit on screen and as JSON; `kidx verify` and the job verify_index say the same."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ from kidxlib.audit.gaps import GAP, Evidence, FoundGaps
 from kidxlib.audit.rows import ActionCounts, AuditRows, AuditSummary, FileKind, Kind
 from kidxlib.audit.startup.simulation import HOLDS_FOR, Removal, StartupAction
 from kidxlib.catalog.findings import JudgedFile
+from kidxlib.catalog.results import NotReadyRow
 from kidxlib.catalog.rows import Row
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX
 from kidxlib.terminal.console import first_of_each_kind, note, rate
-from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.gaps import gap_lines
 from kidxlib.terminal.outcome import Outcome
 from kidxlib.text.words import counted
 
-#: Of a kind, what is reported on screen one by one.
+#: How many findings of a kind are reported on screen one by one.
 SHOWN: Final = 20
 
-#: Bytes a second that a broker reads when it recovers: the less of what was measured.
+#: Bytes a second that a broker reads when it recovers: the lowest figure that was measured.
 START_RATE: Final = 250_000_000
 
 #: Verdicts on logs, and on other files, in the order in which they are shown.
 _OF_LOGS: Final = (Verdict.WHOLE, Verdict.SAFE, Verdict.TORN, Verdict.BROKEN)
 _OF_INDEX_FILES: Final = (Verdict.IDENTICAL, Verdict.SAFE, Verdict.BROKEN)
 
-#: Where index files were looked for, when no place was given.
+#: The place of index files if no other was given.
 BESIDE_LOGS: Final = "beside the logs"
 
-#: Files that a broker would remove, one of them and several.
+#: The files that a broker would remove, in the singular and the plural.
 _REMOVED: Final = {
     Removal.DELETED: ("file marked .deleted", "files marked .deleted"),
     Removal.CLEANED: ("file left unfinished by the cleaner", "files left unfinished by the cleaner"),
@@ -46,17 +46,14 @@ _REMOVED: Final = {
 
 
 def start_takes(size: int) -> str:
-    """How long a broker that starts reads so many bytes, in words."""
+    """How long a starting broker takes to read a number of bytes, in words."""
     seconds = size / START_RATE
     return f"about {seconds:,.0f} s at {rate(START_RATE, 1)}" if seconds >= 1 else "less than a second"
 
 
 def say_before_repair(broken: Iterable[JudgedFile]) -> int:
-    """Say which logs a repair of index files does not mend, and which index it shortens: it may be the only file that
-    knows of records that its log has lost.
-
-    Returns:
-        How many logs are broken.
+    """Say which logs a repair of index files does not mend, and which index it shortens: that index may be the only
+    file that knows of records that its log has lost. Return the number of broken logs.
     """
     files = sorted(broken, key=lambda file: file.path)
     for file in [file for file in files if file.reason == PROMISES_OTHER_END][:SHOWN]:
@@ -68,17 +65,8 @@ def say_before_repair(broken: Iterable[JudgedFile]) -> int:
     return len(logs)
 
 
-def exit_code(summary: AuditSummary, fail_on: Verdict) -> ExitCode:
-    """What `--fail-on` makes of an audit."""
-    return ExitCode.PROBLEMS_FOUND if summary.fails(fail_on) else ExitCode.OK
-
-
 def values_of(all_rows: Callable[[], AuditRows], summary: AuditSummary) -> dict[str, Any]:
-    """What stands in the JSON object.
-
-    Args:
-        all_rows: reads what was found, which only JSON has whole.
-    """
+    """The values of the JSON object. `all_rows` reads all findings, which only JSON shows."""
     by_kind = functools.cache(lambda: all_rows().by_kind())
     kinds = [kind for kind in Kind if kind is not Kind.NOT_READY or summary.not_ready is not None]
     return {
@@ -94,10 +82,8 @@ def _rows_of(by_kind: Callable[[], Mapping[Kind, Sequence[Row]]], kind: Kind) ->
 
 
 def tell_summary(outcome: Outcome, title: str, summary: AuditSummary, looked_in: Sequence[str]) -> None:
-    """Say what was found, the worst first, and what a broker would do at its next start.
-
-    Args:
-        looked_in: where index files were looked for.
+    """Show the findings, the worst first, and what a broker would do at its next start. Index files were looked for in
+    `looked_in`.
     """
     outcome.table(
         title,
@@ -105,13 +91,15 @@ def tell_summary(outcome: Outcome, title: str, summary: AuditSummary, looked_in:
         [[LOG_SUFFIX, *(summary.logs(verdict) for verdict in _OF_LOGS)]],
         text_columns=1,
     )
-    _tell_said(outcome, summary.coverage)
+    if summary.coverage:
+        outcome.line(summary.coverage)
     suffixes = sorted({suffix for suffix, _ in summary.files} - {LOG_SUFFIX, GAP})
     rows: list[list[str | int]] = [
         [suffix, *(summary.files[suffix, verdict.value] for verdict in _OF_INDEX_FILES)] for suffix in suffixes
     ]
     outcome.line(f"index files: {', '.join(looked_in[:SHOWN])}")
-    _tell_said(outcome, summary.not_looked_at)
+    if summary.not_looked_at:
+        outcome.line(summary.not_looked_at)
     outcome.table("", ("file", *(verdict.value for verdict in _OF_INDEX_FILES)), rows, text_columns=1)
     for failure in first_of_each_kind(summary.failures, SHOWN, "; --json has them all"):
         outcome.line(f"{StartupAction.FAIL}: {failure}")
@@ -134,23 +122,22 @@ def tell_summary(outcome: Outcome, title: str, summary: AuditSummary, looked_in:
         outcome.line(
             f"in use: {counted(logs, 'log')} of a running broker; {beyond:,} bytes, written meanwhile, not judged"
         )
-    if summary.actions or summary.failures:  # none of a bucket of tiered storage
+    if summary.actions or summary.failures:  # a bucket of tiered storage has none
         _tell_start(outcome, summary)
     if summary.not_ready is not None:
-        for segment in summary.not_ready[:SHOWN]:
-            outcome.line(f"not ready for tiering: {summary.name(segment)}: {'; '.join(segment.missing)}")
-        _tell_more(outcome, summary.not_ready_count)
-        if not summary.not_ready_count:
-            outcome.line("ready for tiering: all inactive segments")
+        _tell_not_ready(outcome, summary, summary.not_ready)
 
 
-def _tell_said(outcome: Outcome, line: str) -> None:
-    if line:
-        outcome.line(line)
+def _tell_not_ready(outcome: Outcome, summary: AuditSummary, not_ready: Sequence[NotReadyRow]) -> None:
+    for segment in not_ready[:SHOWN]:
+        outcome.line(f"not ready for tiering: {summary.name(segment)}: {'; '.join(segment.missing)}")
+    outcome.more(summary.not_ready_count - SHOWN, "; --json has them all")
+    if not summary.not_ready_count:
+        outcome.line("ready for tiering: all inactive segments")
 
 
 def _tell_reported(outcome: Outcome, summary: AuditSummary) -> None:
-    """Say the files that are reported one by one."""
+    """Show the files that are reported one by one."""
     for file in summary.reported:
         what = file.detail or "no such file"
         at = f" at byte {file.position}" if file.file == LOG_SUFFIX and file.position is not None else ""
@@ -161,7 +148,7 @@ def _tell_reported(outcome: Outcome, summary: AuditSummary) -> None:
 
 
 def _tell_kinds(outcome: Outcome, summary: AuditSummary, kinds: Iterable[FileKind]) -> None:
-    """Say a line for each kind of files of which there are many."""
+    """Show a line for each kind of files that is too frequent to name each file."""
     for kind in kinds:
         files = ", ".join(f"{count:,} {suffix}" for suffix, count in kind.files.items())
         outcome.line(
@@ -170,7 +157,7 @@ def _tell_kinds(outcome: Outcome, summary: AuditSummary, kinds: Iterable[FileKin
         outcome.line(f"  {kind.first.consequence}")
 
 
-#: How it is known that the cleaner has made gaps.
+#: What tells that the cleaner has made gaps.
 _KNOWN_BY: Final = {
     Evidence.POLICY: "cleanup.policy",
     Evidence.KAFKAS_OWN: "their names",
@@ -180,14 +167,12 @@ _KNOWN_BY: Final = {
 
 
 def _tell_compacted(outcome: Outcome, gaps: FoundGaps) -> None:
-    """Say how many gaps the cleaner has made, and how that is known."""
-    compacted = [each for each in gaps.explained if each.evidence in _KNOWN_BY]
+    """Show how many gaps the cleaner has made, and how that is known."""
+    compacted = [gap for gap in gaps.explained if gap.evidence in _KNOWN_BY]
     if compacted:
-        by = Counter(evidence for evidence, _ in {(each.evidence, each.topic) for each in compacted})
-        words = ", ".join(
-            f"of {counted(by[evidence], 'topic')} by {how}" for evidence, how in _KNOWN_BY.items() if by[evidence]
-        )
-        number = counted(sum(each.gaps for each in compacted), "gap")
+        topics = Counter(evidence for evidence, _ in {(gap.evidence, gap.topic) for gap in compacted})
+        words = ", ".join(f"of {counted(topics[by], 'topic')} by {how}" for by, how in _KNOWN_BY.items() if topics[by])
+        number = counted(sum(gap.gaps for gap in compacted), "gap")
         outcome.line(f"compacted: {number} between logs, as the cleaner leaves them: known {words}")
 
 
@@ -210,14 +195,10 @@ def _tell_start(outcome: Outcome, summary: AuditSummary) -> None:
         of_bytes = f"{segment.lost_bytes:,} of {segment.log_bytes:,} bytes"
         outcome.line(f"{segment.action}: {summary.name(segment)}: {of_bytes}, {records}")
         outcome.line(f"  {segment.detail}")
-    _tell_more(outcome, summary.lost_count)
+    outcome.more(summary.lost_count - SHOWN, "; --json has them all")
     for why, count in sorted(summary.removed.items()):
         one, more = _REMOVED[Removal(why)]
         outcome.line(f"a broker will remove: {counted(count, one, more)}")
     if summary.read_bytes:
         outcome.line(f"it would read {decimal(summary.read_bytes)}: {start_takes(summary.read_bytes)}")
     outcome.line(f"start-up simulation valid for Kafka {HOLDS_FOR[0]} to {HOLDS_FOR[-1]}")
-
-
-def _tell_more(outcome: Outcome, count: int) -> None:
-    outcome.more(count - SHOWN, "; --json has them all")

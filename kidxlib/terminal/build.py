@@ -21,7 +21,7 @@ PROBLEMS_SHOWN: Final = 20
 
 
 def tell_counts(outcome: Outcome, title: str, counts: Counts) -> None:
-    """Show a row per topic and the segments with problems."""
+    """Show a row for each topic, and the segments with problems."""
     topics = counts.largest_topics()
     if topics:
         outcome.table(
@@ -67,8 +67,8 @@ def tell_counts(outcome: Outcome, title: str, counts: Counts) -> None:
 
 
 def tell_skipped(outcome: Outcome, counts: Iterable[tuple[str, int]]) -> None:
-    """Show in one line how many files and directories are no segments, by reason, to whoever asks for details. Of those
-    that nobody expects there each has had a warning.
+    """Show with -v in one line how many files and directories are no segments, by reason. Unexpected ones have each had
+    a warning.
     """
     text = ", ".join(f"{count:,} × {NotASegment(reason).in_words}" for reason, count in sorted(counts))
     if text:
@@ -76,16 +76,14 @@ def tell_skipped(outcome: Outcome, counts: Iterable[tuple[str, int]]) -> None:
 
 
 def tell_rate(outcome: Outcome, log_bytes: int, scan_seconds: float, seconds: float) -> None:
-    """Show how fast logs were read, and how long the run took.
-
-    Args:
-        scan_seconds: in which logs were read, without what it took to begin.
+    """Show how fast logs were read, and how long the run took. `scan_seconds` is the time of reading, without the time
+    before the first byte.
     """
     read = f"read {decimal(log_bytes)} in {scan_seconds:.1f} s ({rate(log_bytes, scan_seconds)}); " if log_bytes else ""
     outcome.line(f"{read}{seconds:.1f} s in all")
 
 
 def tell_requests(outcome: Outcome, requests: Requests) -> None:
-    """Show what was asked of object stores, if anything was."""
+    """Show the requests to object stores, if there were any."""
     if requests:
         outcome.line(f"requests:    {requests}")

@@ -1,10 +1,9 @@
 """How every command ends: one clear line for what a user can mend, as for wrong usage, and an exit code.
 
-The process ends before Python is taken apart. Arrow and delta-rs have pools of threads, which give back what they hold
-of Python when they come to it: a moment after a command is done, perhaps, and at no time that Python knows of. Until
-3.13 Python ends a thread that asks for its lock while it is being taken apart. It does so by unwinding the thread's
-stack, which destructors of C++ and Rust do not let pass: the process aborts (SIGABRT) after it has done its work well,
-or waits for that thread for ever.
+The process ends before Python is finalized. Threads of Arrow and delta-rs give back Python objects whenever they come
+to it, perhaps a moment after a command is done. Until 3.13, Python ends a thread that asks for its lock during
+finalization by unwinding the thread's stack. Destructors of C++ and Rust do not let that pass: the process aborts
+(SIGABRT) after it has done its work well, or waits for that thread forever.
 """
 
 from __future__ import annotations
@@ -32,9 +31,9 @@ from kidxlib.terminal.console import note, printable, show_details
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.interrupts import Interrupted
 
-#: All that writes to standard output, and this module, which flushes it; `kidx dump` sees to its own.
+#: The modules that write to standard output, and this one, which flushes it; `kidx dump` handles its own errors.
 _PRINTERS: Final = ("click.utils", "rich.console", __name__)
-#: What the system says of a file or directory that is not what it was, or not for this user: one line can say it all.
+#: Errors of a file or directory that has changed, or that this user may not touch: one line says it all.
 _ENVIRONMENT: Final = frozenset(
     getattr(errno, name)
     for name in (
@@ -43,7 +42,7 @@ _ENVIRONMENT: Final = frozenset(
     )
 )
 
-#: What is spark-submit's, and so stands after `--`; without those that our jobs have, too.
+#: The options of spark-submit, which come after `--`, without those that the jobs have too.
 _SPARK_OPTIONS: Final = re.compile(
     "--(master|deploy-mode|class|name|jars|(exclude-)?packages|repositories|py-files|files|archives|conf|queue|"
     "properties-file|load-spark-defaults|proxy-user|principal|keytab|supervise|num-executors|total-executor-cores|"
@@ -53,44 +52,42 @@ _SPARK_PROGRAM: Final = "./spark-submit.sh"
 
 
 def end_process(code: int) -> NoReturn:
-    """End it in the main thread, as a forked process of `multiprocessing` ends: threads that are not daemons end first,
-    then what was registered with `atexit` is called and output flushed. No other object of Python is taken apart.
+    """End the process in the main thread as `multiprocessing` ends a forked one: wait for threads that are not daemons,
+    call what was registered with `atexit`, flush output, and finalize nothing else.
     """
     threading._shutdown()  # type: ignore[attr-defined]
     atexit._run_exitfuncs()
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(OSError, ValueError):  # who would read it has gone; it is closed
+        with contextlib.suppress(OSError, ValueError):  # the reader has gone; the stream is closed
             stream.flush()
     os._exit(code)
 
 
-def end_with_trace(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
-    """In the place of `sys.excepthook`: what nobody caught is told as ever, and ends the process."""
+def _end_with_trace(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> NoReturn:
+    """`sys.excepthook`, which then ends the process."""
     sys.__excepthook__(kind, error, trace)
     end_process(ExitCode.FAILED)
 
 
 def run(command: click.Command, program: str, arguments: Sequence[str] | None = None) -> NoReturn:
-    """Run a command and leave the process with its exit code. What is not a user's to mend keeps its stack trace.
-
-    Args:
-        program: how a user calls it, for the usage line.
-        arguments: its arguments; None takes the process's own, and ends the process for good.
+    """Run a command and leave the process with its exit code. An error that a user cannot mend keeps its stack trace.
+    `program` is for the usage line. Without `arguments` the command gets the process's own, and the process ends for
+    good.
     """
     _open_missing_streams()
-    if isinstance(sys.stdout, io.TextIOWrapper):  # names of files hold what not every encoding has
+    if isinstance(sys.stdout, io.TextIOWrapper):  # not every encoding has all that file names hold
         sys.stdout.reconfigure(errors="backslashreplace")
-    logging.addLevelName(logging.WARNING, "warning")  # as all others are told
+    logging.addLevelName(logging.WARNING, "warning")  # as in kidx's own warnings
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
     compiling.tell_with(lambda: note("compiling kidx's loops for this processor, once; this takes half a minute …"))
     if arguments is not None:
         sys.exit(_exit_code(command, program, arguments))
-    sys.excepthook = end_with_trace
+    sys.excepthook = _end_with_trace
     end_process(_exit_code(command, program, None))
 
 
-def wrong_usage(error: click.ClickException) -> str:
-    """What click says, and what to do where it does not say that."""
+def _wrong_usage(error: click.ClickException) -> str:
+    """Click's message, with what to do if the message does not say that."""
     message = error.format_message()
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is None:
@@ -111,17 +108,17 @@ def wrong_usage(error: click.ClickException) -> str:
 
 
 def _works_from_catalog(command: click.Command) -> bool:
-    """Whether a command reads what builds have recorded, and no log dir that is named."""
-    named = {each.name: each for each in command.params}
-    takes_directories = any(isinstance(each, click.Argument) for each in command.params)
-    if "sources" in named:
-        takes_directories = takes_directories or named["sources"].metavar != "NAME"
-    return "catalog" in named and not takes_directories
+    """Whether a command reads a catalog, and takes no log dir."""
+    by_name = {parameter.name: parameter for parameter in command.params}
+    takes_directories = any(isinstance(parameter, click.Argument) for parameter in command.params)
+    if "sources" in by_name:
+        takes_directories = takes_directories or by_name["sources"].metavar != "NAME"
+    return "catalog" in by_name and not takes_directories
 
 
-def ensure_no_empty_values(command: click.Command, arguments: Sequence[str]) -> None:
-    """An empty word is what is left of a variable that is not set. For a directory it would mean the default one,
-    for a pattern everything.
+def _ensure_no_empty_values(command: click.Command, arguments: Sequence[str]) -> None:
+    """Refuse an empty word, which is left of a variable that is not set. As a directory it would mean the default one,
+    as a pattern everything.
     """
     before = ""
     for word in arguments:
@@ -132,11 +129,11 @@ def ensure_no_empty_values(command: click.Command, arguments: Sequence[str]) -> 
 
 
 def ensure_no_option_twice(command: click.Command, arguments: Sequence[str]) -> None:
-    """Refuse a second value of an option that takes one: the last would count, and the others would be passed over."""
+    """Refuse a second value of an option that takes one: the last would count, and the others would be ignored."""
     if not arguments:
         return
-    options = [each for each in _called(command, arguments).params if isinstance(each, click.Option)]
-    by_name = {name: each for each in options for name in (*each.opts, *each.secondary_opts)}
+    options = [option for option in _called(command, arguments).params if isinstance(option, click.Option)]
+    by_name = {name: option for option in options for name in (*option.opts, *option.secondary_opts)}
     seen: set[str | None] = set()
     words = iter(arguments)
     for word in words:
@@ -154,36 +151,36 @@ def ensure_no_option_twice(command: click.Command, arguments: Sequence[str]) -> 
 
 
 def _called(command: click.Command, arguments: Sequence[str]) -> click.Command:
-    """The command itself, or that of a group that is called."""
+    """The command itself, or the one of a group that is called."""
     if not isinstance(command, click.Group):
         return command
     return command.get_command(click.Context(command), arguments[0]) or command
 
 
 def _what_is_empty(command: click.Command, option: str) -> str:
-    """What to say of an option that has no value; of an argument, where the word before takes none."""
-    flags = [each for each in command.params if isinstance(each, click.Option) and each.is_flag]
+    """The message about an option without a value, or about an argument if the word before takes no value."""
+    flags = [option for option in command.params if isinstance(option, click.Option) and option.is_flag]
     names = {"--"}.union(*(flag.opts + flag.secondary_opts for flag in flags))
     if option.startswith("-") and option not in names:
         return f"{option}: empty; expected a value; else leave the option out (is a variable not set?)"
-    arguments = [each for each in command.params if isinstance(each, click.Argument)]
+    arguments = [argument for argument in command.params if isinstance(argument, click.Argument)]
     name = arguments[0].make_metavar(click.Context(command)).strip("[].…") if len(arguments) == 1 else "an argument"
     return f"{name}: empty; expected a value (is a variable not set?)"
 
 
 def _exit_code(command: click.Command, program: str, arguments: Sequence[str] | None) -> int:
-    """Run a command, and say what is a user's to mend."""
+    """Run a command, and print the line of an error that a user can mend."""
     with interrupts.handled(for_good=arguments is None):
         try:
             given = sys.argv[1:] if arguments is None else arguments
-            ensure_no_empty_values(command, given)
+            _ensure_no_empty_values(command, given)
             ensure_no_option_twice(command, given)
-            # The command itself stays as it is: its help is asked for in other ways, too.
+            # The names of the help option are no setting of the command: its help is asked for in other ways, too.
             result = command.main(arguments, program, standalone_mode=False, help_option_names=["-h", "--help"])
             code = int(result or ExitCode.OK)
             sys.stdout.flush()
         except click.ClickException as error:
-            code = _say(wrong_usage(error), ExitCode.USAGE)
+            code = _say(_wrong_usage(error), ExitCode.USAGE)
         except Interrupted as interrupted:
             code = _say(str(interrupted), ExitCode(interrupted.exit_code))
         except (click.Abort, KeyboardInterrupt):  # raised by a library that waits for input or for a child
@@ -191,8 +188,8 @@ def _exit_code(command: click.Command, program: str, arguments: Sequence[str] | 
         except KidxError as error:
             code = _say(str(error), ExitCode.USAGE if isinstance(error, UsageError) else ExitCode.FAILED)
         except SystemExit as ended:
-            # Of click where a shell has asked how a word goes on; of click and rich where who reads standard output, or
-            # standard error, has closed it.
+            # Click raises it after completing a word for a shell; click and rich raise it if the reader of standard
+            # output, or of standard error, has closed that.
             code = ExitCode.OUTPUT_CLOSED if ended.code else ExitCode.OK
         except OSError as error:
             if _is_of_output(error):
@@ -211,7 +208,7 @@ def _exit_code(command: click.Command, program: str, arguments: Sequence[str] | 
 
 
 def _open_missing_streams() -> None:
-    """Where this process was started without standard output or standard error, what goes there goes nowhere."""
+    """Discard what goes to a standard stream that this process was started without."""
     if sys.stdout is None:
         sys.stdout = open(os.devnull, "w")  # noqa: SIM115 - for as long as the process lasts
     if sys.stderr is None:
@@ -219,17 +216,17 @@ def _open_missing_streams() -> None:
 
 
 def _is_of_output(error: OSError) -> bool:
-    """Whether it was raised where something was printed."""
+    """Whether an error was raised by printing."""
     *_, innermost = traceback.walk_tb(error.__traceback__)
     return innermost[0].f_globals["__name__"] in _PRINTERS
 
 
 def discard_output() -> None:
-    """What could not be written is not tried again when Python ends."""
+    """Discard output that could not be written; else Python would try again at its end."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _say(message: str, code: ExitCode) -> ExitCode:
-    with contextlib.suppress(OSError):  # who would read it has gone
+    with contextlib.suppress(OSError):  # the reader has gone
         click.echo(f"error: {printable(message)}", err=True)
     return code

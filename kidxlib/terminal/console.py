@@ -1,4 +1,4 @@
-"""What a command says: messages on standard error, results on standard output."""
+"""Prints a command's messages on standard error, and its results on standard output."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.filesize import decimal
 from rich.text import Text
 
-#: The word that a line begins with, or that heads a column of a table, and how it looks on a terminal that has colors.
+#: The style of a word that begins a line, or that heads a column of a table, on a terminal with colors.
 STYLES: Final = {
     "error": "bold red",
     "warning": "yellow",
@@ -30,7 +30,7 @@ STYLES: Final = {
 }
 
 
-class Moving(Protocol):
+class LiveLine(Protocol):
     """A line that moves at the end of the terminal; see `kidxlib.terminal.progress`."""
 
     console: Console
@@ -41,56 +41,53 @@ class Moving(Protocol):
 
 @dataclass(slots=True)
 class _State:
+    """The state of the command that this process runs."""
+
     verbose: bool = False
-    moving: Moving | None = None
+    moving: LiveLine | None = None
 
 
-#: Of the command that this process runs.
 _state: Final = _State()
 
 
 def show_details(verbose: bool) -> None:
-    """Decide whether details are printed, as with -v."""
+    """Print details from now on, as with -v, or do not."""
     _state.verbose = verbose
 
 
 def shows_details() -> bool:
-    """Whether details are printed, as with -v."""
     return _state.verbose
 
 
-def let_move(line: Moving | None) -> None:
-    """Print messages above a line that moves, and clear it before a result is printed; None: there is none now."""
+def let_move(line: LiveLine | None) -> None:
+    """Print messages above a line that moves, and clear the line before a result is printed. None: it has ended."""
     _state.moving = line
 
 
-#: Of a kind, so many warnings are said one by one.
+#: How many warnings of a kind are printed one by one.
 FIRST_MOST: Final = 5
 
 
 def note(message: str) -> None:
-    """Say on standard error, in one line, how things stand."""
+    """Print one line on standard error."""
     console = Console(stderr=True) if _state.moving is None else _state.moving.console
     console.print(_styled(printable(message)), soft_wrap=True)
 
 
 def warn(message: str) -> None:
-    """Say on standard error, in one line, what a person should know."""
     note(f"warning: {message}")
 
 
-def warn_of_first(messages: Iterable[str], most: int = FIRST_MOST) -> None:
-    """Warn of the first of each kind, and say how many more there are."""
-    for message in first_of_each_kind(messages, most):
+def warn_of_first(messages: Iterable[str]) -> None:
+    """Warn with the first messages of each kind, and with how many more there are."""
+    for message in first_of_each_kind(messages, FIRST_MOST):
         warn(message)
 
 
 def first_of_each_kind(lines: Iterable[str], most: int, all_of_them: str = "") -> Iterator[str]:
-    """The first lines of each kind, and how many more of it there are. Lines of one kind say the same of other files:
-    they differ in numbers, and in what stands before the first colon.
-
-    Args:
-        all_of_them: where to find them, as "; --json has them all".
+    """The first lines of each kind, and a line that says how many more there are and `all_of_them`, as
+    "; --json has them all". Lines of one kind say the same about other files: they differ in numbers, and before the
+    first colon.
     """
     kinds: defaultdict[str, list[str]] = defaultdict(list)
     for line in lines:
@@ -106,45 +103,29 @@ def print_line(line: str) -> None:
     results().print(_styled(printable(line)), soft_wrap=True)
 
 
-def print_lines(lines: Iterable[str]) -> None:
-    """Print a line each."""
-    for line in lines:
-        print_line(line)
-
-
 def more(left_out: int, what: str = "") -> Iterator[str]:
-    """The line that says how many more there are than were printed, where there are more.
-
-    Args:
-        what: of what, or where they are.
-    """
+    """The line that says how many were left out; no line if none was. `what` names them, or says where they are."""
     if left_out > 0:
         yield _and_more(left_out) + what
 
 
-def print_more(left_out: int, what: str = "") -> None:
-    """Print that line."""
-    print_lines(more(left_out, what))
-
-
 def print_json(result: object) -> None:
     """Print the result on standard output as one JSON object."""
-    results()
+    results()  # clears the line that moves
     click.echo(json.dumps(result, indent=2))
 
 
 def printable(text: str) -> str:
-    """`text` in one line that any terminal shows: file names may hold line breaks, escapes and bytes of no encoding."""
+    """`text` in one line that any terminal shows: file names may hold line breaks, escapes and undecodable bytes."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in text)
 
 
 def rate(size: int, seconds: float) -> str:
-    """Bytes a second, for people."""
     return f"{decimal(int(size / seconds))}/s" if seconds > 0 else "-"
 
 
 def results() -> Console:
-    """Standard output, with no line that moves below it."""
+    """Standard output, after the line that moves was cleared."""
     if _state.moving is not None:
         _state.moving.stop()
     return Console(highlight=False, markup=False, emoji=False)
@@ -155,7 +136,7 @@ def _and_more(left_out: int) -> str:
 
 
 def _styled(line: str) -> Text:
-    """A line with the word that it begins with in its color."""
+    """A line with its first word in that word's color."""
     word, colon, _ = line.partition(":")
     text = Text(line)
     if colon and word in STYLES:

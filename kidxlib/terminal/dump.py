@@ -1,4 +1,4 @@
-"""A dump for people and for programs: lines on standard output, findings on standard error."""
+"""Prints a dump as lines or as JSON on standard output, and its findings on standard error."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FINDINGS: Final = get_args(DumpFinding)
 def print_dump(
     file: str, source: DumpSource, options: DumpOptions, record_format: RecordFormat, json_lines: bool
 ) -> list[str]:
-    """Print one file; what is wrong with it, in a line each."""
+    """Print one file, and return a line for each thing that is wrong with it."""
     out = sys.stdout.buffer
     findings = Findings()
     malformed = []
@@ -54,7 +54,7 @@ def print_dump(
 
 
 def _items(file: str, source: DumpSource, options: DumpOptions) -> Iterator[DumpItem | str]:
-    """The items of a file, and last, if it cannot be read to its end, what to say of that."""
+    """The items of a file, and last, if it cannot be read to its end, the message about that."""
     try:
         yield from dump_file(source, options)
     except (KidxError, OSError) as error:

@@ -12,5 +12,5 @@ class ExitCode(enum.IntEnum):
     PROBLEMS_FOUND = 3  # done, but some segments have problems and the summary names them
     HUNG_UP = 129  # by SIGHUP, as the end of an ssh session sends it; one line says what is done
     INTERRUPTED = 130  # by SIGINT, as Ctrl-C sends it; one line says what is done
-    OUTPUT_CLOSED = 141  # whoever reads what it prints has gone: as SIGPIPE ends other programs, nothing is said
+    OUTPUT_CLOSED = 141  # the reader of its output has gone: as SIGPIPE ends other programs, without a message
     TERMINATED = 143  # by SIGTERM; one line says what is done

@@ -1,4 +1,4 @@
-"""Options that need packages which the wheel does not bring along."""
+"""The error about an option that needs packages of an extra."""
 
 from __future__ import annotations
 
@@ -16,11 +16,7 @@ _EXTRAS: Final = {"catalog": _CATALOG, "copies": (*_CATALOG, "botocore")}
 
 @contextlib.contextmanager
 def needing_packages(option: str, extra: str = "catalog") -> Iterator[None]:
-    """Within the context, import what an option needs.
-
-    Args:
-        extra: the one that has all of it, as far as is known before.
-    """
+    """Within the context, import what an option needs; `extra` is expected to bring all of it."""
     try:
         yield
     except ModuleNotFoundError as error:

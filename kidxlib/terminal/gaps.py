@@ -1,5 +1,5 @@
-"""What is lost, and gaps between logs, on screen, as audits and builds find them. No kernel is imported: most builds
-need none.
+"""Lost records and gaps between logs on screen, as audits and builds find them. No kernel is imported: most builds need
+none.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from kidxlib.audit.gaps import Evidence, FoundGaps
 from kidxlib.terminal.console import first_of_each_kind, more
 from kidxlib.text.words import counted
 
-#: Topics that are named on screen, and so many more of what is lost of each.
+#: How many topics are named on screen, and how many more losses of each.
 SHOWN: Final = 20
 _NAMED: Final = 3
 
 
 class Lost(Protocol):
-    """Something of a partition that is not there. Strings as in a finding; `brief` names it in a list of such."""
+    """A part of a partition that is missing. Strings are as in a finding; `brief` names it in a list."""
 
     @property
     def source(self) -> str: ...
@@ -38,15 +38,12 @@ class Lost(Protocol):
 
 
 def lost_lines(lost: Iterable[Lost], what: str, *, many_sources: bool) -> Iterator[str]:
-    """What is lost, a line for each topic and reason.
-
-    Args:
-        what: each of them is, in one word.
-        many_sources: they are named with their sources.
+    """The lines about losses, for each topic and reason. `what` is the word for one of them; with `many_sources` they
+    are named with their sources.
     """
     topics: defaultdict[tuple[str, str, str], list[Lost]] = defaultdict(list)
-    for each in lost:
-        topics[each.source, each.topic, each.reason].append(each)
+    for loss in lost:
+        topics[loss.source, loss.topic, loss.reason].append(loss)
     for (source, topic, reason), (first, *others) in list(topics.items())[:SHOWN]:
         name = f"{f'{source}: ' if many_sources else ''}{topic}-{first.partition}"
         others_named = f"; {counted(len(others), f'more {what}')} of the topic: {_few(others)}" if others else ""
@@ -57,18 +54,15 @@ def lost_lines(lost: Iterable[Lost], what: str, *, many_sources: bool) -> Iterat
 
 def _few(others: Sequence[Lost]) -> str:
     left_out = [f"and {len(others) - _NAMED:,} more"] if len(others) > _NAMED else []
-    return ", ".join([*(each.brief for each in others[:_NAMED]), *left_out])
+    return ", ".join([*(loss.brief for loss in others[:_NAMED]), *left_out])
 
 
 def gap_lines(gaps: FoundGaps, *, many_sources: bool) -> Iterator[str]:
-    """Gaps between logs that are lost, a line for each topic and reason; and of how many places nothing can be
-    said.
-
-    Args:
-        many_sources: they are named with their sources.
+    """The lines about gaps between logs that are lost, for each topic and reason, and about places where nobody can
+    tell. With `many_sources` they are named with their sources.
     """
     yield from lost_lines(gaps.lost, "gap", many_sources=many_sources)
-    damaged = sum(each.gaps for each in gaps.explained if each.evidence is Evidence.DAMAGED_LOG)
+    damaged = sum(gap.gaps for gap in gaps.explained if gap.evidence is Evidence.DAMAGED_LOG)
     if unknown := damaged + gaps.unknown_borders:
         logs = counted(unknown, "log that is damaged or was not read", "logs that are damaged or were not read")
         yield f"not known: whether logs are missing behind {logs}"

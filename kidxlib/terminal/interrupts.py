@@ -1,8 +1,8 @@
-"""Ctrl-C, SIGTERM and SIGHUP: what a command lets finish, or cancels, before it ends and says what is done.
+"""Ctrl-C, SIGTERM and SIGHUP: a command finishes or cancels its work, and says what is done.
 
 The first signal raises `Interrupted` in the main thread, but neither amid a call that must not be left half done
-(`waiting_for`, `cancelling`), nor within `stopping`, where the work itself is asked to come to its end. The second one
-ends the process at once. A SIGHUP that is ignored at the start, as nohup wants it, stays ignored.
+(`waiting_for`, `cancelling`), nor within `stopping`, which asks the work itself to end. The second signal ends the
+process at once. A SIGHUP that is ignored at the start, as nohup wants it, stays ignored.
 """
 
 from __future__ import annotations
@@ -18,13 +18,26 @@ from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Final, NoReturn
 
+SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+#: Sent to the main thread again and again, until it can be interrupted.
+_AGAIN: Final = signal.SIGUSR1
+_AGAIN_SECONDS: Final = 0.1
+#: A second signal within this time is the first one once more: to a process, and to its group.
+_SAME_SECONDS: Final = 0.5
+#: After this time a person is told why nothing happens yet.
+_PATIENCE_SECONDS: Final = 3.0
+
+NOTHING_DONE: Final = "nothing was done"
+#: The message of a run that records each change at once.
+RECORDED_STAYS: Final = "what is recorded stays, the rest is not done; run the same command again"
+
 
 class Interrupted(BaseException):
     """SIGINT, SIGTERM or SIGHUP ends this run.
 
     Attributes:
-        signal: which of them.
-        done: what is done and what is not, for a person; empty until somebody says.
+        signal: its number.
+        done: what is done and what is not, for a person; empty until a context of `telling` says it.
     """
 
     def __init__(self, signal_: int) -> None:
@@ -33,15 +46,15 @@ class Interrupted(BaseException):
 
     @property
     def exit_code(self) -> int:
-        """The exit code of a command that a signal has ended, as shells have it."""
+        """The exit code with which shells report a command that a signal has ended."""
         return 128 + self.signal
 
     def __str__(self) -> str:
         return f"interrupted: {self.done or NOTHING_DONE}"
 
 
-class Handler:
-    """What is known of signals while a command runs."""
+class _Handler:
+    """The signals of a running command, and how they may end it."""
 
     def __init__(self) -> None:
         self.first: int | None = None
@@ -49,7 +62,7 @@ class Handler:
         self.raised = False
         self.stop: Callable[[], None] | None = None
         self.is_asked = False
-        #: Held while `stop` is called or changed, so that it is never called after its time. No handler takes it.
+        #: Held while `stop` is called or changed, so that it is never called after its context. No handler takes it.
         self.stop_lock = threading.Lock()
         self.cancels: list[Callable[[], None]] = []
         self.not_within: set[str] = set()
@@ -59,7 +72,7 @@ class Handler:
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """The handler of all signals: Python runs it in the main thread, between any two of its steps."""
-        if number == AGAIN:
+        if number == _AGAIN:
             if self.first is not None and not self.raised:
                 self._interrupt(self.first, frame)
         elif self.first is None:
@@ -69,7 +82,7 @@ class Handler:
             self.thread.start()
             self._interrupt(number, frame)
         elif time.monotonic() > self.first_at + _SAME_SECONDS:
-            end_now(number, "ended at once; the same command goes on from what is done")
+            _end_now(number, "ended at once; the same command goes on from what is done")
 
     def _interrupt(self, number: int, frame: FrameType | None) -> None:
         if self.stop is None and self._is_free(frame):
@@ -77,7 +90,7 @@ class Handler:
             raise Interrupted(number)
 
     def _is_free(self, frame: FrameType | None) -> bool:
-        """Whether the main thread stands in no call that must not be left half done."""
+        """Whether the main thread is in no call that must not be left half done."""
         while frame is not None:
             if frame.f_globals.get("__name__", "").partition(".")[0] in self.not_within:
                 return False
@@ -85,7 +98,7 @@ class Handler:
         return True
 
     def _go_on(self) -> None:
-        """After the first signal: end what others do, and come again where the time was not right."""
+        """After the first signal: stop or cancel the work, and signal the main thread until it can be interrupted."""
         informed = False
         while True:
             self._ask_to_stop()
@@ -93,7 +106,7 @@ class Handler:
                 return
             if self.stop is None:
                 if not self.raised:
-                    signal.pthread_kill(self.main, AGAIN)
+                    signal.pthread_kill(self.main, _AGAIN)
                 for cancel in tuple(self.cancels):
                     cancel()
             if not informed and time.monotonic() > self.first_at + _PATIENCE_SECONDS:
@@ -101,17 +114,17 @@ class Handler:
                 _write("interrupted: the current work is finished first; interrupt again to end at once")
 
     def _ask_to_stop(self) -> None:
-        """Not for the handler: the main thread may hold the lock that `stop` takes, and would wait for itself."""
-        with self.stop_lock, contextlib.suppress(OSError):  # of which the next time may know nothing
+        """No handler calls this: the main thread may hold the lock that `stop` takes, and would wait for itself."""
+        with self.stop_lock, contextlib.suppress(OSError):  # the next call may succeed
             if self.stop is not None and not self.is_asked:
                 self.stop()
                 self.is_asked = True
 
 
 def _detach_dead_terminal() -> None:
-    """What would go to a terminal that has gone goes nowhere: writing there fails, now and when Python ends."""
+    """Discard output to a terminal that has gone: writing there fails, now and when Python ends."""
     for descriptor in (1, 2):
-        with contextlib.suppress(OSError):  # it is closed
+        with contextlib.suppress(OSError):  # closed
             if stat.S_ISCHR(os.fstat(descriptor).st_mode) and _has_hung_up(descriptor):
                 nowhere = os.open(os.devnull, os.O_WRONLY)
                 os.dup2(nowhere, descriptor)
@@ -124,78 +137,61 @@ def _has_hung_up(descriptor: int) -> bool:
     return bool(poll.poll(0))
 
 
-def end_now(number: int, done: str) -> NoReturn:
+def _end_now(number: int, done: str) -> NoReturn:
     _write(f"error: interrupted: {done}")
     os._exit(128 + number)
 
 
 def _write(line: str) -> None:
-    """Past Python's streams, which the main thread may be within."""
+    """Write past Python's streams, in which the main thread may be."""
     with contextlib.suppress(OSError):
         os.write(2, f"{line}\n".encode())
 
 
-_state: Handler | None = None
-
-#: What to say where each change was recorded at once.
-RECORDED_STAYS: Final = "what is recorded stays, the rest is not done; run the same command again"
-SIGNALS: Final = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-#: Comes to the main thread again and again, until it can be interrupted.
-AGAIN: Final = signal.SIGUSR1
-_AGAIN_SECONDS: Final = 0.1
-#: A second signal within this time is the first one once more: to a process, and to its group.
-_SAME_SECONDS: Final = 0.5
-#: When a person is informed why nothing happens yet.
-_PATIENCE_SECONDS: Final = 3.0
-
-NOTHING_DONE: Final = "nothing was done"
+_state: _Handler | None = None
 
 
 @contextlib.contextmanager
 def handled(*, for_good: bool) -> Iterator[None]:
-    """While the context lasts signals end the run as this module says; in the main thread only.
-
-    Args:
-        for_good: the process ends with the context, so there is nothing that a signal could find to do after it;
-            otherwise the handlers from before come back.
+    """While the context lasts, signals end the run as this module says; in the main thread only. `for_good` says that
+    the process ends with the context: a later signal then just ends it. Otherwise the former handlers come back.
     """
     global _state
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    state = Handler()
+    state = _Handler()
     outer, _state = _state, state
-    before = {number: signal.signal(number, state.handle) for number in (*_handled_here(), AGAIN)}
+    before = {number: signal.signal(number, state.handle) for number in (*_handled_here(), _AGAIN)}
     try:
         yield
     finally:
         state.over.set()
-        again_before = before.pop(AGAIN)
+        again_before = before.pop(_AGAIN)
         for number in before:
             signal.signal(number, _end if for_good else before[number])
-        # One may be on its way.
-        signal.signal(AGAIN, again_before if state.first is None else signal.SIG_IGN)
+        # After a first signal, one of these may be on its way.
+        signal.signal(_AGAIN, again_before if state.first is None else signal.SIG_IGN)
         _state = outer
 
 
 def handle_again() -> None:
-    """Take signals back from a library that has put a handler of its own in place."""
+    """Take signals back from a library that has installed a handler of its own."""
     if _state is not None and threading.get_ident() == _state.main:
         for number in _handled_here():
             signal.signal(number, _state.handle)
 
 
 def end_at_once() -> None:
-    """Until `handled`, while modules are imported: one line, and the end."""
+    """Until `handled`, while modules are imported, end the process with one line."""
     for number in _handled_here():
-        signal.signal(number, lambda number, _: end_now(number, NOTHING_DONE))
+        signal.signal(number, lambda number, _: _end_now(number, NOTHING_DONE))
 
 
 @contextlib.contextmanager
 def kept_from_children() -> Iterator[None]:
-    """A process that is started in the context gets no signal until it lets one through; this one gets it after it.
-
-    A terminal sends signals to all processes, also to one that has not come to ignoring them.
+    """Block signals in the context: a process that is started there inherits that until it unblocks them, and this
+    process gets them afterwards. A terminal sends signals to all processes, even to one that does not yet ignore them.
     """
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
@@ -205,7 +201,7 @@ def kept_from_children() -> Iterator[None]:
 
 
 def raise_if_requested() -> None:
-    """Raise `Interrupted` where a signal has come; what failed since may have failed of that."""
+    """Raise `Interrupted` if a signal has come: a later failure may have come of it."""
     if _state is not None and _state.first is not None:
         _state.raised = True
         raise Interrupted(_state.first)
@@ -213,11 +209,9 @@ def raise_if_requested() -> None:
 
 @contextlib.contextmanager
 def stopping(stop: Callable[[], None]) -> Iterator[None]:
-    """While the context lasts a signal raises nothing: `stop` asks the work to come to its end soon, with what it has
-    done by then. `Interrupted` is raised at the end of the context.
-
-    Args:
-        stop: called once, in a thread of its own; again where it raises an OSError.
+    """While the context lasts, a signal raises nothing: `stop` asks the work to end soon, with the results so far.
+    `Interrupted` is raised at the end of the context. `stop` is called once, in a thread of its own, and again if it
+    raises an OSError.
     """
     state = _state
     if state is None or state.raised:
@@ -238,11 +232,8 @@ def stopping(stop: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def waiting_for(module: str) -> Iterator[None]:
-    """While the context lasts no call of a module is left half done, however long it takes; `Interrupted` is raised
-    after it.
-
-    Args:
-        module: the top-level name of a package.
+    """While the context lasts, no call of a package is left half done, however long it takes; `Interrupted` is raised
+    afterwards. `module` is the package's top-level name.
     """
     state = _state
     if state is None:
@@ -258,12 +249,9 @@ def waiting_for(module: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def cancelling(module: str, cancel: Callable[[], None]) -> Iterator[None]:
-    """While the context lasts no call of a module is left half done; `cancel` makes its calls return soon. Nor is one
-    after it, until the command ends: what was begun with a module is ended with it, as Spark's session is.
-
-    Args:
-        module: the top-level name of a package.
-        cancel: called in a thread of its own, again and again until the context ends.
+    """From here until the command ends, no call of a package is left half done: a session of Spark is ended with the
+    package that began it. While the context lasts, a thread calls `cancel` again and again after a signal, so that
+    calls return soon. `module` is the package's top-level name.
     """
     state = _state
     if state is None:
@@ -279,7 +267,7 @@ def cancelling(module: str, cancel: Callable[[], None]) -> Iterator[None]:
 
 @contextlib.contextmanager
 def telling(done: Callable[[], str]) -> Iterator[None]:
-    """What is done and what is not, for an `Interrupted` that passes; the innermost context says it."""
+    """Give an `Interrupted` that passes its text about what is done; the innermost context's text stays."""
     try:
         yield
     except Interrupted as interrupted:

@@ -1,4 +1,4 @@
-"""A phase of a command: what is being done, how much of it is done, and since when."""
+"""A phase of a command: its name, its progress, and since when it lasts."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from kidxlib.storage.store.requests import requests_made
 from kidxlib.terminal.console import rate
 from kidxlib.text.words import counted
 
-#: What delays a first run, and one after an update.
+#: Delays a first run, and one after an update.
 _COMPILING: Final = "compiling for this processor, once"
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """From when to when something was read, in seconds since the epoch. Of nothing, the end is before the beginning."""
+    """The time of reading, in seconds since the epoch. If nothing was read, the end is before the beginning."""
 
     begin: float = float("inf")
     end: float = float("-inf")
@@ -35,10 +35,10 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What has been read so far.
+    """The segments and bytes that have been read so far.
 
     Attributes:
-        seconds: in which it was, from the first byte on: what it took to begin is not among them.
+        seconds: the time of reading, from the first byte on.
     """
 
     segments: int = 0
@@ -46,19 +46,18 @@ class Done:
     seconds: float = 0.0
 
     def __sub__(self, before: Done) -> Done:
-        """What was done since then."""
         return Done(self.segments - before.segments, self.log_bytes - before.log_bytes, self.seconds - before.seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What is being done.
+    """A phase of a command.
 
     Attributes:
-        done: how much of `segments` and `log_bytes`; None where nobody can tell.
-        segments, log_bytes: all that there is to do; 0 segments where nobody knows before it is done, and 0 bytes where
-            each segment takes as long, however large it is.
-        after: what goes on when all of that is done, until the next phase begins.
+        done: gives how much of `segments` and `log_bytes` is done; None: nobody can tell.
+        segments, log_bytes: all work; 0 segments if nobody knows before it is done, and 0 bytes if a segment takes as
+            long, however large it is.
+        after: the name from when all work is done until the next phase begins.
     """
 
     name: str
@@ -73,13 +72,13 @@ class Phase:
         return time.monotonic() - self.began
 
     def state(self) -> tuple[str, Done | None]:
-        """What to call it now, and what is done of what is left to do; None where nobody can tell."""
+        """The phase's present name, and its progress; None: nobody can tell."""
         if compiling.is_compiling():
             return _COMPILING, None
         done = self.done() if self.done is not None else None
         if done is None or not (self.segments or done.segments):
             return self.name, None
-        if not (done.segments or done.log_bytes):  # of a small run nothing is counted before its end
+        if not (done.segments or done.log_bytes):  # a small run counts nothing before its end
             return f"{self.name} {self._all}", None
         return (self.after, None) if 0 < self.segments <= done.segments else (self.name, done)
 
@@ -91,18 +90,16 @@ class Phase:
 
     @property
     def _all(self) -> str:
-        """All that there is to do."""
         segments = counted(self.segments, "segment")
         return f"{segments}, {decimal(self.log_bytes)}" if self.log_bytes else segments
 
     def share(self, done: Done) -> float:
-        """How much of all is done: from 0, also where nobody can tell, to 1."""
+        """The share of all work that is done, 0 to 1; 0 if nobody can tell."""
         if self.log_bytes:
             return done.log_bytes / self.log_bytes
         return done.segments / self.segments if self.segments else 0.0
 
     def speed(self, done: Done) -> str:
-        """How much is done in a second."""
         if self.log_bytes:
             return rate(done.log_bytes, done.seconds)
         return f"{done.segments / done.seconds:,.0f} segments/s" if done.seconds else "-"
@@ -113,6 +110,6 @@ class Phase:
 
 
 def of_store() -> str:
-    """What is to be said of an object store that does not answer each request of this process; "" where it does."""
+    """The message about an object store that has not answered each request of this process; "" if it has."""
     again = requests_made().tried_again
     return f"the store is slow: {again:,} requests made again" if again else ""

@@ -1,7 +1,7 @@
-"""What a command is doing: on a terminal a line that moves, else a line now and then, on standard error.
+"""Shows on standard error what a command is doing: on a terminal with a line that moves, else with a line now and then.
 
-A phase lasts until the next one begins, a result is printed or the command ends (the option
-`kidxlib.terminal.options.shared.verbose` sees to that). It costs nothing to begin one.
+A phase lasts until the next one begins, a result is printed or the command ends (by the option
+`kidxlib.terminal.options.shared.verbose`). To begin one costs nothing.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from kidxlib.jit import compiling
 from kidxlib.terminal.console import let_move, note, shows_details
 from kidxlib.terminal.phase import Done, Phase, of_store
 
-#: Where no one watches: a phase that is over sooner is not named, and from then on there is a line so often.
+#: Without a terminal: a phase that ends within `QUIET_SECONDS` is not named, and a line comes every `LINE_SECONDS`.
 QUIET_SECONDS: Final = 1.0
 LINE_SECONDS: Final = 10.0
 
-#: A terminal shows how long a phase lasts when it has lasted so long.
+#: After this time, a terminal shows how long a phase has lasted.
 _LONG_SECONDS: Final = 3.0
 _REFRESH_PER_SECOND: Final = 5
 
 
 class _Lines:
-    """A line now and then: for logs, and whoever reads them later."""
+    """Prints a line now and then, for logs."""
 
     def __init__(self, phase: Phase) -> None:
         self._phase = phase
@@ -49,7 +49,7 @@ class _Lines:
     def _print(self) -> None:
         next_line = time.monotonic() + QUIET_SECONDS
         while not self._over.wait(QUIET_SECONDS):
-            if compiling.is_compiling():  # in a worker process, which says nothing itself
+            if compiling.is_compiling():  # in a worker process, which prints nothing itself
                 compiling.tell_once()
             if time.monotonic() >= next_line:
                 next_line += LINE_SECONDS
@@ -80,7 +80,7 @@ class MovingLine:
             get_renderable=self._shown,
             transient=True,
             refresh_per_second=_REFRESH_PER_SECOND,
-            redirect_stdout=False,  # it is for results, and may be a file
+            redirect_stdout=False,  # standard output is for results, and may be a file
         )
         let_move(self)
         self._live.start(refresh=True)
@@ -148,17 +148,10 @@ _phases: Final = _Phases()
 def begin_phase(
     name: str, *, done: Callable[[], Done] | None = None, segments: int = 0, log_bytes: int = 0, after: str = ""
 ) -> None:
-    """Say what is being done from now on.
-
-    Args:
-        name: as "listing".
-        done: tells how much is done; called from another thread.
-        segments, log_bytes: all that there is to do.
-        after: what is being done when all segments are, if no other phase has begun by then.
-    """
+    """Begin a phase such as "listing". The other parameters are those of `Phase`; `done` is called from another thread."""
     _phases.begin(Phase(name, time.monotonic(), done, segments, log_bytes, after or name))
 
 
 def end_phases() -> None:
-    """End the last phase, and where details are wanted say how long each one took."""
+    """End the last phase, and with -v say how long each one took."""
     _phases.end()

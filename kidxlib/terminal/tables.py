@@ -1,4 +1,4 @@
-"""Tables on standard output, with nothing of them shortened."""
+"""Tables on standard output, never shortened."""
 
 from __future__ import annotations
 
@@ -17,24 +17,22 @@ from rich.text import Text
 
 from kidxlib.terminal.console import STYLES, printable, results
 
-#: What a cell holds: text as it stands, a number with commas.
+#: A cell's value: text is shown unchanged, a number with commas.
 Cell: TypeAlias = str | int
-#: What stands between two columns of a table without lines, and the columns that a line of a box takes beside a cell.
+#: The blanks between two columns of a table without lines, and the columns that a box's line takes beside a cell.
 _GAP: Final = 2
 _BOX: Final = 3
-#: Of a terminal that does not say how wide it is.
+#: The width of a terminal that does not tell its width.
 _WIDTH_UNKNOWN: Final = 80
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Cell]], text_columns: int) -> None:
-    """Print a table on standard output, with nothing of it shortened.
+    """Print a table on standard output, never shortened.
 
-    Where a terminal is too narrow the lines around cells go, then columns without anything, which are named below;
-    where that is not enough each row becomes lines of its own. What is no terminal gets the table as wide as it is.
+    If a terminal is too narrow, the lines around cells go, then columns without any value, which are named below. If
+    that is not enough, each row becomes lines of its own. A file or pipe gets the table at its full width.
 
-    Args:
-        columns: their names, each another.
-        text_columns: so many columns hold text, the others numbers, and "-" where there is none.
+    The names of columns are distinct. The first `text_columns` hold text, the others numbers, or "-" for none.
     """
     assert len({*columns}) == len(columns), columns
     results().print(Text(printable(title), "bold"), soft_wrap=True)
@@ -70,10 +68,10 @@ def _terminal_width() -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Shape:
-    """A table as it may be shown.
+    """A table in one of its forms.
 
     Attributes:
-        wrapped: names of columns stand on several lines where that makes them narrower.
+        wrapped: names of columns are on several lines if that makes columns narrower.
         boxed: there are lines around cells.
     """
 
@@ -84,8 +82,6 @@ class _Shape:
     boxed: bool = True
 
     def without(self, empty: Sequence[bool]) -> _Shape:
-        """The other columns alone."""
-
         def others(row: tuple[str, ...]) -> tuple[str, ...]:
             return tuple(cell for cell, left_out in zip(row, empty, strict=True) if not left_out)
 
@@ -93,13 +89,12 @@ class _Shape:
 
     @property
     def width(self) -> int:
-        """How many columns of the terminal it takes."""
+        """The width in columns of the terminal."""
         widths = [max(map(cell_len, head.split("\n"))) for head in self._heads()]
         widths = [max(widths[at], self._widest(at)) for at in range(len(widths))]
         return sum(widths) + (1 + _BOX * len(widths) if self.boxed else _GAP * (len(widths) - 1))
 
     def table(self) -> Table:
-        """The table that rich shows."""
         if self.boxed:
             table = Table(box=box.HEAVY_HEAD, header_style="bold")
         else:

@@ -62,7 +62,6 @@ from kidxlib.storage.location import Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, read_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
 from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, tell_summary, values_of
-from kidxlib.terminal.audit import exit_code as exit_code_of
 from kidxlib.terminal.console import note, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
@@ -231,7 +230,8 @@ def _index_directory(path: str) -> Directory:
 
 def exit_code(plan: Plan, summary: AuditSummary, fail_on: Verdict) -> ExitCode:
     """A plan without a segment is a problem, and so is a source that cannot be listed."""
-    return ExitCode.PROBLEMS_FOUND if plan.unlistable or plan.empty else exit_code_of(summary, fail_on)
+    has_problems = plan.unlistable or plan.empty or summary.fails(fail_on)
+    return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK
 
 
 def counts(plan: Plan, summary: AuditSummary, accepted: AcceptedFindings, *, partitions_gone: int) -> dict[str, int]:

@@ -13,7 +13,7 @@ from kidxlib.terminal.console import warn
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
 
-#: Where a context keeps what was given by old names: new name -> value.
+#: The key of a context's `meta` for values given by old names: new name -> value.
 _GIVEN: Final = f"{__name__}.given"
 
 
@@ -25,14 +25,9 @@ def renamed_option(
     read_old: Callable[[Any], Any] = lambda value: value,
     **attributes: Any,
 ) -> Callable[[_Command], _Command]:
-    """An option as `click.option` makes it, which had another name until now.
-
-    Args:
-        new: its name, as `--directory`.
-        old: its old name; as an option it takes a value.
-        old_type: the type of the old option's value; None: the same as the new one's.
-        read_old: what the new option is for a value of the old one.
-        attributes: of the new option, all but its callback.
+    """An option as `click.option` makes it, which had another name until now. The old option always takes a value, of
+    the type `old_type` or else the new one's; `read_old` turns that value into the new option's. The `attributes` are
+    the new option's, without a callback.
     """
 
     def keep(context: click.Context, _: click.Parameter, value: Any) -> None:

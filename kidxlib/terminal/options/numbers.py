@@ -1,5 +1,5 @@
-"""Options that are whole numbers, numbers of bytes with a unit, and milliseconds: these are Kafka's `.ms`, a plain
-number or a duration with its unit. Each has a metavar that says of what: `BYTES`, `MS`, `OFFSET`, else `N`.
+"""Types of options: whole numbers, numbers of bytes with a unit, and milliseconds (Kafka's `.ms`, a plain number or a
+duration with its unit). The option's metavar says of what: `BYTES`, `MS`, `OFFSET`, else `N`.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SIZE: Final = re.compile(r"([0-9]+) ?([a-z]*)", re.IGNORECASE)
 
 
 class IntegerRange(click.IntRange):
-    """Click's own type, but in words: the range in a command's help, and what was found and expected in an error."""
+    """Click's own type, with the range in words in a command's help, and with the value and the range in an error."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         problem = f"{value}: expected a whole number{self._bounds()}"
@@ -37,7 +37,7 @@ class IntegerRange(click.IntRange):
             self.fail(problem, param, ctx)
 
     def _describe_range(self) -> str:
-        """What click shows in a command's help; nothing where all of Java's long is allowed."""
+        """The range in a command's help; empty if all of Java's long is allowed."""
         has_min = self.min is not None and self.min > _LONG_MIN
         has_max = self.max is not None and self.max < _LONG_MAX
         if has_max:
@@ -58,9 +58,9 @@ class ByteSize(click.ParamType[int]):
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
         if isinstance(value, int):
             return value
-        found = _SIZE.fullmatch(value.strip())
-        unit = None if found is None else _UNITS.get(found[2].lower())
-        size = -1 if found is None or unit is None else int(found[1]) * unit
+        match = _SIZE.fullmatch(value.strip())
+        unit = None if match is None else _UNITS.get(match[2].lower())
+        size = -1 if match is None or unit is None else int(match[1]) * unit
         if not 0 <= size <= _LONG_MAX:
             self.fail(f"{value}: expected a number of bytes below 2⁶³, such as 1000000, 500MB or 20GiB", param, ctx)
         return size

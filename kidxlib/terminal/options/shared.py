@@ -22,7 +22,7 @@ fail_on: Final = click.option(
     show_default=True,
     help="Exit 3 if a file has this verdict or a worse one; safe is the mildest, broken the worst.",
 )
-#: More than a machine has cores. Bins of work are made for each process, whether there is work for it or not.
+#: More than a machine has cores. Bins of work are made for each process, even if there is no work for it.
 _PROCESSES_MAX: Final = 1024
 processes: Final = click.option(
     "--processes",
@@ -34,11 +34,11 @@ processes: Final = click.option(
 
 def _begin(context: click.Context, _: click.Parameter, verbose: bool) -> None:
     show_details(verbose)
-    context.call_on_close(lambda: show_details(False))  # after the phases: what is closed last was opened first
+    context.call_on_close(lambda: show_details(False))  # called after `end_phases`: last in, first out
     context.call_on_close(end_phases)
 
 
-#: For a command that begins phases: they end with it, however it ends.
+#: For a command that begins phases: they end with the command, however it ends.
 verbose: Final = click.option(
     "-v",
     "--verbose",
@@ -49,7 +49,7 @@ verbose: Final = click.option(
 )
 as_json: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 
-#: The keys of `LAYOUTS`, which stands beside what a command's help does not wait for.
+#: The keys of `LAYOUTS`, written out here: importing it would slow `--help`.
 LAYOUT_NAMES: Final = ("local", "aiven")
 layout: Final = click.option(
     "--layout",

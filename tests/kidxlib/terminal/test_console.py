@@ -7,7 +7,7 @@ import io
 
 import pytest
 
-from kidxlib.terminal.console import note, print_line, print_more, warn_of_first
+from kidxlib.terminal.console import more, note, print_line, warn_of_first
 from kidxlib.terminal.tables import print_table
 from tests.support.terminal import has_colors, shown, without_controls
 
@@ -48,7 +48,6 @@ def test_the_first_of_each_kind_are_named(capsys: pytest.CaptureFixture[str]) ->
     assert reported == [*first, "warning: … and 1,017 more of this kind", "warning: another: bad", "warning: bad"]
 
 
-def test_how_many_more_there_are(capsys: pytest.CaptureFixture[str]) -> None:
-    for left_out in (-1, 0, 1002):
-        print_more(left_out, " topics")
-    assert capsys.readouterr().out == "… and 1,002 more topics\n"
+def test_how_many_more_there_are() -> None:
+    lines = [list(more(left_out, " topics")) for left_out in (-1, 0, 1002)]
+    assert lines == [[], [], ["… and 1,002 more topics"]]
