@@ -1,7 +1,7 @@
 """Kafka's log segments and their sparse indexes, without Spark and without a broker.
 
-What is listed in `__all__` is the library; docs/library.md shows it at work. Modules below are not for others, and move
-as they please. A name is imported when it is first used, so that `import kidxlib` costs nothing.
+The library is what `__all__` lists; docs/library.md shows it at work. The modules below are internal and may move. A
+name is imported at its first use, so that `import kidxlib` costs nothing.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ __all__ = [
     "who_wrote",
 ]
 
-#: Where each of these names is at home.
+#: The modules of these names.
 _HOMES: Final = {
     "audit.finding": ("Verdict",),
     "errors": (
@@ -155,26 +155,26 @@ def __dir__() -> list[str]:
 if not TYPE_CHECKING:  # else any name would do
 
     def __getattr__(name: str) -> object:
-        """A name of the library, from its module (PEP 562). It is asked for once."""
+        """Import a name of the library from its module (PEP 562), once."""
         if name == "__version__":
-            found: object = _version()
+            value: object = _version()
         else:
             home = next((module for module, names in _HOMES.items() if name in names), None)
             if home is None:
                 raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
             from importlib import import_module
 
-            found = getattr(import_module(f"{__name__}.{home}"), name)
-        globals()[name] = found
-        return found
+            value = getattr(import_module(f"{__name__}.{home}"), name)
+        globals()[name] = value
+        return value
 
 
 def _version() -> str:
-    """The version that is installed, or that of the checkout; both are what pyproject.toml says."""
+    """The version that is installed, or the checkout's; pyproject.toml is the source of both."""
     from importlib import metadata
 
     try:
-        return metadata.version("kidx")  # kidx.zip brings this along
+        return metadata.version("kidx")  # also from kidx.zip
     except metadata.PackageNotFoundError:
         import tomllib
         from pathlib import Path

@@ -25,7 +25,7 @@ class UsageError(KidxError):
 
 
 class NotReadHereError(UsageError):
-    """A file or table of questions that this process cannot read, and Spark perhaps can."""
+    """This process cannot read a file or table of questions; Spark perhaps can."""
 
 
 class LockHeldError(UsageError):
@@ -33,8 +33,8 @@ class LockHeldError(UsageError):
 
 
 class StoreBusyError(KidxError):
-    """An object store has answered hardly any request for minutes. It is no `OSError`: that would be taken for what one
-    object is like.
+    """An object store has answered hardly any request for minutes. It is no `OSError`, which would be taken for the
+    state of one object.
     """
 
 
@@ -62,7 +62,7 @@ class LogChangedError(KidxError):
 
 
 class MalformedError(KidxError):
-    """Bytes are not what they should be, wherever they lie: who knows where raises `MalformedRecordsError`.
+    """Bytes are malformed, at a place that the raiser does not know; a caller who does raises `MalformedRecordsError`.
 
     Attributes:
         found: what is there.
@@ -98,7 +98,7 @@ class MalformedRecordsError(KidxError):
 
 
 class UnreadableMessageError(KidxError):
-    """Bytes are not the message of Kafka's that they should be: who knows where they lie raises an error of its own.
+    """Bytes are not the message of Kafka's that they should be; a caller who knows the place raises its own error.
 
     Attributes:
         expected: what would have been right.
@@ -131,7 +131,7 @@ class DamagedLogError(KidxError):
 
 
 class LostRecordsError(KidxError):
-    """Records that a stream has planned to read, or has read, are not there any more: deleted, truncated, compacted."""
+    """Records that a stream has planned to read, or has read, have gone: deleted, truncated, compacted."""
 
 
 class DumpError(KidxError):
@@ -177,7 +177,7 @@ class UnknownVersionError(KidxError):
 
 
 class CheckpointError(KidxError):
-    """A checkpoint or metadata file of a broker does not read as one."""
+    """A checkpoint or metadata file of a broker cannot be parsed."""
 
 
 class SnapshotError(KidxError):
@@ -185,11 +185,11 @@ class SnapshotError(KidxError):
 
 
 class ClusterMetadataError(KidxError):
-    """What a log dir has of the cluster's metadata does not read as that."""
+    """The cluster's metadata in a log dir cannot be parsed."""
 
 
 class RemoteLogMetadataError(KidxError):
-    """What a log dir has of the metadata of remote segments does not read as that."""
+    """The metadata of remote segments in a log dir cannot be parsed."""
 
 
 # ---- What a run needs ----
@@ -216,7 +216,7 @@ class UntrustedError(KidxError):
 
 
 class NoAnswerError(KidxError):
-    """An object store stops answering in the midst of a run: it is asked for too much, fails, or is not reached."""
+    """An object store stops answering amid a run: it is asked for too much, fails, or is not reached."""
 
 
 class StorageError(KidxError):
@@ -224,20 +224,20 @@ class StorageError(KidxError):
 
 
 class SparkEndedError(KidxError):
-    """Spark's JVM ended amid a job, or a Python worker at each attempt at a task; what was done is done."""
+    """Spark's JVM ended amid a job, or a Python worker at each attempt at a task; finished work stays done."""
 
 
 class MissingLibraryError(KidxError):
     """A compiled library that the scan calls (CRC-32C) was not found in its wheel."""
 
 
-#: Errors whose line is made of parts, as a position and what was found.
+#: Errors whose message is made of parts, as a position and what was found.
 MADE_OF_PARTS: Final = (MalformedError, MalformedRecordsError, UnreadableMessageError, UnknownRecordTypeError)
 
 
 def raised_elsewhere(name: str, message: str) -> KidxError | None:
-    """An error that another process raised, of which only the class's name and the line are known; None where no class
-    here has that name. One whose parts would have to be read from the line comes as a `KidxError` with that line.
+    """The error of another process, from its class's name and its message; None if no class here has that name. A
+    message that is made of parts comes in a plain `KidxError`.
     """
     kind = globals().get(name)
     if not (isinstance(kind, type) and issubclass(kind, KidxError)):
@@ -246,7 +246,7 @@ def raised_elsewhere(name: str, message: str) -> KidxError | None:
 
 
 def describe_error(error: Exception) -> str:
-    """What is wrong, in one line: of what the operating system says its words and the file, without its number."""
+    """The error in one line; for the operating system's the words and the file, without the number."""
     if not isinstance(error, OSError):
         return str(error)
     message = error.strerror or str(error) or type(error).__name__

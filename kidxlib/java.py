@@ -1,4 +1,4 @@
-"""Numbers and texts as Java has them: its arithmetic ends at 32 or 64 bits and goes round."""
+"""Java's numbers and texts: its arithmetic wraps around at 16, 32 or 64 bits."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _INT_MAX: Final = 2**31 - 1
 
 
 def as_long(value: int) -> int:
-    """`value` as Java's 64-bit arithmetic gives it."""
+    """`value` wrapped to Java's 64 bits."""
     return (value + 2**63) % 2**64 - 2**63
 
 
 def as_int(value: int) -> int:
-    """`value` as Java's 32-bit arithmetic gives it."""
+    """`value` wrapped to Java's 32 bits."""
     return (value + 2**31) % 2**32 - 2**31
 
 
@@ -43,7 +43,7 @@ _INTEGER = re.compile(r"[+-]?\d+")
 
 
 def parse_integer(text: str, bits: int) -> int | None:
-    """What Java's `parseInt` and `parseLong` make of a text; None where they throw a `NumberFormatException`."""
+    """The result of Java's `parseInt` or `parseLong`; None if they throw a `NumberFormatException`."""
     if _INTEGER.fullmatch(text) is None:
         return None
     value = int(text)
@@ -51,7 +51,7 @@ def parse_integer(text: str, bits: int) -> int | None:
 
 
 def text_of(data: bytes) -> str:
-    """UTF-8 as Java reads it: U+FFFD for what is none, and one for a surrogate, of which Python makes three."""
+    """UTF-8 as Java reads it: malformed bytes become U+FFFD, a surrogate one of them, where Python makes three."""
     try:
         return data.decode()
     except UnicodeDecodeError:
@@ -67,7 +67,7 @@ def boolean_text(value: bool) -> str:
 
 
 def double_text(value: float) -> str:
-    """`Double.toString`: the fewest digits that tell the number from its neighbours, as Java gives them since 19."""
+    """`Double.toString` since Java 19: the fewest digits that tell the number from its neighbours."""
     if math.isnan(value):
         return "NaN"
     sign = "-" if math.copysign(1.0, value) < 0 else ""

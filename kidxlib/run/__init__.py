@@ -1,1 +1,1 @@
-"""The parts that every command's run shares: settings, sources, time, catalog, and the report of how it ended."""
+"""The parts that runs of commands share: settings, sources, time, catalog, and the report of how the run ended."""

@@ -1,6 +1,4 @@
-"""Checks of a catalog's directory or URL before Spark starts, and its tables through delta-rs, on a local disk or in an
-S3 store.
-"""
+"""A catalog's directory or URL: checks before Spark starts, and its tables through delta-rs, on a local disk or in S3."""
 
 from __future__ import annotations
 
@@ -79,10 +77,8 @@ def _ensure_free_in_store(path: str) -> None:
 
 
 def _ensure_known(option: str, names: Iterable[str]) -> None:
-    """Refuse to make a catalog in a directory with files that are not kidx's.
-
-    Args:
-        names: the entries of the directory. Tables may be there if a build was stopped while it made them.
+    """Refuse to make a catalog in a directory with files that are not kidx's. Tables of kidx may be among its entries:
+    a build may have been stopped while it made them.
     """
     ours = {STAGING, LOCK_FILE, *(table.name for table in TABLES), "lost+found"}
     others = sorted(name for name in names if name not in ours and not name.startswith("."))
@@ -119,11 +115,7 @@ def _ensure_writable(path: str) -> None:
 
 
 def tables_at(option: str, place: str) -> DeltaTables:
-    """The tables of a catalog, which may not exist yet.
-
-    Args:
-        option: the option that names the catalog.
-    """
+    """The tables of the catalog that an option names, which may not exist yet."""
     path = absolute(place)
     ensure_text(f"{option} ", path)
     if "://" in path and not is_object(path):
@@ -137,7 +129,6 @@ def tables_at(option: str, place: str) -> DeltaTables:
 
 
 def existing_tables(option: str, place: str) -> DeltaTables:
-    """The tables of an existing catalog."""
     tables = tables_at(option, place)
     if (version := tables.catalog_version(SEGMENTS)) is None:
         raise no_catalog(f"{option} {place}")

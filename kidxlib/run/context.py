@@ -1,4 +1,4 @@
-"""What a run works with: the catalog, the time, and the place of Spark's event logs."""
+"""The context of a run, from its options and settings."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class RunContext:
     Attributes:
         catalog: absolute path or URL of the catalog's directory; None if `database` names it, or there is none.
         event_log_dir: absolute path or URL of a directory; None: no event logs.
-        asked_before: requests to object stores that this process made before this run.
+        requests_before: requests to object stores that this process made before this run.
     """
 
     catalog: str | None
     database: str | None
     now: datetime
     event_log_dir: str | None
-    asked_before: Requests = field(default_factory=requests_made, compare=False)
+    requests_before: Requests = field(default_factory=requests_made, compare=False)
 
     @classmethod
     def given(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
@@ -52,27 +52,18 @@ class RunContext:
 
     @property
     def has_catalog(self) -> bool:
-        """Whether the run has a catalog."""
         return self.catalog is not None or self.database is not None
 
-    def asked(self, by_workers: Requests) -> Requests:
-        """The requests to object stores that the run has made so far.
-
-        Args:
-            by_workers: the requests of other processes.
-        """
-        return requests_made() - self.asked_before + by_workers
+    def requests(self, by_workers: Requests) -> Requests:
+        """The requests to object stores that the run, with its workers in other processes, has made so far."""
+        return requests_made() - self.requests_before + by_workers
 
     def run_id(self, digits: str = "") -> str:
-        """The run's id in the catalog: its time and eight hexadecimal digits.
-
-        Args:
-            digits: eight or more; runs with the same digits have the same id. Empty: random.
-        """
+        """The run's id in the catalog: its time and the first eight of some hexadecimal digits, by default random ones."""
         return f"{self.now:%Y%m%dT%H%M%SZ}-{(digits or uuid.uuid4().hex)[:8]}"
 
     def with_catalog(self) -> Self:
-        """This context, after a check that the catalog exists: for a job that makes none."""
+        """This context, after a check that the catalog exists: for a command that makes none."""
         if self.catalog is not None:
             ensure_catalog_exists(self.catalog)
         return self

@@ -32,11 +32,8 @@ _PREFIX: Final = "kidx-"
 
 @contextlib.contextmanager
 def beating(beat: Callable[[], None]) -> Iterator[None]:
-    """Renew a heartbeat: at once, and every minute until the context is left.
-
-    Args:
-        beat: renews it: the first time in this thread, later in a thread of its own. A later failure does not end the
-            run: the next beat comes a minute later.
+    """Call `beat` at once in this thread, and then every minute in a thread of its own until the context is left. A
+    later failure does not end the run: the next beat comes a minute later.
     """
     beat()
     ended = threading.Event()
@@ -63,13 +60,9 @@ def beating_in(folder: Path) -> Iterator[None]:
 
 
 def sweep_folders(place: Path, *, prefix: str = "", unmarked_before_ns: int = 0) -> None:
-    """Remove the folders of killed runs, whose heartbeat is `DEAD_AFTER` old by their disk's clock.
-
-    Args:
-        place: where the folders are; it may be missing.
-        prefix: how their names begin.
-        unmarked_before_ns: a folder without a heartbeat goes if it was last changed before this time, in ns since the
-            epoch: an older release left it, or a run that was killed at once.
+    """Remove the folders of killed runs in a directory, which may be missing: their names begin with `prefix`, and
+    their heartbeat is `DEAD_AFTER` old by the disk's clock. A folder without a heartbeat, from an older release or a
+    run that was killed at once, goes if it was last changed before `unmarked_before_ns` (ns since the epoch).
     """
     for folder in _folders(place, prefix):
         with contextlib.suppress(OSError):  # the run has ended meanwhile, or nothing may be written here

@@ -38,10 +38,8 @@ def options_of_topic(
     max_index_bytes: int | None,
     verify_crc: bool = True,
 ) -> OptionsOfTopic:
-    """The options of a partition's indexes: the user's, else the topic's in the metadata, else Kafka's defaults.
-
-    Args:
-        interval_bytes, max_index_bytes: from an option or a setting for this topic; None: not set.
+    """The options of a partition's indexes: the user's, from an option or a setting for this topic (None: not set);
+    else the topic's in the metadata, else Kafka's defaults.
     """
     source, topic = partition.source.name, partition.topic_partition.topic
     otherwise = RecoverOptions(
@@ -75,7 +73,7 @@ def _number(name: str, config: ConfigValue) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class _TakenFromMetadata:
-    """What a run has taken from one copy of metadata.
+    """The options of topics that a run has taken from one copy of metadata.
 
     Attributes:
         topics: how many topics it has; a topic in several sources counts once.
@@ -92,28 +90,28 @@ def _taken_from_metadata(known: KnownTopics, plan: Plan) -> Iterator[_TakenFromM
         sources = {name for name, of_source in known.of_sources.items() if of_source.metadata is metadata}
         partitions = [partition for partition in plan.partitions if partition.key[0] in sources]
         taken = {
-            (partition.key[1], *taken)
+            (partition.key[1], *setting)
             for partition in partitions
-            for taken in partition.choice.known_of(partition.topic_id).items()
+            for setting in partition.choice.known_of(partition.topic_id).items()
         }
         counts = {name: Counter(origin for _, setting, origin in taken if setting == name) for name in _LEAST}
         yield _TakenFromMetadata(metadata, len({partition.key[1] for partition in partitions}), counts)
 
 
 def lines_of_known(known: KnownTopics, plan: Plan) -> list[str]:
-    """For each copy of metadata a line: how far it was read, and for how many topics it gave options of indexes, by who
+    """A line for each copy of metadata: how far it was read, and for how many topics it gave options of indexes, by who
     set them.
     """
     lines = []
-    for told in _taken_from_metadata(known, plan):
-        metadata = told.metadata
-        topics = counted(told.topics, "topic")
-        says = ", ".join(
+    for taken in _taken_from_metadata(known, plan):
+        metadata = taken.metadata
+        topics = counted(taken.topics, "topic")
+        settings = ", ".join(
             f"{name} is set in {counted_by_origin(origins)} of {topics}"
-            for name, origins in told.by_origin.items()
+            for name, origins in taken.by_origin.items()
             if origins
         )
-        line = f"{known.described(metadata)}{f': {says}; options and settings win' if says else ''}"
+        line = f"{known.described(metadata)}{f': {settings}; options and settings win' if settings else ''}"
         if metadata.end_offset > metadata.as_of.offset:
             line += f"; what it has up to offset {metadata.end_offset} may not be committed (--metadata-high-watermark)"
         lines.append(line)
@@ -122,4 +120,6 @@ def lines_of_known(known: KnownTopics, plan: Plan) -> list[str]:
 
 def known_as_json(known: KnownTopics, plan: Plan) -> list[dict[str, Any]]:
     """`lines_of_known` as JSON."""
-    return [metadata_as_json(of.metadata, of.topics, of.by_origin) for of in _taken_from_metadata(known, plan)]
+    return [
+        metadata_as_json(taken.metadata, taken.topics, taken.by_origin) for taken in _taken_from_metadata(known, plan)
+    ]

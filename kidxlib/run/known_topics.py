@@ -1,4 +1,6 @@
-"""The topics of sources, from their clusters' metadata: which copy each source uses, and how far it was read."""
+"""The topics of sources, from their clusters' metadata: which copy of it a source uses, and how far that was read; and
+whether a server.properties is that of the sources' broker.
+"""
 
 from __future__ import annotations
 
@@ -80,10 +82,8 @@ class KnownTopics:
         return None if of_source is None else of_source.metadata.topics.get(topic)
 
     def config(self, source: str, topic: str, name: str) -> ConfigValue | None:
-        """The value of a setting of the cluster's topic with this name, which has the id `topic_id`; None: not known.
-
-        Args:
-            name: one of `TOPIC_CONFIGS`.
+        """The value of a setting, one of `TOPIC_CONFIGS`, of the cluster's topic with this name and the id `topic_id`;
+        None: not known.
         """
         of_source = self.of_sources.get(source)
         if of_source is None or topic not in of_source.metadata.topics:
@@ -91,11 +91,7 @@ class KnownTopics:
         return topic_config(of_source.metadata, of_source.broker, topic, name)
 
     def is_settled(self, source: str, topic: str, name: str) -> bool:
-        """Whether a setting has the value of `config` even if the uncommitted end of the copy is committed later.
-
-        Args:
-            name: one of `TOPIC_CONFIGS`.
-        """
+        """Whether a setting has the value of `config` even if the uncommitted end of the copy is committed later."""
         of_source = self.of_sources.get(source)
         if of_source is None or (at_end := of_source.metadata.at_end) is None:
             return True
@@ -108,15 +104,12 @@ class KnownTopics:
     def to_end(self) -> KnownTopics:
         """The topics, if all of each copy is committed."""
         return KnownTopics(
-            {name: replace(each, metadata=each.metadata.to_end) for name, each in self.of_sources.items()}
+            {name: replace(topics, metadata=topics.metadata.to_end) for name, topics in self.of_sources.items()}
         )
 
     def policy_of(self, ids: Iterable[tuple[str, str, str | None]]) -> Callable[[str, str], ConfigValue | None]:
-        """A function that gives the `cleanup.policy` of a source's topic; None: not known.
-
-        Args:
-            ids: source, topic, and the topic's id on disk (None: not known). Metadata of a topic with the same name and
-                another id is not used.
+        """A function that gives the `cleanup.policy` of a source's topic; None: not known. It is not known if metadata
+        has another id for the name; `ids` are sources, topics, and the topics' ids on disk (None: not known).
         """
         on_disk: defaultdict[tuple[str, str], set[str]] = defaultdict(set)
         for source, topic, topic_id in ids:
@@ -133,11 +126,11 @@ class KnownTopics:
     @property
     def by_source(self) -> dict[str, ClusterMetadata]:
         """The metadata of each source's cluster, by the source's name."""
-        return {name: each.metadata for name, each in self.of_sources.items()}
+        return {name: topics.metadata for name, topics in self.of_sources.items()}
 
     def read(self) -> list[ClusterMetadata]:
         """All copies of metadata that were read, without repeats."""
-        return list({str(each.metadata.directory): each.metadata for each in self.of_sources.values()}.values())
+        return list({str(metadata.directory): metadata for metadata in self.by_source.values()}.values())
 
     @property
     def as_of(self) -> str | None:
@@ -145,17 +138,14 @@ class KnownTopics:
         return "; ".join(map(self.described, self.read())) or None
 
     def described(self, metadata: ClusterMetadata) -> str:
-        """A copy of metadata in words: how far it was read, and which sources without their own copy use it."""
+        """A copy of metadata in words: how far it was read, and which sources without a copy of their own use it."""
         text = f"{metadata.directory} as of {metadata.as_of}"
-        sources = [name for name, of in self.of_sources.items() if of.borrowed and of.metadata is metadata]
+        sources = [name for name, topics in self.of_sources.items() if topics.borrowed and topics.metadata is metadata]
         return f"{text} (of the same cluster: {', '.join(sorted(sources))})" if sources else text
 
     def other_log_dirs(self, node_id: int | None, known: Iterable[str | None]) -> list[str]:
-        """The ids (`directory.id`) of the log dirs that a broker last registered, without the known ones.
-
-        Args:
-            node_id: the broker's; None: not known.
-            known: the ids of the broker's log dirs that are here.
+        """The ids (`directory.id`) of the log dirs that a broker last registered, without the `known` ones, which are
+        here.
         """
         if node_id is None:
             return []
@@ -170,10 +160,7 @@ def read_known_topics(
 
     One log dir of a broker holds the metadata for all of them (`metadata.log.dir`), and all nodes of a cluster have the
     same metadata. So a source without a copy uses that of another source in its cluster: the same node's copy, or else
-    the copy that was read furthest.
-
-    Args:
-        recorded: gives more sources that may have a copy; called if a source has none.
+    the copy that was read furthest. If a source has none, `recorded` gives more sources that may have one.
     """
     static = None if options.server_properties is None else _server_properties(options.server_properties)
     static_node = None if static is None else _node_id(static, str(options.server_properties))
@@ -219,10 +206,8 @@ def ensure_proven(
     options: MetadataOptions, known: KnownTopics, sources: Iterable[Source], *, same_broker: bool
 ) -> None:
     """Refuse a server.properties that may be another broker's, before a deletion rests on it. It must have the node id
-    of the source's `meta.properties`, name the source's log dir, and contradict nothing that is known.
-
-    Args:
-        same_broker: the user says that it is the sources' broker's; this holds unless something contradicts it.
+    of the source's `meta.properties`, name the source's log dir, and contradict nothing that is known. With
+    `same_broker` the user says whose it is, which holds unless something contradicts it.
     """
     file = f"--server-properties {options.server_properties}"
     if known.contradicted:
@@ -291,11 +276,8 @@ class _Compared:
     confirmed: bool = False
 
     def add(self, what: str, differs: str | None, *, is_known: bool, confirms: bool = False) -> None:
-        """Add the comparison of a setting.
-
-        Args:
-            differs: the contradiction in words; None: there is none.
-            confirms: if the setting agrees, the file is this cluster's.
+        """Add the comparison of a setting. `differs` is the contradiction in words, or None. A setting that `confirms`
+        shows by its agreement that the file is this cluster's.
         """
         if differs is not None:
             self.contradicted += [] if differs in self.contradicted else [differs]
@@ -314,10 +296,8 @@ class _Compared:
 def _compared(
     static: Mapping[str, str], of_sources: Mapping[str, TopicsOfSource], own: Mapping[str, MetaProperties]
 ) -> _Compared:
-    """Compare a server.properties with what is certain about the sources' broker.
-
-    Args:
-        own: the `meta.properties` of each source.
+    """Compare a server.properties with what is certain about the sources' broker; `own` has the sources'
+    `meta.properties`.
     """
     compared = _Compared()
     for name, of_source in of_sources.items():
@@ -389,10 +369,8 @@ def _compare_listeners(
     registered: Sequence[Endpoint] | None,
     compared: _Compared,
 ) -> None:
-    """Compare the listeners that a node would register with those it has registered.
-
-    Args:
-        kind: "broker" or "controller": which of the node's listeners.
+    """Compare the listeners that a node would register as a broker or as a controller, by `kind`, with those that it
+    has registered.
     """
     what = f"listeners of the {kind}"
     advertised = _advertised(static, of_controller=kind == "controller")
@@ -549,17 +527,19 @@ def newest_ms(directory: Location) -> int | None:
 
 
 def log_dirs_not_at_hand(known: KnownTopics, sources: Iterable[Source], at_hand: Iterable[Source]) -> list[str]:
-    """The log dirs of the sources' brokers that are not given, a line for each broker.
-
-    Args:
-        at_hand: all given log dirs, including the sources.
-    """
+    """The log dirs of the sources' brokers that are not given, a line for each broker. All given ones are `at_hand`."""
     at_hand = list(at_hand)
-    away = [here for here in at_hand if isinstance(here.path, Path) and not (here.log_dir / META_PROPERTIES).exists()]
-    names = ", ".join(f"{source.name} ({source.path})" for source in away)
+    unmarked = [
+        source
+        for source in at_hand
+        if isinstance(source.path, Path) and not (source.log_dir / META_PROPERTIES).exists()
+    ]
+    names = ", ".join(f"{source.name} ({source.path})" for source in unmarked)
     none = "no source of the catalog: nothing is planned or deleted there"
     which = (
-        f"no source that says so; source {names} has no {META_PROPERTIES} here: is the disk mounted?" if away else none
+        f"no source that says so; source {names} has no {META_PROPERTIES} here: is the disk mounted?"
+        if unmarked
+        else none
     )
     return [
         f"broker {node_id} has {counted(len(others), 'more log dir')} (directory.id {', '.join(others)}), {which}"
@@ -570,10 +550,8 @@ def log_dirs_not_at_hand(known: KnownTopics, sources: Iterable[Source], at_hand:
 def unnamed_log_dirs(
     known: KnownTopics, sources: Iterable[Source], at_hand: Iterable[Source]
 ) -> list[tuple[int, tuple[str, ...]]]:
-    """The brokers of sources, each with the ids of its log dirs that are not given, from the metadata.
-
-    Args:
-        at_hand: all given log dirs, including the sources.
+    """The brokers of sources, each with the ids of its log dirs that are not given, from the metadata. All given ones
+    are `at_hand`.
     """
     ids = set()
     for source in at_hand:
@@ -594,13 +572,10 @@ def without_metadata_log(
     sources: Iterable[Source], at_hand: Iterable[Source], known: KnownTopics | None = None
 ) -> list[tuple[int | None, list[Location]]]:
     """The KRaft nodes of sources without a log of the cluster's metadata, each with its log dirs among the sources. A
-    node keeps that log in one of its log dirs, or in `metadata.log.dir`.
-
-    Args:
-        at_hand: all given log dirs, including the sources.
-        known: the clusters' metadata: it also says which log dirs belong to the node whose copy it is.
+    node keeps that log in one of its log dirs, or in `metadata.log.dir`. All given log dirs are `at_hand`; the metadata
+    also says which log dirs belong to the node whose copy it is.
     """
-    # A backup of a log dir may have the metadata log that the log dir itself has lost: that one is not the node's.
+    # A backup of a log dir may have the metadata log that the log dir itself has lost: the node does not have that log.
     of_kraft = list(_of_kraft(at_hand))
     lost = {own.directory_id for log_dir, own in of_kraft if not _is_directory(log_dir / METADATA_DIRECTORY)}
     nodes_with_log = {_node(own) for log_dir, own in of_kraft if _is_directory(log_dir / METADATA_DIRECTORY)}
@@ -617,11 +592,7 @@ def without_metadata_log(
 
 
 def _log_dirs_of_node(metadata: ClusterMetadata, lost: Collection[str | None]) -> Collection[str]:
-    """The ids of the log dirs of the node that has this copy of the metadata.
-
-    Args:
-        lost: ids of log dirs without a copy.
-    """
+    """The ids of the log dirs of the node that has this copy of the metadata; none if its log dir has `lost` the copy."""
     with contextlib.suppress(CheckpointError, OSError):
         own = read_meta_properties(metadata.directory.parent).directory_id
         if own in lost:
@@ -666,12 +637,7 @@ def _ensure_of_use(options: MetadataOptions, known: KnownTopics) -> None:
 
 @dataclass(slots=True)
 class _Reader:
-    """Reads each log dir once.
-
-    Attributes:
-        log_dirs: the sources' log dirs.
-        recorded: as for `read_known_topics`.
-    """
+    """Reads a log dir once. The `recorded` sources are those of `read_known_topics`."""
 
     high_watermark: int | None
     log_dirs: Sequence[Location]
@@ -682,7 +648,7 @@ class _Reader:
     _recorded_log_dirs: list[Location] | None = None
 
     def properties(self, log_dir: Location) -> MetaProperties:
-        """A log dir's `meta.properties`; empty ones, with a warning, if they cannot be read."""
+        """A log dir's `meta.properties`; empty, with a warning, if they cannot be read."""
         name = str(log_dir)
         if name not in self._properties:
             self._properties[name] = self._read_properties(log_dir)
@@ -747,7 +713,7 @@ class _Reader:
         return metadata
 
     def ensure_of_cluster(self, directory: Location, log_dir: Location, own: MetaProperties) -> None:
-        """Refuse a directory of an option if it is known to be of another cluster."""
+        """Refuse the directory of an option if it is known to be of another cluster."""
         try:
             of_metadata = read_meta_properties(directory.parent)
         except (CheckpointError, OSError) as error:
@@ -824,11 +790,8 @@ def counted_by_origin(origins: Mapping[str, int]) -> str:
 
 
 def metadata_as_json(metadata: ClusterMetadata, topics: int, taken: Mapping[str, Mapping[str, int]]) -> dict[str, Any]:
-    """A copy of metadata, how far it was read, and what was taken from it.
-
-    Args:
-        topics: how many topics it has.
-        taken: for how many topics each setting was taken, by who set it.
+    """A copy of metadata, how far it was read, for how many topics a run asked it, and for how many it gave each
+    setting, by who set it.
     """
     return {
         "directory": str(metadata.directory),

@@ -77,8 +77,8 @@ def _add_of_catalog(
     name: str,
     counts: Mapping[tuple[str, str], int] | None,
 ) -> None:
-    """Add how much the catalog has of each kind. If the run could not ask the catalog, the file's former values stay:
-    a failed run mends no damage.
+    """Add the catalog's numbers by source and kind. If the run could not ask the catalog, the file's former values
+    stay: a failed run mends no damage.
     """
     values: Mapping[tuple[str, str], float] | None = counts
     if values is None:
@@ -91,7 +91,7 @@ def _add_of_catalog(
 
 
 def _samples(path: Path, job: str) -> dict[tuple[str, str, str], float]:
-    """The values in the file of the job's last run, by metric, source, and status or verdict."""
+    """The values of the job's last run in the file, by metric, source, and status or verdict."""
     if not path.exists():
         return {}
     try:

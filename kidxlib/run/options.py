@@ -11,7 +11,6 @@ from typing import Any, Final, TypeVar
 import click
 
 from kidxlib.errors import UsageError
-from kidxlib.terminal.options import shared as of_kidx
 from kidxlib.terminal.options.numbers import IntegerRange
 
 _Result = TypeVar("_Result")
@@ -58,8 +57,6 @@ settings_file: Final = click.option(
 time_to_record: Final = click.option(
     "--now", metavar="TIME", help="The time to record: ISO 8601 with a zone, or ms since the epoch."
 )
-accept_truncated: Final = of_kidx.accept_truncated
-as_json: Final = of_kidx.as_json
 
 apply_changes: Final = click.option("--apply", is_flag=True, help="Apply the changes. [default: dry run]")
 
@@ -89,7 +86,7 @@ _METADATA: Final = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MetadataOptions:
-    """The values of the options; None: not given."""
+    """The values of the metadata's options; None: not given."""
 
     cluster_metadata: str | None = None
     server_properties: Path | None = None
@@ -119,7 +116,7 @@ def metadata_options(command: Callable[..., _Result]) -> Callable[..., _Result]:
     return with_metadata
 
 
-#: From renaming a file until it is removed (`file.delete.delay.ms`).
+#: The time from renaming a file until it is removed (`file.delete.delay.ms`).
 DELETE_DELAY: Final = "60s"
 
 

@@ -1,4 +1,4 @@
-"""The sources in a catalog, with the paths that its builds were given."""
+"""The sources in a catalog, with the paths that its builds were given, and whether they can be listed here."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _NAMED = 3
 
 @dataclass(frozen=True, slots=True)
 class RecordedSource:
-    """A source as the last build that read it was given it.
+    """A source as it was given to the last build that read it.
 
     Attributes:
         index_dir: where that build wrote index files; None: beside the logs.
@@ -58,18 +58,16 @@ def recorded_sources(tables: TablesToRead) -> dict[str, RecordedSource]:
 
 
 def source_paths(tables: TablesToRead) -> dict[str, str]:
-    """The path of each source, as the last build that read it had it."""
     return {name: source.path for name, source in recorded_sources(tables).items()}
 
 
 def as_sources(paths: Mapping[str, str]) -> list[Source]:
-    """The sources of a catalog, from their paths."""
     return [Source(name, location(path)) for name, path in paths.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OneDirectory:
-    """Two sources of a catalog that are the same directory, so that what is counted or planned has its segments twice.
+    """Two sources of a catalog that are the same directory, so that counts and plans have its segments twice.
 
     Attributes:
         source, other: in the order of their names.
@@ -87,11 +85,8 @@ class OneDirectory:
 def in_one_directory(tables: TablesToRead, names: Collection[str]) -> list[OneDirectory]:
     """The sources that are the same directory, or of which one is a partition's directory in the other.
 
-    Brokers on several machines may have the same paths, and one catalog. So a path alone tells nothing: both have a log
-    of the same inode, size and time of modification there.
-
-    Args:
-        names: of the sources that are looked at.
+    Brokers on several machines may have the same paths, and one catalog. So a path alone tells nothing: both sources
+    have a log of the same inode, size and time of modification there.
     """
     if len(names) < 2:
         return []
@@ -110,22 +105,22 @@ def in_one_directory(tables: TablesToRead, names: Collection[str]) -> list[OneDi
     logs = tables.read(SEGMENTS, [*SEGMENTS.key, *LogVersion.names()], where)
     same = logs.group_by([*SEGMENTS.key[1:], *LogVersion.names()], use_threads=False)
     same_logs = same.aggregate([("source", "distinct"), ("source", "count_distinct")])
-    found: dict[tuple[str, str], str] = {}
+    paths: dict[tuple[str, str], str] = {}
     for row in same_logs.filter(pc.field("source_count_distinct") > 1).to_pylist():
         for one, other in combinations(sorted(row["source_distinct"]), 2):
             places = {directories.get((source, row["topic"], row["partition"])) for source in (one, other)}
             if len(places) == 1 and (place := places.pop()) is not None:
-                found.setdefault((one, other), as_text(location(place).parent))
-    return [OneDirectory(source=one, other=other, path=path) for (one, other), path in sorted(found.items())]
+                paths.setdefault((one, other), as_text(location(place).parent))
+    return [OneDirectory(source=one, other=other, path=path) for (one, other), path in sorted(paths.items())]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NotReached:
-    """A source of which nobody knows what is there now.
+    """A source whose present contents nobody knows.
 
     Attributes:
         why: a sentence without its subject.
-        is_empty: it can be listed, and nothing is in it.
+        is_empty: the source can be listed, and nothing is in it.
     """
 
     source: Source
@@ -142,37 +137,37 @@ class NotReached:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Seen:
-    """Sources that were listed.
+    """The result of listing sources.
 
     Attributes:
-        partitions: of each that could be listed, the partitions that have a directory directly in it, by its name.
-        not_reached: the others, and those that are empty as a disk is that is not mounted.
+        partitions: the partitions with a directory directly in a source, by the name of the source.
+        not_reached: sources that could not be listed, and those that are as empty as a disk that is not mounted.
     """
 
     partitions: Mapping[str, frozenset[TopicPartition]]
     not_reached: Sequence[NotReached]
 
     def answering(self, paths: Mapping[str, str]) -> dict[str, str]:
-        """The sources whose files may be asked for, without those of stores that would keep each question waiting.
-
-        Args:
-            paths: of all sources, by name.
+        """The sources, of all in `paths`, whose files may be asked for: those of stores that do not answer would keep
+        every question waiting.
         """
         return {name: path for name, path in paths.items() if name in self.partitions or not is_object(path)}
 
 
 def look_at(sources: Collection[Source]) -> Seen:
-    """List sources, side by side: a store that does not answer keeps each of them waiting for a minute and more."""
+    """List sources at the same time: a store that does not answer keeps each of them waiting for a minute and more."""
     if any(isinstance(source.path, ObjectPath) for source in sources):
         begin_phase(
             f"listing {counted(len(sources), 'source')}; a store that does not answer is asked for up to two minutes"
         )
-    found = list(in_order(_listed, sources))
+    listings = list(in_order(_listed, sources))
     return Seen(
         partitions={
-            source.name: each for source, each in zip(sources, found, strict=True) if isinstance(each, frozenset)
+            source.name: listing
+            for source, listing in zip(sources, listings, strict=True)
+            if isinstance(listing, frozenset)
         },
-        not_reached=[each for each in found if isinstance(each, NotReached)],
+        not_reached=[listing for listing in listings if isinstance(listing, NotReached)],
     )
 
 
@@ -188,7 +183,7 @@ def _listed(source: Source) -> frozenset[TopicPartition] | NotReached:
     if is_local and {entry.name for entry in entries} <= UNMOUNTED:
         return NotReached(source=source, why="nothing is in it: is the disk mounted?", is_empty=True)
     parsed = (parse_partition_directory(entry.name) for entry in entries if entry.is_directory)
-    return frozenset(each for each in parsed if each is not None)
+    return frozenset(partition for partition in parsed if partition is not None)
 
 
 def sources_known_to(catalog: str | None) -> list[Source]:
@@ -197,11 +192,8 @@ def sources_known_to(catalog: str | None) -> list[Source]:
 
 
 def ensure_directories(given: Iterable[str], catalog: str | None) -> None:
-    """Refuse the name of a source in place of its directory, and tell the directory that the catalog has for it.
-
-    Args:
-        given: values of `--source`, as `[NAME=]DIR`.
-        catalog: the catalog's path or URL; None: there is none that this process reads.
+    """Refuse the name of a source in place of its directory among values of `--source`, and tell the directory that the
+    catalog has for it. `catalog` is its path or URL; None: there is none that this process reads.
     """
     for text in given:
         if not is_name(text) or os.path.lexists(text):
@@ -217,10 +209,8 @@ def ensure_directories(given: Iterable[str], catalog: str | None) -> None:
 
 
 def warn_of_other_names(sources: Iterable[Source], known: Mapping[str, str]) -> None:
-    """Warn of a source that would be recorded a second time, under another name.
-
-    Args:
-        known: the paths of the catalog's sources, by name.
+    """Warn of a source that would be recorded a second time, under another name; `known` has the paths of the catalog's
+    sources.
     """
     for source in sources:
         names = sorted(name for name, path in known.items() if path == str(source.path))

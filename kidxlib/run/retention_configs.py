@@ -75,14 +75,10 @@ class ConfiguredTopics:
         deletes: bool = False,
         same_broker: bool = False,
     ) -> Self:
-        """Read the metadata of some sources.
-
-        Args:
-            paths: the paths of all sources in the catalog, by name: each may have the metadata of another's cluster.
-            names: the sources; a source without a path has no metadata.
-            deletes: a deletion rests on it, so a server.properties must be proven to be the broker's.
-            same_broker: as for `ensure_proven`.
-            read_ids: returns `source`, `topic` and `topic_id` of segments; called only if there is metadata.
+        """Read the metadata of the sources `names`. Any source of the catalog, all of which `paths` has, may have the
+        metadata of another's cluster. `read_ids` returns `source`, `topic` and `topic_id` of segments, and is called
+        only if there is metadata. If a deletion rests on the result (`deletes`), a server.properties must be proven to
+        be the broker's; `same_broker` is that of `ensure_proven`.
         """
         of_catalog = as_sources(paths)
         sources = [source for source in of_catalog if source.name in names]
@@ -113,11 +109,9 @@ class ConfiguredTopics:
     ) -> dict[str, dict[str, TopicConfig]]:
         """Configurations, with values from the metadata where the user set none.
 
-        Args:
-            deletes: a deletion rests on them. Then doubtful values count as unknown. A policy for many topics does not
-                give a topic `delete`, or make it untiered, if its cluster's metadata has another value, committed or
-                not.
-            described: policies from the output of Kafka's tools.
+        If a deletion rests on them (`deletes`), doubtful values count as unknown, and a policy for many topics does not
+        give a topic `delete`, or make it untiered, if its cluster's metadata has another value, committed or not. The
+        policies named in `described` are from the output of Kafka's tools.
         """
         completed = {}
         for topic, by_policy in configs.items():
@@ -148,11 +142,7 @@ class ConfiguredTopics:
         )
 
     def doubts(self, configs: Configs, described: Collection[str]) -> list[str]:
-        """The values that `complete` leaves unknown for a deletion, in words.
-
-        Args:
-            configs, described: as for `complete`.
-        """
+        """The values that `complete` leaves unknown for a deletion, in words."""
         doubts = []
         for topic, by_policy in sorted(configs.items()):
             own = self._config(topic, self.values).without(self.unsettled.get(topic, ()))
@@ -176,10 +166,8 @@ class ConfiguredTopics:
         )
 
     def lines(self, configs: Configs) -> list[str]:
-        """How far metadata was read, for how many topics it gave each value, and which topics it lacks.
-
-        Args:
-            configs: before `complete`.
+        """How far metadata was read, for how many topics it gave each value, and which topics it lacks. The `configs`
+        are those before `complete`.
         """
         if self.known.as_of is None:
             return []
@@ -200,10 +188,8 @@ class ConfiguredTopics:
         return [metadata_as_json(metadata, len(configs), taken) for metadata in self.known.read()]
 
     def ensure_recent(self, written: Mapping[PartitionKey, Written], limit: timedelta) -> None:
-        """Refuse metadata that ends long before a partition does: the topic's settings may have changed since.
-
-        Args:
-            written: the partitions of topics whose configurations were completed.
+        """Refuse metadata that ends long before a partition does: the topic's settings may have changed since. The
+        partitions are those of topics whose configurations were completed.
         """
         for (source, topic, number), partition in written.items():
             metadata = self.known.of_sources[source].metadata

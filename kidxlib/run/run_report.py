@@ -1,4 +1,4 @@
-"""The optional reports of a run for monitoring: a JSON line that says how it ended, and metrics for Prometheus."""
+"""The optional reports of how a run ended, for monitoring: a JSON line, and metrics for Prometheus."""
 
 from __future__ import annotations
 
@@ -40,11 +40,8 @@ _SUFFIXES: Final = (".json", ".jsonl", ".log")
 
 
 def reports_run(name: str) -> Callable[[Callable[..., Outcome]], Callable[..., ExitCode]]:
-    """Make a command of a job, as the decorator below its options: it gets `--metrics-file`, `--json-line` and
-    `--verbose`, and ends its phases.
-
-    Args:
-        name: of the run in its reports: that of a job, whichever engine did the work.
+    """A decorator that makes a command of a job, below its options: adds `--metrics-file`, `--json-line` and
+    `--verbose`, and ends its phases. Reports give `name` as the job's, whichever engine did the work.
     """
     return functools.partial(_reporting, name=name)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import CatalogError, UsageError
-from kidxlib.indexing.remote_logs import NOT_SAID, RemoteOptions
+from kidxlib.indexing.remote_logs import RemoteOptions
 from kidxlib.indexing.source import Source, parse_sources
 from kidxlib.run.options import PROJECT
 from kidxlib.run.settings import BuildSettings
@@ -25,15 +25,10 @@ def chosen_sources(
     sample: bool,
     options: Mapping[str, object],
     settings: BuildSettings,
-    remote: RemoteOptions = NOT_SAID,
+    remote: RemoteOptions,
 ) -> tuple[Source, ...]:
-    """The sources of `--source`, or the bundled sample: with `--sample`, or if this can only be a first try.
-
-    A user who names a place has data of their own, and has forgotten `--source`.
-
-    Args:
-        options: the options that name a place, by name; None or False: not given.
-        remote: options for buckets of tiered storage among the sources.
+    """The sources of `--source`, or the bundled sample: with `--sample`, or if this can only be a first try. A user who
+    names a place, by one of the `options`, has data of their own, and has forgotten `--source`.
     """
     if sample and given:
         raise UsageError("--sample and --source: give one of them")
@@ -83,11 +78,7 @@ def ensure_sample_alone(catalog: str) -> None:
 
 
 def sources_in_catalog(named: Collection[str], known: Collection[str]) -> tuple[str, ...]:
-    """The sources that `--source` names, or all of a catalog's.
-
-    Args:
-        known: the sources that have a segment in the catalog.
-    """
+    """The sources that `--source` names, or all that have a segment in the catalog, the `known` ones."""
     for source in named:
         if source not in known:
             raise UsageError(f"--source {source}: no segment in the catalog; there are: {', '.join(sorted(known))}")

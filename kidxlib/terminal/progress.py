@@ -148,7 +148,7 @@ _phases: Final = _Phases()
 def begin_phase(
     name: str, *, done: Callable[[], Done] | None = None, segments: int = 0, log_bytes: int = 0, after: str = ""
 ) -> None:
-    """Begin a phase such as "listing". The other parameters are those of `Phase`; `done` is called from another thread."""
+    """Begin a phase such as "listing"; see `Phase` for the other parameters. `done` is called from another thread."""
     _phases.begin(Phase(name, time.monotonic(), done, segments, log_bytes, after or name))
 
 

@@ -1,4 +1,4 @@
-"""Reads TOML files of users, checked by a pydantic model; errors name the key."""
+"""Reads TOML files of users and checks them by a pydantic model; errors name the key."""
 
 from __future__ import annotations
 
@@ -96,7 +96,6 @@ def expected(text: str) -> WrapValidator:
 
 
 def pattern(value: object) -> re.Pattern[str]:
-    """A regular expression."""
     try:
         return re.compile(str(value))
     except (re.error, ValueError, OverflowError, RecursionError) as error:
@@ -109,11 +108,7 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def checked(path: Path, text: str, model: type[_Model]) -> _Model:
-    """Parse and check a document.
-
-    Args:
-        path: the file's, for messages.
-    """
+    """Parse and check the text of a file."""
     try:
         return model.model_validate(_parse(path, text))
     except ValidationError as error:
@@ -166,11 +161,7 @@ def _shown(value: object) -> str:
 
 
 def read_text(path: Path, what: str = "policies") -> str:
-    """Read a user's text file.
-
-    Args:
-        what: the expected content, for messages.
-    """
+    """Read a user's text file; `what` names the expected content in messages."""
     try:
         is_pipe, content = stat.S_ISFIFO(path.stat().st_mode), b""
         if not is_pipe:

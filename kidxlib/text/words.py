@@ -11,11 +11,7 @@ _LENGTH_MAX: Final = 60
 
 
 def counted(count: int, one: str, more: str | None = None) -> str:
-    """`1 segment`, `2,000 segments`.
-
-    Args:
-        one, more: the noun in the singular, and in the plural if that is not the singular with an s.
-    """
+    """`1 segment`, `2,000 segments`; `more` is the noun's plural if that is not the singular with an s."""
     return f"{count:,} {one if count == 1 else more or one + 's'}"
 
 

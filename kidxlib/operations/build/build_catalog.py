@@ -191,7 +191,7 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
         damage = KnownDamage(lost=of_log_dirs.listed)
     log_bytes, to_read = changes.bytes_to_read, changes.to_read.num_rows
     seconds = log_bytes / last_rate if last_rate else None
-    cost = cost_of(plan, changes, request.context.asked(backend.engine.requests()))
+    cost = cost_of(plan, changes, request.context.requests(backend.engine.requests()))
     emptied_sources = emptied(plan, damage)
     outcome = Outcome(
         code=exit_code(plan, damage, changes),
@@ -268,7 +268,7 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
         row=row,
         notes=notes,
         damage=damage,
-        requests=request.context.asked(backend.engine.requests()),
+        requests=request.context.requests(backend.engine.requests()),
         catalog=catalog.path,
         is_new=is_new,
         optimized=_optimize(request, row, backend),

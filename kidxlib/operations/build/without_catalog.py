@@ -70,7 +70,7 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
     gaps = gaps_between(tables, logs, *policies_and_directories(request, plan)).found
     not_known = of_log_dirs.log_dirs if request.repair else plan.unlistable  # a repair reads a few logs
     lost = of_log_dirs.lost(tables, logs, not_known)
-    requests = request.context.asked(backend.engine.requests())
+    requests = request.context.requests(backend.engine.requests())
     return BuiltOnce(plan, scanned, broken, gaps, lost, time.monotonic() - start, requests)
 
 

@@ -266,4 +266,4 @@ def compare_with_store(request: CopyRequest, backend: Backend) -> ComparedCopies
         so_far=lambda: f"{engine.done().segments:,} of {counted(expected.segments, 'segment')}",
         segments=expected.segments,
     )
-    return ComparedCopies.of(staged, expected.source, request.context.asked(engine.requests()))
+    return ComparedCopies.of(staged, expected.source, request.context.requests(engine.requests()))
