@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from kidxlib.storage.store.client import Asked, ObjectHead
+from kidxlib.storage.store.client import HeadAnswer, ObjectHead
 
 _64_BITS: Final = 2**64
 
@@ -38,7 +38,7 @@ class KnownLog:
     log_crc64nvme: int | None
 
 
-def judge_copy(known: KnownLog, asked: Asked) -> tuple[CopyVerdict, str]:
+def judge_copy(known: KnownLog, asked: HeadAnswer) -> tuple[CopyVerdict, str]:
     """The verdict on a copy, and the reason. A copy is as uploaded if its size is the log's and a checksum of the whole
     object equals the log's; it differs if any checksum does not.
     """

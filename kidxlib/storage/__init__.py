@@ -1,4 +1,3 @@
-"""Reads and writes files: logs on a disk or in S3, read whole, in ranges or mapped; directories and their files; the
-locks and checkpoints of a log dir. Only `publisher` writes index files and checkpoints, and only `remover` renames or
-removes files of a log dir.
+"""Reads and writes files: logs on a disk or in S3, directories, and the locks and checkpoints of a log dir. Only
+`publisher` writes index files and checkpoints, and only `remover` renames or removes files of a log dir.
 """

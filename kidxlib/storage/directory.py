@@ -1,6 +1,4 @@
-"""A directory of index files, on this machine or in an object store, and functions to read its files. On this machine
-each part of a path is opened without following symlinks.
-"""
+"""A directory of index files, on this machine or in an object store, and functions to read its files."""
 
 from __future__ import annotations
 
@@ -48,7 +46,7 @@ class FileStatus(Protocol):
 
 
 def is_taken(directory: int, name: str) -> bool:
-    """Whether anything in an opened directory has this name."""
+    """Whether an opened directory has an entry of any kind with this name."""
     try:
         os.stat(name, dir_fd=directory, follow_symlinks=False)
     except FileNotFoundError:
@@ -100,7 +98,7 @@ def why_not_opened(error: OSError) -> str:
 
 
 def read_at(directory: int, name: str, limit: int = -1) -> bytes | None:
-    """Up to `limit` bytes, or all, of a regular file in an opened directory; None where there is no such file."""
+    """Up to `limit` bytes, or all, of a regular file in an opened directory; None: there is no such file."""
     file = _open_at(directory, name)
     if file is None:
         return None
@@ -109,7 +107,6 @@ def read_at(directory: int, name: str, limit: int = -1) -> bytes | None:
 
 
 def _open_at(directory: int, name: str) -> io.FileIO | None:
-    """A regular file in an opened directory, to be read; None where there is no such file."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     except OSError:
@@ -142,7 +139,7 @@ def read_end(directory: Directory, name: str, size: int) -> bytes | None:
 
 
 def list_directory(directory: Directory) -> list[str]:
-    """The names in a directory; none where it does not exist or cannot be opened."""
+    """The names in a directory; none if it does not exist or cannot be opened."""
     if is_object(directory.root):
         return list(listed_objects(directory))
     with opened_directory(directory) as descriptor:
@@ -156,7 +153,7 @@ def object_sizes(directory: Directory) -> dict[str, int]:
 
 @contextlib.contextmanager
 def opened_directory(directory: Directory) -> Iterator[int | None]:
-    """A descriptor of a directory; None where it does not exist or cannot be opened."""
+    """A descriptor of a directory; None: it does not exist or cannot be opened."""
     with contextlib.ExitStack() as stack:
         descriptor = None
         with contextlib.suppress(OSError):

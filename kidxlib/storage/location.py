@@ -1,6 +1,4 @@
-"""The location of a file or directory, on this machine or in an object store, and a file's version: size, time,
-inode.
-"""
+"""The location of a file or directory, on this machine or in an object store, and a file's version."""
 
 from __future__ import annotations
 
@@ -15,7 +13,6 @@ from kidxlib.errors import UsageError
 from kidxlib.storage.store.s3 import SCHEME, ObjectPath, ObjectStatus, is_object
 
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
-
 
 Location: TypeAlias = Path | ObjectPath
 
@@ -86,13 +83,13 @@ def is_inside(place: Location | str, directory: Location | str) -> bool:
 
 
 def identity_of(directory: Location) -> object:
-    """What all names of a directory have in common: on this machine its device and inode, as a bind mount has them,
-    too; elsewhere, and where it cannot be looked at, its name.
+    """A value that all names of a directory have in common: its device and inode on this machine, which a bind mount
+    has too; its name in an object store, and if its status cannot be read.
     """
     if isinstance(directory, Path):
         with contextlib.suppress(OSError):
             status = directory.stat()
-            if status.st_ino:  # some file systems number nothing
+            if status.st_ino:  # some file systems have no inode numbers
                 return status.st_dev, status.st_ino
     return str(directory)
 

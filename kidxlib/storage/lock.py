@@ -58,10 +58,7 @@ def locked(log_dir: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def locked_to_read(log_dir: Path) -> Iterator[str | None]:
     """Hold the lock while a log dir is read, if it has a lock file. Nothing is written. If the lock cannot be taken, as
-    on a read-only disk, check that no other process of this machine holds it.
-
-    Yields:
-        Why the lock is not held; None: it is held, or there is no lock file.
+    on a read-only disk, check that no other process of this machine holds it, and yield why it is not held.
     """
     with contextlib.ExitStack() as stack:
         why: str | None = None

@@ -42,8 +42,6 @@ class MetaProperties:
     """A log dir's `meta.properties`; each attribute is None if the setting or the file is missing.
 
     Attributes:
-        node_id: the id of the log dir's node.
-        cluster_id: the id of the node's cluster.
         directory_id: the id of this log dir (`directory.id`, KIP-858), since Kafka 3.7.
         version: 1 is KRaft's, 0 ZooKeeper's (`MetaPropertiesVersion`).
     """
@@ -74,7 +72,6 @@ def read_meta_properties(log_dir: Location) -> MetaProperties:
 
 
 def meta_properties_of(settings: Mapping[str, str], where: str) -> MetaProperties:
-    """The `MetaProperties` of a file's settings."""
     version = settings.get("version")
     return MetaProperties(
         node_id=node_id_of(settings, where),
@@ -85,11 +82,7 @@ def meta_properties_of(settings: Mapping[str, str], where: str) -> MetaPropertie
 
 
 def ensure_one_broker(log_dirs: Collection[tuple[Location, MetaProperties]]) -> None:
-    """Refuse log dirs of several brokers, and copies of one log dir.
-
-    Args:
-        log_dirs: at least one, each with its `meta.properties`.
-    """
+    """Refuse log dirs of several brokers, and copies of one log dir. There is at least one log dir."""
     first, first_properties = next(iter(log_dirs))
     for path, properties in log_dirs:
         if (properties.node_id, properties.cluster_id) != (first_properties.node_id, first_properties.cluster_id):

@@ -1,10 +1,10 @@
-"""Logs that no broker loads as a partition's, by their names or places, and that begin with offsets which none of its
-logs has: perhaps all that is left of these.
+"""Logs aside: files that no broker loads as a partition's logs because of their names or places, and that begin with
+offsets which none of the partition's logs has. They may be all that is left of these offsets.
 
 A broker that starts removes `.deleted` and `.cleaned`, and each `.swap` from the first `.cleaned` on. It puts any other
 `.swap` in place (`LogLoader.removeTempFilesAndCollectSwapFiles`). The cleaner leaves a `.cleaned` beside the log that
-it reads, never in its place: it renames all of them before a log goes (`UnifiedLog.replaceSegments`). Of other names a
-broker loads what ends with `.log` (`LogFileUtils.isLogFile`).
+it reads, never in its place: it renames all of them before a log goes (`UnifiedLog.replaceSegments`). Any other file is
+loaded if its name ends with `.log` (`LogFileUtils.isLogFile`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.text.words import counted
 
-#: Bytes of a batch's, or an old message's, offset.
+#: The size in bytes of the offset that a batch, or an old message, begins with.
 _OFFSET_BYTES: Final = field_position(BATCH_V2, "batch_length")
 _LOG: Final = re.compile(rf"(?<![0-9])([0-9]{{20}}{re.escape(LOG_SUFFIX)})")
 
@@ -43,10 +43,10 @@ class LogAside:
     """A log that no broker loads as one of a partition.
 
     Attributes:
-        path: of the file.
-        base_offset: by its name.
-        target: where a broker would load it.
-        loaded_as: the name of another partition's directory, in which it is and is loaded as a log of; None for none.
+        base_offset: the offset in its name.
+        target: the path at which a broker would load it.
+        loaded_as: the directory of the other partition that has the file, and whose log it is when a broker loads it;
+            None: it is in no such directory.
     """
 
     path: Location
@@ -56,7 +56,7 @@ class LogAside:
 
     @property
     def becomes(self) -> str:
-        """What a broker that starts does with it."""
+        """The words for what a broker that starts does with the file."""
         if self.path.name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, SWAP_SUFFIX)) or _is_deleted(self.path.parent):
             return "removes it"
         if self.loaded_as is not None:
@@ -65,11 +65,9 @@ class LogAside:
 
 
 class LogsAside:
-    """Looks for logs aside in directories of partitions, renamed ones too, and loose in log dirs, and lists each once.
-    What cannot be listed has none, and an empty file is none.
-
-    Args:
-        log_dirs: all of the broker that are at hand; that of a partition is one in any case.
+    """Looks for logs aside in directories of partitions, renamed ones too, and loose in log dirs, and lists a directory
+    once. A directory that cannot be listed has none, and an empty file is none. The `log_dirs` are those of the broker
+    that are at hand; a partition's own log dir is always among them.
     """
 
     def __init__(self, log_dirs: Iterable[Location] = ()) -> None:
@@ -78,26 +76,21 @@ class LogsAside:
         self._moved: dict[Location, list[Path]] = {}
 
     def logs(self, directory: Location, first_offset: int, end_offset: int) -> tuple[LogAside, ...]:
-        """The logs that begin with offsets of a range: in a partition's directory, in their order, then loose ones, and
-        then those in renamed directories of the partition.
-
-        Args:
-            directory: of the partition, none of whose logs has these offsets.
+        """The logs that begin with offsets which no log in a partition's directory has: those in that directory, in
+        their order, then loose ones, then those in renamed directories of the partition.
         """
         log_dirs = dict.fromkeys([directory.parent, *self._log_dirs])
         renamed = (folder for log_dir in log_dirs for folder in self._renamed(directory, log_dir))
         places = [directory, *_below(directory), *log_dirs, *renamed]
-        found = (each for place in places for each in self._in(place, directory, first_offset, end_offset))
-        return tuple(found)
+        return tuple(log for place in places for log in self._in(place, directory, first_offset, end_offset))
 
     def remedy(self, directory: Location, first_offset: int, end_offset: int) -> str | None:
-        """What to do about the logs of a range, as `remedy_of`."""
         return remedy_of(self.logs(directory, first_offset, end_offset))
 
     def remedy_of_empty(self, directory: Location) -> str | None:
-        """What to do about logs of a partition without any: a loose one may be of any partition."""
+        """The remedy for a partition without any log. Loose logs are left out: they may be of any partition."""
         places = [directory, *_below(directory)]
-        return remedy_of(tuple(each for place in places for each in self._in(place, directory, 0, OFFSET_MAX)))
+        return remedy_of(tuple(log for place in places for log in self._in(place, directory, 0, OFFSET_MAX)))
 
     def _in(self, place: Location, directory: Location, first_offset: int, end_offset: int) -> Iterator[LogAside]:
         for name, path in self._named_in(place):
@@ -109,26 +102,26 @@ class LogsAside:
                 yield LogAside(path, base_offset, directory / segment_file(base_offset, LOG_SUFFIX))
 
     def _named_in(self, place: Location) -> list[tuple[str, Location]]:
-        """The files of a place that have a log's name in theirs, with that, in its order."""
+        """The files of a place whose names contain a log's name, each after that name and sorted by it."""
         if place not in self._named:
             files: Mapping[str, Location] = {}
             with contextlib.suppress(OSError):
                 files = files_in(place)
             if put_in_place(files):
-                files = {}  # what is marked to be deleted was replaced
+                files = {}  # the swap has replaced the logs that are marked as deleted
             named = ((match[1], path) for name, path in files.items() if (match := _LOG.search(name)) is not None)
-            self._named[place] = sorted(named, key=lambda each: (each[0], each[1].name))
+            self._named[place] = sorted(named, key=lambda entry: (entry[0], entry[1].name))
         return self._named[place]
 
     def _renamed(self, directory: Location, log_dir: Location) -> Iterator[Path]:
-        """The directories in a log dir that were a partition's, or a copy of it, and have another name now: without
-        those that are known to be of an older topic of its name.
+        """The directories in a log dir that were a partition's, or a copy of it, and have another name now, but for
+        those that are known to be of an older topic with its name.
         """
         if log_dir not in self._moved:
             self._moved[log_dir] = []
             with contextlib.suppress(OSError):
                 folders = sorted(log_dir.iterdir()) if isinstance(log_dir, Path) else []
-                self._moved[log_dir] = [each for each in folders if is_moved(each.name)]
+                self._moved[log_dir] = [folder for folder in folders if is_moved(folder.name)]
         own = loaded_as(directory.name)
         for folder in self._moved[log_dir]:
             is_of_partition = own is not None and loaded_as(folder.name) == own
@@ -137,9 +130,9 @@ class LogsAside:
 
 
 def _below(directory: Location) -> list[Path]:
-    """The directories in a partition's one, of which a broker loads nothing (`LogLoader` takes files alone)."""
+    """The directories in a partition's directory; a broker loads nothing from them (`LogLoader` takes files alone)."""
     with contextlib.suppress(OSError):
-        return sorted(each for each in directory.iterdir() if each.is_dir()) if isinstance(directory, Path) else []
+        return sorted(entry for entry in directory.iterdir() if entry.is_dir()) if isinstance(directory, Path) else []
     return []
 
 
@@ -155,45 +148,45 @@ def _topic_id(directory: Location) -> str | None:
 
 
 def put_in_place(names: Collection[str]) -> list[str]:
-    """The logs `.swap` that a broker puts in place as it starts, of the names in a partition's directory."""
+    """The logs `.swap` that a starting broker puts in place, among the names in a partition's directory."""
     cleaned = (parse_segment_file(name.removesuffix(CLEANED_SUFFIX)) for name in names if name.endswith(CLEANED_SUFFIX))
     first_cleaned = min((offset for offset, _ in filter(None, cleaned)), default=OFFSET_MAX)
     swaps = [name for name in names if name.endswith(f"{LOG_SUFFIX}{SWAP_SUFFIX}")]
     return [name for name in swaps if (parse_segment_log(name.removesuffix(SWAP_SUFFIX)) or 0) < first_cleaned]
 
 
-def remedy_of(found: Sequence[LogAside]) -> str | None:
-    """What to do about them; None where there are none. None is told to take the place of a file that is there, of
-    another one of the same offset, or of a partition that its place does not tell, without a look at its records.
+def remedy_of(logs: Sequence[LogAside]) -> str | None:
+    """The advice about logs aside; None: there are none. It asks for a look at the records before a log takes the place
+    of an existing file, if another log has the same offset, or if the log's place does not tell its partition.
     """
-    if not found:
+    if not logs:
         return None
-    first = found[0]
-    same = [each for each in found if each.target == first.target]
-    others = {each.target: each for each in found if each.target != first.target}
+    first = logs[0]
+    same = [log for log in logs if log.target == first.target]
+    others = {log.target: log for log in logs if log.target != first.target}
     with_others = "with the other files of that offset"
     if others:
         [another, *_] = others.values()
         with_others += f", and {counted(len(others), 'more log')} likewise ({another.path} …)"
     if len(same) > 1:
-        told = (
-            f"{' and '.join(str(each.path) for each in same)} begin there: see by kidx dump which one has all records, "
+        advice = (
+            f"{' and '.join(str(log.path) for log in same)} begin there: see by kidx dump which one has all records, "
             f"and move that one to {first.target}, {with_others}"
         )
     elif first.path.parent != first.target.parent:
-        told = (
+        advice = (
             f"{first.path} begins there: see by kidx dump --print-data-log whether its records are those of "
             f"{first.target.parent.name}; then move it to {first.target}, {with_others}"
         )
     else:
-        told = f"{first.path} begins there: move it to {first.target}, {with_others}"
+        advice = f"{first.path} begins there: move it to {first.target}, {with_others}"
     if first.target.exists():
-        told += f", in the place of the file there, of which keep a copy ({first.target.stat().st_size:,} bytes)"
-    return f"{told}, before the broker starts, which {first.becomes}"
+        advice += f", in the place of the file there, of which keep a copy ({first.target.stat().st_size:,} bytes)"
+    return f"{advice}, before the broker starts, which {first.becomes}"
 
 
 def _begins_in(path: Location, first_offset: int, end_offset: int) -> bool:
-    """Whether a file has something, and what it begins with may be a batch of these offsets."""
+    """Whether a file begins with what may be a batch of these offsets; an object counts if it is not empty."""
     with contextlib.suppress(OSError):
         if not isinstance(path, Path):
             return path.stat().st_size > 0

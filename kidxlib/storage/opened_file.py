@@ -28,8 +28,8 @@ from kidxlib.storage.store.s3 import ObjectPath, is_object
 _IN_MEMORY: Final = 0.9
 
 _PAGE: Final = mmap.PAGESIZE
-#: Whether a file is in memory is sampled: one place in each MiB, within these bounds, each place of some pages. Looking
-#: at every page takes a twentieth of the time of a scan.
+#: A sample tells whether a file is in memory: one place in each MiB, within these bounds, each place of some pages.
+#: Looking at every page takes a twentieth of the time of a scan.
 _BYTES_A_PLACE: Final = 1024 * 1024
 _PLACES_MIN: Final = 16
 _PLACES_MAX: Final = 64
@@ -41,14 +41,10 @@ _libc.mincore.argtypes = [ctypes.c_void_p, ctypes.c_size_t, ctypes.c_void_p]
 
 class _CachedPages:
     """Which pages of a file are in memory (mincore(2)): all, if the kernel does not tell, as for another user's file
-    that this process may not write.
+    that this process may not write. The file, of at least one byte, is mapped from its start; no byte is touched.
     """
 
     def __init__(self, mapped: NDArray[np.uint8]) -> None:
-        """
-        Args:
-            mapped: the bytes of the file, at least one, mapped from its start. No byte is touched.
-        """
         self._mapped = mapped
 
     def share(self) -> float:
@@ -75,29 +71,23 @@ class _CachedPages:
         return (cached & 1).astype(np.bool_)
 
     def all(self) -> NDArray[np.bool_]:
-        """For each page, whether it is in memory."""
         return self.where(0, -(-len(self._mapped) // _PAGE))
 
 
 class _DropBehind:
-    """Drops the pages of a file after they were read, without those that were in memory before."""
+    """Drops the pages of a file after they were read, but for those that were in memory before (`_CachedPages.all`)."""
 
     def __init__(self, descriptor: int, cached: NDArray[np.bool_]) -> None:
-        """
-        Args:
-            cached: `_CachedPages.all`, before reading.
-        """
         self._descriptor, self._cached = descriptor, cached
         self._done = 0
 
     def done_to(self, position: int) -> None:
-        """The bytes before a file position are no longer needed. The page of that position may be."""
+        """Drop the pages before the one of a file position, which may still be needed."""
         end = position // _PAGE
         self._drop(self._done, end)
         self._done = max(self._done, end)
 
     def done(self) -> None:
-        """No byte is needed any more."""
         self._drop(0, len(self._cached))
 
     def _drop(self, first: int, end: int) -> None:
@@ -155,7 +145,12 @@ class OpenedFile:
         return filled
 
     def ensure_unchanged(self) -> None:
-        ensure_unchanged(self._descriptor, self.version)
+        version_after = FileVersion.of_descriptor(self._descriptor)
+        if version_after != self.version:
+            raise LogChangedError(
+                f"{self.version.size} bytes before the scan, {version_after.size} after; a broker seems to be writing "
+                "to it"
+            )
 
     def close(self) -> None:
         self._opened.close()
@@ -173,20 +168,9 @@ def open_log(path: str) -> Iterator[tuple[int, FileVersion]]:
         os.close(descriptor)
 
 
-def ensure_unchanged(descriptor: int, version: FileVersion) -> None:
-    version_after = FileVersion.of_descriptor(descriptor)
-    if version_after != version:
-        raise LogChangedError(
-            f"{version.size} bytes before the scan, {version_after.size} after; a broker seems to be writing to it"
-        )
-
-
 def map_log(descriptor: int, size: int, *, access: Access = Access.NORMAL) -> LogBytes:
-    """The first `size` bytes of a file, mapped for as long as the result lives. A file that shrinks meanwhile kills the
-    process (SIGBUS).
-
-    Args:
-        access: `RANDOM` turns readahead off; the others leave it to the kernel.
+    """The first `size` bytes of a file, mapped for as long as the result lives; with `RANDOM` without readahead. A file
+    that shrinks meanwhile kills the process (SIGBUS).
     """
     if size == 0:
         return WholeLog(np.empty(0, np.uint8))

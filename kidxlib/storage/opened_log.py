@@ -45,18 +45,13 @@ class OpenedLog(Protocol):
         access: Access = Access.NORMAL,
         chunk_bytes: int | None = None,
     ) -> LogBytes:
-        """The bytes of the log, valid as long as it is open.
-
-        Args:
-            size: the first bytes only; None: all.
-            use_mmap: see `map_log`. An object is never mapped.
-            access: the order in which the log is read.
-            chunk_bytes: bytes to read at a time, if the log is not mapped; None: as a scan needs them.
+        """The first `size` bytes of the log, or all, valid as long as it is open. An object is never mapped
+        (`map_log`). A log that is not mapped is read `chunk_bytes` at a time; None: as a scan needs them.
         """
         ...
 
     def ensure_unchanged(self) -> None:
-        """Raise `LogChangedError` if the log has changed since it was opened: call it after reading."""
+        """Raise `LogChangedError` if the log has changed since it was opened; called after reading."""
         ...
 
 
@@ -110,7 +105,7 @@ class _OpenedObject:
 
 @contextlib.contextmanager
 def opened_log(path: str) -> Iterator[OpenedLog]:
-    """Open a segment's log, wherever it is."""
+    """Open a segment's log on this machine or in an object store."""
     if is_object(path):
         with contextlib.closing(_OpenedObject(ObjectPath.of(path))) as opened:
             yield opened
@@ -120,19 +115,14 @@ def opened_log(path: str) -> Iterator[OpenedLog]:
 
 
 class LogFile:
-    """A log that is opened at the first read, and read a few bytes at a time, by a search that needs little of it. A
-    file that shrinks meanwhile is an error and does not kill the process.
+    """A log for a search that needs few of its bytes: opened at the first read, and read a few bytes at a time. A file
+    that shrinks meanwhile is an error and does not kill the process; so is a file without the `expected_bytes`.
 
     Attributes:
-        path: the file.
-        bytes_read: how many bytes were read so far.
+        bytes_read: the bytes that were read so far.
     """
 
     def __init__(self, path: str, chunk_bytes: int = CHUNK_BYTES, expected_bytes: int | None = None) -> None:
-        """
-        Args:
-            expected_bytes: the size that the file must have; None: not known.
-        """
         self.path = path
         self.bytes_read = 0
         self._chunk_bytes = chunk_bytes
@@ -147,13 +137,11 @@ class LogFile:
         return self._file().size
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
-        """See `ChunkedLog.window`, and `size`."""
         start, window = self._file().window(position)
         self.bytes_read += len(window)
         return start, window
 
     def read(self, position: int, size: int) -> bytes:
-        """See `ChunkedLog.read`, and `size`."""
         data = self._file().read(position, size)
         self.bytes_read += len(data)
         return data
@@ -186,10 +174,10 @@ class LogFile:
     def _file(self) -> LogBytes:
         if self._log is None:
             opened = self._opened.enter_context(opened_log(self.path))
-            version = opened.version
-            if self._expected_bytes not in (None, version.size):
+            size = opened.version.size
+            if self._expected_bytes not in (None, size):
                 self.close()
-                raise LogChangedError(f"{self.path}: {version.size} bytes, expected {self._expected_bytes}")
-            valid_bytes = version.size if self._valid_bytes is None else min(self._valid_bytes, version.size)
+                raise LogChangedError(f"{self.path}: {size} bytes, expected {self._expected_bytes}")
+            valid_bytes = size if self._valid_bytes is None else min(self._valid_bytes, size)
             self._log = opened.log(valid_bytes, use_mmap=False, chunk_bytes=self._chunk_bytes)
         return self._log

@@ -1,5 +1,5 @@
-"""The only writer of index files: stage, flush, read back and compare, rename, flush again; for a group of files at
-once.
+"""The only writer of index files. It stages a group of files, flushes, reads them back and compares, renames, and
+flushes again.
 
 A reader of a final name sees the whole old file or the whole new one, at any moment and after any crash. File systems
 are flushed, not single files: one `syncfs` for 300 staged files costs less than one `fsync`.
@@ -43,7 +43,7 @@ STAGING_SUFFIX: Final = ".tmp"
 
 
 class Published(enum.StrEnum):
-    """What publishing did with a segment's index files."""
+    """The result of publishing a segment's index files."""
 
     WRITTEN = "written"
     UNCHANGED = "unchanged"  # the same bytes were there; the files were not touched
@@ -66,8 +66,6 @@ class Owner:
 
 @dataclass(frozen=True, slots=True)
 class _Staged:
-    """A staged file on a disk."""
-
     directory: Directory
     name: str
     staging_name: str
@@ -128,29 +126,25 @@ class Publisher:
 
     @property
     def staged_files(self) -> int:
-        """Files staged and not yet committed."""
+        """How many files are staged and not yet committed."""
         return len(self._staged) + len(self._objects)
 
     @property
     def staged_bytes(self) -> int:
-        """Bytes of the files staged and not yet committed."""
+        """The bytes of these files."""
         return self._staged_bytes
 
     def stage(self, directory: Directory, name: str, content: bytes, owner: Owner | None = None) -> Published:
-        """Write `content` under a staging name in the directory of `name`.
-
-        Returns:
-            `UNCHANGED` if the file has the same bytes already; else `WRITTEN`, true once `commit` has returned.
+        """Write `content` under a staging name in the directory of `name`, unless the file has the same bytes already
+        (`UNCHANGED`). `WRITTEN` is true once `commit` has returned.
         """
         return self.begin_staging(directory, name, content, owner)()
 
     def begin_staging(
         self, directory: Directory, name: str, content: bytes, owner: Owner | None = None
     ) -> Callable[[], Published]:
-        """Stage a file without waiting for an object store. Arguments and errors are those of `stage`.
-
-        Returns:
-            A function with the result and the errors of `stage`, which does not wait if it is called after `commit`.
+        """Stage a file without waiting for an object store. The returned function has the result and the errors of
+        `stage`, and does not wait if it is called after `commit`.
         """
         self._staged_bytes += len(content)
         if (path := object_at(directory, name)) is not None:
@@ -246,14 +240,9 @@ def publish_if(
     is_as_seen: Callable[[bytes | None], bool],
     owner: Owner | None = None,
 ) -> Published:
-    """Put a file in place, durably, unless somebody else has written it meanwhile. In an object store the store
-    decides. On a disk a free name is taken atomically, and an existing file is compared right before the rename.
-
-    Args:
-        is_as_seen: whether the present content (None: no file) may be replaced.
-
-    Returns:
-        `WRITTEN`; `UNCHANGED` if the same bytes are there; `KEPT` if `is_as_seen` refuses the present content.
+    """Put a file in place, durably, unless the same bytes are there (`UNCHANGED`), or `is_as_seen` refuses the present
+    content (None: no file), as somebody else has written it meanwhile (`KEPT`). In an object store the store decides.
+    On a disk a free name is taken atomically, and an existing file is compared right before the rename.
     """
     path = object_at(directory, name)
     try:
@@ -270,22 +259,16 @@ def publish_if(
 
 
 def is_staging(name: str) -> bool:
-    """Whether this is the name of a staged file."""
     return name.startswith(STAGING_PREFIX) and name.endswith(STAGING_SUFFIX)
 
 
 def sweep(directory: Directory, older_than_ns: int, prefix: str = STAGING_PREFIX) -> int:
-    """Remove the staging files of killed runs in a directory: those last written before `older_than_ns`.
-
-    Args:
-        prefix: the prefix of the names to remove.
-
-    Returns:
-        How many were removed; 0 if the directory is missing, or cannot be opened or listed.
+    """Remove the staging files of killed runs in a directory: those with a prefix that were last written before
+    `older_than_ns`. Return how many; 0 if the directory is missing, or cannot be opened or listed.
     """
     removed = 0
     if is_object(directory.root):
-        return removed  # there is no staging file
+        return removed  # an object store has no staging files
     with opened_directory(directory) as descriptor:
         names: list[str] = []
         with contextlib.suppress(OSError):

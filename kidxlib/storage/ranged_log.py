@@ -43,6 +43,9 @@ class RangedLog:
     none is requested twice; a jump requests one range. The ranges bound memory, not the log's size.
 
     A range is processed in the buffer that it was read into. Only a rest at its end is copied, before the next range.
+
+    Threads call `read_into`. A sequential read calls `done_to` with the position before which no byte is needed any
+    more.
     """
 
     def __init__(
@@ -55,11 +58,6 @@ class RangedLog:
         ahead: int = RANGES_AHEAD,
         done_to: Callable[[int], None] | None = None,
     ) -> None:
-        """
-        Args:
-            read_into: called from the threads.
-            done_to: called in a sequential read with the position before which no byte is needed any more.
-        """
         self._read_into, self._size, self._reads, self._threads = read_into, size, reads, threads
         self._range_bytes, self._ahead, self._done_to = max(1, min(range_bytes, size)), ahead, done_to
         # The bytes in memory, from `_start` to `_end`, and their buffer, if that can be used again.
@@ -78,7 +76,7 @@ class RangedLog:
         return self._size
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
-        """See `LogBytes.window`. It has a range's bytes from `position` on, or as many as there are."""
+        """The bytes of a range from `position` on, or as many as there are; see `LogBytes.window`."""
         reads_on = self._start <= position <= self._end
         if not reads_on:
             self.release()
@@ -93,7 +91,6 @@ class RangedLog:
         return position, window
 
     def read(self, position: int, size: int) -> bytes:
-        """See `LogBytes.read`; errors as in `window`."""
         wanted = min(size, max(self._size - position, 0))
         if wanted > self._range_bytes:
             self._reads.requests += 1

@@ -1,4 +1,4 @@
-"""The only module that removes files of a log dir, by a recorded plan or compaction."""
+"""The only module that removes files of a log dir, for a recorded plan or for compaction."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Remover:
             os.close(descriptor)
 
     def names(self, directory: Directory) -> set[str]:
-        """The names in a directory; none where there is no such directory."""
+        """The names in a directory; none if there is no such directory."""
         try:
             with self._open(directory) as descriptor:
                 return set(os.listdir(descriptor))
@@ -72,7 +72,7 @@ class Remover:
         return status if stat.S_ISREG(status.st_mode) else None
 
     def is_there(self, directory: Directory) -> bool:
-        """Whether there is such a directory."""
+        """Whether the directory exists."""
         try:
             with self._open(directory):
                 return True

@@ -86,7 +86,7 @@ def _filled_entries(descriptor: int, entry_bytes: int) -> int:
 
 
 def is_room(path: Path, position: int) -> bool:
-    """Whether a file has only zeros from a position on. Holes of the file are not read."""
+    """Whether a file has only zeros from a position on. Its holes are not read."""
     with _opened(path) as file:
         descriptor = file.fileno()
         size = os.fstat(descriptor).st_size
@@ -226,12 +226,8 @@ def read_leader_epochs(partition_directory: Location) -> LeaderEpochs | None:
 def before_first_log(
     partition_directory: Location, first_base: int | None = None, names: Collection[str] | None = None
 ) -> tuple[EpochEntry, int] | None:
-    """The first leader epoch of a partition and the base offset of the first log, if the epoch begins before that log.
-    None if it does not, or while a log is being deleted.
-
-    Args:
-        first_base: the base offset of the first log; None: read it from the directory.
-        names: the names of the files in the directory; None: list them if they are needed.
+    """The first leader epoch of a partition and the base offset of the first log (`first_base`, or by the directory's
+    `names`), if the epoch begins before that log. None if it does not, or while a log is being deleted.
     """
     epochs = read_leader_epochs(partition_directory)
     if epochs is None or epochs.first is None or (first_base is not None and epochs.first.start_offset >= first_base):
@@ -249,25 +245,17 @@ def may_be_deleting(partition_directory: Location, names: Iterable[str]) -> bool
     """Whether a running broker may have renamed logs of a partition, and not yet written that the epochs begin later
     (`LeaderEpochFileCache.truncateFromStartAsyncFlush`, before `LocalLog.removeAndDeleteSegments`). A stopped broker
     has written it.
-
-    Args:
-        names: the names of the files in the directory.
     """
     return any(name.endswith(segment_files.DELETED_SUFFIX) for name in names) and is_in_use(partition_directory.parent)
 
 
 def read_epoch_entries(path: Location) -> list[EpochEntry] | None:
-    """The entries of a `leader-epoch-checkpoint`, unchanged; errors as in `read_leader_epochs`."""
-
+    """The entries of a `leader-epoch-checkpoint`, unchanged; None if the file is missing."""
     return _read_checkpoint(path, _epoch_entry, _EPOCH_LINE)
 
 
 def parse_epoch_entries(content: bytes, name: str) -> list[EpochEntry]:
-    """The entries in the bytes of a `leader-epoch-checkpoint`; errors as in `read_leader_epochs`.
-
-    Args:
-        name: its name in errors.
-    """
+    """The entries in the bytes of a `leader-epoch-checkpoint`, which errors call `name`."""
     return _parsed(content.decode(errors="replace").splitlines(), name, _epoch_entry, _EPOCH_LINE)
 
 
@@ -279,10 +267,8 @@ def _epoch_entry(line: str) -> EpochEntry:
 
 
 def _read_checkpoint(path: Location, entry: Callable[[str], _Entry], expected: str) -> list[_Entry] | None:
-    """The entries of a checkpoint file (`CheckpointFile`); None if it is missing.
-
-    Args:
-        entry: parses a line; raises ValueError.
+    """The entries of a checkpoint file (`CheckpointFile`); None if it is missing. `entry` parses a line, or raises
+    ValueError.
     """
     try:
         lines = lines_of(path)

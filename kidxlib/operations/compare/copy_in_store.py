@@ -32,7 +32,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.compare_work import run_comparison
 from kidxlib.run.context import RunContext
 from kidxlib.run.sources import sources_in_catalog
-from kidxlib.storage.store.client import AT_ONCE, Asked, ask_for_head, connect, ensure_any_object
+from kidxlib.storage.store.client import AT_ONCE, HeadAnswer, ask_for_head, connect, ensure_any_object
 from kidxlib.storage.store.requests import Requests
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.tables.protocol import ROWS, TablesToRead, scope_of
@@ -175,7 +175,7 @@ def compare_copies(shares: Iterable[CopyShare]) -> Iterator[ItemRows]:
             yield _compared(share, segments, objects, list(threads.map(partial(_ask, client), objects)))
 
 
-def _ask(client: Any, path: ObjectPath) -> Asked:
+def _ask(client: Any, path: ObjectPath) -> HeadAnswer:
     try:
         return ask_for_head(client, path)
     except OSError as error:
@@ -183,7 +183,7 @@ def _ask(client: Any, path: ObjectPath) -> Asked:
 
 
 def _compared(
-    share: CopyShare, segments: list[SegmentToCompare], objects: list[ObjectPath], answers: list[Asked]
+    share: CopyShare, segments: list[SegmentToCompare], objects: list[ObjectPath], answers: list[HeadAnswer]
 ) -> ItemRows:
     counts: dict[CopyVerdict, Counter[str]] = {}
     rows: list[dict[str, Any]] = []

@@ -80,7 +80,7 @@ def _connected(url: str | None, region: str | None) -> Any:
 
 
 def _answered(request: Callable[[], _T], tries_to_reach: int = TRIES) -> _T:
-    """The store's answer to a request of this client; after all retries of `answer_of` the errors of `_plainly`."""
+    """The store's answer to a request of this client, or after all retries of `answer_of` the errors of `_plainly`."""
     return answer_of(functools.partial(_plainly, request), tries_to_reach=tries_to_reach, why_not_now=_why_not_now)
 
 
@@ -113,7 +113,6 @@ def _why_not_now(error: OSError) -> NotNow | None:
 
 
 def _status_of(error: ClientError) -> int:
-    """The HTTP status of an answer."""
     return int(error.response["ResponseMetadata"]["HTTPStatusCode"])
 
 
@@ -136,7 +135,7 @@ class ObjectHead:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class HeadAnswer:
     """The answer to a HEAD.
 
     Attributes:
@@ -148,12 +147,8 @@ class Asked:
     refused: str | None = None
 
 
-def ask_for_head(client: Any, path: ObjectPath) -> Asked:
-    """Send a HEAD for an object. Threads may share the client.
-
-    Args:
-        client: from `connect`.
-    """
+def ask_for_head(client: Any, path: ObjectPath) -> HeadAnswer:
+    """Send a HEAD for an object with a client of `connect`, which threads may share."""
     bucket, _, key = path.key.partition("/")
 
     def head() -> Mapping[str, Any]:
@@ -164,18 +159,14 @@ def ask_for_head(client: Any, path: ObjectPath) -> Asked:
     try:
         answer = _answered(head)
     except FileNotFoundError:
-        return Asked(None)
+        return HeadAnswer(None)
     except PermissionError as error:
-        return Asked(None, str(error))
-    return Asked(head_of(answer))
+        return HeadAnswer(None, str(error))
+    return HeadAnswer(head_of(answer))
 
 
 def ensure_any_object(client: Any, path: ObjectPath) -> None:
-    """Check that a prefix has an object.
-
-    Args:
-        client: from `connect`.
-    """
+    """Check that a prefix has an object, with a client of `connect`."""
     bucket, slash, prefix = path.key.partition("/")
     arguments = {"Bucket": bucket, "Prefix": f"{prefix}/" if slash else ""}
 
@@ -221,13 +212,8 @@ def _number(text: str, size: int) -> int | None:
 
 
 def put_object_if(path: ObjectPath, content: bytes, etag: str | None) -> bool:
-    """Write an object with one conditional request.
-
-    Args:
-        etag: the present object's, as in `ObjectStatus`; None: there must be no object.
-
-    Returns:
-        Whether it was written. False also if it was written and the answer was lost: then the object has `content`.
+    """Write an object with one conditional request, if the present object has an `etag`; None: if there is no object.
+    Return whether it was written. False also if it was written and the answer was lost: then the object has `content`.
     """
     bucket, _, key = path.key.partition("/")
     condition: dict[str, Any] = {"IfNoneMatch": "*"} if etag is None else {"IfMatch": etag}

@@ -99,7 +99,6 @@ _made: Final[Counter[str]] = Counter()
 
 
 def count(kind: Kind, number: int = 1) -> None:
-    """Count requests."""
     with _lock:
         _made[kind] += number
 
@@ -127,13 +126,9 @@ def in_order(
     weigh: Callable[[_Item], int] = lambda item: 0,
     weight_max: int = 0,
 ) -> Generator[_Result]:
-    """The results of items, in their order. `AT_ONCE` items are processed at a time; twice as many are begun or wait to
-    be taken.
-
-    Args:
-        do: processes an item; called from threads.
-        weigh: an item's share of `weight_max` until its result is taken. One item is always processed, whatever its
-            weight.
+    """The results of items, in their order. Threads process `AT_ONCE` items at a time; twice as many are begun or wait
+    to be taken. `weigh` gives an item's share of `weight_max` until its result is taken; one item is always processed,
+    whatever its weight.
     """
     coming: deque[tuple[Future[_Result], int]] = deque()
     held = 0
@@ -220,12 +215,9 @@ def answer_of(
     tries_to_reach: int = TRIES,
     why_not_now: Callable[[OSError], NotNow | None] | None = None,
 ) -> _T:
-    """A store's answer to a request, which is retried with growing pauses.
-
-    Args:
-        request: may take effect twice, if the first answer is lost.
-        tries_to_reach: tries if the store is not reached at all.
-        why_not_now: why an error may be momentary; None: it is not. By default for errors of Arrow's client.
+    """A store's answer to a request, which is tried again with growing pauses: `TRIES` times in all, or
+    `tries_to_reach` if the store is not reached. The request may take effect twice, if the first answer is lost.
+    `why_not_now` says why an error may be momentary, by default for errors of Arrow's client; None: it is not.
     """
     tries = 1
     while True:

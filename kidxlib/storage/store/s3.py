@@ -156,7 +156,7 @@ def open_object(path: ObjectPath) -> tuple[NativeFile, ObjectStatus]:
 
 
 def input_file(path: ObjectPath) -> NativeFile:
-    """A file object for other libraries. Its errors are those of `open_object`."""
+    """A file object for other libraries."""
     with _in_plain_words(path):
         return answer_in_parts(lambda: _store(TRIES).open_input_file(path.key))
 
@@ -174,11 +174,7 @@ def read_object(file: NativeFile, path: ObjectPath, position: int, size: int) ->
 
 
 def read_object_into(file: NativeFile, path: ObjectPath, position: int, room: NDArray[np.uint8]) -> int:
-    """Fill memory with the bytes of an open object from a position on. Errors are those of `read_object`.
-
-    Returns:
-        How many bytes there were.
-    """
+    """Fill memory with the bytes of an open object from a position on, and return how many there were."""
     return _read_from(path, position, lambda: int(file.get_stream(position, len(room)).readinto(room.data)), 0)
 
 
@@ -232,10 +228,7 @@ def region() -> str | None:
 
 
 def _store(tries: int = 1) -> S3FileSystem:
-    """
-    Args:
-        tries: how often the client itself tries each request.
-    """
+    """The client, which itself tries a request `tries` times."""
     with _connecting:
         return _connected(endpoint(), region(), tries)
 
@@ -303,10 +296,7 @@ def _opened_now(path: ObjectPath) -> tuple[NativeFile, ObjectStatus]:
 
 
 def _read_from(path: ObjectPath, position: int, read: Callable[[], _T], nothing: _T) -> _T:
-    """
-    Args:
-        nothing: the answer if the object has become so short that it ends before the position.
-    """
+    """Read from an object; `nothing` is the answer if it has become so short that it ends before the position."""
 
     def read_now() -> _T:
         count(Kind.GET)

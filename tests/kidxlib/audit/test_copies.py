@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.audit.copies import NOT_COMPARABLE, PROBLEMS, CopyVerdict, KnownLog, judge_copy
-from kidxlib.storage.store.client import Asked, ObjectHead
+from kidxlib.storage.store.client import HeadAnswer, ObjectHead
 
 _CRC32C, _CRC64 = 0xE3069283, 0xAE8B14860A799888
 #: As Java's long.
@@ -36,13 +36,13 @@ _KNOWN = KnownLog(9, _CRC32C, _SIGNED)
     ],
 )
 def test_verdicts(known: KnownLog, head: ObjectHead | None, verdict: str, words: str) -> None:
-    found, why = judge_copy(known, Asked(head))
+    found, why = judge_copy(known, HeadAnswer(head))
     assert found == CopyVerdict(verdict) and words in why
     assert bool(why) == (found is not CopyVerdict.AS_UPLOADED)
 
 
 def test_what_the_store_refuses_is_not_missing() -> None:
-    assert judge_copy(_KNOWN, Asked(None, "HTTP 403: Forbidden")) == (CopyVerdict.REFUSED, "HTTP 403: Forbidden")
+    assert judge_copy(_KNOWN, HeadAnswer(None, "HTTP 403: Forbidden")) == (CopyVerdict.REFUSED, "HTTP 403: Forbidden")
 
 
 _NUMBERS = st.sampled_from([0, 1, 2**31, 2**32 - 1])
@@ -65,7 +65,7 @@ def test_nothing_is_as_uploaded_that_was_not_compared(known: KnownLog, head: Obj
     crc64nvme = None if known.log_crc64nvme is None else known.log_crc64nvme % 2**64
     pairs = [(known.log_crc32c, head.crc32c), (crc64nvme, head.crc64nvme)]
     both = [one == other for one, other in pairs if one is not None and other is not None]
-    verdict, _ = judge_copy(known, Asked(head))
+    verdict, _ = judge_copy(known, HeadAnswer(head))
     assert (verdict is CopyVerdict.AS_UPLOADED) == (known.log_bytes == head.size and bool(both) and all(both))
     assert (verdict is CopyVerdict.DIFFERS) == (known.log_bytes == head.size and not all(both))
 

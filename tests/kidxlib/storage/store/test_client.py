@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from kidxlib.storage.store import requests
-from kidxlib.storage.store.client import Asked, ObjectHead, ask_for_head, connect, ensure_any_object, head_of
+from kidxlib.storage.store.client import HeadAnswer, ObjectHead, ask_for_head, connect, ensure_any_object, head_of
 from kidxlib.storage.store.requests import TRIES, Requests, requests_made
 from kidxlib.storage.store.s3 import ObjectPath
 from tests.support.object_store import BUCKET, Fault, ObjectStore
@@ -41,7 +41,7 @@ def test_checksums_of_the_whole_and_of_parts(answer: dict[str, Any], expected: O
 
 def test_each_try_is_counted(store: ObjectStore) -> None:
     store.put("heads/a", b"123456789")
-    assert ask_for_head(connect(), _OBJECT) == Asked(ObjectHead(9))
+    assert ask_for_head(connect(), _OBJECT) == HeadAnswer(ObjectHead(9))
     before = requests_made()
     store.requests.clear()
     store.disturb(3, Fault.SLOW_DOWN, Fault.RESET, 500, method="HEAD")
@@ -53,7 +53,7 @@ def test_each_try_is_counted(store: ObjectStore) -> None:
 
 def test_what_there_is_no_object_for(store: ObjectStore) -> None:
     missing = ObjectPath(f"{BUCKET}/heads/missing")
-    assert ask_for_head(connect(), missing) == Asked(None)
+    assert ask_for_head(connect(), missing) == HeadAnswer(None)
     with pytest.raises(FileNotFoundError, match="no object with this prefix"):
         ensure_any_object(connect(), missing)
     store.put("heads/a", b"")
@@ -61,7 +61,7 @@ def test_what_there_is_no_object_for(store: ObjectStore) -> None:
     connect().create_multipart_upload(Bucket=BUCKET, Key="heads/begun")  # this server gives it a place in a page
     ensure_any_object(connect(), ObjectPath(BUCKET))
     store.before = lambda *_: 403
-    assert ask_for_head(connect(), _OBJECT) == Asked(None, "HTTP 403: Forbidden")
+    assert ask_for_head(connect(), _OBJECT) == HeadAnswer(None, "HTTP 403: Forbidden")
 
 
 @pytest.mark.parametrize(("fault", "words"), [(503, "asked for too much"), (Fault.RESET, "the connection ended")])
