@@ -17,7 +17,7 @@ from kidx_dags.spark_job import LINES, fails_on_problems, spark_job
 
 
 def _never_audited(lines: list[str]) -> int | None:
-    """How many partitions no audit has come to yet, by the line with which the job ended; None where there is none."""
+    """How many partitions were never audited, by the job's line of JSON; None: there is no such line."""
     for line in reversed(lines):
         if line.startswith('{"job": "verify_index"'):
             return int(json.loads(line)["counts"]["partitions_never_audited"])
@@ -25,7 +25,7 @@ def _never_audited(lines: list[str]) -> int | None:
 
 
 def _audited_all(catalog: Catalog) -> Callable[..., None]:
-    """Who waits for the asset takes the whole catalog for audited."""
+    """A function that skips the asset's update unless the whole catalog was audited, as those who wait for it expect."""
     usual = {"sources": catalog.sources, "topics": catalog.topics, "audit_options": catalog.audit_options}
 
     def audited_all(params: dict[str, Any], ti: Any) -> None:
@@ -44,7 +44,7 @@ def _audited_all(catalog: Catalog) -> Callable[..., None]:
 
 
 def _params(catalog: Catalog) -> dict[str, Param]:
-    """What a run may be given; by default what the catalog's table says."""
+    """The params of a run, with the values of the catalog's table as defaults."""
     return {
         **build_params(catalog),
         "audit_bytes": Param(
@@ -89,7 +89,7 @@ def audit_dag(catalog: Catalog) -> DAG:
         audited_all = PythonOperator(
             task_id="audited_all",
             python_callable=_audited_all(catalog),
-            outlets=[catalog.asset],  # of what was only built nobody knows yet whether it is right
+            outlets=[catalog.asset],  # the build does not update it: nobody knows yet whether its files are right
         )
         no_problems = PythonOperator(
             task_id="no_problems",
@@ -101,5 +101,5 @@ def audit_dag(catalog: Catalog) -> DAG:
     return dag
 
 
-for each in read_catalogs():
-    audit_dag(each)
+for catalog in read_catalogs():
+    audit_dag(catalog)

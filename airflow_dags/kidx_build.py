@@ -12,7 +12,7 @@ from kidx_dags.spark_job import SparkJob, fails_on_problems, spark_job
 
 
 def _params(catalog: Catalog) -> dict[str, Param]:
-    """What a run may be given; by default what the catalog's table says."""
+    """The params of a run, with the values of the catalog's table as defaults."""
     return {**build_params(catalog), "compact_options": options_param("compact_index", catalog.compact_options)}
 
 
@@ -48,7 +48,7 @@ def _report(catalog: Catalog) -> SparkJob:
         "report",
         lambda context: ["--output", catalog.at_home(catalog.report)],
         task_id="report",
-        after="build",  # whatever compaction found: the page shows it
+        after="build",  # whatever the outcome of compaction: the page shows it
     )
 
 
@@ -66,5 +66,5 @@ def build_dag(catalog: Catalog) -> DAG:
     return dag
 
 
-for each in read_catalogs():
-    build_dag(each)
+for catalog in read_catalogs():
+    build_dag(catalog)

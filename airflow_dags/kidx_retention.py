@@ -19,7 +19,9 @@ from kidx_dags.spark_job import LINES, spark_job
 
 
 def _audited(asset: Asset) -> Callable[..., bool]:
-    """A schedule on the asset itself would be a plan an audit; so the DAG has a time of its own, and looks here."""
+    """A function that tells whether an audit has updated the asset since the last run. A schedule on the asset itself
+    would make a plan for each audit; so the DAG has a schedule of its own.
+    """
 
     def audited(inlet_events: Any, dag_run: Any, ti: Any) -> bool:
         if dag_run.run_type == "manual":
@@ -36,19 +38,19 @@ def _to_apply(params: dict[str, Any], dag_run: Any) -> bool:
     return bool(params["apply"]) and dag_run.run_type == "manual"
 
 
-#: What says where a cluster's metadata is. A plan is applied by the same.
+#: The options that say where a cluster's metadata is. A plan is applied with the same ones.
 _OF_METADATA = ("--cluster-metadata", "--server-properties", "--metadata-high-watermark")
 
 
-def _said_of_metadata(options: list[str]) -> list[str]:
-    """What a plan's options say of metadata, which its application needs, too."""
+def _metadata_options(options: list[str]) -> list[str]:
+    """The metadata's options among a plan's, which its application needs, too."""
     joined = [option for option in options if option.partition("=")[0] in _OF_METADATA and "=" in option]
     apart = [pair for pair in pairwise(options) if pair[0] in _OF_METADATA]
     return [*joined, *(word for pair in apart for word in pair)]
 
 
 def _apply_options(catalog: Catalog, context: Context) -> list[str]:
-    """The plan that was approved is the one of this run, and no other; it may be as old as approval and tasks take."""
+    """The options that apply the plan of this run, which was approved. It may be as old as approval and tasks take."""
     max_age = timedelta(hours=catalog.approval_hours + catalog.timeout_hours)
     lines = context["ti"].xcom_pull(task_ids="plan", key=LINES)
     plans = [line.removeprefix("plan ") for line in lines if line.startswith("plan ")]
@@ -56,8 +58,14 @@ def _apply_options(catalog: Catalog, context: Context) -> list[str]:
         raise AirflowFailException(f"the task plan named {len(plans)} plans, expected one; it said: {lines}")
     age = ["--max-plan-age", f"{max_age // timedelta(minutes=1)}m"]
     params = context["params"]
-    of_metadata = _said_of_metadata(params["retention_options"])
-    return ["--apply", "--plan", plans[0], *age, *of_metadata, *params["apply_options"]]
+    return [
+        "--apply",
+        "--plan",
+        plans[0],
+        *age,
+        *_metadata_options(params["retention_options"]),
+        *params["apply_options"],
+    ]
 
 
 def retention_dag(catalog: Catalog) -> DAG:
@@ -96,7 +104,7 @@ def retention_dag(catalog: Catalog) -> DAG:
             catalog,
             "retention",
             lambda context: context["params"]["retention_options"],
-            by_the_clock=True,  # a plan for a time that was given is a what-if, which is never applied
+            by_the_clock=True,  # a plan for a given time is a what-if, which is never applied
             task_id="plan",
         )
         to_apply = ShortCircuitOperator(task_id="to_apply", python_callable=_to_apply)
@@ -120,5 +128,5 @@ def retention_dag(catalog: Catalog) -> DAG:
     return dag
 
 
-for each in read_catalogs():
-    retention_dag(each)
+for catalog in read_catalogs():
+    retention_dag(catalog)

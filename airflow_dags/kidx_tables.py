@@ -29,5 +29,5 @@ def tables_dag(catalog: Catalog) -> DAG:
     return dag
 
 
-for each in read_catalogs():
-    tables_dag(each)
+for catalog in read_catalogs():
+    tables_dag(catalog)

@@ -1,1 +1,1 @@
-"""What the DAG files share. They import neither Spark nor the project's library, so they are read in no time."""
+"""The code that the DAG files share. It imports neither Spark nor the project's library: Airflow parses it quickly."""

@@ -1,4 +1,4 @@
-"""The build, with which two DAGs of a catalog begin, and which logs jobs are about."""
+"""The build, with which two DAGs of a catalog begin, and the options that name a job's logs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kidx_dags.spark_job import SparkJob, spark_job
 
 
 def build_params(catalog: Catalog) -> dict[str, Param]:
-    """What a run's build may be given; by default what the catalog's table says."""
+    """The params of a run's build, with the values of the catalog's table as defaults."""
     return {
         "sources": Param(
             catalog.sources,
@@ -37,11 +37,11 @@ def build_job(catalog: Catalog) -> SparkJob:
 
 
 def source_options(params: Mapping[str, Any]) -> list[str]:
-    """The options of a job that say which logs."""
+    """The options of a job that name its logs."""
     named = [word for source in params["sources"] for word in ("--source", source)]
     return [*named, "--topics", params["topics"]]
 
 
 def index_dir_options(catalog: Catalog) -> list[str]:
-    """The options of a job that say where index files are; none of those beside the logs."""
+    """The options of a job that say where index files are; none if they are beside the logs."""
     return ["--index-dir", catalog.at_home(catalog.index_dir)] if catalog.index_dir else []

@@ -1,4 +1,4 @@
-"""What the DAGs of a catalog have in common."""
+"""The parts that the DAGs of a catalog have in common."""
 
 from __future__ import annotations
 
@@ -17,13 +17,8 @@ _log: Final = logging.getLogger(__name__)
 
 
 def catalog_dag(catalog: Catalog, what: str, schedule: str, params: Mapping[str, Param], doc: str) -> DAG:
-    """A DAG of a catalog, without its tasks.
-
-    Args:
-        what: it does, for its name.
-        schedule: in cron's words.
-        params: besides Spark's properties, which every DAG has.
-        doc: in Markdown.
+    """A DAG of a catalog, without its tasks. `what` ends its name, `schedule` is cron's, and `doc` is Markdown. Every
+    DAG also has the param of Spark's properties.
     """
     return DAG(
         f"kidx_{catalog.name}_{what}",
@@ -50,11 +45,10 @@ def catalog_dag(catalog: Catalog, what: str, schedule: str, params: Mapping[str,
 
 
 def options_param(job: str, default: list[str]) -> Param:
-    """More options of a job, a word each."""
     return Param(default, type="array", items={"type": "string"}, description=f"More options of {job}, a word a line.")
 
 
 def say_what_failed(context: Context) -> None:
-    """Write one message to the task's log: which task of which run, and which segments."""
+    """Write one message to the task's log: the task, its run, and the exception, which names segments."""
     task = context["task_instance"]
     _log.error("%s.%s of %s failed: %s", task.dag_id, task.task_id, task.run_id, context.get("exception"))

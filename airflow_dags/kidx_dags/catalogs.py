@@ -1,4 +1,4 @@
-"""The catalogs that Airflow keeps, as `catalogs.toml` has them."""
+"""The catalogs in `catalogs.toml`, for which Airflow has DAGs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Catalog:
     """One catalog and how it is kept; docs/airflow.md explains each key.
 
     Attributes:
-        name: the table's; the DAGs, the asset and the pool are named after it.
+        name: the name of the table; the DAGs, the asset and the pool are named after it.
     """
 
     name: str
@@ -56,7 +56,7 @@ class Catalog:
     approval_hours: float = 24
 
     def at_home(self, path: str) -> str:
-        """A path of the file: relative ones start at `home`, and URLs are left alone."""
+        """A path in `catalogs.toml`: relative ones start at `home`; URLs stay as they are."""
         return path if "://" in path else os.path.join(self.home, path)
 
     @property
@@ -65,18 +65,13 @@ class Catalog:
 
     @property
     def asset(self) -> Asset:
-        """The catalog as others schedule on it."""
+        """The asset on which other DAGs may be scheduled."""
         directory = self.at_home(self.catalog)
         return Asset(name=f"kidx_{self.name}", uri=directory if "://" in directory else Path(directory).as_uri())
 
 
 def read_catalogs() -> list[Catalog]:
-    """All catalogs of the file.
-
-    Raises:
-        ValueError: a key is unknown, one that is needed is missing, a value is of another type, or a name cannot be
-            that of a DAG. Airflow shows it as an import error.
-    """
+    """All catalogs of the file. Airflow shows a ValueError about a wrong name, key or value as an import error."""
     path = Path(os.environ.get("KIDX_CATALOGS", _DAGS / "catalogs.toml"))
     return [_catalog(path, name, keys) for name, keys in tomllib.loads(path.read_text()).items()]
 
@@ -86,8 +81,8 @@ def _catalog(path: Path, name: str, keys: Any) -> Catalog:
         raise ValueError(f"{path}: [{name}]: DAGs are called by it: expected letters, digits, '.', '_' and '-'")
     if not isinstance(keys, dict):
         raise ValueError(f"{path}: {name}: {keys!r}, expected a table: [{name}]")  # noqa: TRY004 (as of any wrong key)
-    known = {each.name: each for each in fields(Catalog) if each.name != "name"}
-    needed = {key for key, each in known.items() if each.default is MISSING and each.default_factory is MISSING}
+    known = {item.name: item for item in fields(Catalog) if item.name != "name"}
+    needed = {key for key, item in known.items() if item.default is MISSING and item.default_factory is MISSING}
     for what, wrong in (("unknown", keys.keys() - known.keys()), ("missing", needed - keys.keys())):
         if wrong:
             raise ValueError(f"{path}: [{name}]: {what}: {', '.join(sorted(wrong))}; known: {', '.join(sorted(known))}")
@@ -98,7 +93,7 @@ def _catalog(path: Path, name: str, keys: Any) -> Catalog:
 
 
 def _first_wrong(error: ValidationError) -> str:
-    """The first value that is of another type: its key, what was found and what was expected."""
+    """The first value of a wrong type: its key, the value, and the expected type."""
     first = error.errors(include_url=False)[0]
     key = ".".join(str(part) for part in first["loc"])
     return f"{key}: {first['input']!r}: {first['msg'][:1].lower()}{first['msg'][1:]}"

@@ -1,4 +1,4 @@
-"""The project's jobs as tasks: submitted by the Spark provider, and their exit codes made outcomes."""
+"""The project's jobs as tasks: the Spark provider submits them, and their exit codes become outcomes."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from kidx_dags.catalogs import Catalog
 #: A job's options in a run.
 Options: TypeAlias = Callable[[Context], list[str]]
 
-#: The XCom that holds what a job said.
+#: The XCom with the lines that a job printed.
 LINES: Final = "said"
-#: The XCom of a job that came to its end: the problems that it found, empty where there were none.
+#: The XCom of a job that came to its end: the problems that it found, or an empty text.
 PROBLEMS: Final = "problems"
 
 _EXIT_CODE: Final = re.compile(r"Error code is: (-?\d+)\.")
 _WRONG_OPTIONS, _PROBLEMS_FOUND = 2, 3
-#: Of what a job says, so many lines are kept, the last ones; tables are not, nor what it is doing and since when.
+#: The number of a job's last lines that are kept. Tables and lines about progress are not kept.
 _LINES_KEPT: Final = 200
 _NOT_KEPT: Final = re.compile(r"[┏┃┡│└]|\d\d:\d\d:\d\d [a-z]")
-#: How the lines begin in which jobs name problems.
+#: The beginnings of lines in which jobs name problems.
 _NAMES_SEGMENTS: Final = re.compile(
     r"(damaged|truncated|quarantined|changed|not-due|not-renamed|unreadable|broken|bad|torn|safe|truncate|empty|delete"
     r"|fail|split|not ready for tiering|problem|disagreement|kept|lost): |warning: .*no segment found, but |… and "
@@ -35,21 +35,20 @@ _NAMES_SEGMENTS: Final = re.compile(
 
 
 class WrongOptionsError(AirflowFailException):
-    """Options or inputs are wrong, nothing was done; trying again would not help."""
+    """Options or inputs are wrong, and nothing was done; another try would not help."""
 
 
 class ProblemsFoundError(AirflowFailException):
-    """Done, but some segments have problems; trying again would find the same ones. What can go on goes on."""
+    """The job is done, but some segments have problems, which another try would find again. Later tasks go on."""
 
 
 class SparkJob(SparkSubmitOperator):
-    """A job of the project. Its exit code decides what becomes of the task: 2 and 3 are not tried again, 1 and
-    whatever else are. What it says when it finds no problems becomes the XCom `LINES`; that it came to its end, the
-    XCom `PROBLEMS`.
+    """A job of the project as a task. The exit codes 2 and 3 are not tried again; 1 and all others are. The lines of a
+    job that finds no problems become the XCom `LINES`. A job that comes to its end has the XCom `PROBLEMS`.
 
     Attributes:
-        after: id of a task that has to have come to its end, with problems or without; else this one is skipped. To
-            Airflow itself a job that found problems and one that broke down are the same: both failed.
+        after: the id of a task that must have come to its end, with problems or without; else this task is skipped.
+            Airflow itself does not tell a job that found problems from one that broke down: both failed.
     """
 
     def __init__(self, *, after: str = "", **of_operator: Any) -> None:
@@ -64,9 +63,9 @@ class SparkJob(SparkSubmitOperator):
         try:
             super().execute(context)
         except AirflowException as error:
-            # The provider tells the exit code in no other way.
-            found = _EXIT_CODE.search(str(error))
-            code = int(found[1]) if found else None
+            # The provider gives the exit code in no other way.
+            match = _EXIT_CODE.search(str(error))
+            code = int(match[1]) if match else None
             if code == _WRONG_OPTIONS:
                 raise WrongOptionsError(self._outcome("options or inputs are wrong", list(self._lines)[-5:])) from error
             if code == _PROBLEMS_FOUND:
@@ -79,9 +78,7 @@ class SparkJob(SparkSubmitOperator):
         context["ti"].xcom_push(key=PROBLEMS, value="")
 
     def _get_hook(self) -> SparkSubmitHook:
-        """The provider's hook, made to let us listen: by itself it passes on a job's last 20 lines, and only of a job
-        that failed.
-        """
+        """The provider's hook, with `_listen` in it: by itself the hook passes on 20 lines, and only of a failed job."""
         hook = super()._get_hook()
         process = hook._process_spark_submit_log
         hook._process_spark_submit_log = lambda itr: process(self._listen(itr))  # type: ignore[method-assign]
@@ -98,7 +95,9 @@ class SparkJob(SparkSubmitOperator):
 
 
 def fails_on_problems(jobs: list[str]) -> Callable[..., None]:
-    """What ends a DAG whose jobs go on where others found problems: it fails unless none of them found problems."""
+    """A function that fails if one of the jobs found problems, or did not come to its end. It ends a DAG whose jobs go
+    on after problems of others.
+    """
 
     def look(ti: Any) -> None:
         texts = {job: ti.xcom_pull(task_ids=job, key=PROBLEMS) for job in jobs}
@@ -112,12 +111,9 @@ def fails_on_problems(jobs: list[str]) -> Callable[..., None]:
 def spark_job(
     catalog: Catalog, job: str, options: Options, *, by_the_clock: bool = False, **of_operator: Any
 ) -> SparkJob:
-    """A task that runs `jobs/JOB.py` under the real spark-submit, as `./spark-submit.sh JOB` would.
-
-    Args:
-        options: what the job is given besides the catalog, its settings file, the time, and to end with a line of JSON.
-        by_the_clock: it is given no time, as what it removes goes by its machine's clock.
-        of_operator: what the operator takes.
+    """A task that runs `jobs/JOB.py` under the real spark-submit, as `./spark-submit.sh JOB` would, with the catalog,
+    the settings file, the time, a line of JSON at the end, and `options`. A job `by_the_clock` gets no time: its
+    removals go by its machine's clock.
     """
     python = catalog.at_home(".venv/bin/python")
 

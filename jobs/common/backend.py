@@ -1,4 +1,4 @@
-"""The backend of a job: Spark's executors, and the catalog through delta-rs or through Spark."""
+"""The backend of a job: Spark's executors, and the catalog through delta-rs or Spark."""
 
 from __future__ import annotations
 
@@ -37,13 +37,9 @@ def open_spark(
     upgrade: bool = True,
     changes: bool = True,
 ) -> Iterator[Backend]:
-    """Spark's executors, and the catalog. No JVM is started before there is work for executors, but where Spark alone
-    reaches the catalog.
-
-    Args:
-        must_exist: only a build makes a catalog.
-        upgrade: bring a catalog of an older release up to date; otherwise it is refused.
-        changes: False for a job that changes and records nothing.
+    """Spark's executors, and the catalog, which only a build makes. A catalog of an older release is brought up to
+    date, or refused without `upgrade`. A job with `changes=False` changes and records nothing. No JVM is started before
+    there is work for executors, unless Spark alone reaches the catalog.
     """
     with JobSession(job, context.event_log_dir, changes=changes) as session:
         tables = _tables(session, context)
@@ -51,21 +47,21 @@ def open_spark(
         catalog = TablesCatalog(tables)
         if must_exist and not catalog.has_segments():
             raise no_catalog(option)
-        found = catalog.oldest_version()
-        if found is not None and found < CATALOG_VERSION:
-            if found < LAYOUT_VERSION and not upgrade:
-                raise made_by_an_older_release(tables.path, found)
-            # Spark alone writes those of an earlier layout.
-            writer = SparkTables(session.get(), tables.path, context.database) if found < LAYOUT_VERSION else tables
+        oldest = catalog.oldest_version()
+        if oldest is not None and oldest < CATALOG_VERSION:
+            if oldest < LAYOUT_VERSION and not upgrade:
+                raise made_by_an_older_release(tables.path, oldest)
+            # Spark alone writes tables of an earlier layout.
+            writer = SparkTables(session.get(), tables.path, context.database) if oldest < LAYOUT_VERSION else tables
             for table in UPGRADE_ORDER if upgrade else ():
                 writer.make(table)
         versions = {
-            "spark": pyspark.__version__,  # of Spark itself, where no package has brought it
+            "spark": pyspark.__version__,  # Spark's own: a cluster's Spark has no package with a version
             "delta": metadata.version("delta-spark"),
             "deltalake": metadata.version("deltalake"),
         }
-        # Who changes nothing may have a catalog that cannot be written. In a store, rows come back from executors as
-        # they are: Spark alone has no client to write there.
+        # A job that changes nothing may have a catalog that cannot be written. In a store, rows come back from
+        # executors unstaged: Spark alone has no client to write there.
         is_shared = changes and not is_object(tables.path)
         staging = f"{tables.path}/{STAGING}" if is_shared else None
         with spark_engine(session, staging, f"run-{os.urandom(8).hex()}") as engine:
@@ -79,7 +75,7 @@ def spark_maintenance(tables: Tables) -> Maintenance:
 
 @contextlib.contextmanager
 def open_spark_once(job: str, context: RunContext) -> Iterator[Backend]:
-    """Spark's executors for a job that keeps no catalog, and tables that go with the run. What is staged waits on the
+    """Spark's executors for a job that keeps no catalog, and tables that go with the run. Staged rows wait on the
     executors' disks.
     """
     with (
@@ -95,8 +91,8 @@ def open_spark_on(job: str, context: RunContext) -> AbstractContextManager[Backe
 
 
 def _tables(session: JobSession, context: RunContext) -> Tables:
-    """The catalog by way of delta-rs where that reaches it: in a directory, or in S3, where commits of Spark can
-    overwrite one another. A metastore and other URLs are Spark's.
+    """The catalog's tables through delta-rs, in a directory or in S3, where commits of Spark can overwrite one another;
+    through Spark in a metastore and at other URLs.
     """
     path = context.catalog
     if path is not None and (is_object(path) or "://" not in path):

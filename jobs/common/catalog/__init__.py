@@ -1,1 +1,1 @@
-"""The Delta tables through Spark: opened, made, brought up to date, read, and written with retries."""
+"""The Delta tables through Spark: made, brought up to date, read, and written with retries."""

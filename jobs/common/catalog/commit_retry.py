@@ -45,12 +45,8 @@ CONFLICTS: Final = (
 
 
 def while_others_commit(location: str, lock_place: str, commit: Callable[[], _R]) -> _R:
-    """Run `commit` under the catalog's lock; again, after a random pause without it, as long as another job changed the
-    same table at the same moment.
-
-    Args:
-        location: the table's.
-        lock_place: the catalog's, as `CatalogReader.lock_place` has it.
+    """Run `commit` to the table at a location under the catalog's lock; again, after a random pause without the lock,
+    as long as another job changed the same table at the same moment.
     """
     for attempt in range(1, ATTEMPTS + 1):
         try:

@@ -11,7 +11,7 @@ from kidxlib.run.catalog_place import local_path
 
 
 def find_place(spark: SparkSession, path: str | None, database: str | None) -> str:
-    """The directory or URL of a catalog, which may be that of a database; its tables need not exist."""
+    """The directory or URL of a catalog, or of the database that has it; its tables need not exist."""
     if database is not None:
         if database == "default":
             raise UsageError("--database default: its directory is the whole warehouse; make a database for it")

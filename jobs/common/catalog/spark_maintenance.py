@@ -1,4 +1,4 @@
-"""The upkeep of a catalog's tables through Spark, where that alone reaches them."""
+"""The maintenance of a catalog's tables that Spark alone reaches."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ class SparkMaintenance:
         fields = ", ".join(f"{name}: {types[name]}" for name in table.statistics)
         statistics = f"numRecords bigint, minValues struct<{fields}>, maxValues struct<{fields}>"
         files = DataFrame(snapshot.allFiles().toDF(), self.tables.spark)
-        found = files.select("path", "size", F.from_json("stats", statistics).alias("stats")).select(
+        rows = files.select("path", "size", F.from_json("stats", statistics).alias("stats")).select(
             "path",
             F.col("size").alias("size_bytes"),
             F.col("stats.numRecords").alias("num_records"),
             *(F.col(f"stats.minValues.{name}").alias(f"min.{name}") for name in table.statistics),
             *(F.col(f"stats.maxValues.{name}").alias(f"max.{name}") for name in table.statistics),
         )
-        return found.toArrow().cast(schema)
+        return rows.toArrow().cast(schema)
 
     def sample(self, table: Table, rows: int) -> pa.Table:
         schema = table.schema(table.key)
@@ -69,7 +69,7 @@ class SparkMaintenance:
         self._commit(table, commit)
 
     def rewrite(self, table: Table) -> None:
-        """See `Maintenance.rewrite`. Spark's Z-order uses the rank of each value, so it is a good order. Concurrent
+        """See `Maintenance.rewrite`. Spark's Z-order uses the rank of a value, which makes a good order. Concurrent
         commits lose nothing.
         """
         self.tables.spark.conf.set(_OPTIMIZED_BYTES, FILE_BYTES)
@@ -79,8 +79,8 @@ class SparkMaintenance:
             self._commit(table, lambda target: target.optimize().executeCompaction())
 
     def compact(self, table: Table, paths: Collection[str]) -> bool:
-        """See `Maintenance.compact`. Spark orders all rows of a table or none. For a part of the files, it joins small
-        files unsorted, and chooses them itself.
+        """See `Maintenance.compact`. Spark orders all rows of a table or none. For a part of the files, Spark joins
+        small files unsorted, and chooses them itself.
         """
         is_all = self.files(table).num_rows == len(paths)
         self.tables.spark.conf.set(_OPTIMIZED_BYTES, FILE_BYTES)
@@ -101,10 +101,10 @@ class SparkMaintenance:
         log = spark.sparkContext._jvm.org.apache.spark.sql.delta.DeltaLog  # type: ignore[union-attr]
         by_table = -(-int(log.tombstoneRetentionMillis(snapshot.metadata())) // _HOUR_MS)
         vacuum = f"VACUUM delta.`{path}` RETAIN {max(by_table, VACUUM_KEEPS // timedelta(hours=1))} HOURS"
-        found = spark.sql(f"{vacuum} DRY RUN").count()
-        if apply and found:
+        removable = spark.sql(f"{vacuum} DRY RUN").count()
+        if apply and removable:
             self._commit(table, lambda _: spark.sql(vacuum))
-        return found
+        return removable
 
     def _commit(self, table: Table, change: Callable[[DeltaTable], object]) -> None:
         """Change an existing table, again as long as another job changes it at the same moment."""

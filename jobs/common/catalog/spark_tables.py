@@ -1,5 +1,4 @@
-"""A catalog's tables through Spark, where no other writer reaches them or where settings want Spark's commits: made,
-merged into, and brought to this version.
+"""A catalog's tables through Spark, if no other writer reaches them: made, merged into, and brought to this version.
 
 A Delta table has a log directory before its first commit. A first build that is killed, or finds the disk full, leaves
 such a directory, and Delta never makes a table there. An error could name it. But after all other kills the same
@@ -66,14 +65,6 @@ def _same_key(table: Table) -> Column:
     return reduce(Column.__and__, [F.col(f"old.{name}") == F.col(f"new.{name}") for name in table.key])
 
 
-def _in_order(rows: DataFrame, table: Table) -> DataFrame:
-    """Sort the rows of each task in the table's order, which its files then have.
-
-    A global order would compute the rows twice, once to find the bounds. Compaction makes it from time to time.
-    """
-    return rows.sortWithinPartitions(*table.order)
-
-
 @dataclass(frozen=True, slots=True)
 class _UncommittedLog:
     """The contents of a log directory without commits; equal at two times if no run works on it in between.
@@ -104,9 +95,7 @@ class _UncommittedLog:
         return cls(path, entries, statuses, file_system)
 
     def remove(self) -> bool:
-        """Remove the directory; whether that succeeded. Only empty directories are removed, so no new commit is
-        lost.
-        """
+        """Remove the directory; whether that succeeded. Only empty directories are removed: no new commit is lost."""
         try:
             return all(self._file_system.delete(status.getPath(), False) for status in self._statuses)
         except Py4JJavaError:  # a directory is not empty
@@ -151,10 +140,6 @@ def upgrade(spark: SparkSession, location: str, table: Table) -> None:
     )
 
 
-def _sql_text(text: str) -> str:
-    return text.replace("\\", "\\\\").replace("'", "\\'")
-
-
 def _begun(spark: SparkSession, location: str) -> Any:
     nothing = _jvm(spark).scala.Option.empty()
     return DeltaTable.forPath(spark, location)._jdt.deltaLog().startTransaction(nothing, nothing)
@@ -175,7 +160,6 @@ def _commit(spark: SparkSession, transaction: Any, actions: Iterable[Any]) -> No
 
 
 def _metadata(old: Any, table: Table, fields: list[dict[str, Any]]) -> Any:
-    """Delta's metadata of a table in this version."""
     properties = old.configuration()
     for name, value in properties_of(table).items():
         properties = properties.updated(name, value)
@@ -186,7 +170,6 @@ def _metadata(old: Any, table: Table, fields: list[dict[str, Any]]) -> Any:
 
 
 def _field(column: SparkColumn) -> dict[str, Any]:
-    """A column in Delta's schema."""
     kind, metadata = json.loads(spark_type(column).json()), {"comment": column.comment}
     return {"name": column.name, "type": kind, "nullable": column.nullable, "metadata": metadata}
 
@@ -194,12 +177,8 @@ def _field(column: SparkColumn) -> dict[str, Any]:
 def _rewritten(
     spark: SparkSession, location: str, table: Table, transaction: Any, taken_from: Mapping[str, str]
 ) -> Iterator[Any]:
-    """Actions of one commit that write all rows to new files, sorted as in a new table, and remove the old files.
-
-    The transaction reads all files, so it fails if another run has committed rows since it began.
-
-    Args:
-        taken_from: the names of existing columns, by their present names.
+    """Actions of one commit that write all rows to new files, sorted as in a new table, and remove the old files. The
+    transaction reads all files, so it fails if another run has committed rows since it began.
     """
     converters = _jvm(spark).scala.jdk.javaapi.CollectionConverters
     files = converters.asJava(transaction.filterFiles())
@@ -219,14 +198,14 @@ def _jvm(spark: SparkSession) -> Any:
 
 def _register(spark: SparkSession, database: str, table: Table, location: str) -> None:
     """Register a table in a database of the metastore."""
-    name = f"`{database}`.`{table.name}`"
-    spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{_sql_text(location)}'")
+    escaped = location.replace("\\", "\\\\").replace("'", "\\'")
+    spark.sql(f"CREATE TABLE IF NOT EXISTS `{database}`.`{table.name}` USING DELTA LOCATION '{escaped}'")
 
 
 def _version(spark: SparkSession, location: str) -> int | None:
     if not DeltaTable.isDeltaTable(spark, location):
         return None
-    # Not DeltaTable.detail(), which counts the table's files.
+    # Not by DeltaTable.detail(), which counts the table's files.
     properties = {row["key"]: row["value"] for row in spark.sql(f"SHOW TBLPROPERTIES delta.`{location}`").collect()}
     return version_of(location, properties)
 
@@ -286,11 +265,8 @@ def _builder(spark: SparkSession, location: str, table: Table) -> DeltaTableBuil
 
 
 class SparkTables:
-    """See `kidxlib.tables.protocol.Tables`. Executors read the rows for a change, and the driver computes it.
-
-    Args:
-        path: without a slash at its end.
-        database: where the tables are registered, if anywhere.
+    """See `kidxlib.tables.protocol.Tables`. Executors read the rows for a change, and the driver computes it. The path
+    has no slash at its end. If there is a database, the tables are registered there.
     """
 
     def __init__(self, spark: SparkSession, path: str, database: str | None = None) -> None:
@@ -305,8 +281,8 @@ class SparkTables:
         snapshot = self.snapshot(table)
         if snapshot.version() < 0:
             return None
-        jvm: Any = self.spark.sparkContext._jvm
-        properties = jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.metadata().configuration())
+        converters = _jvm(self.spark).scala.jdk.javaapi.CollectionConverters
+        properties = converters.asJava(snapshot.metadata().configuration())
         return version_of(self.place(table), dict(properties))
 
     def for_workers(self) -> TablesToRead | None:
@@ -351,8 +327,8 @@ class SparkTables:
             return question.schema.empty_table()
         # No views with these names are made, as the user's session may have its own.
         named = ", ".join(f"{name} AS (SELECT * FROM {{{name}}})" for name in rows)
-        asked = self.spark.sql(f"WITH {named} ({question.sql})", **rows)
-        return asked.toArrow().cast(question.schema)
+        answer = self.spark.sql(f"WITH {named} ({question.sql})", **rows)
+        return answer.toArrow().cast(question.schema)
 
     def change(
         self,
@@ -392,21 +368,19 @@ class SparkTables:
 
     @property
     def lock_place(self) -> str:
-        """The catalog's local path, or else its URL, for `kidxlib.tables.commit_lock`.
-
-        Hadoop decides, as a path without a scheme may be in HDFS.
+        """The catalog's local path, or else its URL, for `kidxlib.tables.commit_lock`. Hadoop decides which: a path
+        without a scheme may be in HDFS.
         """
         directory, file_system = hadoop_path(self.spark, self.path)
         uri = file_system.makeQualified(directory).toUri()
         return str(uri.getPath() if uri.getScheme() == "file" else uri.toString())
 
     def place(self, table: Table) -> str:
-        """The directory or URL of a table."""
         return f"{self.path}/{table.name}"
 
     def snapshot(self, table: Table) -> Any:
         """Delta's snapshot of the latest version, without a query; version −1 if there is no table."""
-        jvm: Any = self.spark.sparkContext._jvm
+        jvm = _jvm(self.spark)
         nothing = jvm.scala.Option.empty()
         log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(self.spark._jsparkSession, self.place(table))
         return log.update(False, nothing, nothing)
@@ -426,7 +400,10 @@ class SparkTables:
     def _merge(self, table: Table, change: TableChange) -> None:
         target = DeltaTable.forPath(self.spark, self.place(table)).alias("old")
         values: dict[str, Column | str] = {name: F.col(f"new.{name}") for name in table.column_names}
-        written = _in_order(of_arrow(self.spark, pa.concat_tables([change.inserts, change.updates])), table)
+        # Each file has the table's order. A global order, which compaction makes from time to time, would compute the
+        # rows twice, once to find the bounds.
+        written = of_arrow(self.spark, pa.concat_tables([change.inserts, change.updates]))
+        written = written.sortWithinPartitions(*table.order)
         if not change.deletes.num_rows:
             merge = target.merge(written.alias("new"), _same_key(table))
             if change.updates.num_rows:  # a merge that only inserts is a simpler one

@@ -1,5 +1,5 @@
-"""Makes the files that a cluster without a checkout needs: one with modules, jobs and settings, and one with the Python
-environment of executors, pinned by `requirements-executors.lock`.
+"""Makes the files that a cluster without a checkout needs: the project's modules, and the Python environment of
+executors, pinned by `requirements-executors.lock`; or a release.
 """
 
 from __future__ import annotations
@@ -61,11 +61,7 @@ _COMPILED: Final = re.compile("^@njit", re.MULTILINE)
 
 
 def _write_release(target: Path, modules: Path) -> None:
-    """Write the archive, a `.tar.gz` of one directory. The same sources give the same bytes.
-
-    Args:
-        modules: their zip, which is included.
-    """
+    """Write a `.tar.gz` of one directory, with the zip of the modules in it. The same sources give the same bytes."""
     version = metadata.version("kidx")
     readme = _README.format(
         version=version, spark=metadata.version("pyspark"), delta=metadata.version("delta-spark")
@@ -116,7 +112,7 @@ def _pack_environment(modules: Path, target: Path) -> None:
         call(*pip, "install", "--no-deps", "--no-compile", "--require-hashes", "--requirement", _LOCK)
         of_spark = (Path(pyspark.__file__).parent / "python" / "lib").glob("*.zip")
         search_path = os.pathsep.join(map(str, [modules, *of_spark]))
-        # Python's compiled code is kept, too, only for modules that are needed.
+        # Python's compiled code of needed modules is kept, too.
         forget = {"PYTHONDONTWRITEBYTECODE": "", "NUMBA_CACHE_DIR": ""}
         call(python, "-c", f"import {', '.join(_entries())}", PYTHONPATH=search_path, **forget)
         exclude = [word for pattern in _EXCLUDED for word in ("--exclude", pattern)]
@@ -128,7 +124,7 @@ def _pack_environment(modules: Path, target: Path) -> None:
 
 
 def _environment_key(modules: Path) -> str:
-    """A key of all inputs of an environment: a new key means a new environment."""
+    """A hash of all inputs of an environment: a new key means a new environment."""
     made_from = [_LOCK.read_bytes(), modules.read_bytes(), Path(__file__).read_bytes(), sys.version.encode()]
     return hashlib.sha256(b"".join(hashlib.sha256(part).digest() for part in made_from)).hexdigest()
 
@@ -208,7 +204,6 @@ def zip_modules(target: Path) -> None:
 
 
 def _ensure_archive_name(path: Path) -> None:
-    """Refuse a bad name of the archive before anything is written."""
     if not path.name.endswith(_ARCHIVE_SUFFIXES):
         raise UsageError(f"--release {path}: expected a name that ends in {' or '.join(_ARCHIVE_SUFFIXES)}")
     if path.parent.exists() and not path.parent.is_dir():

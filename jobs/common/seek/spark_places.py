@@ -1,5 +1,5 @@
-"""Questions and answers in places that Spark reaches and this process does not, as hdfs:// or a store with jars of its
-own; and Delta tables of kinds that delta-rs does not read.
+"""Files of questions and answers in places that Spark alone reaches, such as hdfs:// or a store with jars of its own;
+and Delta tables of kinds that delta-rs does not read.
 """
 
 from __future__ import annotations
@@ -30,9 +30,12 @@ _ROWS_AT_ONCE: Final = 65_536
 class SparkPlaces:
     def read(self, backend: Backend, path: str) -> Iterator[pa.RecordBatch]:
         try:
-            read = _read(_session(backend), path)
-            rows = read.select(*(name for name in read.columns if name in _COLUMNS)) if read.columns else read
-            yield from _batches(rows.toArrow())
+            rows = _read(_session(backend), path)
+            if rows.columns:
+                rows = rows.select(*(name for name in rows.columns if name in _COLUMNS))
+            table = rows.toArrow()
+            # At least one batch: the reader looks at its columns even if there is no row.
+            yield from table.to_batches(_ROWS_AT_ONCE) or [pa.RecordBatch.from_pylist([], table.schema)]
         except (AnalysisException, Py4JJavaError) as error:
             raise UsageError(f"--queries {path}: {reason(error)}; {EXPECTED}") from error
 
@@ -45,7 +48,7 @@ class SparkPlaces:
             raise there_already(path)
 
     def write(self, backend: Backend, answers: Iterator[pa.RecordBatch], path: str) -> None:
-        """See `Elsewhere.write`. They are written on this machine first, and copied as a whole."""
+        """See `Elsewhere.write`. The answers are written on this machine first, and copied as a whole."""
         spark = _session(backend)
         if Format.of(path) is Format.DELTA:
             parts = f"{path}.kidx-{uuid.uuid4().hex[:8]}.tmp"
@@ -72,11 +75,6 @@ def _read(spark: SparkSession, path: str) -> DataFrame:
             return spark.read.parquet(path)
         case _:
             return spark.read.format("delta").load(path)
-
-
-def _batches(rows: pa.Table) -> Iterator[pa.RecordBatch]:
-    """One at least: its columns are looked at, where there is no row."""
-    yield from rows.to_batches(_ROWS_AT_ONCE) or [pa.RecordBatch.from_pylist([], rows.schema)]
 
 
 def _copy(spark: SparkSession, answers: Iterator[pa.RecordBatch], path: str) -> None:

@@ -1,8 +1,8 @@
 """The engine of a cluster: Spark's executors, and a directory that they and the driver share.
 
-Each run stages rows in its own folder there, which has a heartbeat and is removed with the run; folders of killed runs
-are swept. A file in it tells executors that the run was interrupted: they look for it before each unit. A unit that was
-begun is finished, and its results count.
+A run stages rows in its own folder there, which has a heartbeat and is removed with the run; folders of killed runs are
+swept. A file in the folder tells executors that the run was interrupted: they look for it before each unit. A unit that
+was begun is finished, and its results count.
 
 Before work begins, each executor checks that it sees the sources that the driver has listed, and a new checkout waits
 for the loops that setup.sh still compiles.
@@ -68,12 +68,9 @@ _DEAD_AFTER_MS: Final = DEAD_AFTER // timedelta(milliseconds=1)
 
 @contextlib.contextmanager
 def spark_engine(session: JobSession, staging: str | None, run: str) -> Iterator[SparkEngine]:
-    """The engine of one run. Staged rows are removed at the end.
-
-    Args:
-        staging: a directory or URL that driver and executors share, in which the run makes its own; None: they share
-            none. Rows then wait in a temporary directory of this machine, or on the disks of executors elsewhere.
-        run: the name of the run's directory.
+    """The engine of one run. Staged rows are removed at the end. `staging` is a directory or URL that driver and
+    executors share, in which the run makes a directory with the name `run`. None: they share none. Rows then wait in a
+    temporary directory of this machine, or on the disks of executors elsewhere.
     """
     with scratch_directory() as scratch, contextlib.ExitStack() as stack:
         yield SparkEngine(session, staging, run, scratch, stack)
@@ -138,8 +135,8 @@ class TaskCounters:
     """The counters that tasks add to.
 
     Attributes:
-        span: of the wave that is being read, by the executors' clocks.
-        requests: of object stores.
+        span: the time of the wave that is being read, by the executors' clocks.
+        requests: requests to object stores.
     """
 
     segments: Accumulator[int]
@@ -148,7 +145,6 @@ class TaskCounters:
     requests: Accumulator[Requests]
 
     def add(self, segments: int = 0, log_bytes: int = 0, span: Span = _NO_TIME) -> None:
-        """Count a task's work."""
         self.segments.add(segments)
         self.log_bytes.add(log_bytes)
         self.span.add(span)
@@ -162,30 +158,26 @@ class TaskCounters:
 
 
 class _Counters:
-    """The work of executors so far, counted as tasks end."""
+    """The work of executors so far, counted as tasks end. A task gets `of_tasks`, and nothing else of the driver's."""
 
     def __init__(self, spark: SparkSession) -> None:
         new = spark.sparkContext.accumulator
-        self._of_tasks = TaskCounters(new(0), new(0), new(Span(), _SpanParam()), new(Requests(), _RequestsParam()))
+        self.of_tasks = TaskCounters(new(0), new(0), new(Span(), _SpanParam()), new(Requests(), _RequestsParam()))
         self._seconds = 0.0
-
-    def of_tasks(self) -> TaskCounters:
-        """The counters for a task, which has nothing else of the driver's."""
-        return self._of_tasks
 
     def begin_wave(self) -> None:
         """Begin to count the time of another wave of segments; the time in between does not count."""
-        span = self._of_tasks.span
+        span = self.of_tasks.span
         self._seconds += span.value.seconds
         span.value = Span()
 
     def done(self) -> Done:
-        counted = self._of_tasks
-        return Done(counted.segments.value, counted.log_bytes.value, self._seconds + counted.span.value.seconds)
+        counters = self.of_tasks
+        return Done(counters.segments.value, counters.log_bytes.value, self._seconds + counters.span.value.seconds)
 
     def requests(self) -> Requests:
         """The requests of executors to object stores."""
-        return self._of_tasks.requests.value
+        return self.of_tasks.requests.value
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,13 +268,9 @@ def _folder_at_url(spark: SparkSession, folder: str) -> Iterator[None]:
 
 
 def _sweep_url(spark: SparkSession, place: str, own: str, unmarked_before_ms: int) -> None:
-    """Remove the folders of runs that were killed, as `kidxlib.run.heartbeat.sweep_folders` does in a directory.
-
-    Args:
-        place: the URL of the folders.
-        own: the URL of the run's own folder, whose heartbeat tells the time there.
-        unmarked_before_ms: a folder without a heartbeat is removed if it was last changed before this time, in ms since
-            the epoch.
+    """Remove the folders of killed runs at a URL, as `kidxlib.run.heartbeat.sweep_folders` does in a directory. The
+    heartbeat in the run's `own` folder tells the time there. A folder without a heartbeat is removed if it was last
+    changed before `unmarked_before_ms` (ms since the epoch).
     """
     directory, file_system = hadoop_path(spark, place)
     heartbeat, _ = hadoop_path(spark, f"{own}/{HEARTBEAT}")
@@ -299,8 +287,8 @@ def _sweep_url(spark: SparkSession, place: str, own: str, unmarked_before_ms: in
 
 
 class SparkEngine:
-    """Spark's executors; see `kidxlib.engine.protocol.Engine`. They are started when logs are to be read, or there is
-    much work; the driver does a little work itself.
+    """Spark's executors; see `kidxlib.engine.protocol.Engine`. They are started to read logs, or for much work; the
+    driver does a little work itself.
     """
 
     def __init__(
@@ -329,7 +317,7 @@ class SparkEngine:
         self._session.get()
 
     def stopping(self) -> AbstractContextManager[None]:
-        """See `Engine.stopping`. Before the session starts, there is only the driver's work, which a signal may end."""
+        """See `Engine.stopping`. Before the session starts, there is the driver's work alone, which a signal may end."""
         return self._stop_file.stopping() if self._session.is_started else contextlib.nullcontext()
 
     def share(self, rows: pa.Table) -> SharedRows:
@@ -404,16 +392,12 @@ class SparkEngine:
         """Each task writes its unit's file itself, like a process of one machine: Spark would convert the rows in Java.
         Attempts at a task have their own files; the attempt that Spark accepts names the unit's.
         """
-        counters, directories, until_stopped = (
-            self._counters.of_tasks(),
-            work.directories,
-            self._stop_file.until_stopped,
-        )
+        counters, directories, until_stopped = self._counters.of_tasks, work.directories, self._stop_file.until_stopped
 
         def do_units(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import_no_pandas()
             with counters.of_requests():
-                _ensure_all_seen(directories)
+                _ensure_seen(directories)
                 for unit in _pickled(batches):
                     done = do_unit(_of_attempt(unit), _may_map(), until_stopped)
                     counters.add(done.segments, done.log_bytes, done.span)
@@ -436,11 +420,7 @@ class SparkEngine:
 
     def _rows(self, work: Work[Any]) -> DataFrame:
         """Rows of `work.schema`, computed lazily, each unit in one Spark task."""
-        counters, directories, until_stopped = (
-            self._counters.of_tasks(),
-            work.directories,
-            self._stop_file.until_stopped,
-        )
+        counters, directories, until_stopped = self._counters.of_tasks, work.directories, self._stop_file.until_stopped
         # As bytes, so that its imports happen after `import_no_pandas`.
         do_pickled, schema, maps = pickle.dumps(work.do), work.schema, work.maps
 
@@ -458,7 +438,7 @@ class SparkEngine:
         def do_units(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
             import_no_pandas()
             with counters.of_requests():
-                _ensure_all_seen(directories)
+                _ensure_seen(directories)
                 yield from row_batches(rows_of_units(batches), schema)
 
         units = [pickle.dumps(unit) for unit in work.units]
@@ -466,19 +446,19 @@ class SparkEngine:
 
 
 def _ignore(done: UnitDone) -> None:
-    """Count nothing: the work reads no logs."""
+    """Count nothing: the work of a driver reads no logs."""
 
 
 def _may_map() -> bool:
-    """Whether this attempt of a Spark task may map files: only the first. It may have died of a mapped file that shrank
-    or has a bad sector; reads kill no process.
+    """Whether this attempt of a Spark task may map files: only the first, which may have died of a mapped file that
+    shrank or has a bad sector; reads kill no process.
     """
     attempt = TaskContext.get()
     return attempt is None or attempt.attemptNumber() == 0
 
 
 def _of_attempt(unit: Unit) -> Unit:
-    """The unit with a file of this attempt's own."""
+    """The unit with a file of this attempt."""
     attempt = TaskContext.get()
     assert attempt is not None
     path = Path(unit.path)
@@ -486,7 +466,6 @@ def _of_attempt(unit: Unit) -> Unit:
 
 
 def _pickled(batches: Iterator[pa.RecordBatch]) -> Iterator[Any]:
-    """The values that the driver has sent to the task."""
     for value in itertools.chain.from_iterable(batch.column("work") for batch in batches):
         yield pickle.loads(value.as_buffer())
 
@@ -506,17 +485,15 @@ def _why_unseen(directory: Location) -> str | None:
         return error.strerror or str(error)
 
 
-def _ensure_seen(directory: Location) -> None:
-    """Raises `UsageError` where this executor does not see a source's directory."""
-    if why := _why_unseen(directory):
-        what_to_do = (
-            "give executors the endpoint and credentials that the driver has, as docs/object-stores.md says"
-            if isinstance(directory, ObjectPath)
-            else "mount it at the same path on every executor"
-        )
-        raise UsageError(f"executor {socket.gethostname()} does not see the source {directory} ({why}); {what_to_do}")
-
-
-def _ensure_all_seen(directories: Sequence[Location]) -> None:
+def _ensure_seen(directories: Sequence[Location]) -> None:
+    """Raise `UsageError` if this executor does not see the directory of a source."""
     for directory in directories:
-        _ensure_seen(directory)
+        if why := _why_unseen(directory):
+            what_to_do = (
+                "give executors the endpoint and credentials that the driver has, as docs/object-stores.md says"
+                if isinstance(directory, ObjectPath)
+                else "mount it at the same path on every executor"
+            )
+            raise UsageError(
+                f"executor {socket.gethostname()} does not see the source {directory} ({why}); {what_to_do}"
+            )

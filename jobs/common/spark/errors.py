@@ -1,4 +1,4 @@
-"""Errors of Spark that a user can mend, as one line in place of a stack trace."""
+"""Turns errors of Spark that a user can mend into one line, in place of a stack trace."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from pyspark.errors import PySparkException
 from kidxlib import errors
 from kidxlib.errors import KidxError, SparkEndedError, StorageError
 
-#: One of our own errors, as a line of the traceback that Spark brings back from an executor. Its cause stands above it.
+#: An error of kidx in the traceback that Spark brings back from an executor. The error's cause is above that line.
 _OURS: Final = re.compile(r"^kidxlib\.errors\.(\w+): (.+)$", re.MULTILINE)
 
-#: What the operating system says of a file that it does not let Spark read or write.
+#: The operating system's words for a file that it does not let Spark read or write.
 _REFUSED: Final = "|".join(
     re.escape(os.strerror(number))
     for number in (
@@ -34,16 +34,18 @@ _REFUSED: Final = "|".join(
         errno.ENFILE,
     )
 )
-#: For a directory that cannot be made Java has no reason.
+#: Java gives no reason for a directory that cannot be made.
 _OF_STORAGE: Final = re.compile(rf"(?:{_REFUSED})\W*$|^Mkdirs failed to create |^\[DELTA_CANNOT_CREATE_LOG_PATH\] ")
-#: Where Java talks to Python workers.
+#: The package of Java's connections to Python workers.
 _TALKS_TO_WORKERS: Final = "org.apache.spark.api.python."
 _NO_CLASS: Final = ("ClassNotFoundException", "NoClassDefFoundError")
 _PLACE: Final = re.compile(r"(?:[a-z0-9]+:)?/\S*[^\s.,;:)]")
 
 
 def as_ours(error: PySparkException | Py4JJavaError) -> KidxError | None:
-    """What a task raised as an error of ours, a `StorageError`, or that a worker ended; None of any other."""
+    """The error of kidx that a task raised, a `StorageError`, or a `SparkEndedError` if a worker has ended; None for
+    any other error.
+    """
     if raised := _OURS.findall(str(error)):
         return errors.raised_elsewhere(*raised[-1])
     if not isinstance(error, Py4JJavaError):
@@ -61,22 +63,22 @@ def as_ours(error: PySparkException | Py4JJavaError) -> KidxError | None:
         return None
     place = ""
     if not _PLACE.search(messages[-1]):
-        places = (found[0] for text in messages if (found := _PLACE.search(text)))
+        places = (match[0] for text in messages if (match := _PLACE.search(text)))
         place = next(places, "a file of the catalog, or of Spark's own below spark.local.dir") + ": "
     return StorageError(f"{place}{messages[-1]}; mend that and run the same command again: what is done stays done")
 
 
 def reason(error: PySparkException | Py4JJavaError) -> str:
-    """What Spark says in one line; of what Java has thrown, what stands at the bottom of it."""
+    """Spark's message in one line; for an exception of Java, the message of the innermost cause."""
     if isinstance(error, Py4JJavaError):
         return list(_messages(error.java_exception))[-1]
     return str(error).strip().splitlines()[0]
 
 
 def _was_cut_off(thrown: JavaObject) -> bool:
-    """Whether what is at the bottom was thrown where Java talks to a Python worker: it ended before it said anything.
-
-    Whoever reads or writes for it stands below in the same trace, so the first frame that is not Java's own counts.
+    """Whether the innermost cause was thrown in a connection to a Python worker: the worker ended without a message.
+    The readers and writers of that connection are below in the same trace, so the first frame that is not Java's
+    counts.
     """
     while (cause := thrown.getCause()) is not None:
         thrown = cause
@@ -87,9 +89,9 @@ def _was_cut_off(thrown: JavaObject) -> bool:
 
 
 def _messages(thrown: JavaObject | None) -> Iterator[str]:
-    """The first lines of what was thrown, of its cause, and so on."""
+    """The first lines of the messages of an exception, its cause, and so on."""
     while thrown is not None:
         message = str(thrown.getMessage() or thrown.toString()).strip().partition("\n")[0]
-        # Its message is the name and nothing else.
+        # The message of such an exception is the class's name and nothing else.
         yield f"{message}: no such class" if thrown.getClass().getSimpleName() in _NO_CLASS else message
         thrown = thrown.getCause()

@@ -1,7 +1,7 @@
-"""Rows that the driver has, as DataFrames: Spark's types for the catalog's columns, and conditions on rows.
+"""The driver's rows as DataFrames, Spark's types of the catalog's columns, and conditions on rows.
 
-Java alone makes them. Of rows in Python Spark would let more Python workers begin, one more for each core, whose only
-work is to hand rows on: half a second of processor each, in every job.
+Java alone makes the DataFrames. For rows in Python, Spark would start one more Python worker for each core, only to
+hand rows on: half a second of processor each, in every job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,6 @@ from kidxlib.catalog.rows import Column
 
 
 def spark_schema(schema: pa.Schema) -> StructType:
-    """Spark's schema of the columns of Arrow's."""
     return from_arrow_schema(schema)
 
 
@@ -30,15 +29,12 @@ def spark_type(column: Column) -> DataType:
 
 
 def of_arrow(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    """Rows of a table.
-
-    Spark takes a table chunk by chunk and loses those after an empty one amid others (PySpark 4.2.0), so it gets one.
-    """
+    """The rows of a table, in one chunk: Spark loses the chunks after an empty one amid others (PySpark 4.2.0)."""
     return spark.createDataFrame(rows.combine_chunks(), spark_schema(rows.schema))
 
 
 def one_a_task(spark: SparkSession, values: Sequence[bytes]) -> DataFrame:
-    """The column `work`, each of its rows in a task of its own."""
+    """A DataFrame with the column `work`, and a task for each value."""
     jvm, gateway = spark.sparkContext._jvm, spark.sparkContext._gateway
     assert jvm is not None and gateway is not None
     rows = jvm.java.util.ArrayList()
@@ -52,9 +48,9 @@ def one_a_task(spark: SparkSession, values: Sequence[bytes]) -> DataFrame:
 
 
 def as_column(condition: Condition) -> SparkColumn:
-    """Whether it is true of a row; never null."""
+    """Whether the condition is true of a row; never null."""
     column = F.col(condition.column)
     if isinstance(condition, Among):
-        found = F.coalesce(column.isin(*condition.values), F.lit(False))
-        return ~found if condition.negated else found
+        is_among = F.coalesce(column.isin(*condition.values), F.lit(False))
+        return ~is_among if condition.negated else is_among
     return F.coalesce(column.between(condition.least, condition.most), F.lit(False))

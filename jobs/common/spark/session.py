@@ -4,8 +4,8 @@ The session starts when it is needed, with the settings that results depend on; 
 `conf/`. An existing session, as in a notebook, is used and not stopped. A master that cannot be reached is refused
 first: Spark would try for a minute, and then report something else.
 
-The output of Spark's JVM is held back until it has started. If it does not start, spark-submit prints its stack trace,
-or all of its options; the error is the one line of it that says why.
+The output of Spark's JVM is held back until the JVM has started. If it does not start, spark-submit prints a stack
+trace, or all of its options; the error is the one line of that which says why.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ import socket
 import subprocess
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -47,24 +46,23 @@ _INTERRUPTED_READER: Final = "nothing was changed or recorded; run the same comm
 #: The S3 store's place, which Python workers need too. They must have credentials themselves, as Spark shows settings.
 _STORE: Final = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
 
-
-#: Names the file that Java writes when it ends; setup.sh sets it. On a busy machine that takes minutes.
+#: setup.sh sets this to the file that Java writes when it ends, which takes minutes on a busy machine.
 _CLASS_ARCHIVE: Final = "KIDX_CLASS_ARCHIVE"
 _CLASS_ARCHIVE_SECONDS: Final = 900.0
 
 _STDERR: Final = 2
-#: What a JVM prints has ended once it has exited, and by then there is little of it left in the pipe.
+#: The time to read the rest of a JVM's output after its exit; by then little is left in the pipe.
 _DRAIN_SECONDS: Final = 10.0
 _READ_BYTES: Final = 65_536
 _THROWN: Final = re.compile(r'Exception in thread "[^"]*" (?:(?P<thrown>[\w.$]+): )?(?P<message>.+)')
 _LOGGED: Final = re.compile(r"\d\d:\d\d:\d\d (?P<level>[A-Z]+) \w+: (?P<message>.+)")
-#: From there on, all of spark-submit's options.
+#: The beginning of the list of spark-submit's options.
 _USAGE: Final = "Usage: "
 
 _TIMEOUT_SECONDS: Final = 10.0
 _STANDALONE: Final = "spark://"
 _KUBERNETES: Final = "k8s://"
-#: Where one is set, Spark's client may reach a Kubernetes API that nobody here reaches.
+#: With one of these, Spark's client may reach a Kubernetes API that this process does not reach.
 _PROXIES: Final = ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY")
 
 
@@ -122,7 +120,7 @@ class JavaOutput(threading.Thread):
 
 
 def _write_stderr(output: bytes) -> None:
-    with contextlib.suppress(OSError), open(_STDERR, "wb", closefd=False) as stderr:  # who would read it may have gone
+    with contextlib.suppress(OSError), open(_STDERR, "wb", closefd=False) as stderr:  # the reader may have gone
         stderr.write(output)
 
 
@@ -159,12 +157,12 @@ def _starting_java() -> Iterator[None]:
         gateway = _launch(writer)
         SparkContext._ensure_initialized(gateway=gateway)
         yield
-    except (Py4JJavaError, UsageError):  # that says more than Java's log does
+    except (Py4JJavaError, UsageError):  # such an error says more than Java's log
         printed.forget()
         interrupts.raise_if_requested()
         raise
     except (Py4JError, ConnectionError, PySparkRuntimeError) as error:
-        interrupts.raise_if_requested()  # who sends a signal to this process may send it to Java's, too
+        interrupts.raise_if_requested()  # a signal to this process may have been sent to Java's, too
         if isinstance(error, PySparkRuntimeError) and error.getCondition() != "JAVA_GATEWAY_EXITED":
             raise
         raise UsageError(f"Spark did not start: {printed.reason()}") from error
@@ -174,16 +172,16 @@ def _starting_java() -> Iterator[None]:
 
 def _launch(writer: int) -> JavaGateway:
     """Start a JVM that prints to a pipe, whose writing end is closed here."""
-    # Who reads our stderr to its end has waited for the end of the JVM, too: it keeps this open as long as it runs.
+    # A reader of our stderr to its end waits for the end of the JVM, too: the JVM keeps this descriptor open.
     stderr = os.dup(_STDERR)
     try:
         with open(writer, "wb") as output:
-            # stdout belongs to the job; a JVM says there what it cannot start with.
-            # A signal to our process group, as systemd and terminals send it, is ours to handle: Java ends when we do,
-            # which is when the pipe closes that it has for standard input.
+            # stdout belongs to the job; a JVM prints there why it cannot start.
+            # This process handles a signal to the process group, as systemd and terminals send it. Java ends with this
+            # process, which closes the pipe of Java's standard input.
             options = {"stdout": output, "stderr": output, "pass_fds": (stderr,), "process_group": 0}
-            # Left half done it removes the directory where Java is to say that it has started, and without that Java
-            # never ends.
+            # A call that is left half done removes the directory in which Java is to report its start, and without that
+            # directory Java never ends.
             with interrupts.waiting_for("pyspark"):
                 gateway: JavaGateway = launch_gateway(popen_kwargs=options)  # type: ignore[no-untyped-call]
     finally:
@@ -223,7 +221,7 @@ def start(job: str, event_log_dir: str | None) -> SparkSession:
     try:
         with _starting_java():
             spark = builder.getOrCreate()
-            # Its thread would print a stack trace where Java ends; what that fails reaches the job as an exception.
+            # The server's thread would print a stack trace when Java ends; the job gets an exception in any case.
             spark.sparkContext._accumulatorServer.handle_error = lambda *_: None  # type: ignore[method-assign]
             spark.sparkContext.environment.update({name: os.environ[name] for name in _STORE if name in os.environ})
             _ensure_delta(spark)
@@ -233,7 +231,7 @@ def start(job: str, event_log_dir: str | None) -> SparkSession:
 
 
 def _ensure_delta(spark: SparkSession) -> None:
-    """Check that Delta is loaded: Spark silently skips classes that it cannot load, and fails later."""
+    """Check that Delta is loaded. Spark silently skips classes that it cannot load, and fails later."""
     assert spark.sparkContext._jvm is not None
     if isinstance(spark.sparkContext._jvm.io.delta.tables.DeltaTable, JavaPackage):
         spark.stop()
@@ -255,18 +253,24 @@ def _made(directory: str) -> str:
 
 
 def is_local(spark: SparkSession) -> bool:
-    """Whether all work is done in this process's JVM, and by the workers that it starts."""
+    """Whether this process's JVM, and workers that it starts, do all work."""
     return is_local_master(str(spark.sparkContext.master))
 
 
 def is_local_master(master: str) -> bool:
-    """Whether a master is local by its name, before there is a session."""
+    """Whether the name of a master is that of a local one."""
     return master.startswith("local")
 
 
 def named_master() -> str:
-    """The master in spark-submit's options; empty: none."""
-    return _master(shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", "")))
+    """The last master in spark-submit's options; empty: none."""
+    options = shlex.split(os.environ.get("PYSPARK_SUBMIT_ARGS", ""))
+    master = ""
+    for option, value in itertools.pairwise([*options, ""]):
+        name, equals, given = option.partition("=")
+        if name == "--master":
+            master = given if equals else value
+    return master
 
 
 def ensure_reachable_master() -> None:
@@ -284,17 +288,8 @@ def ensure_reachable_master() -> None:
         raise UsageError(f"--master {master}: no connection: {'; '.join(errors)}")
 
 
-def _master(options: Sequence[str]) -> str:
-    found = ""
-    for option, value in itertools.pairwise([*options, ""]):
-        name, equals, given = option.partition("=")
-        if name == "--master":
-            found = given if equals else value
-    return found
-
-
 def _addresses(master: str) -> Iterator[tuple[str, int]]:
-    with suppress(ValueError):  # Spark says what is wrong with an address
+    with contextlib.suppress(ValueError):  # Spark says what is wrong with an address
         if master.startswith(_STANDALONE):
             for address in master.removeprefix(_STANDALONE).split(","):
                 host, _, port = address.rpartition(":")
@@ -307,14 +302,11 @@ def _addresses(master: str) -> Iterator[tuple[str, int]]:
 
 @contextlib.contextmanager
 def session(job: str, event_log_dir: str | None = None, *, changes: bool = True) -> Iterator[SparkSession]:
-    """The session of one job, stopped at the end if it was started here.
-
-    Args:
-        event_log_dir: absolute path or URL of a directory for Spark's history server; None: no logs. An existing
-            session keeps its own setting.
-        changes: False for a job that changes and records nothing; the message of an interruption says so.
+    """The session of one job, stopped at the end if it was started here. `event_log_dir` is the absolute path or URL of
+    a directory for Spark's history server (None: no logs); an existing session keeps its own. The message of an
+    interruption says if the job changes and records nothing.
     """
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # what it says of a JVM that ended, it raises
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)  # py4j also raises what it logs of a JVM that ended
     logging.getLogger().addFilter(_is_not_of_py4j)
     ensure_reachable_master()
     is_ours = not _is_there()
@@ -341,8 +333,8 @@ def _ending_well(spark: SparkSession, *, is_ours: bool) -> Iterator[None]:
         if ours is None:
             raise
         raise ours from error
-    except (Py4JError, ConnectionError) as error:  # of a JVM that has gone py4j also says that a class does not exist
-        interrupts.raise_if_requested()  # who sends SIGTERM to this process may send it to Java's, too
+    except (Py4JError, ConnectionError) as error:  # if a JVM has gone, py4j may also say that a class does not exist
+        interrupts.raise_if_requested()  # a SIGTERM to this process may have been sent to Java's, too
         if _answers(spark):
             raise
         raise SparkEndedError(
@@ -363,7 +355,7 @@ def _stop(spark: SparkSession) -> None:
     if not _answers(spark):
         return
     try:
-        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # pyspark's, that it has gone
+        with warnings.catch_warnings(action="ignore", category=RuntimeWarning):  # pyspark's, if the JVM has gone
             spark.stop()
     except (Py4JError, OSError):
         if _answers(spark):
@@ -386,16 +378,12 @@ def _cancel_all_jobs(spark: SparkSession) -> None:
 
 
 def _is_not_of_py4j(record: logging.LogRecord) -> bool:
-    """Whether a line of the root logger is not of py4j, which logs there some of what it raises."""
+    """Whether a line of the root logger is not py4j's, which logs some of its exceptions there."""
     return record.module != "java_gateway"
 
 
 class JobSession:
-    """A context that stops the session started within it.
-
-    Args:
-        job, event_log_dir, changes: as for `session`.
-    """
+    """A context that stops the session started within it; its arguments are those of `session`."""
 
     def __init__(self, job: str, event_log_dir: str | None, *, changes: bool = True) -> None:
         self._job, self._event_log_dir, self._changes = job, event_log_dir, changes
@@ -404,7 +392,6 @@ class JobSession:
 
     @property
     def is_started(self) -> bool:
-        """Whether the session was started."""
         return self._spark is not None
 
     def get(self) -> SparkSession:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from kidxlib.errors import UsageError
 
-TYPE_CHECKING = False  # typing takes longer to import than all that is done here
+TYPE_CHECKING = False  # importing typing takes longer than all the work here
 if TYPE_CHECKING:
     from typing import Final
 
@@ -14,13 +14,13 @@ HELP: Final = ("-h", "--help")
 
 
 class Call:
-    """What ./spark-submit.sh is asked for.
+    """A call of ./spark-submit.sh.
 
     Attributes:
-        job: a job's name, or the word in its place; None where there is none.
-        words: what follows it.
+        job: a job's name, or the word in its place; None: no word.
+        words: the words after the job.
         is_dry_run: whether the command is printed in place of being run.
-        image: where the containers of a Kubernetes cluster have the project's directory; empty where nobody says.
+        image: the project's directory in the containers of a Kubernetes cluster; empty: not given.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class Call:
 
     @property
     def spark_options(self) -> tuple[str, ...]:
-        """What follows the first `--`, and is spark-submit's."""
+        """The words after the first `--`, which are for spark-submit."""
         return self.words[self._end_of_job_options + 1 :]
 
     @property
@@ -46,7 +46,7 @@ class Call:
 
 
 def read_call(words: Sequence[str]) -> Call:
-    """Take the script's own options from what stands before the job."""
+    """Separate the script's own options from the job and the words after it."""
     is_dry_run, image = False, ""
     rest = iter(words)
     for word in rest:
@@ -55,8 +55,9 @@ def read_call(words: Sequence[str]) -> Call:
         elif word == "--in-image":
             directory = next(rest, "")
             if not directory.startswith("/"):
-                found = directory or "nothing"
-                raise UsageError(f"--in-image: {found}; expected the directory's path in the image, from / on")
+                raise UsageError(
+                    f"--in-image: {directory or 'nothing'}; expected the directory's path in the image, from / on"
+                )
             image = directory.removesuffix("/")
         else:
             return Call(word, tuple(rest), is_dry_run=is_dry_run, image=image)

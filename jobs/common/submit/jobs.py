@@ -28,13 +28,12 @@ With --dry-run the command is printed in place of being run.
 
 
 def job_names() -> list[str]:
-    """The names of all jobs, sorted: there is a file for each."""
+    """The sorted names of all jobs, which are those of their files."""
     names = [name.removesuffix(".py") for name in names_in(f"{PROJECT}/jobs", end=".py")]
     return [name for name in names if name != "__init__"]
 
 
 def ensure_known_job(name: str) -> None:
-    """Refuse an unknown job."""
     jobs = job_names()
     if name in jobs:
         return
@@ -45,7 +44,7 @@ def ensure_known_job(name: str) -> None:
 
 
 def usage() -> str:
-    """How ./spark-submit.sh is called, with a line for each job: the first of its docstring."""
+    """The help of ./spark-submit.sh, with the first line of each job's docstring."""
     return _USAGE.format(jobs="\n".join(f"  {job:15} {_summary(job)}" for job in job_names()))
 
 
@@ -57,7 +56,6 @@ def _summary(job: str) -> str:
 
 
 def version() -> str:
-    """The project's version, as it is printed."""
     import tomllib
 
     with open(f"{PROJECT}/pyproject.toml", "rb") as file:

@@ -62,11 +62,7 @@ def sends_modules(call: Call, options: SparkOptions) -> bool:
 
 
 def launch(call: Call, options: SparkOptions, environ: Mapping[str, str]) -> Launch:
-    """The command that runs a job, and the environment variables that it depends on.
-
-    Args:
-        environ: the caller's.
-    """
+    """The command that runs a job, and the environment variables that it depends on."""
     has_archive = options.is_local and not environ.get("SPARK_HOME") and not environ.get("SPARK_CONF_DIR")
     submit = _submit_words(call, options, has_archive=has_archive)
     variables = {**environ, **options.variables, **_spark_directories(environ)}
@@ -92,7 +88,6 @@ def launch(call: Call, options: SparkOptions, environ: Mapping[str, str]) -> Lau
 
 
 def _submit_words(call: Call, options: SparkOptions, *, has_archive: bool) -> list[str]:
-    """All of spark-submit's options."""
     delta = [f"{_own_place(call)}/.jars/delta/{name}" for name in names_in(f"{PROJECT}/.jars/delta", end=".jar")]
     jars, class_path = ([], delta) if options.is_local else (delta, [])
     modules = [MODULES] if sends_modules(call, options) else []
@@ -112,7 +107,7 @@ def _submit_words(call: Call, options: SparkOptions, *, has_archive: bool) -> li
 
 
 def _own_place(call: Call) -> str:
-    """Where Spark finds the project's directory."""
+    """The project's directory as Spark finds it."""
     return f"local://{call.image}" if call.image else PROJECT
 
 
@@ -139,7 +134,7 @@ def _spark_directories(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _python_side(environ: Mapping[str, str]) -> list[str]:
-    """Where Python finds the pyspark of the caller's Spark: both sides must have the same version."""
+    """The paths of the pyspark in the caller's Spark: both sides must have the same version."""
     home = environ.get("SPARK_HOME")
     if not home or not os.path.isfile(f"{home}/python/pyspark/__init__.py"):
         return []

@@ -45,10 +45,8 @@ class _StepFailedError(Exception):
 
 
 def main(words: Sequence[str]) -> int:
-    """Run ./spark-submit.sh. If another program is to run, it replaces this process, and this function does not return.
-
-    Returns:
-        The exit code.
+    """Run ./spark-submit.sh and return its exit code. If another program is to run, it replaces this process, and this
+    function does not return.
     """
     # Python, or the caller, has changed these, and a program would inherit them.
     for number in (signal.SIGPIPE, signal.SIGXFSZ, signal.SIGCHLD):
@@ -104,10 +102,10 @@ def _run_job(call: Call) -> None:
     options = read_spark_options(call.spark_options)
     if sends_modules(call, options):
         _call(PYTHON, "-c", _ZIP_MODULES, MODULES, PYTHONPATH=python_path(os.environ))
-    found = launch(call, options, os.environ)
+    launched = launch(call, options, os.environ)
     if not call.is_dry_run:
-        _become(found.words)
-    _write(_STDOUT, f"{found.printed}\n")
+        _become(launched.words)
+    _write(_STDOUT, f"{launched.printed}\n")
 
 
 def _call(*words: str, **variables: str) -> None:

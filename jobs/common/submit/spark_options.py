@@ -1,4 +1,4 @@
-"""The options after `--`. They are passed to spark-submit unchanged, but for those that ./spark-submit.sh extends."""
+"""The options after `--`. They are passed to spark-submit unchanged, except those that ./spark-submit.sh extends."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from jobs.common.submit.call import HELP
 from jobs.common.submit.project import MODULES, PROJECT
 from kidxlib.errors import UsageError
 
-#: The 4 gives local tasks retries too, so that a worker that a vanishing file has killed costs one attempt.
+#: The 4 gives local tasks retries too: a worker that a vanishing file has killed costs one attempt.
 _MASTER_DEFAULT: Final = "local[*,4]"
 _DEPLOY_MODE_DEFAULT: Final = "client"
 _SHARED: Final = ("--master", "--deploy-mode", "--jars", "--driver-class-path", "--py-files")
@@ -89,7 +89,7 @@ def read_spark_options(words: Sequence[str]) -> SparkOptions:
 
 
 def _with_values(words: Sequence[str]) -> Iterator[str]:
-    """The options; those that are read here are in one word with their value."""
+    """The options; those that are read here are joined with their values."""
     rest = iter(words)
     for word in rest:
         if word in (*HELP, "--version"):
