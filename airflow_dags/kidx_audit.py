@@ -25,7 +25,7 @@ def _never_audited(lines: list[str]) -> int | None:
 
 
 def _audited_all(catalog: Catalog) -> Callable[..., None]:
-    """A function that skips the asset's update unless the whole catalog was audited, as those who wait for it expect."""
+    """A function that skips the asset's update unless the whole catalog was audited, as users of the asset expect."""
     usual = {"sources": catalog.sources, "topics": catalog.topics, "audit_options": catalog.audit_options}
 
     def audited_all(params: dict[str, Any], ti: Any) -> None:

@@ -78,7 +78,7 @@ class SparkJob(SparkSubmitOperator):
         context["ti"].xcom_push(key=PROBLEMS, value="")
 
     def _get_hook(self) -> SparkSubmitHook:
-        """The provider's hook, with `_listen` in it: by itself the hook passes on 20 lines, and only of a failed job."""
+        """The provider's hook, with `_listen` in it: by itself it passes on 20 lines, and only of a failed job."""
         hook = super()._get_hook()
         process = hook._process_spark_submit_log
         hook._process_spark_submit_log = lambda itr: process(self._listen(itr))  # type: ignore[method-assign]

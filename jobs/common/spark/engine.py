@@ -317,7 +317,7 @@ class SparkEngine:
         self._session.get()
 
     def stopping(self) -> AbstractContextManager[None]:
-        """See `Engine.stopping`. Before the session starts, there is the driver's work alone, which a signal may end."""
+        """See `Engine.stopping`. Before the session starts, only the driver works, which a signal may end."""
         return self._stop_file.stopping() if self._session.is_started else contextlib.nullcontext()
 
     def share(self, rows: pa.Table) -> SharedRows:
@@ -450,8 +450,8 @@ def _ignore(done: UnitDone) -> None:
 
 
 def _may_map() -> bool:
-    """Whether this attempt of a Spark task may map files: only the first, which may have died of a mapped file that
-    shrank or has a bad sector; reads kill no process.
+    """Whether this attempt of a Spark task may map files: only the first may. If that died of a mapped file that shrank
+    or has a bad sector, later ones read, which kills no process.
     """
     attempt = TaskContext.get()
     return attempt is None or attempt.attemptNumber() == 0
