@@ -592,7 +592,7 @@ def without_metadata_log(
 
 
 def _log_dirs_of_node(metadata: ClusterMetadata, lost: Collection[str | None]) -> Collection[str]:
-    """The ids of the log dirs of the node that has this copy of the metadata; none if its log dir has `lost` the copy."""
+    """The ids of the log dirs of the node that has this copy of the metadata; none if its log dir has lost the copy."""
     with contextlib.suppress(CheckpointError, OSError):
         own = read_meta_properties(metadata.directory.parent).directory_id
         if own in lost:

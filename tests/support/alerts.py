@@ -1,4 +1,4 @@
-"""The alerts of docs/operations.md: read from the page, and asked of files that runs have exported."""
+"""The alerts of docs/operations.md, evaluated on the metrics files of runs."""
 
 from __future__ import annotations
 
@@ -20,33 +20,31 @@ Firing = set[tuple[str, str]]
 
 
 def rules() -> str:
-    """The rules, as they stand on the page."""
+    """The rules on the page."""
     (text,) = (block.text for block in blocks("docs/operations.md") if block.text.startswith("groups:"))
     return text
 
 
 def damage_told(file: Path) -> Firing:
-    """For which sources and statuses `KidxDamaged` fires while a file says what it says.
+    """The sources and statuses for which `KidxDamaged` fires with the values of a file.
 
-    It is the one expression of the page, whose form is checked, taken apart by hand: Prometheus' own evaluation, in
-    `by_promtool`, takes a program that not every machine has.
+    This evaluates the one expression of the page by hand, and checks the expression's form: Prometheus' own evaluation,
+    in `by_promtool`, takes a program that not every machine has.
     """
-    found = _DAMAGED.search(rules())
-    assert found, "the expression of KidxDamaged has another form: adapt this"
-    metric, passed_over = found.groups()
+    match = _DAMAGED.search(rules())
+    assert match, "the expression of KidxDamaged has another form: adapt this"
+    metric, harmless = match.groups()
     return {
         (sample.labels["source"], sample.labels["status"])
         for family in text_string_to_metric_families(file.read_text())
         for sample in family.samples
-        if sample.name == metric and not re.fullmatch(passed_over, sample.labels["status"]) and sample.value > 0
+        if sample.name == metric and not re.fullmatch(harmless, sample.labels["status"]) and sample.value > 0
     }
 
 
 def by_promtool(promtool: str, directory: Path, files: Sequence[Path], expected: Sequence[Firing]) -> None:
-    """Let promtool evaluate `KidxDamaged` on what a file said at one minute after the other.
-
-    Raises:
-        AssertionError: what fires is not what is expected.
+    """Let promtool evaluate `KidxDamaged` on the values of a file at one minute, of the next file at the next minute
+    and so on, and compare what fires.
     """
     (directory / "rules.yml").write_text(rules())
     series: dict[str, list[str]] = {}

@@ -1,4 +1,4 @@
-"""Audits, and what they say of files."""
+"""Audits within this process, and their findings."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,11 +38,7 @@ def audited(
     deep: bool = False,
     meanwhile: Callable[[], None] | None = None,
 ) -> AuditRows:
-    """All that an audit finds. Of small logs this process audits all itself.
-
-    Args:
-        meanwhile: what happens once segments are listed.
-    """
+    """All rows of an audit, in this process; `meanwhile` is called once segments are listed."""
     with _found(
         source, index_dir, options, clean_shutdown=clean_shutdown, tiering=tiering, deep=deep, meanwhile=meanwhile
     ) as found:
@@ -49,13 +46,13 @@ def audited(
 
 
 def summarised(source: Path, index_dir: Path | None = None, *, tiering: bool = False) -> AuditSummary:
-    """What that comes to."""
+    """The summary of such an audit."""
     with _found(source, index_dir, tiering=tiering) as (results, of_log_dirs):
         return summarise(results, of_log_dirs, tiering=tiering)
 
 
 def show_summary(summary: AuditSummary, title: str = "") -> None:
-    """Print it, as an audit does."""
+    """Print a summary, as an audit does."""
     outcome = Outcome()
     tell_summary(outcome, title, summary, [])
     outcome.show(as_json=False)
@@ -72,7 +69,7 @@ def _found(
     deep: bool = False,
     meanwhile: Callable[[], None] | None = None,
 ) -> Iterator[tuple[AuditResults, list[str]]]:
-    """It, and what keeps a broker from starting with log dirs."""
+    """The results of an audit, and what keeps a broker from starting with log dirs."""
     like = options or RecoverOptions()
     sources = [source_at(str(source), "it")]
     target = Target(index_dir=index_dir, by_source=False)
@@ -93,35 +90,26 @@ def _found(
 
 
 def problems_of(files: list[FileFinding]) -> dict[str, tuple[str, str | None]]:
-    """What is said of files that are not identical or whole, by name."""
+    """The verdict and reason of files that are not identical or whole, by name."""
     reported = (file for file in files if not Verdict(file.verdict).is_problem_free)
     return {Path(file.path).name: (file.verdict, file.reason) for file in reported}
 
 
-def verified(*arguments: object, code: int) -> dict[str, Any]:
-    """The JSON object of `kidx verify`."""
-    return _json_of("verify", *arguments, code=code)
-
-
-def verified_tiered(*arguments: object, code: int) -> dict[str, Any]:
-    """The JSON object of `kidx verify-tiered`."""
-    return _json_of("verify-tiered", *arguments, code=code)
-
-
-def repaired(*arguments: object, code: int) -> dict[str, Any]:
-    """The JSON object of `kidx repair-tiered`."""
-    return _json_of("repair-tiered", *arguments, code=code)
-
-
 def _json_of(command: str, *arguments: object, code: int) -> dict[str, Any]:
+    """The JSON object of a command of `kidx` that ends with this exit code."""
     result = CliRunner().invoke(kidx, [command, "--json", *map(str, arguments)], standalone_mode=False)
     assert result.return_value == code, result.output
-    found: dict[str, Any] = json.loads(result.stdout)
-    return found
+    values: dict[str, Any] = json.loads(result.stdout)
+    return values
+
+
+verified = partial(_json_of, "verify")
+verified_tiered = partial(_json_of, "verify-tiered")
+repaired = partial(_json_of, "repair-tiered")
 
 
 def spoil(directory: Path) -> list[str]:
-    """Break four files of `txn-mixed-0`, of which it gives the names, and leave an index sparser."""
+    """Break four files of `txn-mixed-0`, make an index sparser, and return the names of the four."""
     broken = [
         segment_files.segment_file(84, segment_files.TIME_INDEX_SUFFIX),
         segment_files.segment_file(84, segment_files.TRANSACTION_INDEX_SUFFIX),

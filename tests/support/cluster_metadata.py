@@ -34,7 +34,7 @@ BROKER: Final = 4
 
 
 def change(message_name: str, /, version: int = 0, **values: Any) -> bytes:
-    """The value of a record of metadata, by its fields."""
+    """The value of a record of metadata, from its fields."""
     message = messages_of(CLUSTER_METADATA)[message_name]
     assert message.api_key is not None
     return varint(1) + varint(message.api_key) + varint(version) + message_bytes(message, values, version)
@@ -45,7 +45,7 @@ def topic(name: str, topic_id: str) -> bytes:
 
 
 def partition(topic_id: str, number: int, replicas: Sequence[int], directories: Sequence[str]) -> bytes:
-    """A partition that is made; the first replica leads it, and all are in sync."""
+    """A new partition; the first replica is its leader, and all are in sync."""
     nobody: dict[str, list[int]] = {"removingReplicas": [], "addingReplicas": []}
     epochs = {"leader": replicas[0], "leaderEpoch": 0, "partitionEpoch": 0}
     where = {"partitionId": number, "topicId": topic_id, "replicas": replicas, "directories": directories}
@@ -63,12 +63,11 @@ def of_broker(
     values = {"brokerId": broker, "brokerEpoch": 1, "logDirs": list(log_dirs)}
     if message_name == "RegisterBrokerRecord":
         values |= {"isMigratingZkBroker": False, "incarnationId": topic_id("i"), "rack": rack}
-        values |= {"endPoints": [_endpoint(each) | {"securityProtocol": 0} for each in listeners], "features": []}
+        values |= {"endPoints": [_endpoint(name) | {"securityProtocol": 0} for name in listeners], "features": []}
     return change(message_name, version=3, **values, fenced=False, inControlledShutdown=False, cordonedLogDirs=None)
 
 
 def of_controller(controller: int, listener: str) -> bytes:
-    """A registration of a controller."""
     values: dict[str, Any] = {
         "controllerId": controller,
         "incarnationId": topic_id("i"),
@@ -85,7 +84,7 @@ def _endpoint(listener: str) -> dict[str, Any]:
 
 
 def write_checkpoints(log_dir: Path, ends: Mapping[TopicPartition, int] | None = None) -> None:
-    """The offset checkpoints of a broker that are not there yet: it makes them as it starts, and ends of logs come into
+    """Write the offset checkpoints that a log dir lacks: a broker makes them as it starts, and writes ends of logs into
     two of them as it stops.
     """
     for name in (RECOVERY_POINT_CHECKPOINT, HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT):
@@ -95,7 +94,7 @@ def write_checkpoints(log_dir: Path, ends: Mapping[TopicPartition, int] | None =
 
 
 def topic_id(letter: str) -> str:
-    """An id that one letter tells from others."""
+    """A topic id made of one letter."""
     return letter * 21 + "A"
 
 
@@ -113,12 +112,12 @@ def leader_change(offset: int, voters: Iterable[int]) -> bytes:
 def voters_record(offset: int, voters: dict[int, str]) -> bytes:
     """A control batch that names the voters of a dynamic quorum, each with its listener."""
     versions = {"minSupportedVersion": 0, "maxSupportedVersion": 1}
-    each = [
+    records = [
         {"voterId": node, "voterDirectoryId": topic_id("v"), "endpoints": [_endpoint(listener)]}
         | {"kRaftVersionFeature": versions}
         for node, listener in voters.items()
     ]
-    return _control(offset, _VOTERS, "VotersRecord", voters=each)
+    return _control(offset, _VOTERS, "VotersRecord", voters=records)
 
 
 def _ids(voters: Iterable[int]) -> list[dict[str, Any]]:
@@ -140,12 +139,7 @@ def snapshot(values: Sequence[bytes], last_timestamp_ms: int) -> bytes:
 
 
 def write_copy(directory: Path, logs: dict[int, bytes], snapshots: dict[tuple[int, int], bytes] | None = None) -> Path:
-    """A copy with these files.
-
-    Args:
-        logs: by base offset.
-        snapshots: by end offset and epoch.
-    """
+    """A copy of the metadata with logs by base offset, and snapshots by end offset and epoch."""
     directory.mkdir(parents=True, exist_ok=True)
     for base_offset, content in logs.items():
         (directory / segment_file(base_offset, segment_files.LOG_SUFFIX)).write_bytes(content)
@@ -154,7 +148,7 @@ def write_copy(directory: Path, logs: dict[int, bytes], snapshots: dict[tuple[in
     return directory
 
 
-#: Of topic t, and of another one.
+#: The ids of topic t and of another topic.
 ID_OF_T: Final = topic_id("a")
 OTHER_ID: Final = topic_id("b")
 

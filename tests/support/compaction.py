@@ -26,7 +26,7 @@ _HOUR_NS = 3600 * 10**9
 
 
 def built(log_dir: Location, index_dir: Location | None, options: RecoverOptions | None = None) -> list[CompactionTask]:
-    """Build a log dir, in place where there is no index dir, and what a catalog would say of it."""
+    """Build a log dir, in place if there is no index dir, and return the tasks that a catalog would give."""
     target = Target(index_dir=index_dir, by_source=False)
     used = options or RecoverOptions()
     plan = find_segments(parse_sources([f"it={log_dir}"]), parse_topics(".*"), target, lambda _: OptionsOfTopic(used))
@@ -49,7 +49,7 @@ def built(log_dir: Location, index_dir: Location | None, options: RecoverOptions
 
 
 def recorded(segment: BuiltSegment) -> SegmentToCompact:
-    """A segment that was built, as its row has it."""
+    """A built segment as its row in a catalog has it."""
     facts = None if segment.recovered is None else segment.recovered.facts
     version, options = segment.version, segment.task.options
     return SegmentToCompact(
@@ -82,7 +82,7 @@ def to_interval(interval_bytes: int) -> CompactionOptions:
 def options(
     *, rules: Sequence[Rule] = (), trim: bool = False, orphans: bool = False, now_ms: int = 0
 ) -> CompactionOptions:
-    """Options; files that a run or a broker has left are left-overs after an hour."""
+    """Options with which files that a run or a broker has left are left-overs after an hour."""
     return CompactionOptions(
         policy=CompactionPolicy(tuple(rules)),
         trim=trim,
@@ -94,11 +94,11 @@ def options(
 
 
 def applied(tasks: Sequence[CompactionTask], how: CompactionOptions, *, use_mmap: bool = True) -> list[Change]:
-    """What is done; nobody else uses the log dirs."""
+    """The changes of a compaction that is applied; nobody else uses the log dirs."""
     log_dirs = frozenset(task.segments_directory.root for task in tasks if task.segments_directory is not None)
     return list(compact(tasks, replace(how, locked=log_dirs), Mode.APPLY, use_mmap))
 
 
 def planned(tasks: Sequence[CompactionTask], how: CompactionOptions, *, use_mmap: bool = True) -> list[Change]:
-    """What would be."""
+    """The changes of a compaction that is only planned."""
     return list(compact(tasks, how, Mode.PLAN, use_mmap))

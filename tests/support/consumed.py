@@ -1,4 +1,4 @@
-"""Rows as `kidxlib.read` gives them, of records as the model gives them."""
+"""The model's records in the form of `kidxlib.read`'s rows."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ def rows_of_log(log: Path) -> tuple[list[Row], int]:
     """The rows of a log, and the byte up to which it is sound."""
     partition, base_offset = parse_partition_directory(log.parent.name), parse_segment_log(log.name)
     assert partition is not None and base_offset is not None
-    found = consume(log.read_bytes(), base_offset)
-    return [row(partition, *each) for each in found.records], found.end
+    consumed = consume(log.read_bytes(), base_offset)
+    return [row(partition, batch, record) for batch, record in consumed.records], consumed.end
 
 
 def rows_of_partition(directory: Path) -> list[Row]:

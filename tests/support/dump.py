@@ -1,4 +1,4 @@
-"""Files to dump, and what `kidx dump` makes of them."""
+"""Files to dump, and the output of `kidx dump`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of `segments` in groups, as Python makes them, to compare with those that tables give."""
+"""Groups of rows of `segments` made in Python, for comparison with those of the tables."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ _CONDITIONS: Final[tuple[tuple[Condition, ...], ...]] = (
 )
 
 
-def rows_of(found: Segments) -> pa.Table:
+def rows_of(segments: Segments) -> pa.Table:
     rows = [
         {"source": "s", "topic": topic, "partition": partition, "base_offset": base_offset, "next_offset": following}
         | {"status": status}
-        for (topic, partition, base_offset), (following, status) in found.items()
+        for (topic, partition, base_offset), (following, status) in segments.items()
     ]
     return pa.Table.from_pylist([filled(SEGMENTS.schema(), row) for row in rows], SEGMENTS.schema())
 
@@ -48,5 +48,5 @@ def assert_grouped(tables: TablesToRead, rows: pa.Table) -> None:
         counted = tables.counts(SEGMENTS, ["status", "source"], where)
         assert {tuple(row.values())[:2]: row["rows"] for row in counted.to_pylist()} == counts
         ended = tables.ends(SEGMENTS, ["partition", "topic"], _ENDS, where)
-        found = {(row["topic"], row["partition"]): (row["first"], row["last"]) for row in ended.to_pylist()}
-        assert (found, ended.num_rows) == (ends, len(ends))
+        by_partition = {(row["topic"], row["partition"]): (row["first"], row["last"]) for row in ended.to_pylist()}
+        assert (by_partition, ended.num_rows) == (ends, len(ends))

@@ -1,1 +1,1 @@
-"""Index and auxiliary files as they may be found, and what is to be said of each."""
+"""Damaged or unusual index and auxiliary files, and the verdict that an audit must give on each."""

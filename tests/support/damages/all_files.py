@@ -1,4 +1,4 @@
-"""Files of all kinds as they may be found."""
+"""The damages of all kinds of files."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""One file that is not as recovery writes it, of the partition that all of these are made from.
+"""The form of a damage: one file of the sample's `txn-mixed-0` that is not as recovery writes it.
 
-That is the sample's `txn-mixed-0`, whose segments begin at 0, 84, 5797 and 5891 (the active one); 84 has 214 entries in
-its offset index, 67 in its time index and 22 aborted transactions.
+The partition's segments begin at 0, 84, 5797 and 5891 (the active one); 84 has 214 entries in its offset index, 67 in
+its time index and 22 aborted transactions.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ Entries = np.ndarray[Any, np.dtype[np.void]]
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """One file that is not as recovery writes it.
+    """One file that is not as recovery writes it. No other file, but perhaps the log, gets another verdict.
 
     Attributes:
-        name: what is special about it.
-        file: its name in the partition's directory.
-        content: of the file now, from what it was and the partition's directory; None removes it.
-        verdict, reason: what is to be said of it.
-        log: verdict and reason of a log, where something is to be said of that too; of no other file anything.
+        name: the damage in words.
+        file: the file's name in the partition's directory.
+        content: gives the damaged content from the sound one and the partition's directory; None removes the file.
+        verdict, reason: an audit's, on the file.
+        log: an audit's verdict and reason on the log, if that is not whole then.
     """
 
     name: str
@@ -46,11 +46,11 @@ class Damage:
 
     @property
     def problems(self) -> dict[str, tuple[str, str]]:
-        """What is to be said, by the names of files."""
-        found = {self.file: (self.verdict, self.reason)}
+        """An audit's verdicts and reasons, by the names of files."""
+        problems = {self.file: (self.verdict, self.reason)}
         if self.log is not None:
-            found[file_name(int(self.file[:20]), segment_files.LOG_SUFFIX)] = self.log
-        return found
+            problems[file_name(int(self.file[:20]), segment_files.LOG_SUFFIX)] = self.log
+        return problems
 
 
 def file_name(base_offset: int, suffix: str) -> str:

@@ -1,4 +1,4 @@
-"""What may be done to a file."""
+"""Functions that change the content of a file."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tests.support.damages.damage import LARGE, Entries, file_name
 def changed_entries(
     layout: np.dtype[np.void], change: Callable[[Entries], Entries | None]
 ) -> Callable[[bytes, Path], bytes]:
-    """A change of entries: in place, or by giving others."""
+    """A change of entries: `change` does it in place, or returns others."""
 
     def changed(content: bytes, _: Path) -> bytes:
         entries = np.frombuffer(content, layout).copy()
-        made = change(entries)
-        result: bytes = (entries if made is None else made).tobytes()
+        others = change(entries)
+        result: bytes = (entries if others is None else others).tobytes()
         return result
 
     return changed
@@ -48,12 +48,12 @@ def twice(number: int) -> Callable[[Entries], Entries]:
 
 
 def with_interval(interval_bytes: int, *, times: bool = False) -> Callable[[bytes, Path], bytes]:
-    """As recovery writes it with another `index.interval.bytes`."""
+    """The index that recovery writes with another `index.interval.bytes`."""
 
     def recovered(_: bytes, directory: Path) -> bytes:
         log = LogFile(str(directory / segment_files.segment_file(LARGE, segment_files.LOG_SUFFIX)))
-        found = recover(log, LARGE, RecoverOptions(interval_bytes=interval_bytes))
-        return found.time_index if times else found.offset_index
+        segment = recover(log, LARGE, RecoverOptions(interval_bytes=interval_bytes))
+        return segment.time_index if times else segment.offset_index
 
     return recovered
 

@@ -32,14 +32,14 @@ def _offsets(change: Callable[[Entries], Entries | None]) -> Callable[[bytes, Pa
 
 
 def _by_batch(offset_of: Callable[[list[Batch], int], int]) -> Callable[[bytes, Path], bytes]:
-    """Entries at the same positions with other offsets; `offset_of` is given all batches and the number of one."""
+    """Entries at the same positions with other offsets; `offset_of` gets all batches and the number of one."""
 
     def changed(content: bytes, directory: Path) -> bytes:
         entries = np.frombuffer(content, layouts.OFFSET_INDEX_ENTRY).copy()
-        found = list(batches(LogFile(str(directory / segment_files.segment_file(LARGE, segment_files.LOG_SUFFIX)))))
-        at = {batch.position: number for number, batch in enumerate(found)}
+        in_log = list(batches(LogFile(str(directory / segment_files.segment_file(LARGE, segment_files.LOG_SUFFIX)))))
+        numbers = {batch.position: number for number, batch in enumerate(in_log)}
         for entry in entries:
-            entry["relative_offset"] = offset_of(found, at[int(entry["position"])]) - LARGE
+            entry["relative_offset"] = offset_of(in_log, numbers[int(entry["position"])]) - LARGE
         return entries.tobytes()
 
     return changed
@@ -147,5 +147,5 @@ OFFSET_INDEXES: Final = [
 
 
 def _shifted(entries: Entries) -> None:
-    """Each entry with the position of the next."""
+    """Give each entry the position of the next one."""
     entries["position"][:-1] = entries["position"][1:]

@@ -19,8 +19,8 @@ def _producers(change: Callable[[Entries], Entries | None]) -> Callable[[bytes, 
 
     def changed(content: bytes, _: Path) -> bytes:
         entries = read_snapshot(content).copy()
-        made = change(entries)
-        return _snapshot(entries if made is None else made)
+        others = change(entries)
+        return _snapshot(entries if others is None else others)
 
     return changed
 

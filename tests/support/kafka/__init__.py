@@ -1,1 +1,1 @@
-"""Kafka itself, to compare with: a broker, and its own classes in a JVM that stays up."""
+"""Kafka itself, for comparison: brokers, and Kafka's classes in a JVM that stays up."""

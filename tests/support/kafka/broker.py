@@ -1,4 +1,4 @@
-"""A real Kafka broker: one node that is its own controller (KRaft), on loopback, in a directory of its own."""
+"""A real Kafka broker: one node that is its own controller (KRaft), on loopback, with its own directory."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from typing import Final
 from tests.support.kafka.class_archive import class_archive
 from tests.support.kafka.jars import class_path
 
-#: A broker starts and stops in seconds, also on a busy machine; what takes longer, hangs.
+#: A broker starts and stops in seconds, even on a busy machine; one that takes longer hangs.
 DEADLINE_SECONDS: Final = 120.0
 
 _STARTED: Final = "Kafka Server started"
@@ -27,7 +27,7 @@ _PORT_TAKEN: Final = "Address already in use"
 _CLUSTER_ID: Final = "S2lkeFRlc3RDbHVzdGVyMQ"  # any 16 bytes, in URL-safe base64
 _TAIL_LINES: Final = 40
 
-#: Started often and for seconds: a small heap, and no time spent on making fast what runs once.
+#: For brokers that are started often and run for seconds: a small heap, and no optimising compiler.
 _JVM_OPTIONS: Final = (
     "-Xms128m",
     "-Xmx512m",
@@ -36,7 +36,7 @@ _JVM_OPTIONS: Final = (
     "-Djava.awt.headless=true",
 )
 
-# Without the first line log4j's own shutdown hook would end the log in the middle of Kafka's shutdown.
+# Without the first line, log4j's own shutdown hook would end the log amid Kafka's shutdown.
 _LOGGING: Final = """\
 shutdownHook = disable
 rootLogger.level = info
@@ -49,15 +49,15 @@ appender.stdout.layout.pattern = %p %m (%c{1})%n
 
 
 class BrokerError(Exception):
-    """A broker did not start or stop as it should; the end of its log is in the message."""
+    """A broker did not start or stop; the end of its log is in the message."""
 
 
 class Broker:
-    """A broker that can be started and stopped again and again; between two runs its log dir lies still.
+    """A broker that can be started and stopped again and again.
 
-    Method: Kafka's own main classes in a JVM, with the jars that `./setup.sh kafka` fetches. Whoever opens the context
-    of `running` has a broker that serves; when it closes, the broker has shut down as `kafka-server-stop.sh` makes it
-    (SIGTERM), and the process is gone whatever happened. All runs share one port, so that clients survive a restart.
+    A JVM runs Kafka's own main classes, from the jars that `./setup.sh kafka` fetches. The context of `running` has a
+    broker that serves; at its end the broker has shut down as `kafka-server-stop.sh` makes it (SIGTERM), and the
+    process is gone whatever happened. All runs share one port, so that clients survive a restart.
     """
 
     def __init__(
@@ -74,13 +74,13 @@ class Broker:
         """Format a new broker's storage in `directory`.
 
         Args:
-            settings: what is added to `server.properties`.
-            more_jars: a directory of jars in front of Kafka's own; None for none.
-            more_log_dirs: names of further log dirs.
-            older: one of `OLDER`, which it is; None for the newest.
-            ports: of the broker and of its controller, where others have to know them; None for any.
-            java_options: of its JVM; None for those by which it starts soonest.
-            format_with: options of formatting; None where the log dirs are put there by the caller.
+            settings: more lines of `server.properties`.
+            more_jars: a directory of jars before Kafka's own.
+            more_log_dirs: names of more log dirs.
+            older: the Kafka's version, one of `OLDER`; None for the newest.
+            ports: the ports of the broker and of its controller; None for any.
+            java_options: options of the JVM; None for those with which it starts soonest.
+            format_with: options of formatting; None: the caller puts log dirs there.
         """
         self.directory = directory
         self.log_dir = directory / "data"
@@ -100,16 +100,11 @@ class Broker:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients find it."""
         return f"127.0.0.1:{self._port}"
 
     def copy(self, directory: Path, settings: Mapping[str, object] | None = None) -> Broker:
-        """A stopped broker's twin in another directory, with everything it has stored, modification times too.
-
-        It has the same port: only one of them can run at a time.
-
-        Args:
-            settings: what it has in place of, or beside, the settings of this one.
+        """A stopped broker's twin in another directory, with all its files and their modification times, and with some
+        other settings. It has the same port: only one of the two can run at a time.
         """
         twin = object.__new__(Broker)
         twin.directory, twin.log_dir = directory, directory / "data"
@@ -125,7 +120,7 @@ class Broker:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[BrokerRun]:
-        """Start it, wait until it serves, and stop it at the end of the context."""
+        """Start the broker, wait until it serves, and stop it at the end of the context."""
         run = self.start()
         try:
             yield run
@@ -138,7 +133,7 @@ class Broker:
 
     @contextlib.contextmanager
     def running_until_killed(self) -> Iterator[BrokerRun]:
-        """Start it, wait until it serves, and kill it (-9) at the end of the context."""
+        """Start the broker, wait until it serves, and kill it (-9) at the end of the context."""
         run = self.start()
         try:
             yield run
@@ -149,12 +144,8 @@ class Broker:
             run.kill()
 
     def start(self, deadline_seconds: float = DEADLINE_SECONDS) -> BrokerRun:
-        """Start it, and wait until it serves. The caller stops or kills it.
-
-        Raises:
-            BrokerError: it does not start.
-        """
-        for _ in range(3):  # between looking for a free port and using it, someone else may take it
+        """Start the broker, and wait until it serves. The caller stops or kills it."""
+        for _ in range(3):  # another process may take a free port before the broker does
             run = self._run()
             if run.wait_until_started(deadline_seconds):
                 return run
@@ -196,11 +187,7 @@ class Broker:
         (self.directory / "log4j2.properties").write_text(_LOGGING)
 
     def run_tool(self, main_class: str, *arguments: str) -> str:
-        """Run one of Kafka's own commands to its end; what it prints.
-
-        Raises:
-            BrokerError: it fails, by its exit code.
-        """
+        """Run one of Kafka's own commands to its end, and return its output."""
         done = subprocess.run(
             self.command(main_class, *arguments),
             cwd=self.directory,
@@ -234,7 +221,7 @@ def _java() -> str:
 
 @functools.cache
 def _archived(class_path: str, more_jars: Path | None) -> tuple[str, ...]:
-    """The options by which a JVM takes classes from the archive of a broker that was started and stopped."""
+    """The options with which a JVM takes classes from the archive of a broker that was started and stopped."""
 
     def run(option: str) -> None:
         with tempfile.TemporaryDirectory() as directory:
@@ -248,7 +235,7 @@ def _archived(class_path: str, more_jars: Path | None) -> tuple[str, ...]:
 
 
 class BrokerRun:
-    """One run of a broker, from start to stop; `log` is what it says meanwhile."""
+    """One run of a broker, from start to stop; the file `log` gets its output."""
 
     def __init__(self, command: list[str], directory: Path, log: Path) -> None:
         self.log = log
@@ -260,7 +247,7 @@ class BrokerRun:
             stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            start_new_session=True,  # Ctrl-C is the test's to handle
+            start_new_session=True,  # the test handles Ctrl-C
         )
         self._started = False
         self._started_or_ended = threading.Event()
@@ -268,33 +255,33 @@ class BrokerRun:
         self._reader.start()
 
     def wait_until_started(self, deadline_seconds: float) -> bool:
-        """Wait until it serves; False where it has ended or the deadline has passed."""
+        """Wait until the broker serves; False: it has ended, or the deadline has passed."""
         self._started_or_ended.wait(deadline_seconds)
         return self._started
 
     def stop(self) -> None:
-        """Shut it down cleanly and wait for that."""
+        """Shut the broker down cleanly, and wait for its end."""
         self._process.send_signal(signal.SIGTERM)
         try:
             code = self._process.wait(DEADLINE_SECONDS)
         except subprocess.TimeoutExpired:
             raise BrokerError(f"the broker did not stop within {DEADLINE_SECONDS} seconds") from None
         self._reader.join()
-        if code != 128 + signal.SIGTERM:  # how a JVM ends that a signal has shut down
+        if code != 128 + signal.SIGTERM:  # the exit code of a JVM that a signal has shut down
             raise BrokerError(f"the broker ended with exit code {code}")
 
     def kill(self) -> None:
-        """Kill it (-9), where it is still there."""
+        """Kill the broker (-9) if it still runs."""
         self._process.kill()
         self._process.wait()
         self._reader.join()
 
     def lines(self) -> list[str]:
-        """What it has said so far; all of it once it has stopped."""
+        """The broker's output so far; all of it once it has stopped."""
         return self.log.read_text().splitlines()
 
     def tail(self) -> str:
-        """The end of what it said, to be shown where something went wrong."""
+        """The end of the output, to be shown with an error."""
         return "\n".join([f"(the end of {self.log})", *self.lines()[-_TAIL_LINES:]])
 
     def _keep_output(self) -> None:
@@ -309,7 +296,7 @@ class BrokerRun:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of loopback that nobody listens on, below those that the system gives to outgoing connections."""
+    """Free ports of loopback, below those that the system gives to outgoing connections."""
     ports: list[int] = []
     while len(ports) < count:
         port = random.SystemRandom().randrange(15_000, 32_000)

@@ -1,7 +1,6 @@
-"""Java's methods, called thousands of times in one call.
-
-A call through py4j takes a quarter of a millisecond. So targets go into the JVM as one array, the method becomes a
-function of the JDK's, and a stream maps the array by it: ten thousand lookups take about 0.1 s.
+"""Calls a Java method thousands of times with one call through py4j, which takes a quarter of a millisecond: the
+arguments go into the JVM as one array, the method becomes a function of the JDK's, and a stream maps the array by it.
+Ten thousand lookups take about 0.1 s.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ LOG_PACKAGE: Final = "org.apache.kafka.storage.internals.log"
 
 
 class Jvm:
-    """Java's classes, each looked up once: a dot is a call."""
+    """Java's classes. Each dot is a call, so they are looked up once."""
 
     def __init__(self, kafka: Kafka) -> None:
         self._gateway = kafka.gateway
@@ -43,22 +42,22 @@ class Jvm:
         self._sent: tuple[bytes, Any] = (b"", None)  # the array that was asked for last
 
     def method(self, owner: str, name: str) -> Any:
-        """A method, also one that is not public, of one of Kafka's log classes: the only one of the name that returns
-        something. Java lists the methods of a class in no order.
+        """A method, public or not, of one of Kafka's log classes: the only one of the name that returns a value. Java
+        lists the methods of a class in no order.
         """
         if (owner, name) not in self._methods:
             methods = self._class.forName(f"{LOG_PACKAGE}.{owner}").getDeclaredMethods()
-            (found,) = (
+            (only,) = (
                 method
                 for method in methods
                 if method.getName() == name and method.getReturnType().getName() != "void" and not method.isBridge()
             )
-            found.setAccessible(True)
-            self._methods[owner, name] = found
+            only.setAccessible(True)
+            self._methods[owner, name] = only
         return self._methods[owner, name]
 
     def handle(self, owner: str, name: str) -> Any:
-        """The same as a method handle."""
+        """The handle of `method`."""
         if (owner, name) not in self._handles:
             self._handles[owner, name] = self._lookup.unreflect(self.method(owner, name))
         return self._handles[owner, name]
@@ -70,16 +69,16 @@ class Jvm:
         return array
 
     def map(self, targets: Targets, method: Any, int32: bool = False) -> str:
-        """What the method makes of each target, as the text of one list."""
+        """The method's results for all targets, as the text of one list."""
         return str(self.list(targets, method, int32).toString())
 
     def list(self, targets: Targets, method: Any, int32: bool = False) -> Any:
-        """The same as Java's own list."""
+        """The method's results for all targets, as Java's list."""
         function = self._proxies.asInterfaceInstance(self._functions[int32], method)
         return self.arrays.stream(self.array(targets, int32)).mapToObj(function).toList()
 
     def array(self, targets: Targets, int32: bool = False) -> Any:
-        """The targets as an array in the JVM. They are sent once, if they are asked again and again."""
+        """The targets as an array in the JVM. The same targets are sent once."""
         content = targets.astype(">i4" if int32 else ">i8").tobytes()
         if self._sent[0] != content:
             array = self._gateway.new_array(self._int if int32 else self._long, len(targets))
@@ -89,7 +88,7 @@ class Jvm:
         return self._sent[1]
 
     def lambdas(self, index: Any) -> tuple[Any, Any]:
-        """`index::lookup`, and `offset` of what it answers, as Java's compiler would have made them."""
+        """`index::lookup` and its answer's `offset`, as Java's compiler would make them."""
         kind = index.getClass()
         kind_lookup = self.method(str(kind.getSimpleName()), "lookup")
         answer, inside = kind_lookup.getReturnType(), self.handles.privateLookupIn(kind, self.handles.lookup())
@@ -121,5 +120,4 @@ class Jvm:
 
 @functools.cache
 def jvm_of(kafka: Kafka) -> Jvm:
-    """For many calls of one method at a time."""
     return Jvm(kafka)

@@ -1,4 +1,4 @@
-"""What a broker's JVM loads, noted down once beside the jars: the next ones start in two thirds of the time."""
+"""An archive of the classes that a broker's JVM loads, beside the jars: later JVMs start in two thirds of the time."""
 
 from __future__ import annotations
 
@@ -16,14 +16,8 @@ _ARCHIVES: Final = PROJECT / ".jars"
 
 
 def class_archive(java: str, class_path: str, run: Callable[[str], None]) -> Path | None:
-    """The archive of a Java's classes from a class path. It is made where there is none of what is there now.
-
-    Args:
-        class_path: of directories, each with `/*`, and of jars.
-        run: runs what loads the classes, with one more option of its JVM.
-
-    Returns:
-        None where this Java makes no archive.
+    """The archive for a Java and a class path of jars and of directories with `/*`; None if this Java makes no archive.
+    If there is none for the present jars, `run` gets an option of the JVM, and runs what loads the classes.
     """
     name = hashlib.sha256(class_path.encode()).hexdigest()[:8]
     archive = _ARCHIVES / f"broker-{name}-{_key(java, class_path)}.jsa"
@@ -35,13 +29,13 @@ def class_archive(java: str, class_path: str, run: Callable[[str], None]) -> Pat
             with tempfile.TemporaryDirectory(dir=_ARCHIVES) as directory:
                 made = Path(directory, archive.name)
                 run(f"-XX:ArchiveClassesAtExit={made}")
-                made.touch()  # empty where it was not made: that is not tried again
+                made.touch()  # an empty file if it was not made: then there is no other try
                 made.rename(archive)
     return archive if archive.stat().st_size else None
 
 
 def _key(java: str, class_path: str) -> str:
-    """Of a Java, and of the jars of a class path as they are now: the JVM passes by an archive of others."""
+    """A hash of a Java and of the present jars of a class path: the JVM ignores an archive of others."""
     key = hashlib.sha256()
     for part in (java, *class_path.split(os.pathsep)):
         for path in sorted(Path(part[:-2]).glob("*.jar")) if part.endswith("/*") else [Path(part).resolve()]:

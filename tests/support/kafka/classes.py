@@ -1,7 +1,7 @@
-"""Kafka's own classes, in a JVM that stays up: what they make of a partition's logs.
+"""Kafka's own classes, in a JVM that stays up: recovery, logs and log managers.
 
-Driven through py4j, which needs no Java compiler. A call takes a quarter of a millisecond, so whatever Kafka leaves in
-files is read from the files.
+py4j drives them, which needs no Java compiler. A call takes a quarter of a millisecond, so the tests read Kafka's
+results from its files.
 """
 
 from __future__ import annotations
@@ -27,32 +27,27 @@ from tests.support.kafka.results import KafkaError, KafkaPartition, KafkaSegment
 from tests.support.logs.snapshots import producers_in
 
 _END_SNAPSHOT: Final = f"end{segment_files.SNAPSHOT_SUFFIX}"
-#: What recovery writes beside the logs.
+#: The files that recovery writes beside the logs.
 _DERIVED_SUFFIXES: Final = (
     segment_files.OFFSET_INDEX_SUFFIX,
     segment_files.TIME_INDEX_SUFFIX,
     segment_files.TRANSACTION_INDEX_SUFFIX,
     segment_files.SNAPSHOT_SUFFIX,
 )
-
-
 _IN_SCALA: Final = ("3.9.2", "4.0.2")
 _STATS_IN_CORE: Final = ("3.9.2",)
 
 
 class Kafka:
-    """A JVM with Kafka's classes. Leaving it as a context ends it."""
+    """A JVM with Kafka's classes, which ends with the context. With one of `OLDER` only `opened_log` and `versions` are
+    offered.
+    """
 
     def __init__(
         self,
         java_options: Sequence[str] = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
         older: str | None = None,
     ) -> None:
-        """
-        Args:
-            older: one of `OLDER`, of which only `opened_log` and `versions` are offered; None for the Kafka that
-                everything is compared with.
-        """
         self._gateway = JavaGateway.launch_gateway(
             classpath=os.pathsep.join(class_path(older)),
             javaopts=list(java_options),
@@ -96,12 +91,12 @@ class Kafka:
 
     @property
     def gateway(self) -> JavaGateway:
-        """The way to all other classes."""
+        """The gateway to all other classes."""
         return self._gateway
 
     @property
     def versions(self) -> dict[str, str]:
-        """Of Kafka and of Java."""
+        """The versions of Kafka and of Java."""
         return {
             "kafka": self._app_info.getVersion(),
             "java": self._gateway.jvm.System.getProperty("java.version"),
@@ -109,11 +104,10 @@ class Kafka:
 
     @cached_property
     def records(self) -> KafkaRecords:
-        """What it reads from logs, and writes to them."""
         return KafkaRecords(self._gateway.jvm)
 
     def leader_epochs(self, directory: Path) -> Any:
-        """Kafka's `LeaderEpochFileCache` over the file in a directory, where there is one."""
+        """Kafka's `LeaderEpochFileCache` over the file in a directory, which may be missing."""
         file = self._file(str(directory.resolve()), checkpoint_files.LEADER_EPOCH_CHECKPOINT)
         return self._epoch_cache(self._topic_partition, self._epoch_file(file, self._failures), self._scheduler)
 
@@ -123,11 +117,10 @@ class Kafka:
         interval_bytes: int = INTERVAL_BYTES_DEFAULT,
         max_index_bytes: int = MAX_INDEX_BYTES_DEFAULT,
     ) -> KafkaPartition:
-        """Recover each segment of a partition directory, as after a crash that left nothing but the logs.
+        """Recover each segment of a partition's directory, as after a crash that left only the logs.
 
-        Segments are taken in offset order, with one producer state and one leader epoch cache for all, and where one
-        fails or is truncated it goes on with the next. What Kafka writes stands in `directory` afterwards, and its
-        logs are truncated.
+        Segments are recovered in offset order, with one producer state and one leader epoch cache for all. After one
+        that fails or is truncated, the next one follows. Kafka's files stay in `directory`, and its logs are truncated.
         """
         for path in list(directory.iterdir()):
             if path.name.endswith(_DERIVED_SUFFIXES) or path.name == checkpoint_files.LEADER_EPOCH_CHECKPOINT:
@@ -163,11 +156,7 @@ class Kafka:
     def opened_segment(
         self, directory: Path, base_offset: int, settings: Mapping[str, str] | None = None
     ) -> Iterator[Any]:
-        """Kafka's `LogSegment` over the files in a directory, which closing it may change.
-
-        Args:
-            settings: those of the topic.
-        """
+        """Kafka's `LogSegment` over the files in a directory, which closing it may change, with a topic's settings."""
         config = self._config(settings or {})
         java_directory = self._file(str(directory.resolve()))
         segment = self._segment.open(java_directory, base_offset, config, self._clock, True, 0, False, "")
@@ -186,14 +175,8 @@ class Kafka:
         clean_shutdown: bool = True,
         settings: Mapping[str, str] | None = None,
     ) -> Iterator[Any]:
-        """Kafka's `UnifiedLog` over a partition's directory; it may change the files there.
-
-        Args:
-            log_start_offset, recovery_point: what the checkpoint files of its log dir say.
-            settings: those of the topic.
-
-        Raises:
-            Py4JJavaError: what Kafka throws while it loads the log.
+        """Kafka's `UnifiedLog` over a partition's directory, with the offsets of checkpoint files and a topic's
+        settings; it may change the files there.
         """
         transaction_timeout_ms, expiry_check_ms = 15 * 60 * 1000, 10 * 60 * 1000
         arguments = (
@@ -207,7 +190,7 @@ class Kafka:
             transaction_timeout_ms,
             self._producer_config,
             expiry_check_ms,
-            self._internals.LogDirFailureChannel(1),  # one that knows of a failure fails each log of that log dir
+            self._internals.LogDirFailureChannel(1),  # a channel with a failure fails each log of that log dir
             clean_shutdown,
         )
         if self._in_scala:
@@ -220,11 +203,9 @@ class Kafka:
             log.close()
 
     def start_log_manager(self, log_dir: Path) -> tuple[bool, bool]:
-        """Let Kafka's `LogManager` load a log dir, as when a broker starts; it may change the files there.
-
-        Returns:
-            Whether it throws, which ends a broker; and whether it has marked the log dir as failed, upon which a broker
-            takes it out of use.
+        """Let Kafka's `LogManager` load a log dir, as when a broker starts; it may change the files there. Return
+        whether it throws, which ends a broker, and whether it has marked the log dir as failed: a broker takes such a
+        log dir out of use.
         """
         failures = self._internals.LogDirFailureChannel(1)
         directory = str(log_dir.resolve())
@@ -242,7 +223,7 @@ class Kafka:
         return ended, offline
 
     def epoch_of_clean_stop(self, log_dirs: Sequence[Path]) -> int | None:
-        """The epoch that a starting broker takes from the markers in its log dirs, to tell the controller; or None."""
+        """The epoch that a starting broker takes from the markers in its log dirs and tells the controller; None: none."""
         manager = self._log_manager(log_dirs, self._internals.LogDirFailureChannel(len(log_dirs)))
         try:
             epoch = manager.readBrokerEpochFromCleanShutdownFiles()
@@ -258,18 +239,18 @@ class Kafka:
             directories.add(self._file(str(log_dir.resolve())))
         builder = jvm.kafka.server.builders.LogManagerBuilder()
         builder.setLogDirs(directories).setInitialDefaultConfig(self._config({}))
-        builder.setConfigRepository(jvm.org.apache.kafka.metadata.KRaftMetadataCache(1, None))  # which nobody asks
+        builder.setConfigRepository(jvm.org.apache.kafka.metadata.KRaftMetadataCache(1, None))  # nobody asks it
         builder.setCleanerConfig(self._internals.CleanerConfig(False)).setScheduler(self._scheduler)
         builder.setBrokerTopicStats(self._topic_stats).setLogDirFailureChannel(failures).setTime(self._clock)
         return builder.build()
 
     def segments_of(self, log: Any) -> list[Any]:
-        """The segments of an opened log; of Scala's, which is no list."""
+        """The segments of an opened log, also of Scala's, which has no list of them."""
         return list(self._gateway.jvm.java.util.ArrayList(log.logSegments()))
 
     def _in_scala_further(self) -> tuple[Any, ...]:
-        """What `UnifiedLog.create` of 4.1 takes for granted: no topic id, `partition.metadata` is kept, nobody counts
-        segments, nothing is tiered, nobody listens.
+        """The arguments that `UnifiedLog.create` of 4.1 does not need: no topic id, `partition.metadata` is kept,
+        nobody counts segments, nothing is tiered, nobody listens.
         """
         jvm = self._gateway.jvm
         counts = jvm.java.util.concurrent.ConcurrentHashMap()

@@ -14,18 +14,14 @@ _NODES: Final = 3
 
 
 class Cluster:
-    """Three brokers that hold a replica of everything each. One at a time can be killed and started again.
+    """Three brokers, each with replicas of all partitions. One at a time can be killed and started again.
 
     Attributes:
         brokers: by node id.
     """
 
     def __init__(self, directory: Path, settings: Mapping[str, object]) -> None:
-        """Format the storage of all of them in `directory`.
-
-        Args:
-            settings: what is added to each `server.properties`.
-        """
+        """Format the storage of all brokers in `directory`; `settings` are more lines of each `server.properties`."""
         ports = free_ports(2 * _NODES)
         of_nodes = {node + 1: (ports[node], ports[_NODES + node]) for node in range(_NODES)}
         voters = ",".join(f"{node}@127.0.0.1:{controller}" for node, (_, controller) in of_nodes.items())
@@ -45,9 +41,9 @@ class Cluster:
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
-        """Start all, wait until all serve, and kill them at the end of the context."""
+        """Start all brokers, wait until all serve, and kill them at the end of the context."""
         try:
-            with ThreadPoolExecutor(_NODES) as pool:  # each waits for a quorum
+            with ThreadPoolExecutor(_NODES) as pool:  # a broker waits for a quorum
                 list(pool.map(self.start, self.brokers))
             yield
         except BaseException as error:
@@ -67,5 +63,5 @@ class Cluster:
         self._runs[node].kill()
 
     def lines(self, node: int) -> list[str]:
-        """What a broker has said in its last run so far."""
+        """The output of a broker in its last run so far."""
         return self._runs[node].lines()

@@ -15,7 +15,7 @@ from tests.support.kafka.results import KafkaError, error_of
 
 @dataclass(frozen=True, slots=True)
 class Dumped:
-    """What it printed, and what it threw, if it did."""
+    """The tool's output, and its exception, if there was one."""
 
     lines: list[bytes]
     error_lines: list[bytes]
@@ -23,11 +23,7 @@ class Dumped:
 
 
 class KafkaDump:
-    """The tool. It may change and make files, so it is for copies.
-
-    Args:
-        scratch: a directory for what it prints.
-    """
+    """The tool. It may change and make files, so it is for copies. Its output goes to files in `scratch`."""
 
     def __init__(self, kafka: Kafka, scratch: Path) -> None:
         self._gateway, self._java = kafka.gateway, kafka.gateway.jvm.java

@@ -1,4 +1,4 @@
-"""Java's methods as functions of the JDK's: one call through py4j maps them over all elements of a stream."""
+"""Turns Java's methods into functions of the JDK's: one call through py4j maps them over all elements of a stream."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class Functions:
-    """Makes them of method handles.
+    """Makes functions of method handles.
 
     Attributes:
-        find: a class by its name; an array's is `[B`, or `[Ljava.lang.Object;`.
+        find: finds a class by its name; an array's is `[B`, or `[Ljava.lang.Object;`.
     """
 
     def __init__(self, jvm: Any) -> None:
@@ -24,15 +24,14 @@ class Functions:
         return self._lookup.findVirtual(self.find(owner), name, self._method_type(returns, *takes))
 
     def static(self, owner: str, name: str, returns: Any, *takes: Any) -> Any:
-        """The handle of a static method."""
         return self._lookup.findStatic(self.find(owner), name, self._method_type(returns, *takes))
 
     def array_length(self, array: Any) -> Any:
-        """The handle of what gives the length of such an array."""
+        """The handle that gives the length of an array of a class."""
         return self._handles.arrayLength(array)
 
     def array_stream(self, array: Any) -> Any:
-        """The handle of what makes a stream of such an array."""
+        """The handle that makes a stream of an array of a class."""
         stream = self.find("java.util.stream.Stream")
         of_objects = self.static("java.util.Arrays", "stream", stream, self.find("[Ljava.lang.Object;"))
         return of_objects.asType(self._method_type(stream, array))
@@ -45,9 +44,7 @@ class Functions:
         return self._as_instance(self.find("java.util.function.Function"), first)
 
     def consumer(self, handle: Any) -> Any:
-        """A `Consumer` that calls a handle."""
         return self._as_instance(self.find("java.util.function.Consumer"), handle)
 
     def predicate(self, handle: Any) -> Any:
-        """A `Predicate` that calls a handle."""
         return self._as_instance(self.find("java.util.function.Predicate"), handle)

@@ -1,4 +1,4 @@
-"""Kafka's own index classes, asked thousands of things in one call."""
+"""Kafka's own index classes, with thousands of lookups in one call."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class KafkaIndex:
     """An index of Kafka's over a file, which it may write to.
 
     Attributes:
-        java: the object itself, for single calls.
+        java: Kafka's object, for single calls.
     """
 
     def __init__(self, kafka: Kafka, java: Any) -> None:
@@ -37,7 +37,7 @@ class KafkaIndex:
         self._jvm = jvm_of(kafka)
 
     def call(self, name: str, *arguments: Any) -> KafkaError | None:
-        """Call a method; what it throws, None where it returns."""
+        """Call a method, and return its exception; None: it throws none."""
         try:
             getattr(self.java, name)(*arguments)
         except Py4JJavaError as thrown:
@@ -46,10 +46,10 @@ class KafkaIndex:
 
     def lookup_many(self, targets: Targets) -> list[Pair]:
         """`lookup`: the two fields of each answer."""
-        return [_pair(found) for found in _PAIR.finditer(self._jvm.map(targets, self._method("lookup")))]
+        return [_pair(match) for match in _PAIR.finditer(self._jvm.map(targets, self._method("lookup")))]
 
     def timed_lookups(self, targets: Targets) -> Callable[[], float]:
-        """A function that looks up each target once, in one loop in the JVM, and says how many seconds that took.
+        """A function that looks up each target once, in one loop in the JVM, and returns the seconds of that.
 
         The loop is that of `stream(targets).mapToObj(index::lookup).mapToLong(found -> found.offset).sum()` in Java.
         """
@@ -65,20 +65,20 @@ class KafkaIndex:
         return once
 
     def fetch_upper_bounds(self, position: int, fetch_bytes: Targets) -> list[Pair | None]:
-        """`fetchUpperBoundOffset` from one position: offset and position of each answer, None for none."""
+        """`fetchUpperBoundOffset` from one position: offset and position of each answer, or None."""
         method = self._method("fetchUpperBoundOffset", self._jvm.offset_position(0, position))
         text = self._jvm.map(fetch_bytes, method, int32=True)
-        return [_pair(found) if found[1] is not None else None for found in _PAIR_OR_NONE.finditer(text)]
+        return [_pair(match) if match[1] is not None else None for match in _PAIR_OR_NONE.finditer(text)]
 
     def collect_aborted(self, fetch_offset: int, upper_bounds: Targets) -> list[AbortedInRange]:
         """`collectAbortedTxns` from one offset."""
         method = self._method("collectAbortedTxns", fetch_offset)
         return [
             AbortedInRange(
-                tuple(AbortedTransaction(*map(int, fields)) for fields in _ABORTED.findall(found[1])),
-                found[2] == "true",
+                tuple(AbortedTransaction(*map(int, fields)) for fields in _ABORTED.findall(match[1])),
+                match[2] == "true",
             )
-            for found in _RESULT.finditer(self._jvm.map(upper_bounds, method))
+            for match in _RESULT.finditer(self._jvm.map(upper_bounds, method))
         ]
 
     def slots(self, targets: Targets, *, by_value: bool, upper: bool) -> list[int]:
@@ -91,7 +91,6 @@ class KafkaIndex:
 
     @functools.cached_property
     def _mapped(self) -> Any:
-        """The buffer over the file."""
         return self._jvm.method("AbstractIndex", "mmap").invoke(self.java, self._jvm.objects())
 
     @functools.cached_property
@@ -99,32 +98,26 @@ class KafkaIndex:
         return str(self.java.getClass().getSimpleName())
 
     def _method(self, name: str, *first: Any, owner: str | None = None) -> Any:
-        """A method of this object as a method handle, its first arguments given."""
+        """The handle of a method of this object, with its first arguments."""
         bound = self._jvm.handle(owner or self._class, name).bindTo(self.java)
         return self._jvm.handles.insertArguments(bound, 0, self._jvm.objects(*first)) if first else bound
 
 
 def offset_index(kafka: Kafka, path: Path, base_offset: int, max_bytes: int = -1) -> KafkaIndex:
-    """Kafka's `OffsetIndex` over a file; with `max_bytes` the file need not exist.
-
-    Raises:
-        Py4JJavaError: what Kafka throws.
-    """
+    """Kafka's `OffsetIndex` over a file; with `max_bytes` the file need not exist."""
     jvm = jvm_of(kafka)
     return KafkaIndex(kafka, jvm.offset_index(jvm.file(str(path)), base_offset, max_bytes))
 
 
 def time_index(kafka: Kafka, path: Path, base_offset: int, max_bytes: int = -1) -> KafkaIndex:
-    """Kafka's `TimeIndex`, as `offset_index` gives its own."""
     jvm = jvm_of(kafka)
     return KafkaIndex(kafka, jvm.time_index(jvm.file(str(path)), base_offset, max_bytes))
 
 
 def transaction_index(kafka: Kafka, path: Path, base_offset: int) -> KafkaIndex:
-    """Kafka's `TransactionIndex`, as `offset_index` gives its own."""
     jvm = jvm_of(kafka)
     return KafkaIndex(kafka, jvm.transaction_index(base_offset, jvm.file(str(path))))
 
 
-def _pair(found: re.Match[str]) -> Pair:
-    return int(found[1]), int(found[2])
+def _pair(match: re.Match[str]) -> Pair:
+    return int(match[1]), int(match[2])

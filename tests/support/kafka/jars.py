@@ -1,4 +1,4 @@
-"""Where Kafka's jars are: those of the Kafka that everything is compared with, and of older ones."""
+"""Kafka's jars: of the Kafka that all tests compare with, and of older ones."""
 
 from __future__ import annotations
 
@@ -15,18 +15,13 @@ JARS: Final = PROJECT / ".jars" / "kafka"
 
 #: Older Kafkas that the start-up simulation is also checked against, by `./setup.sh kafka-versions`.
 OLDER: Final = ("3.9.2", "4.0.2", "4.1.2", "4.2.1")
-#: Of a test that runs with each of them.
+#: Marks a test that runs with each of them.
 with_older_kafkas: Final = pytest.mark.exhaustive("its jars are fetched for this alone")
 
 
 def class_path(older: str | None) -> list[str]:
-    """The class path of a Kafka. Jars are fetched where they are missing.
-
-    Args:
-        older: one of `OLDER`, which has other people's jars from beside the newest; None for the newest.
-
-    Raises:
-        KidxError: jars cannot be fetched.
+    """The class path of a Kafka, one of `OLDER` or the newest; missing jars are fetched. An older Kafka takes the jars
+    of other projects from the newest one.
     """
     if not JARS.is_dir() and subprocess.run([PROJECT / "setup.sh", "kafka"], check=False).returncode != 0:
         raise KidxError(f"no Kafka to compare with: `./setup.sh kafka` could not put its jars into {JARS}")

@@ -1,4 +1,4 @@
-"""Kafka's own `UnifiedLog`, asked thousands of things in one call."""
+"""Kafka's own `UnifiedLog`, with thousands of lookups in one call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class KafkaLog:
     """A log of Kafka's.
 
     Attributes:
-        java: the object itself, for single calls.
+        java: Kafka's object, for single calls.
     """
 
     def __init__(self, kafka: Kafka, java: Any) -> None:
@@ -36,20 +36,20 @@ class KafkaLog:
         self._isolation = kafka.gateway.jvm.org.apache.kafka.server.storage.log.FetchIsolation
 
     def places(self, offsets: Targets) -> list[LogOffset]:
-        """`maybeConvertToOffsetMetadata`: where a fetch from each offset starts. What the log does not have is at
-        segment −1.
+        """`maybeConvertToOffsetMetadata`: where a fetch from each offset starts. An offset that the log does not have
+        is at segment −1.
         """
         text = self._jvm.map(offsets, self._place_of)
-        return [LogOffset(*map(int, found.groups())) for found in _LOG_OFFSET.finditer(text)]
+        return [LogOffset(*map(int, match.groups())) for match in _LOG_OFFSET.finditer(text)]
 
     def offsets_by_timestamp(self, timestamps: Targets) -> list[TimestampAndOffset | None]:
         """`fetchOffsetByTimestamp`, without a tier."""
-        return [_by_time(found) for found in _BY_TIME.finditer(self._jvm.map(timestamps, self._offset_of))]
+        return [_by_time(match) for match in _BY_TIME.finditer(self._jvm.map(timestamps, self._offset_of))]
 
     def seconds(self, targets: Targets, *, by_time: bool) -> float:
-        """What `places` or `offsets_by_timestamp` take, without a text of what they find."""
+        """The seconds of `places` or `offsets_by_timestamp`, without the text of their results."""
         method = self._offset_of if by_time else self._place_of
-        self._jvm.list(targets, method)  # sends them, and lets Java compile what it runs
+        self._jvm.list(targets, method)  # sends the targets, and lets Java compile
         start = time.perf_counter()
         self._jvm.list(targets, method)
         return time.perf_counter() - start
@@ -68,11 +68,8 @@ class KafkaLog:
     def read(
         self, start_offset: int, max_bytes: int, *, min_one_message: bool, committed: bool
     ) -> tuple[Fetched, list[tuple[int, int]] | None]:
-        """`read` up to the log end offset, or of what is committed up to the last stable offset.
-
-        Returns:
-            What is fetched, and producer ids and first offsets of the aborted transactions that are to be skipped: more
-            of them is not in Kafka's answer.
+        """`read` up to the log end offset, or with `committed` up to the last stable offset. Return the fetched range,
+        and the producer ids and first offsets of the aborted transactions to skip: Kafka's answer has no more of them.
         """
         isolation = self._isolation.TXN_COMMITTED if committed else self._isolation.LOG_END
         answer = self.java.read(start_offset, max_bytes, isolation, min_one_message)
@@ -97,7 +94,7 @@ class KafkaLog:
         )
 
 
-def _by_time(found: re.Match[str]) -> TimestampAndOffset | None:
-    if found[1] is None:
+def _by_time(match: re.Match[str]) -> TimestampAndOffset | None:
+    if match[1] is None:
         return None
-    return TimestampAndOffset(int(found[1]), int(found[2]), None if found[3] is None else int(found[3]))
+    return TimestampAndOffset(int(match[1]), int(match[2]), None if match[3] is None else int(match[3]))

@@ -1,8 +1,8 @@
-"""What Kafka's own classes read from a log: its batches, and the records inside them.
+"""The batches of a log, and their records, as Kafka's own classes read and write them.
 
-A call through py4j takes a quarter of a millisecond, a record has a dozen things to ask for, and a segment thousands of
-records. So Java does the asking: method handles, made into functions, are mapped over all records of a log at once. Out
-come a few lists of numbers, and bytes that Java writes to a file one after the other.
+A call through py4j takes a quarter of a millisecond, a record has a dozen fields, and a segment thousands of records.
+So method handles, made into functions, are mapped over all records of a log at once. The results are a few lists of
+numbers, and bytes that Java writes to a file one after the other.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class KafkaThrewError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaBatch:
-    """What a batch says of itself, decompressed where it has to be.
+    """The fields of a batch, which is decompressed for them if necessary.
 
     Attributes:
-        leader_epoch: of the partition's leader; −1 is none.
-        records: None of a v0 or v1 message.
-        offset_of_max_timestamp: None where no record has it.
+        leader_epoch: −1 is none.
+        records: None for a v0 or v1 message.
+        offset_of_max_timestamp: None: no record has it.
     """
 
     position: int
@@ -59,7 +59,7 @@ class NewBatch:
     """A batch for Kafka to write.
 
     Attributes:
-        codec: its name, an element of `layouts.CODECS`.
+        codec: a name of `layouts.CODECS`.
         log_append_time: the timestamp of all records; None for CreateTime.
         delete_horizon_ms: None for none; magic 2 only.
     """
@@ -73,7 +73,7 @@ class NewBatch:
 
 
 def _of_batch(jvm: Any, functions: Functions) -> dict[str, Any]:
-    """What a batch is asked for, by the fields of `KafkaBatch`."""
+    """The functions that give the fields of `KafkaBatch`."""
     long, integer, byte = jvm.java.lang.Long.TYPE, jvm.java.lang.Integer.TYPE, jvm.java.lang.Byte.TYPE
     optional, optional_long = functions.find("java.util.Optional"), functions.find("java.util.OptionalLong")
     batch, file_batch = f"{_INTERNAL}.RecordBatch", f"{_INTERNAL}.FileLogInputStream$FileChannelRecordBatch"
@@ -93,7 +93,7 @@ def _of_batch(jvm: Any, functions: Functions) -> dict[str, Any]:
 
 
 class _OfRecord:
-    """What a record is asked for. Its headers are a stream of them."""
+    """The functions that give a record's fields; the headers are a stream."""
 
     def __init__(self, jvm: Any, functions: Functions) -> None:
         def method(name: str, returns: Any) -> Any:
@@ -112,7 +112,7 @@ class _OfRecord:
 
 
 class _OfHeader:
-    """What a record's header is asked for, both as `ByteBuffer`s."""
+    """The functions that give a header's key and value as `ByteBuffer`s."""
 
     def __init__(self, jvm: Any, functions: Functions) -> None:
         string, array, buffer = (functions.find(name) for name in ("java.lang.String", "[B", _BYTE_BUFFER))
@@ -146,40 +146,27 @@ class KafkaRecords:
         self._not_null = functions.predicate(functions.static("java.util.Objects", "nonNull", boolean, any_object))
 
     def batches(self, log: Path) -> list[KafkaBatch]:
-        """All batches of a log.
-
-        Raises:
-            KafkaThrewError: one is malformed, or its records are.
-        """
+        """All batches of a log; KafkaThrewError if one is malformed, or its records are."""
         return self._with(log, self._batches)
 
     def records(self, log: Path) -> list[Record]:
-        """All records of a log.
-
-        Raises:
-            KafkaThrewError: one is malformed.
-        """
+        """All records of a log; KafkaThrewError if one is malformed."""
         return self._with(log, self._records)
 
     def first_since(self, log: Path, timestamp: int, position: int, offset: int) -> tuple[int, int, int | None] | None:
         """`FileRecords.searchForTimestamp`: timestamp, offset and leader epoch."""
 
         def search(opened: Any) -> tuple[int, int, int | None] | None:
-            found = opened.searchForTimestamp(timestamp, position, offset)
-            return (
-                None
-                if found is None
-                else (
-                    get_field(found, "timestamp"),
-                    get_field(found, "offset"),
-                    get_field(found, "leaderEpoch").orElse(None),
-                )
-            )
+            answer = opened.searchForTimestamp(timestamp, position, offset)
+            if answer is None:
+                return None
+            epoch = get_field(answer, "leaderEpoch").orElse(None)
+            return get_field(answer, "timestamp"), get_field(answer, "offset"), epoch
 
         return self._with(log, search)
 
     def _with(self, log: Path, ask: Callable[[Any], T]) -> T:
-        """What `ask` makes of the opened log."""
+        """Call `ask` with the opened log."""
         try:
             opened = self._file_records.open(self._file(str(log.resolve())), False)
             try:
@@ -190,22 +177,22 @@ class KafkaRecords:
             raise KafkaThrewError(str(thrown.java_exception.toString())) from None
 
     def _batches(self, opened: Any) -> list[KafkaBatch]:
-        found = self._to_list(opened.batches().iterator())
-        columns = [_numbers(found.stream().map(function)) for function in self._of_batch.values()]
+        batches = self._to_list(opened.batches().iterator())
+        columns = [_numbers(batches.stream().map(function)) for function in self._of_batch.values()]
         return [KafkaBatch(**dict(zip(self._of_batch, row, strict=True))) for row in zip(*columns, strict=True)]
 
     def _records(self, opened: Any) -> list[Record]:
-        found = self._to_list(opened.records().iterator())
+        records = self._to_list(opened.records().iterator())
         of = self._of_record
-        offsets, timestamps = _numbers(found.stream().map(of.offset)), _numbers(found.stream().map(of.timestamp))
-        # Sizes are asked for by themselves: Kafka has them from elsewhere than the bytes.
-        key_sizes, value_sizes = (_numbers(found.stream().map(function)) for function in (of.key_size, of.value_size))
-        keys = self._split(found.stream().map(of.key), key_sizes)
-        values = self._split(found.stream().map(of.value), value_sizes)
-        counts = _numbers(found.stream().map(of.headers_count))
+        offsets, timestamps = _numbers(records.stream().map(of.offset)), _numbers(records.stream().map(of.timestamp))
+        # Sizes have functions of their own: Kafka does not take them from the bytes.
+        key_sizes, value_sizes = (_numbers(records.stream().map(function)) for function in (of.key_size, of.value_size))
+        keys = self._split(records.stream().map(of.key), key_sizes)
+        values = self._split(records.stream().map(of.value), value_sizes)
+        counts = _numbers(records.stream().map(of.headers_count))
         headers: Iterator[Header] = iter(())
         if sum(counts):
-            flat = found.stream().flatMap(of.headers).toList()
+            flat = records.stream().flatMap(of.headers).toList()
             header_keys = self._pieces(flat.stream().map(self._of_header.key))
             header_values = self._pieces(flat.stream().map(self._of_header.value))
             headers = iter(
@@ -218,14 +205,14 @@ class KafkaRecords:
 
     def _pieces(self, buffers: Any) -> list[bytes | None]:
         listed = buffers.collect(self._jvm.java.util.stream.Collectors.toList())
-        nothing = [text == "null" for text in listed.toString()[1:-1].split(", ")]
+        are_null = [text == "null" for text in listed.toString()[1:-1].split(", ")]
         sizes = iter(_numbers(listed.stream().filter(self._not_null).map(self._remaining)))
-        return self._split(listed.stream(), [-1 if none else next(sizes) for none in nothing])
+        return self._split(listed.stream(), [-1 if is_null else next(sizes) for is_null in are_null])
 
     def _split(self, buffers: Any, sizes: list[int]) -> list[bytes | None]:
-        """The bytes of `buffers`, a stream of `ByteBuffer`s, of these sizes; None where the size is negative."""
-        there = buffers.filter(self._not_null).toList()
-        array = self._jvm.java.util.Arrays.copyOf(there.toArray(), there.size(), self._byte_buffers)
+        """The bytes of a stream of `ByteBuffer`s of these sizes; a negative size stands for null."""
+        not_null = buffers.filter(self._not_null).toList()
+        array = self._jvm.java.util.Arrays.copyOf(not_null.toArray(), not_null.size(), self._byte_buffers)
         total = sum(size for size in sizes if size > 0)
         with tempfile.NamedTemporaryFile() as named:
             channel, written = self._jvm.java.io.FileOutputStream(named.name).getChannel(), 0
@@ -238,7 +225,7 @@ class KafkaRecords:
         return [None if size < 0 else data[end - size : end] for size, end in zip(sizes, ends, strict=True)]
 
     def write(self, batch: NewBatch) -> bytes:
-        """The batch as `MemoryRecordsBuilder` writes it."""
+        """The bytes that `MemoryRecordsBuilder` writes."""
         size = 1024 + sum(len(record.key or b"") + len(record.value or b"") + 200 for record in batch.records)
         types = self._timestamp_type
         timestamp_type = types.CREATE_TIME if batch.log_append_time is None else types.LOG_APPEND_TIME

@@ -1,4 +1,4 @@
-"""What Kafka's own recovery leaves of segments and partitions, or throws."""
+"""The results of Kafka's own recovery of segments and partitions."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class KafkaError:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaSegment:
-    """What recovery made of one segment.
+    """The result of recovering one segment.
 
     Attributes:
-        truncated_bytes: what it truncated; None where it failed.
-        error: how it failed.
-        offset_index, time_index, transaction_index: the files' bytes; None where there is no such file. Of a segment
-            where it failed they are whatever it left.
-        producers: their state at the segment's base offset.
-        seconds: what opening it and `LogSegment.recover` took; closing, which flushes it to disk, is not counted.
+        truncated_bytes: None if recovery failed.
+        error: the exception with which it failed.
+        offset_index, time_index, transaction_index: the files' bytes; None: no such file. After a failure they are
+            whatever recovery left.
+        producers: the producers' state at the segment's base offset.
+        seconds: the time of opening and `LogSegment.recover`, without closing, which flushes to disk.
     """
 
     base_offset: int
@@ -42,12 +42,12 @@ class KafkaSegment:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KafkaPartition:
-    """What recovery made of a partition.
+    """The result of recovering a partition.
 
     Attributes:
         snapshot: a producer snapshot of the state after the last segment.
         map_end_offset: the offset up to which that state reaches.
-        leader_epoch_checkpoint: the text of that file; None where there is none.
+        leader_epoch_checkpoint: the file's text; None: no such file.
     """
 
     segments: tuple[KafkaSegment, ...]
@@ -57,11 +57,10 @@ class KafkaPartition:
 
     @property
     def producers(self) -> frozenset[Producer]:
-        """Their state after the last segment."""
+        """The producers' state after the last segment."""
         return producers_in(self.snapshot)
 
 
 def error_of(thrown: Py4JJavaError) -> KafkaError:
-    """What Kafka has thrown."""
     name, _, message = str(thrown.java_exception.toString()).partition(": ")
     return KafkaError(name.rpartition(".")[2], message)

@@ -16,11 +16,11 @@ _TRANSACTION_TIMEOUT_MS: Final = 15 * 60 * 1000
 
 @dataclass(frozen=True, slots=True)
 class Retained:
-    """What was there when the log was open, and what deleting left.
+    """The segments before and after the deletion.
 
     Attributes:
-        before: base offsets of the segments as they were loaded.
-        after: of those that stay; where all went, of the empty one that took their place.
+        before: base offsets of the loaded segments.
+        after: base offsets of the segments that stay, or of the empty one that replaces them if all go.
     """
 
     before: list[int]
@@ -30,12 +30,12 @@ class Retained:
 
     @property
     def deleted(self) -> list[int]:
-        """Base offsets of the segments that went."""
+        """The base offsets of the deleted segments."""
         return [base_offset for base_offset in self.before if base_offset not in self.after]
 
 
 class KafkaRetention:
-    """A clock that stands still, and logs that believe it."""
+    """Logs with a clock that stands still."""
 
     def __init__(self, kafka: Kafka) -> None:
         jvm = kafka.gateway.jvm
@@ -80,11 +80,9 @@ class KafkaRetention:
         high_watermark: int | None = None,
         clean: bool = False,
     ) -> Retained:
-        """Load a partition directory (`<topic>-<partition>`), and delete what its topic's settings say.
-
-        Args:
-            high_watermark: None for the log end offset.
-            clean: as after a clean stop, so that index files are taken as they are; else everything is recovered.
+        """Load a partition's directory, and delete by its topic's settings. Without `high_watermark` that is the log
+        end offset. `clean` stands for a clean stop, after which index files are used as they are; else all is
+        recovered.
         """
         self._now.set(0, now_ms)
         scheduler = self._scheduler(1)
@@ -114,9 +112,9 @@ class KafkaRetention:
             return Retained(before, _base_offsets(directory), log.logStartOffset(), log.logEndOffset())
         finally:
             log.close()
-            scheduler.shutdown()  # waits for what it is writing just now; what it would delete later stays
+            scheduler.shutdown()  # waits for present writes; files to be deleted later stay
 
 
 def _base_offsets(directory: Path) -> list[int]:
-    found = (parse_segment_log(path.name) for path in directory.iterdir())
-    return sorted(base_offset for base_offset in found if base_offset is not None)
+    base_offsets = (parse_segment_log(path.name) for path in directory.iterdir())
+    return sorted(base_offset for base_offset in base_offsets if base_offset is not None)

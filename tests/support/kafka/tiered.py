@@ -1,4 +1,4 @@
-"""A real broker with tiered storage (KIP-405): what it uploads lies in a folder beside its log dir."""
+"""A real broker with tiered storage (KIP-405), whose bucket is a directory beside its log dir."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ JARS: Final = PROJECT / ".jars" / "tiered"
 METADATA_TOPIC: Final = REMOTE_LOG_METADATA_TOPIC
 METADATA_PARTITIONS: Final = 2
 
-#: Of a topic that is tiered: a segment is uploaded when the next one begins.
+#: The settings of a tiered topic: a segment is uploaded when the next one begins.
 TIERED_TOPIC: Final = {
     "remote.storage.enable": "true",
-    "segment.bytes": "1048576",  # no smaller one is taken
+    "segment.bytes": "1048576",  # Kafka's least
     "local.retention.ms": "1000",
     "retention.ms": "-1",
 }
-#: The same with segments so small that a few of them are soon there; Kafka's own tests have this setting.
+#: The same with segments so small that a few are soon written, by a setting of Kafka's own tests.
 SMALL_SEGMENTS: Final = {
     **{name: value for name, value in TIERED_TOPIC.items() if name != "segment.bytes"},
     "internal.segment.bytes": "16384",
@@ -53,11 +53,7 @@ _PLUGIN: Final = "org.apache.kafka.server.log.remote"
 
 
 def tiered_broker(directory: Path, settings: Mapping[str, object]) -> Broker:
-    """A new broker whose remote segments lie in `directory/remote`.
-
-    Args:
-        settings: see `Broker`.
-    """
+    """A new `Broker` whose remote segments are in `directory/remote`."""
     if not JARS.is_dir():
         subprocess.run([PROJECT / "setup.sh", "kafka"], check=True)
     return Broker(
@@ -74,7 +70,7 @@ def tiered_broker(directory: Path, settings: Mapping[str, object]) -> Broker:
             "rlmm.config.remote.log.metadata.topic.num.partitions": METADATA_PARTITIONS,
             "remote.log.manager.task.interval.ms": 500,
             "log.retention.check.interval.ms": 500,
-            "log.initial.task.delay.ms": 500,  # before it, no segment that is not full is begun anew or deleted
+            "log.initial.task.delay.ms": 500,  # earlier, no segment is rolled by time or deleted
             **settings,
         },
         more_jars=JARS,
@@ -82,14 +78,14 @@ def tiered_broker(directory: Path, settings: Mapping[str, object]) -> Broker:
 
 
 def tiered_twin(broker: Broker, directory: Path) -> Broker:
-    """See `Broker.copy`. It has a copy of the bucket, too: what it uploads and deletes is its own."""
+    """A twin as by `Broker.copy`, with a copy of the bucket, too."""
     twin = broker.copy(directory, {"rsm.config.dir": directory / "remote"})
     shutil.copytree(broker.directory / "remote", directory / "remote")
     return twin
 
 
 def metadata_records(bootstrap: str) -> Iterator[bytes]:
-    """The values of the metadata topic from its beginning on, as they are written; for ever."""
+    """The values of the metadata topic from its beginning on, as they are written, without an end."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "metadata", "enable.auto.commit": False})
     try:
         consumer.assign([TopicPartition(METADATA_TOPIC, n, OFFSET_BEGINNING) for n in range(METADATA_PARTITIONS)])
@@ -107,9 +103,8 @@ def metadata_records(bootstrap: str) -> Iterator[bytes]:
 
 
 def fill(broker: Broker) -> None:
-    """Make `PLAIN` and `TRANSACTIONS`, write some segments of each, and wait until these are copied.
-
-    The first segments of `TRANSACTIONS` have no transaction, later ones have transactions that were aborted.
+    """Make `PLAIN` and `TRANSACTIONS`, write some segments of each, and wait until they are copied. The first segments
+    of `TRANSACTIONS` have no transaction, later ones have aborted ones.
     """
     bootstrap = broker.bootstrap
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -132,7 +127,6 @@ def fill(broker: Broker) -> None:
 
 
 def set_config(bootstrap: str, topic: str, name: str, value: object) -> None:
-    """Give a topic another value of a setting."""
     entry = ConfigEntry(name, str(value), incremental_operation=AlterConfigOpType.SET)
     resource = ConfigResource(ConfigResource.Type.TOPIC, topic, incremental_configs=[entry])
     admin = AdminClient({"bootstrap.servers": bootstrap})
@@ -141,7 +135,7 @@ def set_config(bootstrap: str, topic: str, name: str, value: object) -> None:
 
 
 def write_briefly_kept(broker: Broker, topic: str) -> Iterator[None]:
-    """Make a topic that keeps its records for two seconds, and write to it as often as somebody asks for more."""
+    """Make a topic that keeps its records for two seconds, and write to it at each step of the iterator."""
     configs = {**SMALL_SEGMENTS, "local.retention.ms": "500", "retention.ms": "2000"}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     [created] = admin.create_topics([NewTopic(topic, 1, 1, config=configs)]).values()
@@ -155,16 +149,15 @@ def write_briefly_kept(broker: Broker, topic: str) -> Iterator[None]:
 
 
 def _write(producer: Producer, topic: str, partition: int, number: int) -> None:
-    """A batch of some records, each of another time."""
-    for each in range(5):
-        at = 5 * number + each
+    """Write a batch of five records with different times."""
+    for at in range(5 * number, 5 * number + 5):
         value = random.Random(at).randbytes(200)
         producer.produce(topic, value, str(at).encode(), partition, timestamp=_FIRST_MS + at * 1000)
     assert producer.flush(DEADLINE_SECONDS) == 0
 
 
 def _wait_until_copied(broker: Broker) -> None:
-    """Until all that was written is in the bucket, and none of it in the log dir."""
+    """Wait until all records are in the bucket, and none in the log dir."""
     deadline = time.monotonic() + DEADLINE_SECONDS
     directories = [broker.log_dir / f"{topic}-{partition}" for topic, partition in PARTITIONS]
     while any(_size(path) for directory in directories for path in directory.glob("*.log")):
@@ -173,7 +166,7 @@ def _wait_until_copied(broker: Broker) -> None:
 
 
 def _size(path: Path) -> int:
-    """Bytes of a file; 0 of one that was deleted since it was listed."""
+    """The size of a file; 0 if it was deleted since it was listed."""
     try:
         return path.stat().st_size
     except FileNotFoundError:
@@ -181,7 +174,7 @@ def _size(path: Path) -> int:
 
 
 def site_of(broker: Broker, directory: Path) -> Site:
-    """A copy of a stopped broker's bucket, with the metadata of that and of the cluster."""
+    """A copy of a stopped broker's bucket, with the metadata of remote segments and of the cluster."""
     log_dir = directory / "log-dir"
     log_dir.mkdir(parents=True)
     for path in broker.log_dir.iterdir():
