@@ -1,4 +1,4 @@
-"""What a catalog knows of the segments of a plan."""
+"""The catalog's rows of the segments of a plan."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from kidxlib.recovery.outcome import Status
 
 
 def known_row(task: BuildTask) -> dict[str, Any]:
-    """The row of a segment that was read and is sound, and of which no index file was published."""
+    """The row of a sound segment that was read, and without a published index file."""
     segment, version = task.segment, task.segment.version
     return {
         **dict(zip(SEGMENT_KEY, (*segment.partition_key, segment.base_offset), strict=True)),
@@ -43,10 +43,8 @@ def known_row(task: BuildTask) -> dict[str, Any]:
 
 
 def known_table(rows: Iterable[dict[str, Any]]) -> pa.Table:
-    """Rows as `compare` takes them."""
     return pa.Table.from_pylist(list(rows), KNOWN)
 
 
 def known_rows(plan: Plan) -> pa.Table:
-    """Rows of all segments of a plan."""
     return known_table(map(known_row, plan.build_tasks(publish_truncated=True)))

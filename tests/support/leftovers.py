@@ -1,4 +1,4 @@
-"""What killed runs leave, made to look old."""
+"""Files of killed runs, made to look old."""
 
 from __future__ import annotations
 
@@ -9,6 +9,6 @@ from pathlib import Path
 
 
 def age(path: Path, by: timedelta) -> None:
-    """Make a file or a folder look as if it was last changed some time ago."""
+    """Give a file or a folder a modification time in the past."""
     then = time.time() - by.total_seconds()
     os.utime(path, (then, then))

@@ -1,4 +1,4 @@
-"""Kafka's messages with random values, and their bytes: the other way round than `kidxlib.messages.reading`."""
+"""Kafka's messages with random values, and their bytes: the inverse of `kidxlib.messages.reading`."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DOUBLES: Final = (0.0, -0.0, 1.5, 1e7, 123456.75, 0.001, 0.00025, 1e300, float(
 
 
 def random_values(message: Message, version: int, rng: random.Random) -> Values:
-    """Values of all fields; those that the version lacks have their default."""
+    """Values of all fields; those that the version lacks have their defaults."""
     return _random_struct(Scope.of(message, version), message.fields, rng)
 
 
@@ -69,7 +69,7 @@ def _random_value(scope: Scope, field: Field, kind: str, rng: random.Random) -> 
 
 
 def encoded(message: Message, values: Values, version: int) -> bytes:
-    """A message's bytes, as Kafka writes them. Tagged fields that are not among the values have their default."""
+    """A message's bytes as Kafka writes them. Tagged fields that are not among the values have their defaults."""
     return _encoded_struct(Scope.of(message, version), message.fields, values)
 
 
@@ -83,8 +83,9 @@ def _encoded_struct(scope: Scope, fields: Sequence[Field], values: Values) -> by
         for field in present
         if scope.is_in(field.tagged) and values.get(field.name, scope.default(field)) != scope.default(field)
     ]
-    in_order = sorted((tag, each) for tag, each in tagged if tag is not None)
-    return data + varint(len(in_order)) + b"".join(varint(tag) + varint(len(each)) + each for tag, each in in_order)
+    in_order = sorted((tag, content) for tag, content in tagged if tag is not None)
+    encoded_tags = (varint(tag) + varint(len(content)) + content for tag, content in in_order)
+    return data + varint(len(in_order)) + b"".join(encoded_tags)
 
 
 def _encoded(scope: Scope, field: Field, value: Any) -> bytes:

@@ -1,4 +1,4 @@
-"""A real S3 server on this machine's loopback, and a gate in front of it that counts requests and can disturb them."""
+"""A real S3 server on loopback, and a gate in front of it that counts requests and can disturb them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import pytest
@@ -27,12 +27,12 @@ from tests.faults.processes import end_gently, while_it_runs
 
 BUCKET: Final = "archive"
 
-#: What the server knows its one user by, and what AWS' own clients look for; see `tests.conftest`.
+#: The server's one user, as AWS' own clients look for it; see `tests.conftest`.
 CREDENTIALS: Final = {
     "AWS_ACCESS_KEY_ID": "kidx",
     "AWS_SECRET_ACCESS_KEY": "kidx-of-the-tests",
     "AWS_REGION": "us-east-1",
-    "AWS_EC2_METADATA_DISABLED": "true",  # asks nobody outside this machine
+    "AWS_EC2_METADATA_DISABLED": "true",  # no request leaves this machine
 }
 
 _JARS: Final = Path(__file__).resolve().parents[2] / ".jars" / "s3proxy"
@@ -43,29 +43,31 @@ _LOGBACK: Final = """
 </configuration>
 """
 
-
 _SLOW_DOWN: Final = (
     b'<?xml version="1.0" encoding="UTF-8"?>'
     b"<Error><Code>SlowDown</Code><Message>Please reduce your request rate.</Message></Error>"
 )
-#: Nothing that is waited for takes as long.
+#: Longer than any wait for requests takes.
 _GATHERED_SECONDS: Final = 60.0
 _CLOSES_WITH_RESET: Final = struct.pack("ii", 1, 0)
 
 
-class Fault(enum.Enum):
-    """What may become of a request on its way."""
+_Store = TypeVar("_Store", bound="ObjectStore")
 
-    SLOW_DOWN = enum.auto()  # it is answered 503, as S3 does, and goes no further
-    RESET = enum.auto()  # the connection is reset, and it goes no further
-    CUT = enum.auto()  # the connection is reset amid the answer's body
-    LOST = enum.auto()  # it is done, and the connection is reset in the place of an answer
-    DONE_AND_FAILED = enum.auto()  # it is done, and answered 500
+
+class Fault(enum.Enum):
+    """A disturbance of a request."""
+
+    SLOW_DOWN = enum.auto()  # the gate answers 503, as S3 does, and does not pass the request on
+    RESET = enum.auto()  # the gate resets the connection, and does not pass the request on
+    CUT = enum.auto()  # the gate resets the connection amid the answer's body
+    LOST = enum.auto()  # the server does it, and the gate resets the connection instead of answering
+    DONE_AND_FAILED = enum.auto()  # the server does it, and the gate answers 500
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request as it came in; `sent` is how many bytes its answer's body had."""
+    """A request; `sent` is the size of its answer's body in bytes."""
 
     method: str
     key: str
@@ -81,11 +83,11 @@ class ObjectStore:
     """The server. Clients come through the gate; `files` does not.
 
     Attributes:
-        endpoint: of the gate.
-        requests: that came through it since they were last cleared.
-        before: called with each request's method and key before it goes on, and may do to the objects what it likes;
-            the status that it returns, if any, is the answer, or the fault becomes of it.
-        objects: where the server keeps them.
+        endpoint: the gate's URL.
+        requests: the requests through the gate since they were last cleared.
+        before: called with each request's method and key before the request is passed on; it may change objects. A
+            status that it returns is the answer; a fault disturbs the request.
+        objects: the server's directory of objects.
     """
 
     endpoint: str
@@ -95,11 +97,13 @@ class ObjectStore:
     before: Callable[[str, str], int | Fault | None] | None = None
 
     def disturb(self, every: int, *faults: Fault | int, method: str = "", key: str = "") -> None:
-        """Let faults or answers become of each so many-th request of a method that has a text in its key, in turn."""
+        """Disturb each `every`-th request with this method and this text in its key, with the faults or answers in
+        turn.
+        """
         lock, number, coming = threading.Lock(), itertools.count(1), itertools.cycle(faults)
 
-        def before(asked_how: str, asked: str) -> Fault | int | None:
-            if method not in ("", asked_how) or key not in asked:
+        def before(request_method: str, request_key: str) -> Fault | int | None:
+            if method not in ("", request_method) or key not in request_key:
                 return None
             with lock:
                 return next(coming) if next(number) % every == 0 else None
@@ -107,10 +111,8 @@ class ObjectStore:
         self.before = before
 
     def gather(self, count: int, which: Callable[[str, str], bool]) -> None:
-        """Answer none of some requests before so many of them are on their way, and refuse them where they never are.
-
-        Args:
-            which: the requests, by method and key.
+        """Hold the requests for whose method and key `which` is true until `count` of them are on their way; refuse
+        them if that takes too long.
         """
         coming, enough = itertools.count(1), threading.Event()
 
@@ -124,7 +126,7 @@ class ObjectStore:
         self.before = before
 
     def upload(self, directory: Path, prefix: str) -> str:
-        """Put a directory's files below a prefix, and give its URL."""
+        """Put a directory's files below a prefix, and return the URL."""
         for path in sorted(directory.rglob("*")):
             if path.is_file():
                 self.put(f"{prefix}/{path.relative_to(directory)}", path.read_bytes())
@@ -139,9 +141,9 @@ class ObjectStore:
 
     def contents(self, prefix: str) -> dict[str, bytes]:
         """All objects below a prefix."""
-        found = self.files.get_file_info(FileSelector(f"{BUCKET}/{prefix}", allow_not_found=True, recursive=True))
+        infos = self.files.get_file_info(FileSelector(f"{BUCKET}/{prefix}", allow_not_found=True, recursive=True))
         contents = {}
-        for info in found:
+        for info in infos:
             if info.type == FileType.File:
                 with self.files.open_input_stream(info.path, compression=None) as stream:
                     contents[info.path.removeprefix(f"{BUCKET}/{prefix}/")] = bytes(stream.read())
@@ -151,26 +153,27 @@ class ObjectStore:
         """The requests so far, by kind as kidx counts them; none of them was disturbed."""
         kinds = {"POST": "put"}
         return Requests(
-            **Counter("list" if not each.key else kinds.get(each.method, each.method.lower()) for each in self.requests)
+            **Counter(
+                kinds.get(request.method, request.method.lower()) if request.key else "list"
+                for request in self.requests
+            )
         )
 
     def counted(self, *methods: str, prefix: str = "") -> list[Request]:
         """The requests so far of these methods below a prefix."""
-        return [each for each in self.requests if each.method in methods and each.key.startswith(prefix)]
+        return [request for request in self.requests if request.method in methods and request.key.startswith(prefix)]
 
 
 @contextlib.contextmanager
 def object_store(directory: Path) -> Iterator[ObjectStore]:
-    """Start the server on a free port, with its objects below `directory`. Skips the test where there is no Java."""
+    """Start the server on a free port, with its objects below `directory`. Skip the test if there is no Java."""
     java = shutil.which("java")
     if java is None:
         pytest.skip("needs Java for the S3 server")
     assert list(_JARS.glob("*.jar")), f"no jars in {_JARS}; ./setup.sh kafka fetches them"
     (directory / "objects" / BUCKET).mkdir(parents=True)
     (directory / "logback.xml").write_text(_LOGBACK)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     (directory / "s3proxy.conf").write_text(
         f"s3proxy.endpoint=http://127.0.0.1:{port}\n"
         "s3proxy.authorization=aws-v2-or-v4\n"
@@ -187,8 +190,23 @@ def object_store(directory: Path) -> Iterator[ObjectStore]:
         f"-Dlogback.configurationFile={directory / 'logback.xml'}",
     ]
     command += ["-cp", f"{_JARS}/*", "org.gaul.s3proxy.Main", "--properties", str(directory / "s3proxy.conf")]
-    with (directory / "log").open("w") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log, text=True, start_new_session=True)
+    objects = directory / "objects" / BUCKET
+    with served(command, port, directory / "log", lambda url, files: ObjectStore(url, files, objects)) as store:
+        yield store
+
+
+def free_port() -> int:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port: int = free.getsockname()[1]
+        return port
+
+
+@contextlib.contextmanager
+def served(command: list[str], port: int, log: Path, make: Callable[[str, S3FileSystem], _Store]) -> Iterator[_Store]:
+    """Start a server, wait until it listens, and put a gate in front of it; `make` gets the gate's URL and files."""
+    with log.open("w") as output:
+        process = subprocess.Popen(command, stdout=output, stderr=output, text=True, start_new_session=True)
 
     def listens() -> bool | None:
         with socket.socket() as tried:
@@ -202,8 +220,8 @@ def object_store(directory: Path) -> Iterator[ObjectStore]:
             region=CREDENTIALS["AWS_REGION"],
             endpoint_override=f"http://127.0.0.1:{port}",
         )
-        with gate(port) as (passing, endpoint):
-            store = ObjectStore(endpoint, files, directory / "objects" / BUCKET)
+        with _gate(port) as (passing, endpoint):
+            store = make(endpoint, files)
             passing.store = store
             yield store
     finally:
@@ -212,7 +230,7 @@ def object_store(directory: Path) -> Iterator[ObjectStore]:
 
 class _Gate(ThreadingHTTPServer):
     daemon_threads = True
-    request_queue_size = 128  # of connections that come at the same time none is dropped, to be tried a second later
+    request_queue_size = 128  # a dropped connection would be tried again a second later
     store: ObjectStore
 
     def __init__(self, port: int) -> None:
@@ -220,11 +238,11 @@ class _Gate(ThreadingHTTPServer):
         self.server_at = port
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that goes away in the middle is none."""
+        """Ignore a client that goes away amid a request."""
 
 
 class _Passing(BaseHTTPRequestHandler):
-    """Gives a request on as it is, its signature included, and the answer back."""
+    """Passes a request on unchanged, with its signature, and the answer back."""
 
     protocol_version = "HTTP/1.1"
     server: _Gate
@@ -255,7 +273,7 @@ class _Passing(BaseHTTPRequestHandler):
             answer = server.getresponse()
             content = answer.read()
             headers = answer.getheaders()
-        # Before the answer: who has it may ask at once what was counted.
+        # Before the answer: a client that has it may look at once at what was counted.
         store.requests.append(Request(self.command, key, len(content)))
         if fault is Fault.LOST:
             self._reset()
@@ -284,10 +302,10 @@ class _Passing(BaseHTTPRequestHandler):
             self.wfile.write(body)
 
     def _reset(self) -> None:
-        """End the connection at once, so that the client sees it reset."""
+        """End the connection so that the client sees a reset."""
         self.wfile.flush()
         self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _CLOSES_WITH_RESET)
-        self.connection.close()  # else it is shut down first, which is a proper end
+        self.connection.close()  # else the base class shuts it down first, which is a proper end
         self.close_connection = True
 
     def _chunks(self) -> bytes:
@@ -302,7 +320,7 @@ class _Passing(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def gate(port: int) -> Iterator[tuple[_Gate, str]]:
+def _gate(port: int) -> Iterator[tuple[_Gate, str]]:
     with _Gate(port) as passing:
         thread = threading.Thread(target=passing.serve_forever, daemon=True)
         thread.start()
@@ -314,7 +332,7 @@ def gate(port: int) -> Iterator[tuple[_Gate, str]]:
 
 
 def use(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let this process and those that it starts find the store, as a user would; forget what it was asked."""
+    """Let this process and its children find the store, as a user would; forget earlier requests."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", store.endpoint)
     store.before = None
     store.requests.clear()

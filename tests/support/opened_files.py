@@ -1,4 +1,4 @@
-"""Which files were opened: the kernel's own word for it (inotify), so that "this log was not read" can be tested."""
+"""The files that were opened, by the kernel's inotify, so that a test can say "this log was not read"."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 
 class OpenedFiles:
-    """While the context lasts, notes every file opened directly in one of the directories, by any process."""
+    """Records every file that any process opens directly in one of the directories while the context lasts."""
 
     def __init__(self, directories: Iterable[Path]) -> None:
         self._directories = list(directories)
@@ -39,11 +39,11 @@ class OpenedFiles:
         os.close(self._descriptor)
 
     def logs(self) -> list[Path]:
-        """The `.log` files opened, in order."""
+        """The opened `.log` files, sorted."""
         return self.files(".log")
 
     def files(self, suffix: str) -> list[Path]:
-        """The files opened, in order, whose names end so."""
+        """The opened files with a suffix, sorted."""
         return sorted(path for path in self._opened if path.suffix == suffix)
 
     def _drain(self) -> None:

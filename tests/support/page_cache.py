@@ -1,5 +1,5 @@
-"""Which pages of a file are in memory: the kernel's own word for it (mincore), so that "this page was not read" can be
-tested, and files that stay there. Linux only.
+"""The pages of a file in memory, by the kernel's mincore, so that a test can say "this page was not read"; and files
+that stay in memory. Linux only.
 """
 
 from __future__ import annotations
@@ -24,12 +24,10 @@ _RESIDENT: Final = 1
 
 
 def drop(path: Path) -> bool:
-    """Let the kernel forget a file that is mapped nowhere; whether it did. It cannot where the file lives in memory
-    alone (tmpfs).
-    """
+    """Drop an unmapped file from the page cache; whether that succeeded. It cannot on a file system in memory (tmpfs)."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        os.fsync(descriptor)  # what is not on disk yet stays
+        os.fsync(descriptor)  # pages that are not on disk yet would stay
         os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
     finally:
         os.close(descriptor)
@@ -37,11 +35,10 @@ def drop(path: Path) -> bool:
 
 
 def resident(path: Path) -> tuple[int, ...]:
-    """The pages of a file that are in memory, by number, in the order of the file.
-
-    The file must be this user's: of others' the kernel says that all is there.
+    """The numbers of the pages of a file that are in memory. The file must be this user's: for others' files the kernel
+    names all pages.
     """
-    content = mapped(path)  # to ask about a map touches nothing
+    content = mapped(path)  # a map alone touches no page
     pages = -(-len(content) // mmap.PAGESIZE)
     flags = ctypes.create_string_buffer(pages)
     if _libc.mincore(content.ctypes.data, len(content), flags) != 0:
@@ -50,10 +47,8 @@ def resident(path: Path) -> tuple[int, ...]:
 
 
 def mapped(path: Path, *, without_read_ahead: bool = False) -> NDArray[np.uint8]:
-    """The bytes of a file, mapped for as long as the result lives.
-
-    Args:
-        without_read_ahead: have the kernel read a page when it is touched, and none of those around it (MADV_RANDOM).
+    """The bytes of a file, mapped for as long as the result lives; `without_read_ahead` lets the kernel read only
+    touched pages, and none around them (MADV_RANDOM).
     """
     with path.open("rb") as file:
         memory = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -64,21 +59,18 @@ def mapped(path: Path, *, without_read_ahead: bool = False) -> NDArray[np.uint8]
 
 @contextlib.contextmanager
 def held_in_memory(*paths: Path) -> Iterator[None]:
-    """Bring files into memory, and keep them there while the context lasts: else the kernel may take pages away again.
-    They may grow or shrink meanwhile.
-
-    Raises:
-        KidxError: this user may not lock so much memory.
+    """Bring files into memory, and lock them there while the context lasts: else the kernel may take pages away again.
+    The files may grow or shrink meanwhile.
     """
     locked = [_locked(path) for path in paths]
     try:
         yield
     finally:
-        locked.clear()  # taken down, and so unlocked, also where an error's traceback lives on
+        locked.clear()  # unmaps and so unlocks the files, even if the traceback of an error lives on
 
 
 def _locked(path: Path) -> NDArray[np.uint8]:
-    """The bytes of a file, locked by the kernel, and touched by nobody: past the end of a truncated file that kills."""
+    """The bytes of a file, locked by the kernel. Nobody touches them: past the end of a truncated file that kills."""
     content = mapped(path)
     if _libc.mlock(content.ctypes.data, len(content)) != 0:
         error = os.strerror(ctypes.get_errno())

@@ -1,4 +1,4 @@
-"""Rows of remote segments that audits and repairs have recorded."""
+"""The rows of remote segments that audits and repairs have recorded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def _files_without_rows() -> Mapping[str, bytes]:
 
 
 def catalog_at(path: Path) -> Path:
-    """A catalog without rows, of files that are made once: to make a table takes milliseconds."""
+    """A catalog without rows, whose files are made once and copied: to make a table takes milliseconds."""
     for name, content in _files_without_rows().items():
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_bytes(content)
@@ -30,12 +30,12 @@ def catalog_at(path: Path) -> Path:
 
 
 def remote_rows(catalog: Path) -> list[dict[str, Any]]:
-    """All, in the order of their keys."""
+    """All rows of remote segments, in the order of their keys."""
     rows = DeltaTables(str(catalog)).read(REMOTE_SEGMENTS)
     return rows.sort_by([(name, "ascending") for name in REMOTE_SEGMENTS.key]).to_pylist()
 
 
 def without_run(row: dict[str, Any]) -> dict[str, Any]:
-    """What a row says of the bucket, and not of the run or of when files were copied."""
-    objects = [{**each, "written_ms": None} for each in row["objects"]]
+    """A row without the audit and the times of objects, which differ in each run."""
+    objects = [{**remote_object, "written_ms": None} for remote_object in row["objects"]]
     return {**row, "audit_id": None, "audited_at": None, "objects": objects}

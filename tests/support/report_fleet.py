@@ -1,4 +1,4 @@
-"""A fleet of three brokers and a bucket with five things wrong, for the report to tell, and one that is accepted."""
+"""A fleet of three brokers and a bucket with five problems for the report, and an accepted one."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.pages import PROJECT
 from tests.support.logs import encoded
 
-#: Thursday, 26 November 2026, 12:00 UTC: the report's time. Nothing is of the day on which a test runs.
+#: The report's time, Thursday, 26 November 2026, 12:00 UTC. Nothing depends on the day on which a test runs.
 NOW_MS: Final = 1_795_694_400_000
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
 _BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 _LZ4: Final = 3
-#: What is wrong, by the topic that has it.
+#: The topics with problems.
 FUTURE, DIVERGED, DAMAGED, SMALL = "sensors", "billing", "invoices", "clicks"
-#: Of this topic somebody has accepted a broken index file.
+#: A topic with a broken index file that somebody has accepted.
 ACCEPTED: Final = "orders"
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """A catalog, and the places of what it is of.
+    """A catalog, and the places of its sources.
 
     Attributes:
         log_dirs: by the name of the source.
-        bucket: with the objects of remote segments, one of which has lost its `.txnindex`.
+        bucket: the objects of remote segments, one of which has lost its `.txnindex`.
     """
 
     catalog: Path
@@ -46,7 +46,7 @@ class Fleet:
 
 
 def build_fleet(directory: Path, rng: random.Random) -> Fleet:
-    """Write logs, build and damage them, and record what builds and audits find."""
+    """Write logs, build and damage them, and record builds and audits in a catalog."""
     log_dirs = {broker: directory / broker for broker in _BROKERS}
     for broker, log_dir in log_dirs.items():
         log_dir.mkdir(parents=True)
@@ -78,14 +78,14 @@ def build_fleet(directory: Path, rng: random.Random) -> Fleet:
 
 
 def run_kidx(*arguments: str, codes: tuple[int, ...] = (0,)) -> str:
-    """What a command of `kidx` prints, without the lines that say what a slow run is doing."""
+    """The standard output of a command of `kidx`."""
     result = CliRunner().invoke(kidx, list(arguments), standalone_mode=False)
     code = ExitCode.OK if result.return_value is None else result.return_value
     assert result.exception is None and code in codes, f"{arguments}: {code}: {result.output}{result.exception!r}"
     return result.stdout
 
 
-#: Logs by their base offsets, and where the last one ends.
+#: Logs with their base offsets, and the end offset of the last one.
 _Logs = tuple[list[tuple[int, bytes]], int]
 
 
@@ -113,11 +113,8 @@ def _logs(
     altered: bool = False,
     future_segment: int | None = None,
 ) -> _Logs:
-    """Segments of the ten days before the report.
-
-    Args:
-        altered: one batch in the middle has another value.
-        future_segment: the one with a batch of a time five years ahead.
+    """Segments of the ten days before the report. If `altered`, one batch in the middle has another value. A batch of
+    `future_segment` has a time five years ahead.
     """
     rng = random.Random(seed)
     step_ms = 10 * _DAY_MS // (segments * batches)
@@ -150,7 +147,7 @@ def _value(rng: random.Random, size: int) -> bytes:
 
 
 def _checkpoint(log_dir: Path, topic: str, partition: int, end: int) -> None:
-    """As a broker that stopped cleanly leaves it."""
+    """Write the checkpoints of a broker that stopped cleanly."""
     for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
         path = log_dir / name
         lines = path.read_text().splitlines()[2:] if path.exists() else []
@@ -159,7 +156,7 @@ def _checkpoint(log_dir: Path, topic: str, partition: int, end: int) -> None:
 
 
 def _damage_index(path: Path, rng: random.Random) -> None:
-    """An entry in the middle of an offset index points elsewhere."""
+    """Let an entry in the middle of an offset index point elsewhere."""
     content = bytearray(path.read_bytes())
     at = len(content) // 16 * 8 + 4
     content[at : at + 4] = (int.from_bytes(content[at : at + 4]) + rng.randrange(1_000, 2_000)).to_bytes(4)

@@ -1,4 +1,4 @@
-"""A catalog of golden directories that seeks are asked of, questions to it, and what their answers have to be."""
+"""A catalog of golden directories for seeks, questions to it, and a check of the answers."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _CUT: Final = "when the catalog was built"
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """A catalog, and what it holds.
+    """A catalog, and its logs.
 
     Attributes:
-        logs: of each partition of each source, as Kafka's recovery leaves it; by topic, partition and source.
+        logs: the logs that Kafka's recovery leaves, by topic and partition, and by source.
     """
 
     catalog: Path
@@ -45,15 +45,13 @@ class Held:
         return self.logs.get((topic, partition), {})
 
     def ask(self, *arguments: str | Path, seek: Command = kidx_seek_here) -> Ended:
-        """Ask it, by `kidx` or by the job."""
+        """Ask the catalog, by `kidx` or by the job."""
         return seek("--catalog", self.catalog, *arguments)
 
 
 def hold_golden(directory: Path, more: str | None = None) -> Held:
-    """All golden directories, the sample as one source and the others as a second that has a part of the sample too.
-
-    Args:
-        more: a directory with further ones.
+    """Build a catalog of all golden directories, and of those below `more`: the sample is one source, and all others
+    are in a second one, with a part of the sample.
     """
     sample, rest = directory / "sample", directory / "rest"
     shutil.copytree(golden.SAMPLES, sample)
@@ -67,13 +65,13 @@ def hold_golden(directory: Path, more: str | None = None) -> Held:
     by_directory["rest", "compacted-0"] = by_directory["sample", "compacted-0"][:2]
 
     logs: dict[tuple[str, int], dict[str, Log]] = defaultdict(dict)
-    for (source, name), found in by_directory.items():
-        for segment in found:
+    for (source, name), of_directory in by_directory.items():
+        for segment in of_directory:
             (directory / source / name).mkdir(parents=True, exist_ok=True)
             shutil.copy2(segment.log, directory / source / name)
         recovered = directory / f"{source}-recovered" / name
         recovered.parent.mkdir(exist_ok=True)
-        golden_directory(found, recovered)
+        golden_directory(of_directory, recovered)
         start = _LOG_START if name == "txn-mixed-0" else 0
         topic, _, partition = name.rpartition("-")
         logs[topic, int(partition)][source] = Log.open(recovered, log_start_offset=start)
@@ -86,11 +84,11 @@ def hold_golden(directory: Path, more: str | None = None) -> Held:
 
 
 def some_questions(held: Held, rng: random.Random, count: int) -> list[dict[str, Any]]:
-    """Of every partition as many offsets as times, and a few of what is not there."""
-    found: list[dict[str, Any]] = []
+    """Questions for as many offsets as times of every partition, and for a few absent partitions."""
+    questions: list[dict[str, Any]] = []
 
     def add(topic: str, partition: int, query: str, target: int, source: str | None = None) -> None:
-        found.append({"topic": topic, "partition": partition, query: target, "source": source})
+        questions.append({"topic": topic, "partition": partition, query: target, "source": source})
 
     for (topic, partition), sources in held.logs.items():
         log = rng.choice(list(sources.values()))
@@ -102,8 +100,8 @@ def some_questions(held: Held, rng: random.Random, count: int) -> list[dict[str,
     for query in ("offset", "timestamp"):
         add("compacted", 99, query, 5)
         add("nobody's", 0, query, 5, "sample")
-    rng.shuffle(found)
-    return found
+    rng.shuffle(questions)
+    return questions
 
 
 def write_questions(questions: Sequence[Mapping[str, Any]], path: Path, rng: random.Random) -> None:
@@ -116,7 +114,8 @@ def write_questions(questions: Sequence[Mapping[str, Any]], path: Path, rng: ran
                 writer.writerows({**question, "timestamp": _as_text(question, rng)} for question in questions)
         case ".json":
             lines = (
-                json.dumps({name: value for name, value in each.items() if value is not None}) for each in questions
+                json.dumps({name: value for name, value in question.items() if value is not None})
+                for question in questions
             )
             path.write_text("\n".join(lines))
         case kind:
@@ -135,7 +134,7 @@ _YEAR_2100_MS: Final = 4_102_444_800_000
 
 
 def _as_text(question: Mapping[str, Any], rng: random.Random) -> str | int | None:
-    """A timestamp as ISO 8601 now and then."""
+    """A question's timestamp, sometimes as ISO 8601."""
     timestamp: int | None = question.get("timestamp")
     if timestamp is None or not 0 <= timestamp < _YEAR_2100_MS or rng.random() < 0.5:
         return timestamp
@@ -143,7 +142,7 @@ def _as_text(question: Mapping[str, Any], rng: random.Random) -> str | int | Non
 
 
 def check_answers(held: Held, questions: Sequence[Mapping[str, Any]], answers: Sequence[Mapping[str, Any]]) -> None:
-    """Each question has an answer of each source that it may ask, and it is the log's."""
+    """Check that each question has an answer from each source that it is for, and that the answer is the log's."""
     by_question: dict[tuple[Any, ...], list[Mapping[str, Any]]] = defaultdict(list)
     for answer in answers:
         by_question[tuple(answer[name] for name in ("topic", "partition", "query", "target", "source"))].append(answer)
@@ -170,7 +169,7 @@ def check_answers(held: Held, questions: Sequence[Mapping[str, Any]], answers: S
 
 
 def _unknown(held: Held, topic: str, partition: int, source: str | None) -> str:
-    """What is said of a partition that is not there."""
+    """The beginning of the note about an absent partition."""
     if sources := held.sources(topic, partition):
         return f"{topic}-{partition} is not in source {source}; it is in {', '.join(sorted(sources))}"
     if any(topic == known for known, _ in held.logs):

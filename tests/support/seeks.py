@@ -1,4 +1,4 @@
-"""Questions to a log, and what their answers have to be: those of `Log`, tested against Kafka's `UnifiedLog`."""
+"""Questions to a log, and a check that the answers are those of `Log`, which is tested against Kafka's `UnifiedLog`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SPECIAL: Final = range(EARLIEST_PENDING_UPLOAD, 0)
 
 
 def golden_directory(segments: Sequence[GoldenSegment], directory: Path) -> None:
-    """What a broker leaves of golden segments that it has recovered; as old as they are."""
+    """Make the directory of golden segments after a broker has recovered them, with their modification times."""
     directory.mkdir()
     for segment in segments:
         data = segment.log.read_bytes()
@@ -39,21 +39,21 @@ def golden_directory(segments: Sequence[GoldenSegment], directory: Path) -> None
 
 
 def some_offsets(log: Log, rng: random.Random, count: int) -> list[int]:
-    """Offsets that a log has, its ends, and the first ones above its start, where a search begins; increasing."""
+    """Sorted offsets of a log, with its ends and the first ones above its start, where a search begins."""
     start, end = log.log_start_offset, log.log_end_offset
     chosen = {start, end, *(rng.randint(start, end) for _ in range(count)), *range(start, min(start + 8, end))}
     return sorted(chosen)
 
 
 def some_timestamps(log: Log, rng: random.Random, count: int) -> list[int]:
-    """Of records in some batches, the largest of batches, their neighbours, any in between, and what stands for special
-    targets.
+    """Timestamps of records in some batches, the largest of batches, their neighbours, random ones between them, and
+    the special targets.
     """
     known = [0]
     for segment in log.segments:
-        found = list(batch_headers.batches(segment.log))
-        known += [batch.max_timestamp for batch in found]
-        for batch in rng.sample(found, min(3, len(found))):
+        batches = list(batch_headers.batches(segment.log))
+        known += [batch.max_timestamp for batch in batches]
+        for batch in rng.sample(batches, min(3, len(batches))):
             known += [record.timestamp for record in reader.records(segment.log, batch)]
     return [
         *(rng.choice(known) + rng.choice([-1, 0, 1]) for _ in range(count // 2)),
@@ -63,19 +63,17 @@ def some_timestamps(log: Log, rng: random.Random, count: int) -> list[int]:
 
 
 def check_offset(log: Log, offset: int, answer: Mapping[str, Any], remarks: Iterable[str] = ()) -> None:
-    """Compare the answer to an offset within the log's bounds with the log's own.
-
-    Args:
-        remarks: what notes may say although all is well with the answer.
+    """Compare the answer to an offset within the log's bounds with the log's own. Notes may have `remarks` although the
+    answer is right.
     """
-    found = log.translate_offset(offset)
-    assert answer["found"] == (found is not None), (offset, answer)
-    if found is None:
+    place = log.translate_offset(offset)
+    assert answer["found"] == (place is not None), (offset, answer)
+    if place is None:
         assert answer["note"], (offset, answer)
         return
-    segment, batch = found
-    place = segment.base_offset, batch.position, batch.base_offset
-    assert (answer["segment_base_offset"], answer["position"], answer["batch_base_offset"]) == place, offset
+    segment, batch = place
+    expected = segment.base_offset, batch.position, batch.base_offset
+    assert (answer["segment_base_offset"], answer["position"], answer["batch_base_offset"]) == expected, offset
     holder = next(batch_headers.batches(segment.log, batch.position))
     assert (-1 if answer["leader_epoch"] is None else answer["leader_epoch"]) == holder.partition_leader_epoch, offset
     assert (answer["offset"], answer["timestamp"]) == (None, None), (offset, answer)
@@ -94,9 +92,10 @@ def check_timestamp(log: Log, timestamp: int, answer: Mapping[str, Any], remarks
     assert answer["found"] and record == expected, (timestamp, answer, expected)
     _check_note(answer, (*remarks, MARKER, FAR, GAP, HIDDEN))
     if timestamp >= 0:  # the batch holds the record
-        segment = next(each for each in log.segments if each.base_offset == answer["segment_base_offset"])
+        by_base_offset = {segment.base_offset: segment for segment in log.segments}
+        segment = by_base_offset[answer["segment_base_offset"]]
         holder = next(batch_headers.batches(segment.log, answer["position"]))
-        assert record.offset in [each.offset for each in reader.records(segment.log, holder)], timestamp
+        assert record.offset in [inside.offset for inside in reader.records(segment.log, holder)], timestamp
         assert answer["batch_base_offset"] == reader.base_offset(segment.log, holder)
         assert (MARKER in (answer["note"] or "")) == holder.is_control
         is_hiding = log.log_start_offset > log.segments[0].base_offset and record.offset == log.log_start_offset

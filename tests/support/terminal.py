@@ -1,4 +1,4 @@
-"""Terminals of any width, and what is written to them."""
+"""Terminals of any width, and the output to them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-#: Colors, movements of the cursor, and what else a terminal does not show.
+#: Colors, movements of the cursor, and other sequences that a terminal does not show.
 _CONTROL: Final = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _COLOR: Final = re.compile(r"\x1b\[[0-9;]*m")
 
-#: What a command that takes its time says of that on standard error, where that is no terminal.
+#: Lines of progress of a slow command, on a standard error that is no terminal.
 _PROGRESS: Final = re.compile(r"^\d\d:\d\d:\d\d [a-z].*\n", re.MULTILINE)
 
 NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 
 class Terminal:
-    """A terminal of so many columns; a program may have its `end` for standard output and standard error."""
+    """A terminal with a number of columns; a program may have its `end` as standard output and standard error."""
 
     def __init__(self, columns: int) -> None:
         self._ours, self.end = pty.openpty()
@@ -35,7 +35,7 @@ class Terminal:
         self._reader.start()
 
     def close(self) -> str:
-        """What was written to it, when nobody has its end any more."""
+        """Close the terminal, and return the output once nobody has its end any more."""
         os.close(self.end)
         self._reader.join()
         os.close(self._ours)
@@ -53,7 +53,7 @@ class Terminal:
 
 
 def shown(columns: int, show: Callable[[], None], monkeypatch: Any) -> str:
-    """What `show` prints on standard output where that is a terminal of so many columns."""
+    """The output of `show` to a standard output that is a terminal with a number of columns."""
     terminal = Terminal(columns)
     with os.fdopen(os.dup(terminal.end), "w", encoding="utf-8") as out, monkeypatch.context() as patch:
         patch.setattr("sys.stdout", out)
@@ -71,12 +71,8 @@ def run(
     out: Any = None,
     do: Callable[[subprocess.Popen[bytes]], None] | None = None,
 ) -> tuple[int, str]:
-    """The exit code of a command, and what it writes to a terminal of so many columns.
-
-    Args:
-        variables: more, for its environment.
-        out: where its standard output goes; None: to the terminal too.
-        do: with the command while it runs.
+    """The exit code of a command, and its output to a terminal with a number of columns. Its environment has more
+    variables. `out` is its standard output if that is not the terminal. `do` is called with the command while it runs.
     """
     terminal = Terminal(columns)
     environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "NO_COLOR")}
@@ -93,22 +89,22 @@ def run(
 
 
 def without_controls(written: str) -> str:
-    """What is left of it without colors and movements."""
+    """The output without colors and movements."""
     return _CONTROL.sub("", written)
 
 
 def without_progress(err: str) -> str:
-    """What a command said on standard error, without the lines that only a slow one says."""
+    """A command's standard error without lines of progress."""
     return _PROGRESS.sub("", err)
 
 
 def has_colors(written: str) -> bool:
-    """Whether something in it is colored; bold and dim are no colors."""
+    """Whether something in the output is colored; bold and dim are no colors."""
     return any(30 <= int(number or 0) <= 107 for code in _COLOR.findall(written) for number in code[2:-1].split(";"))
 
 
 def screen(written: str) -> list[str]:
-    """The lines that stay on a terminal, without those that are cleared later; knows what rich and click write."""
+    """The lines that stay on a terminal, without those that are cleared later, for the sequences of rich and click."""
     lines, row = [""], 0
     for part in re.split(r"(\x1b\[[0-9;?]*[A-Za-z]|\n|\r)", written):
         if part == "\n":

@@ -32,12 +32,8 @@ def segment(
     max_timestamp_ms: int = 0,
     has_aborted: bool = False,
 ) -> FramedMessage:
-    """A segment that begins to be copied.
-
-    Args:
-        offsets: its first and its last.
-        epochs: the first offset of each; None for epoch 0.
-        at_ms: when that is.
+    """The record of a segment whose copying begins at a time. It has the first and the last of `offsets`; `epochs` has
+    the first offsets of epochs, by default of epoch 0.
     """
     values = {
         "remoteLogSegmentId": _id(partition, segment_id),
@@ -58,7 +54,7 @@ def segment(
 
 
 def update(partition: TopicIdPartition, segment_id: str, state: SegmentState, at_ms: int = 0) -> FramedMessage:
-    """A segment that has another state now."""
+    """The record of a segment's new state."""
     values = {
         "remoteLogSegmentId": _id(partition, segment_id),
         "brokerId": 1,
@@ -72,7 +68,7 @@ def update(partition: TopicIdPartition, segment_id: str, state: SegmentState, at
 def copied(
     partition: TopicIdPartition, segment_id: str, offsets: tuple[int, int], **fields: Any
 ) -> list[FramedMessage]:
-    """A segment whose copying begins and ends."""
+    """The records of a segment whose copying begins and ends."""
     finished = SegmentState.COPY_SEGMENT_FINISHED
     at_ms = fields.get("at_ms", 0)
     return [segment(partition, segment_id, offsets, **fields), update(partition, segment_id, finished, at_ms)]
@@ -87,7 +83,7 @@ def value_of(framed: FramedMessage) -> bytes:
 
 
 def write_metadata(log_dir: Path, number: int, messages: Iterable[FramedMessage], base_offset: int = 0) -> Path:
-    """A log of one metadata partition in the place of what was there; each record is as old as what it says."""
+    """Write the log of one metadata partition in place of a former one. A record has the time of its message."""
     records = [
         Record(offset, message.values["eventTimestampMs"], None, value_of(message))
         for offset, message in enumerate(messages, base_offset)
@@ -102,5 +98,5 @@ def write_metadata(log_dir: Path, number: int, messages: Iterable[FramedMessage]
 
 
 def _id(partition: TopicIdPartition, segment_id: str) -> dict[str, Any]:
-    of = {"name": partition.topic, "id": partition.topic_id, "partition": partition.partition}
-    return {"topicIdPartition": of, "id": segment_id}
+    topic_id_partition = {"name": partition.topic, "id": partition.topic_id, "partition": partition.partition}
+    return {"topicIdPartition": topic_id_partition, "id": segment_id}

@@ -1,4 +1,4 @@
-"""A bucket of remote segments and the log dir with their metadata, to be damaged in many ways."""
+"""A bucket of remote segments with the log dir of their metadata, and damages of both."""
 
 from __future__ import annotations
 
@@ -38,42 +38,43 @@ _STARTED, _DELETED = SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SE
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A bucket, and a log dir that has all of its metadata."""
+    """A bucket, and a log dir with all of its metadata."""
 
     bucket: Path
     log_dir: Path
 
     def copy(self, directory: Path) -> Site:
-        """A twin, with all times of files."""
+        """A copy with all modification times."""
         return Site(
             Path(shutil.copytree(self.bucket, directory / "bucket")),
             Path(shutil.copytree(self.log_dir, directory / "log-dir")),
         )
 
     def segments(self, topic: str, partition: int = 0) -> list[RemoteSegment]:
-        """Those of a partition that are copied, in the order of their offsets."""
+        """The copied segments of a partition, in the order of their offsets."""
         rows = [
             (number, row)
             for number, metadata in metadata_partitions([self.log_dir]).items()
             for row in fold_metadata(metadata.records()).segments.to_pylist()
         ]
-        directories = {of: Path(place) for of, place in list_partitions(self.bucket).items()}
+        directories = {name: Path(place) for name, place in list_partitions(self.bucket).items()}
         return [
-            RemoteSegment(self, number, of, directories[of], row)
+            RemoteSegment(self, number, name, directories[name], row)
             for number, row in rows
-            for of in [TopicIdPartition(row["topic_id"], row["topic"], row["partition"])]
-            if (of.topic, of.partition) == (topic, partition)
+            for name in [TopicIdPartition(row["topic_id"], row["topic"], row["partition"])]
+            if (name.topic, name.partition) == (topic, partition)
         ]
 
     def last_ms(self) -> int:
-        """When the last record of the metadata was written."""
-        found = [fold_metadata(each.records()).last_ms for each in metadata_partitions([self.log_dir]).values()]
-        return max(each for each in found if each is not None)
+        """The time of the last record of the metadata."""
+        partitions = metadata_partitions([self.log_dir]).values()
+        times = [fold_metadata(metadata.records()).last_ms for metadata in partitions]
+        return max(last_ms for last_ms in times if last_ms is not None)
 
 
 @dataclass(frozen=True, slots=True)
 class RemoteSegment:
-    """A remote segment of a site, and the metadata partition that knows it; `row` is one of `REMOTE_METADATA`."""
+    """A remote segment of a site, and the metadata partition that has it; `row` is one of `REMOTE_METADATA`."""
 
     site: Site
     metadata: int
@@ -94,7 +95,7 @@ class RemoteSegment:
         return self.directory / object_name(self.row["start_offset"], self.id, suffix)
 
     def objects(self) -> dict[str, Path]:
-        """Those that are there, by suffix."""
+        """The present objects, by suffix."""
         return {suffix: path for suffix in PARTS if (path := self.object(suffix)).exists()}
 
     def remove(self) -> None:
@@ -103,7 +104,7 @@ class RemoteSegment:
             path.unlink()
 
     def copy_objects(self, segment_id: str, start_offset: int) -> None:
-        """The same objects under another name, without the transaction index; with all times."""
+        """Copy the objects but the transaction index to another name, with all modification times."""
         for suffix, path in self.objects().items():
             if suffix != TRANSACTION_INDEX_SUFFIX:
                 shutil.copy2(path, self.directory / object_name(start_offset, segment_id, suffix))
@@ -115,31 +116,30 @@ class RemoteSegment:
         entries.tofile(self.object(suffix))
 
     def change(self, **values: Any) -> None:
-        """Let the metadata say something else of it from the beginning on."""
+        """Change values in the segment's first record of the metadata."""
         self._rewrite(lambda message: [_with(message, values)] if "startOffset" in message.values else [message])
 
     def never_finished(self, at_ms: int) -> None:
-        """Let its copying have begun at a time, and not have ended."""
+        """Change the metadata so that the segment's copying began at a time and has not ended."""
         self.change(eventTimestampMs=at_ms)
         self._rewrite(lambda message: [message] if "startOffset" in message.values else [])
 
     def append(self, messages: Iterable[FramedMessage]) -> None:
-        """Let the metadata go on with these."""
+        """Append messages to the metadata."""
         metadata = metadata_partitions([self.site.log_dir])[self.metadata]
         write_metadata(self.site.log_dir, self.metadata, [*_messages(metadata), *messages])
 
     def update(self, *states: SegmentState, at_ms: int) -> None:
-        """Let it have states, one after the other, at a time."""
+        """Append new states of the segment to the metadata."""
         self.append([update(self.partition, self.id, state, at_ms) for state in states])
 
     def _rewrite(self, change: Callable[[FramedMessage], list[FramedMessage]]) -> None:
         metadata = metadata_partitions([self.site.log_dir])[self.metadata]
-        changed = [
-            each
-            for message in _messages(metadata)
-            for each in (change(message) if message.values["remoteLogSegmentId"]["id"] == self.id else [message])
-        ]
-        write_metadata(self.site.log_dir, self.metadata, changed)
+        messages: list[FramedMessage] = []
+        for message in _messages(metadata):
+            is_own = message.values["remoteLogSegmentId"]["id"] == self.id
+            messages += change(message) if is_own else [message]
+        write_metadata(self.site.log_dir, self.metadata, messages)
 
 
 def _with(message: FramedMessage, values: dict[str, Any]) -> FramedMessage:
@@ -158,11 +158,11 @@ def _messages(metadata: object) -> Iterator[FramedMessage]:
 
 @dataclass(frozen=True, slots=True)
 class Damage:
-    """What may be wrong with a site.
+    """A damage of a site.
 
     Attributes:
-        plant: brings it about.
-        found: object and reason of all that an audit of this level finds then.
+        plant: damages the site.
+        found: the object and the reason of the only finding of an audit at this level.
     """
 
     plant: Callable[[Site], None]
@@ -171,19 +171,17 @@ class Damage:
 
 
 def damages(plain: str, transactions: str) -> dict[str, Damage]:
-    """Damages by name, of a site with segments of both topics.
-
-    Args:
-        plain: a topic without transactions, of some segments.
-        transactions: one with segments in which transactions were aborted.
+    """Damages by name, of a site with some segments of a topic without transactions, and of a topic with aborted
+    transactions in segments.
     """
 
     def aborted(site: Site) -> RemoteSegment:
-        return next(each for each in site.segments(transactions) if TRANSACTION_INDEX_SUFFIX in each.objects())
+        segments = site.segments(transactions)
+        return next(segment for segment in segments if TRANSACTION_INDEX_SUFFIX in segment.objects())
 
     def middle(site: Site) -> RemoteSegment:
-        found = site.segments(plain)
-        return found[len(found) // 2]
+        segments = site.segments(plain)
+        return segments[len(segments) // 2]
 
     def last(site: Site) -> RemoteSegment:
         return site.segments(plain)[-1]
@@ -258,7 +256,7 @@ def _of_metadata(middle: _Choose, last: _Choose) -> dict[str, Damage]:
     def copy_once_more(site: Site) -> None:
         segment = last(site)
         segment.copy_objects(_NEW_ID, segment.offsets[0])
-        epochs = {each["epoch"]: each["start_offset"] for each in segment.row["leader_epochs"]}
+        epochs = {epoch["epoch"]: epoch["start_offset"] for epoch in segment.row["leader_epochs"]}
         log_bytes, at_ms = segment.row["log_bytes"], site.last_ms()
         largest = segment.row["max_timestamp_ms"]
         segment.append(
@@ -300,10 +298,9 @@ def _of_metadata(middle: _Choose, last: _Choose) -> dict[str, Damage]:
 
 def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
     def of_another(site: Site) -> None:
-        others = [
-            each for each in site.segments(aborted(site).partition.topic) if not each.row["transaction_index_empty"]
-        ]
-        shutil.copyfile(others[-1].object(TRANSACTION_INDEX_SUFFIX), others[0].object(TRANSACTION_INDEX_SUFFIX))
+        segments = site.segments(aborted(site).partition.topic)
+        indexed = [segment for segment in segments if not segment.row["transaction_index_empty"]]
+        shutil.copyfile(indexed[-1].object(TRANSACTION_INDEX_SUFFIX), indexed[0].object(TRANSACTION_INDEX_SUFFIX))
 
     def flip(path: Path) -> None:
         path.write_bytes(path.read_bytes()[:-1] + bytes([path.read_bytes()[-1] ^ 1]))
@@ -323,7 +320,7 @@ def _of_indexes(aborted: _Choose, middle: _Choose) -> dict[str, Damage]:
     def by_size(site: Site) -> list[RemoteSegment]:
         return sorted(site.segments(middle(site).partition.topic), key=_log_bytes)
 
-    # The two that differ most: of segments of about a size, one's index may be right for the other.
+    # The two that differ most: for segments of similar sizes, the index of one may be right for the other.
     shorter, longer = lambda site: by_size(site)[0], lambda site: by_size(site)[-1]
 
     return {

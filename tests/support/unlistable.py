@@ -1,4 +1,4 @@
-"""A directory that can be opened and not listed, by root either, as it may be on a disk that fails."""
+"""A directory that can be opened and not listed, not even by root, as on a disk that fails."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 
 @contextlib.contextmanager
 def unlistable_directory() -> Iterator[Path]:
-    """What the kernel shows of the network of a process that has ended: to list it is an invalid argument."""
+    """The network directory of an ended process in /proc: listing it is an invalid argument."""
     with subprocess.Popen(["true"]) as ended:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
         yield Path(f"/proc/{ended.pid}/net")

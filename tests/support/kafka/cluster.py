@@ -36,7 +36,6 @@ class Cluster:
 
     @property
     def bootstrap(self) -> str:
-        """Where clients find it."""
         return ",".join(broker.bootstrap for broker in self.brokers.values())
 
     @contextlib.contextmanager

@@ -1,1 +1,1 @@
-"""Logs to test with: golden, made up, and at random."""
+"""Logs for tests: golden ones of Kafka, made up, and random."""

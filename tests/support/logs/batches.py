@@ -1,4 +1,4 @@
-"""Batches to be laid down in a log, sound and damaged."""
+"""The bytes of batches, sound and damaged."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ import numpy as np
 from kidxlib.format import layouts
 from tests.support.logs.v2_records import record
 
-#: What batches are filled with. Recovery never looks at records, so any bytes do.
+#: The content of batches. Recovery never looks at records, so any bytes do.
 FILLER: Final = random.Random(7).randbytes(8192)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Batch:
-    """A v2 batch, or a v0 or v1 message, to be laid down.
+    """A v2 batch, or a v0 or v1 message.
 
     Attributes:
-        offset_step: its last offset less that of the batch before it.
-        last_offset_delta: its last offset less its base offset (v2).
-        timestamp: what its header says is the largest in it (v1, v2).
-        body: what follows the header.
-        crc_error: the bits of its checksum that are wrong.
-        size: what its size field says, if not the truth.
-        bytes_kept: how many of its bytes there are; size and checksum fit them.
-        producer_id, producer_epoch, base_sequence: who wrote it (v2).
-        base_timestamp: what the timestamps of its records count from (v2); None for anything.
+        offset_step: the last offset minus that of the batch before.
+        last_offset_delta: the last offset minus the base offset (v2).
+        timestamp: the largest timestamp by the header (v1, v2).
+        body: the bytes after the header.
+        crc_error: the wrong bits of the checksum.
+        size: a wrong value of the size field; None: the right one.
+        bytes_kept: the bytes of the batch that there are; size and checksum fit them. None: all.
+        producer_id, producer_epoch, base_sequence: the producer (v2).
+        base_timestamp: the base of the records' timestamps (v2); None: any value.
     """
 
     magic: int = layouts.MAGIC_V2
@@ -74,7 +74,7 @@ class Batch:
 
 
 def encode(base_offset: int, batches: Iterable[Batch]) -> list[bytes]:
-    """The batches one after the other; the first step counts from before the base offset. Offsets wrap as Java's do."""
+    """The bytes of the batches; the first step counts from before the base offset. Offsets wrap as Java's do."""
     encoded = []
     offset = base_offset - 1
     for batch in batches:
@@ -91,7 +91,7 @@ def control(
     codec: int = 0,
     records: int = 1,
 ) -> dict[str, Any]:
-    """What makes a `Batch` a producer's control batch: with these defaults a commit marker of 78 bytes, as Kafka's."""
+    """The fields of a `Batch` that is a producer's control batch: by default a commit marker of 78 bytes, as Kafka's."""
     return {
         "producer_id": 7,
         "producer_epoch": 0,

@@ -1,4 +1,4 @@
-"""Log dirs to which something happens between two builds: partitions come and go, logs grow, are cut and are lost."""
+"""Changes of log dirs between two builds: partitions come and go, logs grow, are cut and are lost."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Final
 
 from tests.support.logs.random_logs import write_random_log
 
-#: What may happen to a partition's directory, whether it is there or not.
+#: A change of a partition's directory, which may be missing.
 Change = Callable[[Path, random.Random], None]
 
 
 def add(partition: Path, rng: random.Random) -> None:
-    """A new one has a few segments."""
+    """Make a partition of a few segments if it is missing."""
     if not os.path.lexists(partition):
         write_random_log(partition, rng)
 
@@ -31,10 +31,10 @@ def lose_log(partition: Path, rng: random.Random) -> None:
 
 
 def resize(partition: Path, rng: random.Random) -> None:
-    """A log is cut, or zeros come after it."""
+    """Cut a log, or append zeros."""
     if logs := sorted(partition.glob("*.log")):
         os.truncate(rng.choice(logs), rng.randrange(1_000))
 
 
-#: In about the proportion in which they happen.
+#: About as frequent as on real disks.
 CHANGES: Final[tuple[Change, ...]] = (add, add, add, remove, lose_log, resize)

@@ -1,4 +1,4 @@
-"""Records as bytes: a v2 record, a v0 or v1 message, a batch of them, compressed in any way that clients write."""
+"""The bytes of v2 records, v0 and v1 messages, and batches, compressed in any way that clients write."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.logs.batches import Batch
 
 
 def legacy_sized(data: bytes | None) -> bytes:
-    """Length and bytes, as in a message."""
+    """Length and bytes, as in a v0 or v1 message."""
     return struct.pack(">i", -1) if data is None else struct.pack(">i", len(data)) + data
 
 
@@ -35,7 +35,7 @@ def record_v2(record: Record, base_offset: int, base_timestamp: int) -> bytes:
 def batch_v2(
     inside: Sequence[Record], codec: int = 0, compress: Callable[[bytes], bytes] = bytes, **fields: Any
 ) -> bytes:
-    """A v2 batch; `fields` are those of `segments.Batch` that are to be other than sound."""
+    """A v2 batch; `fields` are other values of `Batch`, such as damaged ones."""
     base_offset, base_timestamp = inside[0].offset, inside[0].timestamp
     body = b"".join(record_v2(record, base_offset, base_timestamp) for record in inside)
     batch = Batch(
@@ -50,7 +50,6 @@ def batch_v2(
 
 
 def message(record: Record, magic: int, attributes: int = 0) -> bytes:
-    """A v0 or v1 message."""
     body = legacy_sized(record.key) + legacy_sized(record.value)
     return Batch(magic=magic, attributes=attributes, timestamp=record.timestamp, body=body).encode(record.offset)
 
@@ -65,7 +64,7 @@ def wrapper(
     timestamp: int = layouts.NO_TIMESTAMP,
     attributes: int = 0,
 ) -> bytes:
-    """A message that holds others."""
+    """A message that contains others."""
     value = compress(b"".join(messages))
     return message(Record(offset, timestamp, None, value), magic, codec | attributes)
 
@@ -75,7 +74,7 @@ def gzip(data: bytes) -> bytes:
 
 
 def snappy(data: bytes) -> bytes:
-    """One raw block, as librdkafka and others write it."""
+    """One raw block, as written by librdkafka and others."""
     return _by_arrow("snappy", data)
 
 
@@ -86,9 +85,9 @@ def xerial(data: bytes, block_bytes: int = 32 * 1024) -> bytes:
 
 
 def lz4(data: bytes) -> bytes:
-    """A frame of compressed blocks of 64 KiB that do not depend on each other, as Kafka wants them."""
+    """A frame of independent compressed blocks of 64 KiB, as Kafka wants them."""
     block_bytes = 64 * 1024
-    # Between the header of 7 bytes and the end mark of 4, Arrow's frame of one block has the block after its size.
+    # Arrow's frame of one block has its size and the block between the header of 7 bytes and the end mark of 4.
     blocks = [_by_arrow("lz4", data[at : at + block_bytes])[7:-4] for at in range(0, len(data), block_bytes)]
     return lz4_frame([], end=b"".join(blocks) + bytes(4))
 
@@ -103,7 +102,7 @@ def _by_arrow(codec: Literal["snappy", "lz4", "zstd"], data: bytes) -> bytes:
     return compressed
 
 
-#: Every way to compress, with the codec's number.
+#: All ways to compress, with the codec's number.
 WAYS: Final[dict[str, tuple[int, Callable[[bytes], bytes]]]] = {
     "none": (0, bytes),
     "gzip": (1, gzip),
@@ -119,7 +118,7 @@ WAYS: Final[dict[str, tuple[int, Callable[[bytes], bytes]]]] = {
     "zstd in two frames": (4, lambda data: zstd(data[:9]) + zstd(data[9:])),
 }
 
-#: Records with all that a record may have.
+#: Records with every kind of field.
 RECORDS: Final = (
     Record(100, 1_700_000_000_000, b"key", b"value", (Header("name", b"value"), Header("", None))),
     Record(101, 1_700_000_000_005, None, b"x" * 300),

@@ -1,4 +1,4 @@
-"""Segments whose indexes Kafka itself has written. tests/data/MANIFEST.md says how."""
+"""Segments whose indexes Kafka itself has written; tests/data/MANIFEST.md says how."""
 
 from __future__ import annotations
 
@@ -23,19 +23,18 @@ _TESTS: Final = Path(__file__).parents[2]
 DATA: Final = _TESTS / "data"
 SAMPLES: Final = _TESTS.parent / "samples" / "kafka-logs"
 
-#: `index.interval.bytes` of the directories where it is not Kafka's default.
+#: The directories whose `index.interval.bytes` is not Kafka's default.
 _INTERVAL_BYTES: Final = {"small-interval-0": 512}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GoldenSegment:
-    """A segment's log, and what Kafka's recovery made of it.
+    """A segment's log, and the results of Kafka's recovery.
 
     Attributes:
-        transaction_index: None where it wrote none.
-        snapshot: of the producers at its base offset; None where it took none.
-        leader_epoch_checkpoint: of the whole partition.
-        truncated_bytes: how many bytes it truncated.
+        transaction_index: None: Kafka wrote none.
+        snapshot: the producers' state at the base offset; None: Kafka took no snapshot.
+        leader_epoch_checkpoint: the whole partition's.
     """
 
     name: str
@@ -51,16 +50,13 @@ class GoldenSegment:
 
 
 def committed() -> list[GoldenSegment]:
-    """What the repository holds: tests/data, and the sample log dir with its expected files in tests/data."""
+    """The segments in the repository: in tests/data, and in the sample log dir with expected files in tests/data."""
     return _segments("data", DATA / "logs", DATA / "expected") + _segments("samples", SAMPLES, DATA / "expected")
 
 
 def found_below(directory: Path) -> list[GoldenSegment]:
-    """A bigger tree: broker/, synthetic/ and damaged/ with partition directories, expected/ with what Kafka made of
-    each.
-
-    Raises:
-        FileNotFoundError: it is no such tree.
+    """The segments of a larger tree: broker/, synthetic/ and damaged/ have partitions, and expected/ has the results of
+    Kafka's recovery.
     """
     parts = ("broker", "synthetic", "damaged")
     return [segment for part in parts for segment in _segments(part, directory / part, directory / "expected")]

@@ -1,4 +1,4 @@
-"""Logs in memory that shows a read outside of them."""
+"""Logs in memory that reveals reads outside of them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from kidxlib.storage.log_bytes import ChunkedLog, LogBytes, WholeLog
 
 
 class _GuardedMemory:
-    """Memory with a page after it that nobody may touch: a read past the end stops the process with SIGSEGV."""
+    """Memory before a page that nobody may touch: a read past the end stops the process with SIGSEGV."""
 
     def __init__(self, size: int) -> None:
         pages = -(-size // mmap.PAGESIZE)
@@ -24,7 +24,7 @@ class _GuardedMemory:
             raise OSError(ctypes.get_errno(), "mprotect")
 
     def hold(self, data: NDArray[np.uint8]) -> NDArray[np.uint8]:
-        """A read-only copy of `data` that ends where the guarded page starts; it stands until the next call."""
+        """A read-only copy of `data` that ends at the guarded page, valid until the next call."""
         copy = self._bytes[len(self._bytes) - len(data) :]
         copy.setflags(write=True)
         copy[:] = data
@@ -36,12 +36,12 @@ _GUARDED: Final = _GuardedMemory(1 << 20)
 
 
 def whole(log: bytes) -> LogBytes:
-    """A log in memory; reading past its end is noticed."""
+    """A log in memory; a read past its end stops the process."""
     return WholeLog(_GUARDED.hold(np.frombuffer(log, np.uint8)))
 
 
 class GuardedChunks(ChunkedLog):
-    """A log read in chunks; reading past a chunk, or asking for one past the file's end, is noticed."""
+    """A log read in chunks; a read past a chunk stops the process, and a chunk past the file's end fails."""
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
         assert position == 0 or position < self.size, f"asked for byte {position} of {self.size}"

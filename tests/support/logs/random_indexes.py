@@ -1,4 +1,4 @@
-"""Logs of a few small batches with their indexes, and indexes with something done to them."""
+"""Random logs of a few small batches with their indexes, and randomly damaged indexes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BASE = 1_000
 
 @dataclass(frozen=True, slots=True)
 class IndexedLog:
-    """A log of a few small batches, and what recovery makes of it."""
+    """A log of a few small batches, and its recovery's result."""
 
     log: WholeLog
     recovered: RecoveredSegment
@@ -48,16 +48,17 @@ def random_log(rng: random.Random, batches: int = 8) -> IndexedLog:
     for _ in range(rng.randrange(batches)):
         offset += rng.choice([0, 0, 0, 2])
         count = rng.randint(1, 3)
-        inside = [Record(offset + each, rng.randrange(1, 30), None, b"v" * rng.randrange(30)) for each in range(count)]
+        end = offset + count
+        inside = [Record(at, rng.randrange(1, 30), None, b"v" * rng.randrange(30)) for at in range(offset, end)]
         data += encoded.batch_v2(inside)
-        offset += count
+        offset = end
     log = WholeLog(np.frombuffer(data, np.uint8))
     interval_bytes = rng.choice([0, 0, 150])
     return IndexedLog(log, recover(log, BASE, RecoverOptions(interval_bytes=interval_bytes)), rng.random() < 0.3)
 
 
 def damaged(rng: random.Random, content: bytes, layout: np.dtype[np.void]) -> bytes:
-    """An index with something done to it: entries that go, come twice, change places or values; truncated or padded."""
+    """A damaged index: entries are missing, twice, swapped or changed; or it is truncated or padded."""
     entries = np.frombuffer(content, layout).copy()
     for _ in range(rng.choice([1, 1, 2])):
         at = rng.randrange(len(entries)) if len(entries) else 0

@@ -1,4 +1,4 @@
-"""Small logs with all that a search has to mind."""
+"""Small random logs with all that a search must handle."""
 
 from __future__ import annotations
 
@@ -17,9 +17,8 @@ from tests.support.logs import encoded
 
 
 def write_random_log(directory: Path, rng: random.Random) -> None:
-    """A few segments with offset gaps, of any format, with timestamps or without, and files of any age.
-
-    Their indexes are what recovery makes of them. A segment may be empty; compaction leaves such.
+    """Write a few segments with offset gaps, of any format, with timestamps or without, and files of any age. Their
+    indexes are recovery's. A segment may be empty, as compaction leaves it.
     """
     directory.mkdir()
     offset = rng.choice([0, 0, 5])
@@ -51,6 +50,6 @@ def write_random_log(directory: Path, rng: random.Random) -> None:
         mtime_ns = rng.randrange(90, 150) * 1_000_000 + rng.randrange(1_000_000)
         os.utime(log, ns=(mtime_ns, mtime_ns))
         offset += rng.choice([0, 0, 7]) + (base_offset == offset)
-    first = dict(reversed(epochs))  # where each began
+    first = dict(reversed(epochs))  # the first offset of each
     lines = "".join(f"{number} {start}\n" for number, start in sorted(first.items()))
     (directory / checkpoint_files.LEADER_EPOCH_CHECKPOINT).write_text(f"0\n{len(first)}\n{lines}")

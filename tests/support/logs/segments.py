@@ -1,4 +1,4 @@
-"""Log segments at random, sound and damaged."""
+"""Random log segments, sound and damaged, as strategies of hypothesis."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.logs.batches import FILLER, Batch, control, encode
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Segment:
-    """A log and what it is to be recovered with."""
+    """A log, and the offset and the options for its recovery."""
 
     log: bytes
     base_offset: int = 0
@@ -42,7 +42,7 @@ _SOUND_BATCHES: Final = st.builds(
     body=_BODIES,
 )
 
-#: What can be wrong with, or odd about, one batch.
+#: Faults and oddities of one batch.
 _BATCH_FAULTS: Final = st.one_of(
     st.fixed_dictionaries({"crc_error": st.sampled_from([1, 0x80000000, 0xFFFFFFFF])}),
     st.fixed_dictionaries({"offset_step": st.sampled_from([0, -1, -30, -(2**31), _INT32_MAX, 2**32, 2**63])}),
@@ -83,7 +83,7 @@ def _garbage_tail(log: bytes, place: int) -> bytes:
     return log + FILLER[: (1, 16, 17, 18, 19, 61, 300)[place % 7]]
 
 
-#: What can be wrong with a file, wherever that hits.
+#: Faults of a file, at any place.
 _FILE_FAULTS: Final = st.tuples(
     st.sampled_from([_flip_bit, _cut, _zero_tail, _garbage_tail]), st.integers(0, 2**20).map(lambda place: place * 977)
 )
@@ -91,7 +91,7 @@ _FILE_FAULTS: Final = st.tuples(
 
 @st.composite
 def segments(draw: st.DrawFn) -> Segment:
-    """Up to 60 batches of mixed formats, most of them sound; options that put decisions where the batches are."""
+    """Up to 60 batches of mixed formats, most of them sound, with options whose limits are near the batches' sizes."""
     base_offset = draw(_BASE_OFFSETS)
     batches = draw(st.one_of(st.lists(_SOUND_BATCHES, min_size=20, max_size=60), st.lists(_SOUND_BATCHES, max_size=8)))
     least_step, clock_step = draw(st.sampled_from([1, 1, -9])), draw(st.sampled_from([3, 100, 0, None]))

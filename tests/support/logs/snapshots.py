@@ -1,4 +1,4 @@
-"""Producer snapshots, to be compared whatever the order of their entries."""
+"""The entries of producer snapshots, for comparison in any order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kidxlib.format import layouts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Producer:
-    """What a producer snapshot says of one producer; −1 is none."""
+    """An entry of a producer snapshot; −1 is none."""
 
     producer_id: int
     producer_epoch: int

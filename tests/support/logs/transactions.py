@@ -1,4 +1,4 @@
-"""Logs of transactions, and what consumers of committed records get of them."""
+"""Logs of transactions, and the records that consumers of committed records get."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ _PRODUCERS: Final = 3
 
 @dataclass(slots=True)
 class Written:
-    """A log, batch by batch, and what is known of it.
+    """A log, batch by batch, and the fates of its records.
 
     Attributes:
         batches: their base offsets and bytes.
-        first_offsets: of the open transactions, by producer.
-        fates: of each data record: its offset, and the marker that decided on it (its offset, and whether it aborted);
-            None outside of transactions, and (−1, False) as long as it is open.
+        open: the offsets of open transactions, by producer.
+        fates: by the offset of a data record, the offset of the marker that decided on it, and whether that aborted;
+            None outside of transactions, and (−1, False) as long as the transaction is open.
     """
 
     batches: list[tuple[int, bytes]] = field(default_factory=list)
@@ -33,8 +33,8 @@ class Written:
     next_offset: int = 0
 
     def data(self, producer: int | None, count: int) -> None:
-        records = [Record(self.next_offset + each, 0, None, b"v") for each in range(count)]
-        offsets = [record.offset for record in records]
+        offsets = list(range(self.next_offset, self.next_offset + count))
+        records = [Record(offset, 0, None, b"v") for offset in offsets]
         if producer is None:
             fields: dict[str, Any] = {}
             self.fates |= dict.fromkeys(offsets)
@@ -54,14 +54,14 @@ class Written:
         self.next_offset += 1
 
     def committed(self, end_offset: int) -> list[int]:
-        """What a consumer of committed records gets that knows of nothing from an offset on."""
+        """The offsets that a consumer of committed records gets if the log ends at an offset."""
         decided = {offset: fate for offset, fate in self.fates.items() if fate is None or 0 <= fate[0] < end_offset}
         undecided = [offset for offset in self.fates if offset not in decided and offset < end_offset]
         stable = min([end_offset, *undecided])
         return sorted(offset for offset, fate in decided.items() if offset < stable and not (fate and fate[1]))
 
     def write(self, directory: Path, starts: set[int], *, since: int = 0, until: int | None = None) -> None:
-        """Write its batches from one to before another in segments, which begin at some batches and at the first."""
+        """Write the batches from `since` to before `until`; segments begin at the first batch and at those in `starts`."""
         directory.mkdir(exist_ok=True)
         log = max(directory.glob(f"*{LOG_SUFFIX}"), default=directory / segment_file(0, LOG_SUFFIX))
         if not since:
@@ -76,7 +76,7 @@ class Written:
 
 
 def random_transactions(rng: random.Random, steps: int) -> Written:
-    """What a few producers did, in and outside of transactions."""
+    """The log of a few producers, with and without transactions."""
     written = Written()
     for _ in range(steps):
         producer = rng.randrange(_PRODUCERS)

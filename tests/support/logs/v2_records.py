@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 
 def varint(value: int) -> bytes:
-    """Zig-zag, seven bits a byte, as `ByteUtils.writeVarint` and `writeVarlong`."""
+    """Zig-zag, seven bits a byte, as by `ByteUtils.writeVarint` and `writeVarlong`."""
     value = value << 1 if value >= 0 else ~value << 1 | 1
     encoded = bytearray()
     while value > 0x7F:
@@ -30,12 +30,7 @@ def record(
     offset_delta: int = 0,
     wrong_length: int = 0,
 ) -> bytes:
-    """A record.
-
-    Args:
-        header_count: the number of headers that it claims to have, if not the truth.
-        wrong_length: by how much its length is wrong.
-    """
+    """A record, perhaps with a wrong number of headers, and with a length that is wrong by `wrong_length`."""
     body = b"".join(
         [
             b"\0",

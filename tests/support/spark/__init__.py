@@ -1,1 +1,1 @@
-"""Spark's jobs, clusters and processes."""
+"""Spark's jobs, sessions, clusters and processes in tests."""

@@ -1,6 +1,4 @@
-"""A standalone Spark cluster on this machine's loopback, from pip's Spark: a master and workers in processes of their
-own.
-"""
+"""A standalone Spark cluster on loopback, from pip's Spark: a master and workers, each a process."""
 
 from __future__ import annotations
 
@@ -19,24 +17,24 @@ import pytest
 
 from tests.faults.processes import TooLateError, end_gently, kill_session, while_it_runs
 from tests.support.spark.jobs import clean_environment
-from tests.support.spark.processes import processes_of, worker
+from tests.support.spark.processes import processes_of, python_workers_of
 
-#: The name that the node without mounts has for itself, and its executors with it.
+#: The host name of the node without mounts, and of its executors.
 NODE: Final = "node-without-mounts"
-#: Workers at different addresses are different hosts to Spark: only then is a task tried twice at the same time.
+#: Workers at different addresses are different hosts to Spark: only then does a task have two attempts at a time.
 HOSTS: Final = ("127.0.0.1", "127.0.0.2")
 
 _SPARK: Final = Path(pyspark.__file__).parent
 _ELSEWHERE: Final = ("unshare", "--mount", "--uts", "--", "sh", "-ec")
-#: Mounts an empty file system on each directory of the node, and goes on as the command.
+#: Mounts an empty file system on each directory of the node, and then runs the command.
 _NODE: Final = 'hostname "$1"; shift; until [ "$1" = -- ]; do mount -t tmpfs none "$1"; shift; done; shift; exec "$@"'
 _START_SECONDS: Final = 120.0
-#: Executors live for seconds here: the optimising compiler would take more than it gives back.
+#: Executors live for seconds here: the optimising compiler would cost more time than it saves.
 _JAVA: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
 
 class Cluster:
-    """A master, and workers of one core. All that it writes is below `directory`."""
+    """A master, and workers of one core. All their files are below `directory`."""
 
     def __init__(self, directory: Path, stack: contextlib.ExitStack) -> None:
         self._directory, self._stack = directory, stack
@@ -48,7 +46,7 @@ class Cluster:
         self._environment = {
             **{name: value for name, value in clean_environment().items() if name not in credentials},
             "SPARK_HOME": str(_SPARK),
-            "SPARK_CONF_DIR": str(directory / "conf"),  # empty: with Spark's own settings it says where it listens
+            "SPARK_CONF_DIR": str(directory / "conf"),  # empty: by Spark's own settings the master logs its address
             "SPARK_LOCAL_IP": HOSTS[0],
             "SPARK_LOCAL_DIRS": str(self._temporary),
             "SPARK_DAEMON_MEMORY": "512m",
@@ -56,14 +54,14 @@ class Cluster:
             "TMPDIR": str(self._temporary),
         }
         self.workers: dict[str, subprocess.Popen[str]] = {}
-        # By worker: processes known to be of others. There are many, and to look takes longer than a log is mapped.
+        # By worker, processes of others. There are many, and looking at all of them takes longer than mapping a log.
         self._others: dict[int, set[str]] = {}
         address = ("--host", HOSTS[0], "--port", "0", "--webui-port", "0")
         _, self.url = self._daemon("master.Master", address, "master", r"spark://127\.0\.0\.1:\d+")
 
     @property
     def options(self) -> tuple[str, ...]:
-        """What spark-submit needs to know; nobody else on the network knows of the driver."""
+        """The options of spark-submit; the driver listens on loopback alone."""
         confs = {
             "spark.driver.host": HOSTS[0],
             "spark.driver.bindAddress": HOSTS[0],
@@ -81,11 +79,7 @@ class Cluster:
         return self._directory / f"work-{host}"
 
     def start_worker(self, host: str = HOSTS[0], node: Sequence[str] = ()) -> None:
-        """Start a worker, in place of one that was there.
-
-        Args:
-            node: what starts its command elsewhere.
-        """
+        """Start a worker, in place of a former one; `node` are the words before its command on another node."""
         address = ("--host", host, "--port", "0", "--webui-port", "0")
         arguments = (*address, "--cores", "1", "--memory", "1g", "--work-dir", str(self.work(host)), self.url)
         ready = "Successfully registered with master"
@@ -93,14 +87,14 @@ class Cluster:
 
     def python_workers(self) -> dict[int, str]:
         """The Python processes of executors, and the host of each."""
-        found: dict[int, str] = {}
+        hosts: dict[int, str] = {}
         for host, process in self.workers.items():
             others = self._others.setdefault(process.pid, set())
-            found |= dict.fromkeys(worker(process, others), host)
-        return found
+            hosts |= dict.fromkeys(python_workers_of(process, others), host)
+        return hosts
 
     def executor(self, python_worker: int) -> list[int]:
-        """The processes of an executor, its JVM first: those that a Python worker has above it, and the worker."""
+        """The processes of an executor: its JVM, pyspark's daemon and the Python worker."""
         host = self.python_workers()[python_worker]
         parents = {pid: parent for pid, parent, _ in processes_of(self.workers[host])}
         daemon = parents[python_worker]
@@ -112,7 +106,7 @@ class Cluster:
         self.workers[host].wait()
 
     def mend(self) -> None:
-        """Restart workers that were killed, and leave nothing of executors whose driver is gone."""
+        """Restart killed workers, and kill what is left of executors whose driver has gone."""
         for pid in self.python_workers():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -124,7 +118,7 @@ class Cluster:
     def _daemon(
         self, name: str, arguments: Sequence[str], log_name: str, ready: str, node: Sequence[str] = ()
     ) -> tuple[subprocess.Popen[str], str]:
-        """Start a daemon and wait until it says that it is ready: what it said. It does not outlive the cluster."""
+        """Start a daemon, wait until its log matches `ready`, and return it with the match. It ends with the cluster."""
         log = self._directory / "logs" / log_name
         command = [*node, str(_SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
         with log.open("w") as output:
@@ -138,23 +132,20 @@ class Cluster:
             )
         self._stack.callback(end_gently, process)
 
-        def found() -> str | None:
+        def when_ready() -> str | None:
             match = re.search(ready, log.read_text())
             return match[0] if match else None
 
         try:
-            return process, while_it_runs(process, found, _START_SECONDS)
+            return process, while_it_runs(process, when_ready, _START_SECONDS)
         except TooLateError as error:
             raise AssertionError(log.read_text()) from error
 
 
 @contextlib.contextmanager
 def cluster(directory: Path, hosts: Sequence[str] = HOSTS) -> Iterator[Cluster]:
-    """Start a cluster of two workers, on free ports.
-
-    Args:
-        directory: for what it writes; what executors leave there is removed at the end.
-        hosts: a worker's each.
+    """Start a cluster with a worker for each host, on free ports. Its files are in `directory`; those of executors are
+    removed at the end.
     """
     with contextlib.ExitStack() as stack:
         started = Cluster(directory, stack)
@@ -168,12 +159,8 @@ def cluster(directory: Path, hosts: Sequence[str] = HOSTS) -> Iterator[Cluster]:
 
 @contextlib.contextmanager
 def cluster_elsewhere(directory: Path, covered: Sequence[Path]) -> Iterator[Cluster]:
-    """Start a cluster with one worker, on a node that does not see all directories. Skips the test where this user may
-    make no node of its own.
-
-    Args:
-        directory: for what the cluster writes.
-        covered: directories that are empty on the worker's node; here they are as they were.
+    """Start a cluster with one worker, on a node on which the `covered` directories are empty. Skip the test if this
+    user may not make such a node.
     """
     _skip_without_nodes(directory)
     with contextlib.ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Tables of several catalogs, each as it was after every step of a history: the same rows, by value and type."""
+"""Compares tables of several catalogs after every step of a history: they have the same rows, by value and type."""
 
 from __future__ import annotations
 
@@ -12,26 +12,23 @@ from pyspark.sql import SparkSession
 
 from kidxlib.catalog.rows import Table
 
-#: A table after each step, at the version that it had then; None where there was no such table.
+#: A table after each step, at its version of that time; None: there was no such table.
 History: TypeAlias = Sequence[DeltaTable | None]
 
 
 def assert_same_histories(
     table: Table, expected: History, found: Mapping[str, History], left_out: Collection[str]
 ) -> None:
-    """All have the same rows after each step. delta-rs reads them: Spark takes a second for each version of each table,
-    which would be most of a test's time (`assert_spark_reads_the_same`).
-
-    Args:
-        found: by a name that is shown with rows that differ.
-        left_out: columns that are others in each run.
+    """Check that all histories have the same rows after each step, without columns that differ in each run. delta-rs
+    reads them: Spark takes a second for each version of each table, which would be most of a test's time
+    (`assert_spark_reads_the_same`). The names in `found` are shown with rows that differ.
     """
-    there = [each is not None for each in expected]
-    assert {name: [each is not None for each in history] for name, history in found.items()} == dict.fromkeys(
-        found, there
+    exists = [delta is not None for delta in expected]
+    assert {name: [delta is not None for delta in history] for name, history in found.items()} == dict.fromkeys(
+        found, exists
     ), table.name
     kept = _kept(table, left_out)
-    order = kept if {*table.key} & {*left_out} else table.key  # of rows
+    order = kept if {*table.key} & {*left_out} else table.key
     for step, ours in enumerate(expected):
         if ours is None:
             continue
@@ -46,13 +43,13 @@ def assert_same_histories(
 def assert_spark_reads_the_same(
     spark: SparkSession, table: Table, expected: DeltaTable, found: DeltaTable, left_out: Collection[str]
 ) -> None:
-    """Spark finds the same rows in both, whoever wrote them."""
+    """Check that Spark reads the same rows from both tables, whoever wrote them."""
     ours, theirs = [
         spark.read.format("delta")
-        .option("versionAsOf", each.version())
-        .load(each.table_uri.removeprefix("file://"))
+        .option("versionAsOf", delta.version())
+        .load(delta.table_uri.removeprefix("file://"))
         .select(*_kept(table, left_out))
-        for each in (found, expected)
+        for delta in (found, expected)
     ]
     assert ours.count() > 0
     assert_df_equality(ours, theirs, transforms=[lambda frame: frame.coalesce(1).sortWithinPartitions(*table.key)])
@@ -67,9 +64,9 @@ def _types(delta: DeltaTable, names: Sequence[str]) -> dict[str, str]:
 
 
 def _rows(delta: DeltaTable, table: Table, names: Sequence[str], order: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """Its rows in order, maps as pairs in order."""
+    """The sorted rows of a table, with maps as sorted pairs."""
     schema = table.schema(names)
     maps = [field.name for field in schema if pa.types.is_map(field.type)]
-    found = delta.to_pyarrow_table(columns=schema.names).select(schema.names).cast(schema).to_pylist()
-    for row in sorted(found, key=lambda row: [repr(row[name]) for name in order]):
+    rows = delta.to_pyarrow_table(columns=schema.names).select(schema.names).cast(schema).to_pylist()
+    for row in sorted(rows, key=lambda row: [repr(row[name]) for name in order]):
         yield row | {name: sorted(row[name]) for name in maps if row[name] is not None}

@@ -1,4 +1,4 @@
-"""The jobs, called as a user's shell would, or within this process, where Spark's JVM is started once."""
+"""Runs jobs and commands as a user's shell does, or within this process, where Spark's JVM is started once."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NO_VARIABLES: Final[Mapping[str, str]] = {}
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How a run ended: its exit code, and what it printed but for lines that say what a slow run is doing."""
+    """How a run ended: its exit code, and its output without the lines of progress of a slow run."""
 
     code: int
     out: str
@@ -57,8 +57,8 @@ class Ended:
 
     @property
     def json(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.out)
-        return found
+        values: dict[str, Any] = json.loads(self.out)
+        return values
 
 
 BuildHere: TypeAlias = Callable[..., Ended]
@@ -66,7 +66,7 @@ RunHere: TypeAlias = Callable[..., Ended]
 
 
 def run_here(command: click.Command, *arguments: str | Path) -> Ended:
-    """Run a command of any kind within this process. The workers of one of `kidx` are processes of their own."""
+    """Run a command within this process; workers of `kidx` are other processes."""
     out, err = io.StringIO(), io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
         try:
@@ -82,7 +82,7 @@ def _job_here(job: click.Command, *arguments: str | Path) -> Ended:
 
 
 def build_alone(*arguments: str | Path) -> Ended:
-    """Run build_index within this process, which starts Spark's session itself, or none, and stops it."""
+    """Run build_index within this process; it starts and stops Spark's session itself, or needs none."""
     use_own_session()
     return run_here(build_index, *arguments)
 
@@ -143,11 +143,7 @@ def build(*arguments: str | Path) -> Ended:
 
 
 def run_submit(*arguments: str | Path, cwd: Path | None = None, variables: Mapping[str, str] = NO_VARIABLES) -> Ended:
-    """Run ./spark-submit.sh to its end.
-
-    Args:
-        variables: more, for its environment.
-    """
+    """Run ./spark-submit.sh to its end, with more variables in its environment."""
     ended = subprocess.run(
         [PROJECT / "spark-submit.sh", *arguments],
         capture_output=True,
@@ -160,14 +156,14 @@ def run_submit(*arguments: str | Path, cwd: Path | None = None, variables: Mappi
 
 
 def printed(*arguments: str | Path, variables: Mapping[str, str] = NO_VARIABLES) -> str:
-    """What ./spark-submit.sh --dry-run prints: the command that it would run."""
+    """The command that ./spark-submit.sh --dry-run prints."""
     ended = run_submit("--dry-run", *arguments, variables=variables)
     assert ended.code == 0, ended
     return ended.out
 
 
 def clean_environment() -> dict[str, str]:
-    """This process's environment without what a session of this process has added."""
+    """This process's environment without the variables that a session of this process has added."""
     added = ("SPARK_", "PYSPARK_", "PYTHONPATH")
     return {name: value for name, value in os.environ.items() if not name.startswith(added)}
 
@@ -181,7 +177,7 @@ def rows(catalog: Path, sql: str) -> list[dict[str, Any]]:
 
 
 class Place:
-    """Where one run builds to, and the state that it leaves there."""
+    """The place of a build's results, and their state."""
 
     def __init__(self, directory: Path, log_dir: Path, settings: Path = SETTINGS_FILE) -> None:
         self.index_dir, self.catalog = directory / "index", directory / "catalog"
@@ -191,9 +187,9 @@ class Place:
         )
 
     def state(self) -> tuple[dict[str, bytes], list[dict[str, Any]]]:
-        """Every index file, and every row without what is different in each run."""
-        found = rows(self.catalog, "SELECT * FROM segments ORDER BY topic, partition, base_offset")
-        for row in found:
+        """Every index file, and every row without values that differ in each run."""
+        segments = rows(self.catalog, "SELECT * FROM segments ORDER BY topic, partition, base_offset")
+        for row in segments:
             row["index_directory"] = str(Path(row["index_directory"]).relative_to(self.index_dir))
             del row["build_id"]
         files = {
@@ -201,10 +197,10 @@ class Place:
             for path in self.index_dir.rglob("*")
             if path.is_file() and not path.name.startswith(".kidx-")
         }
-        return files, found
+        return files, segments
 
     def recorded(self) -> set[str]:
-        """The logs that have a row, as the catalog says at this moment; none before there is a table."""
+        """The logs that have a row in the catalog now; none before there is a table."""
         with contextlib.suppress(Exception):  # the table is being made
             return {row["log_path"] for row in rows(self.catalog, "SELECT log_path FROM segments")}
         return set()

@@ -1,4 +1,4 @@
-"""The processes that Spark starts, found by the session of the first one, and what its daemon prints."""
+"""The processes that Spark starts, by the session of the first one, and the output of pyspark's daemon."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-#: pyspark's daemon prints one where Java closes the socket of a worker that it has just asked for. It writes line by
-#: line, so a worker that a test kills meanwhile leaves the first lines, and none with the error's name.
+#: pyspark's daemon prints such a traceback if Java closes the socket of a worker that it has just requested. The daemon
+#: writes line by line, so a worker that a test kills meanwhile leaves the first lines, without the error's name.
 _OF_A_WORKER_THAT_JAVA_LEFT = re.compile(
     r"Traceback \(most recent call last\):\n(?: .*\n)*+"
     r"(?:EOFError\n|(?:BrokenPipe|ConnectionReset)Error: .*\n|(?!\S+(?:Error|Exception|Exit|Interrupt)\b))"
@@ -18,11 +18,9 @@ _OF_A_WORKER_THAT_JAVA_LEFT = re.compile(
 
 
 def processes_of(first: subprocess.Popen[str], others: set[str] | None = None) -> Iterator[tuple[int, int, str]]:
-    """Process id, parent and command line of everything that a process with a session of its own has started, but for
-    what has ended and that nobody has waited for yet: that has no command line any more.
-
-    Args:
-        others: the processes of other sessions, which are not looked at again; it grows.
+    """The process ids, parents and command lines of a session, by its first process. An ended process that nobody has
+    waited for has no command line any more, and is left out. The set of processes of `others` grows: they are not
+    looked at again.
     """
     others = set() if others is None else others
     for name in os.listdir("/proc"):
@@ -39,18 +37,18 @@ def processes_of(first: subprocess.Popen[str], others: set[str] | None = None) -
                 others.add(name)
 
 
-def worker(first: subprocess.Popen[str], others: set[str] | None = None) -> list[int]:
-    """Python workers are forks of pyspark's daemon."""
+def python_workers_of(first: subprocess.Popen[str], others: set[str] | None = None) -> list[int]:
+    """The Python workers, which are forks of pyspark's daemon."""
     daemons = {pid: parent for pid, parent, command in processes_of(first, others) if "pyspark.daemon" in command}
     return [pid for pid, parent in daemons.items() if parent in daemons]
 
 
 def without_tracebacks_of_daemons(messages: str) -> str:
-    """What a job on Spark has printed, but for tracebacks of a worker that had nobody to work for any more."""
+    """The messages of a job on Spark without tracebacks of workers that Java had left."""
     return re.sub(_OF_A_WORKER_THAT_JAVA_LEFT, _of_others, messages)
 
 
 def _of_others(traceback: re.Match[str]) -> str:
     _, *frames = traceback[0].splitlines()
-    its = not frames or ("pyspark/daemon.py" in traceback[0] and "kidxlib" not in traceback[0])
-    return "" if its else traceback[0]
+    is_of_daemon = not frames or ("pyspark/daemon.py" in traceback[0] and "kidxlib" not in traceback[0])
+    return "" if is_of_daemon else traceback[0]

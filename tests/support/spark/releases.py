@@ -1,4 +1,4 @@
-"""The release archive: what is Spark's own to run, without a checkout."""
+"""The release archive, which Spark's own spark-submit runs without a checkout."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def release_archive(directory: Path) -> Path:
 
 
 def unpacked_release(directory: Path) -> Path:
-    """The one directory that a release archive has."""
+    """The one directory of an unpacked release archive."""
     with tarfile.open(release_archive(directory)) as archive:
         archive.extractall(directory, filter="data")
     [unpacked] = (path for path in directory.iterdir() if path.is_dir())
@@ -33,7 +33,7 @@ def unpacked_release(directory: Path) -> Path:
 
 
 def spark_submit(release: Path) -> tuple[str, ...]:
-    """Spark's own command on this machine, with the settings and the modules of a release, before a job of it."""
+    """The words of Spark's own spark-submit on this machine, with a release's settings and modules, before a job."""
     submit = Path(pyspark.__file__).parent / "bin" / "spark-submit"
     jars = ",".join(map(str, sorted(_JARS.glob("*.jar"))))
     settings = ("--properties-file", release / "conf" / "spark-defaults.conf", "--py-files", release / "kidx.zip")

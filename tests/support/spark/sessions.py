@@ -1,4 +1,4 @@
-"""Spark's sessions within the tests' process: one that all tests share, or one that a test starts and stops."""
+"""Spark's sessions within a process of tests: one that all tests share, or one that a test starts and stops."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ _PROJECT: Final = Path(__file__).resolve().parents[3]
 
 
 def use_shared_session() -> None:
-    """Have one session for all tests of a process: jobs find it there, and leave it. To start one for each, with the
-    processes of its Python workers, took a third of the time of these tests.
+    """Have one session for all tests of a process: jobs find it, and do not stop it. A session for each test, with its
+    Python workers, took a third of the time of these tests.
     """
     _as_spark_submit_does()
     start("tests", None)
 
 
 def use_own_session() -> None:
-    """What a test asks next starts one, and has to stop it."""
+    """Stop the session, so that the next job starts and stops its own."""
     _as_spark_submit_does()
     if (spark := SparkSession.getActiveSession()) is not None:
         spark.stop()
@@ -33,13 +33,13 @@ def use_own_session() -> None:
 
 @functools.cache
 def _as_spark_submit_does() -> None:
-    """What ./spark-submit.sh sets before it starts a job."""
-    # One JVM serves all tests of a process, also those that ask Spark's Kafka source.
+    """Set the variables that ./spark-submit.sh sets before it starts a job."""
+    # One JVM serves all tests of a process, also those of Spark's Kafka source.
     jars = ",".join(
         str(jar) for name in ("delta", "spark-kafka") for jar in sorted((_PROJECT / ".jars" / name).glob("*.jar"))
     )
-    # Queries of a few rows: to write and compile code for each took a fifth of the tests' time. Jobs that tests start
-    # as processes do that.
+    # Queries have a few rows: generating and compiling code for each took a fifth of the tests' time. Jobs that tests
+    # start as processes generate code.
     confs = "--conf spark.sql.codegen.wholeStage=false --conf spark.sql.codegen.factoryMode=NO_CODEGEN"
     os.environ.update(
         SPARK_HOME=str(Path(pyspark.__file__).parent),
@@ -47,7 +47,7 @@ def _as_spark_submit_does() -> None:
         SPARK_LOCAL_IP="127.0.0.1",
         PYSPARK_PYTHON=sys.executable,
         PYTHONPATH=str(_PROJECT),
-        # With the options that conf/ has for Java. This JVM lives for minutes, but does most of what it does only once:
-        # the optimising compiler took a quarter of its time.
+        # With conf's options for Java. This JVM lives for minutes, but runs most code once: the optimising compiler
+        # took a quarter of its time.
         PYSPARK_SUBMIT_ARGS=f'--master "local[*,4]" --jars "{jars}" {confs} pyspark-shell',
     )

@@ -1,4 +1,4 @@
-"""A stream of the source, asked as Spark asks it, without Spark's Java: with a checkpoint, and a sink that takes a
+"""A stream of the source, called as Spark calls it, without Spark's Java: with a checkpoint, and a sink that takes a
 micro-batch once.
 """
 
@@ -21,8 +21,8 @@ class Stream:
     """One query, from its beginning or from a checkpoint.
 
     Attributes:
-        offsets: what the checkpoint has of micro-batches that were planned, in JSON.
-        sunk: what each micro-batch held that was written, by its number.
+        offsets: the checkpoint's end offsets of planned micro-batches, in JSON.
+        sunk: the rows of written micro-batches, by the batch's number.
     """
 
     def __init__(self, path: Path | str, **options: str) -> None:
@@ -32,7 +32,7 @@ class Stream:
         self.start_again(**options)
 
     def start_again(self, **options: str) -> None:
-        """What a process that ended knew is gone, and the checkpoint is there."""
+        """Start anew from the checkpoint, without the state of the process that ended."""
         place = {} if "paths" in options else {"path": str(self._path)}
         given: Any = CaseInsensitiveDict({**place, **options})
         source = KafkaSegmentSource(given)
@@ -42,7 +42,7 @@ class Stream:
             self.write()
 
     def plan(self, *, all_available: bool = False) -> bool:
-        """Plan the next micro-batch, and record it; False where there is none."""
+        """Plan the next micro-batch, and record it; False: there is none."""
         limit = ReadAllAvailable() if all_available else self.reader.getDefaultReadLimit()
         start = self._start(len(self.offsets))
         end = json.dumps(self.reader.latestOffset(json.loads(start), limit))
@@ -52,19 +52,19 @@ class Stream:
         return True
 
     def write(self) -> None:
-        """Read the last micro-batch that was planned, and write it."""
+        """Read the last planned micro-batch, and write it."""
         number = len(self.offsets) - 1
         start, end = json.loads(self._start(number)), json.loads(self.offsets[number])
-        found: Places = []
+        written: Places = []
         for partition in self.reader.partitions(start, end):
             for rows in self.reader.read(partition):
                 rows.validate(full=True)
                 columns = (rows[name].to_pylist() for name in ("topic", "partition", self._place))
-                found += [(f"{topic}-{number}", offset) for topic, number, offset in zip(*columns, strict=True)]
-        self.sunk.append(found)
+                written += [(f"{topic}-{number}", offset) for topic, number, offset in zip(*columns, strict=True)]
+        self.sunk.append(written)
 
     def run(self) -> list[Places]:
-        """All micro-batches that there are now: what each of them holds."""
+        """Write all micro-batches that there are now, and return their rows."""
         before = len(self.sunk)
         while self.plan():
             self.write()
@@ -72,7 +72,6 @@ class Stream:
 
     @property
     def rows(self) -> Places:
-        """All that was written."""
         return [place for batch in self.sunk for place in batch]
 
     @property
