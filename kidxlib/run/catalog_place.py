@@ -1,4 +1,4 @@
-"""A catalog's directory or URL: checks before Spark starts, and its tables through delta-rs on a local disk or in S3."""
+"""A catalog's directory or URL: checks before Spark starts, and its tables through delta-rs on a disk or in S3."""
 
 from __future__ import annotations
 

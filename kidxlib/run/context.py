@@ -59,7 +59,7 @@ class RunContext:
         return requests_made() - self.requests_before + by_workers
 
     def run_id(self, digits: str = "") -> str:
-        """The run's id in the catalog: its time and the first eight of the hexadecimal digits, by default random ones."""
+        """The run's id in the catalog: its time and eight hexadecimal digits, the first of `digits` or random ones."""
         return f"{self.now:%Y%m%dT%H%M%SZ}-{(digits or uuid.uuid4().hex)[:8]}"
 
     def with_catalog(self) -> Self:

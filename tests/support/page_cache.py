@@ -24,7 +24,7 @@ _RESIDENT: Final = 1
 
 
 def drop(path: Path) -> bool:
-    """Drop an unmapped file from the page cache; whether that succeeded. It cannot on a file system in memory (tmpfs)."""
+    """Drop an unmapped file from the page cache; whether that succeeded, which it never does on tmpfs."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)  # pages that are not on disk yet would stay

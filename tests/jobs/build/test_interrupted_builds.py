@@ -13,7 +13,7 @@ from tests.faults.processes import Running, TooLateError, again_if_too_late, kil
 from tests.faults.trees import in_memory, slow_log, small_log, staging_files, write_log
 from tests.support.opened_files import OpenedFiles
 from tests.support.spark.jobs import Place, build, start
-from tests.support.spark.processes import without_tracebacks_of_daemons
+from tests.support.spark.processes import without_tracebacks_of_daemons, worker
 
 #: Checking a log of this size takes some tenths of a second.
 SLOW = 1 << 30

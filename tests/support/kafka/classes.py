@@ -223,7 +223,7 @@ class Kafka:
         return ended, offline
 
     def epoch_of_clean_stop(self, log_dirs: Sequence[Path]) -> int | None:
-        """The epoch that a starting broker takes from the markers in its log dirs and tells the controller; None: none."""
+        """The epoch that a starting broker takes from the markers in its log dirs and tells the controller."""
         manager = self._log_manager(log_dirs, self._internals.LogDirFailureChannel(len(log_dirs)))
         try:
             epoch = manager.readBrokerEpochFromCleanShutdownFiles()

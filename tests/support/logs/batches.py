@@ -91,7 +91,7 @@ def control(
     codec: int = 0,
     records: int = 1,
 ) -> dict[str, Any]:
-    """The fields of a `Batch` that is a producer's control batch: by default a commit marker of 78 bytes, as Kafka's."""
+    """The fields of a producer's control batch: by default a commit marker of 78 bytes, as Kafka writes it."""
     return {
         "producer_id": 7,
         "producer_epoch": 0,

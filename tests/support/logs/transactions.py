@@ -61,7 +61,7 @@ class Written:
         return sorted(offset for offset, fate in decided.items() if offset < stable and not (fate and fate[1]))
 
     def write(self, directory: Path, starts: set[int], *, since: int = 0, until: int | None = None) -> None:
-        """Write the batches from `since` to before `until`; segments begin at the first batch and at those in `starts`."""
+        """Write the batches from `since` to before `until`; segments begin at batch 0 and at those in `starts`."""
         directory.mkdir(exist_ok=True)
         log = max(directory.glob(f"*{LOG_SUFFIX}"), default=directory / segment_file(0, LOG_SUFFIX))
         if not since:

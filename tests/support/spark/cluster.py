@@ -17,7 +17,7 @@ import pytest
 
 from tests.faults.processes import TooLateError, end_gently, kill_session, while_it_runs
 from tests.support.spark.jobs import clean_environment
-from tests.support.spark.processes import processes_of, python_workers_of
+from tests.support.spark.processes import processes_of, worker
 
 #: The host name of the node without mounts, and of its executors.
 NODE: Final = "node-without-mounts"
@@ -90,7 +90,7 @@ class Cluster:
         hosts: dict[int, str] = {}
         for host, process in self.workers.items():
             others = self._others.setdefault(process.pid, set())
-            hosts |= dict.fromkeys(python_workers_of(process, others), host)
+            hosts |= dict.fromkeys(worker(process, others), host)
         return hosts
 
     def executor(self, python_worker: int) -> list[int]:
@@ -118,7 +118,7 @@ class Cluster:
     def _daemon(
         self, name: str, arguments: Sequence[str], log_name: str, ready: str, node: Sequence[str] = ()
     ) -> tuple[subprocess.Popen[str], str]:
-        """Start a daemon, wait until its log matches `ready`, and return it with the match. It ends with the cluster."""
+        """Start a daemon that ends with the cluster, wait until its log matches `ready`, and return it and the match."""
         log = self._directory / "logs" / log_name
         command = [*node, str(_SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
         with log.open("w") as output:

@@ -37,7 +37,7 @@ def processes_of(first: subprocess.Popen[str], others: set[str] | None = None) -
                 others.add(name)
 
 
-def python_workers_of(first: subprocess.Popen[str], others: set[str] | None = None) -> list[int]:
+def worker(first: subprocess.Popen[str], others: set[str] | None = None) -> list[int]:
     """The Python workers, which are forks of pyspark's daemon."""
     daemons = {pid: parent for pid, parent, command in processes_of(first, others) if "pyspark.daemon" in command}
     return [pid for pid, parent in daemons.items() if parent in daemons]
