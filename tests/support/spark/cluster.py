@@ -118,7 +118,7 @@ class Cluster:
     def _daemon(
         self, name: str, arguments: Sequence[str], log_name: str, ready: str, node: Sequence[str] = ()
     ) -> tuple[subprocess.Popen[str], str]:
-        """Start a daemon that ends with the cluster, wait until its log matches `ready`, and return it and the match."""
+        """Start a daemon that ends with the cluster, wait until its log matches `ready`, and return both."""
         log = self._directory / "logs" / log_name
         command = [*node, str(_SPARK / "bin" / "spark-class"), f"org.apache.spark.deploy.{name}", *arguments]
         with log.open("w") as output:
