@@ -37,7 +37,6 @@ def build_job(catalog: Catalog) -> SparkJob:
 
 
 def source_options(params: Mapping[str, Any]) -> list[str]:
-    """The options of a job that name its logs."""
     named = [word for source in params["sources"] for word in ("--source", source)]
     return [*named, "--topics", params["topics"]]
 

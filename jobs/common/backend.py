@@ -86,7 +86,6 @@ def open_spark_once(job: str, context: RunContext) -> Iterator[Backend]:
 
 
 def open_spark_on(job: str, context: RunContext) -> AbstractContextManager[Backend]:
-    """The backend of a job that records in a catalog if one is named."""
     return open_spark(job, context) if context.has_catalog else open_spark_once(job, context)
 
 

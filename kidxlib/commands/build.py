@@ -292,7 +292,6 @@ class Build(WithOrWithoutCatalog):
 
     @cached_property
     def plan(self) -> Plan:
-        """The sources, listed before anything else is done."""
         from kidxlib.operations.build.planning import listed_plan
 
         return listed_plan(self.resolved)

@@ -106,8 +106,6 @@ class CommandOptions:
 
 @dataclass(frozen=True, kw_only=True)
 class OnCatalog(CommandOptions):
-    """The options of a command that works on a catalog."""
-
     catalog: str | None = parameter(catalog_options.catalog)
     settings_file: Path = parameter(catalog_options.settings_file, at=SETTINGS)
     now: str | None = parameter(catalog_options.time_to_record, at=NOW)
@@ -232,7 +230,6 @@ def spark_job(
 
 
 def former_job(name: str, former: Former) -> click.Command:
-    """A job that has another name now."""
     return _Command(name, formerly={None: former})
 
 

@@ -28,8 +28,6 @@ _ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 
 @dataclass(frozen=True, kw_only=True)
 class Export(CommandOptions):
-    """What to export, and where to."""
-
     directories: tuple[str, ...] = parameter(click.argument("directories", metavar="DIR…", nargs=-1, required=True))
     output: str = option(
         "--output",

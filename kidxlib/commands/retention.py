@@ -28,8 +28,6 @@ _LIMIT: Final = IntegerRange(-1, 2**63 - 1)
 
 @dataclass(frozen=True, kw_only=True)
 class Retention(OnSources):
-    """What to plan, or which plan to apply."""
-
     policy: Path | None = option(
         "--policy",
         type=click.Path(path_type=Path),

@@ -222,7 +222,6 @@ def run_seek(request: Seek, backend: Backend | None, elsewhere: Elsewhere | None
 
 
 def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
-    """Answer a question from a broker's log dirs, or from partitions' directories."""
     from kidxlib.indexing.listing import list_distinct_partitions
     from kidxlib.indexing.remote_logs import RemoteOptions
     from kidxlib.indexing.skipped import Skipped

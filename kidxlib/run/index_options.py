@@ -119,7 +119,6 @@ def lines_of_known(known: KnownTopics, plan: Plan) -> list[str]:
 
 
 def known_as_json(known: KnownTopics, plan: Plan) -> list[dict[str, Any]]:
-    """`lines_of_known` as JSON."""
     return [
         metadata_as_json(taken.metadata, taken.topics, taken.by_origin) for taken in _taken_from_metadata(known, plan)
     ]

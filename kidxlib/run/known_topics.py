@@ -125,7 +125,6 @@ class KnownTopics:
 
     @property
     def by_source(self) -> dict[str, ClusterMetadata]:
-        """The metadata of each source's cluster, by the source's name."""
         return {name: topics.metadata for name, topics in self.of_sources.items()}
 
     def read(self) -> list[ClusterMetadata]:
@@ -703,7 +702,6 @@ class _Reader:
         return copies
 
     def required(self, directory: Location) -> ClusterMetadata:
-        """The metadata that an option names."""
         name = str(directory)
         try:
             metadata = self._metadata.get(name) or read_cluster_metadata(directory, self.high_watermark)
@@ -713,7 +711,6 @@ class _Reader:
         return metadata
 
     def ensure_of_cluster(self, directory: Location, log_dir: Location, own: MetaProperties) -> None:
-        """Refuse the directory of an option if it is known to be of another cluster."""
         try:
             of_metadata = read_meta_properties(directory.parent)
         except (CheckpointError, OSError) as error:

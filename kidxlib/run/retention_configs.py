@@ -233,7 +233,6 @@ def _kept(config: TopicConfig, own_ones: Iterable[TopicConfig]) -> TopicConfig:
 
 
 def _why_unknown(known: KnownTopics, topic: str, ids: Iterable[tuple[str, str | None]]) -> str | None:
-    """Why metadata cannot be used for a topic's segments; None: it can."""
     for source, topic_id in ids:
         of_source = known.of_sources.get(source)
         if of_source is None:

@@ -75,8 +75,6 @@ class TablesSettings(TomlTable):
 
 
 class Settings(TomlTable):
-    """The whole settings file."""
-
     build: BuildSettings = BuildSettings()
     tables: TablesSettings = TablesSettings()
     spark: SparkSettings = SparkSettings()

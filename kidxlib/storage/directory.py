@@ -82,7 +82,6 @@ def open_below(root: int, path: str, *, make: bool) -> int:
 
 
 def flush_file_systems(roots: Iterable[int]) -> None:
-    """Flush the file systems of opened directories."""
     for root in roots:
         if not hasattr(_libc, "syncfs"):  # not Linux
             os.sync()
@@ -179,7 +178,6 @@ def _read_object(path: ObjectPath, limit: int = -1) -> bytes | None:
 
 
 def listed_objects(directory: Directory) -> dict[str, ObjectStatus]:
-    """The objects directly in a directory of an object store."""
     try:
         objects = ObjectPath.of(str(directory)).glob("*")
         return {path.name: path.listed for path in objects if path.listed is not None}

@@ -18,7 +18,6 @@ Location: TypeAlias = Path | ObjectPath
 
 
 def location(path: str) -> Location:
-    """The location that a table or a listing names."""
     return ObjectPath.of(path) if is_object(path) else Path(path)
 
 
@@ -46,7 +45,6 @@ def _is_file(entry: os.DirEntry[str]) -> bool:
 
 
 def entries_in(directory: Location) -> list[Location]:
-    """The entries of a directory, in the order of names."""
     entries: list[Location] = [*directory.iterdir()]
     return sorted(entries, key=lambda entry: entry.name)
 

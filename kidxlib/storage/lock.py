@@ -108,7 +108,6 @@ def is_in_use(log_dir: Location) -> bool:
 
 
 def _ensure_free(log_dir: Path) -> None:
-    """Refuse a log dir whose lock is held, if the lock can be looked at."""
     with contextlib.suppress(OSError):
         if is_locked(log_dir):
             raise _held(log_dir / LOCK_FILE)

@@ -105,7 +105,6 @@ class _OpenedObject:
 
 @contextlib.contextmanager
 def opened_log(path: str) -> Iterator[OpenedLog]:
-    """Open a segment's log on this machine or in an object store."""
     if is_object(path):
         with contextlib.closing(_OpenedObject(ObjectPath.of(path))) as opened:
             yield opened

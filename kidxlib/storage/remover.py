@@ -72,7 +72,6 @@ class Remover:
         return status if stat.S_ISREG(status.st_mode) else None
 
     def is_there(self, directory: Directory) -> bool:
-        """Whether the directory exists."""
         try:
             with self._open(directory):
                 return True
@@ -92,7 +91,6 @@ class Remover:
             raise PublishError(f"{directory}/{name}: not renamed: {why_not_opened(error)}") from error
 
     def remove(self, directory: Directory, name: str) -> None:
-        """Remove a file, if it is there."""
         try:
             with self._open(directory) as descriptor, contextlib.suppress(FileNotFoundError):
                 os.unlink(name, dir_fd=descriptor)

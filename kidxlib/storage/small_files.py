@@ -187,7 +187,6 @@ NO_CHECKPOINTS: Final = Checkpoints(None, None, None, None, clean_shutdown=False
 
 
 def read_checkpoints(log_dir: Location) -> Checkpoints:
-    """Read the checkpoint files of a log dir."""
     return Checkpoints(
         recovery_points=read_offset_checkpoint(log_dir / checkpoint_files.RECOVERY_POINT_CHECKPOINT),
         log_start_offsets=read_offset_checkpoint(log_dir / checkpoint_files.LOG_START_OFFSET_CHECKPOINT),

@@ -137,7 +137,6 @@ def _tell_not_ready(outcome: Outcome, summary: AuditSummary, not_ready: Sequence
 
 
 def _tell_reported(outcome: Outcome, summary: AuditSummary) -> None:
-    """Show the files that are reported one by one."""
     for file in summary.reported:
         what = file.detail or "no such file"
         at = f" at byte {file.position}" if file.file == LOG_SUFFIX and file.position is not None else ""

@@ -69,8 +69,6 @@ class _Lines:
 
 
 class MovingLine:
-    """One line at the end of a terminal."""
-
     def __init__(self, phase: Phase) -> None:
         self._phase = phase
         self._spinner = Spinner("line")

@@ -24,7 +24,6 @@ _UNITS = {
 
 
 def parse_time(text: str) -> datetime:
-    """Parse a time, in UTC."""
     if re.fullmatch(r"-?[0-9]+", text):
         try:
             return _EPOCH + timedelta(milliseconds=int(text))

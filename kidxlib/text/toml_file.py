@@ -108,7 +108,6 @@ _Model = TypeVar("_Model", bound=BaseModel)
 
 
 def checked(path: Path, text: str, model: type[_Model]) -> _Model:
-    """Parse and check the text of a file."""
     try:
         return model.model_validate(_parse(path, text))
     except ValidationError as error:

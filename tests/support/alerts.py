@@ -20,7 +20,6 @@ Firing = set[tuple[str, str]]
 
 
 def rules() -> str:
-    """The rules on the page."""
     (text,) = (block.text for block in blocks("docs/operations.md") if block.text.startswith("groups:"))
     return text
 

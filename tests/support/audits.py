@@ -46,13 +46,11 @@ def audited(
 
 
 def summarised(source: Path, index_dir: Path | None = None, *, tiering: bool = False) -> AuditSummary:
-    """The summary of such an audit."""
     with _found(source, index_dir, tiering=tiering) as (results, of_log_dirs):
         return summarise(results, of_log_dirs, tiering=tiering)
 
 
 def show_summary(summary: AuditSummary, title: str = "") -> None:
-    """Print a summary, as an audit does."""
     outcome = Outcome()
     tell_summary(outcome, title, summary, [])
     outcome.show(as_json=False)

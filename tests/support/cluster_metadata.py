@@ -99,13 +99,11 @@ def topic_id(letter: str) -> str:
 
 
 def data(base_offset: int, values: Sequence[bytes | None], timestamp_ms: int = 0) -> bytes:
-    """A batch of records."""
     records = [Record(base_offset + number, timestamp_ms, None, value) for number, value in enumerate(values)]
     return encoded.batch_v2(records)
 
 
 def leader_change(offset: int, voters: Iterable[int]) -> bytes:
-    """A control batch that names the voters."""
     return _control(offset, _LEADER_CHANGE, "LeaderChangeMessage", leaderId=1, voters=_ids(voters), grantingVoters=[])
 
 
@@ -132,7 +130,6 @@ def _control(offset: int, kind: int, message_name: str, /, **values: Any) -> byt
 
 
 def snapshot(values: Sequence[bytes], last_timestamp_ms: int) -> bytes:
-    """The content of a snapshot."""
     header = _control(0, _SNAPSHOT_HEADER, "SnapshotHeaderRecord", lastContainedLogTimestamp=last_timestamp_ms)
     footer = _control(len(values) + 1, _SNAPSHOT_FOOTER, "SnapshotFooterRecord")
     return header + (data(1, values) if values else b"") + footer

@@ -40,7 +40,6 @@ def rows_of_log(log: Path) -> tuple[list[Row], int]:
 
 
 def rows_of_partition(directory: Path) -> list[Row]:
-    """The rows of a partition whose logs are sound."""
     return [row for log in sorted(directory.glob(f"*{LOG_SUFFIX}")) for row in rows_of_log(log)[0]]
 
 

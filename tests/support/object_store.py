@@ -140,7 +140,6 @@ class ObjectStore:
         self.files.delete_file(f"{BUCKET}/{key}")
 
     def contents(self, prefix: str) -> dict[str, bytes]:
-        """All objects below a prefix."""
         infos = self.files.get_file_info(FileSelector(f"{BUCKET}/{prefix}", allow_not_found=True, recursive=True))
         contents = {}
         for info in infos:

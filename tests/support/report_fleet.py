@@ -78,7 +78,6 @@ def build_fleet(directory: Path, rng: random.Random) -> Fleet:
 
 
 def run_kidx(*arguments: str, codes: tuple[int, ...] = (0,)) -> str:
-    """The standard output of a command of `kidx`."""
     result = CliRunner().invoke(kidx, list(arguments), standalone_mode=False)
     code = ExitCode.OK if result.return_value is None else result.return_value
     assert result.exception is None and code in codes, f"{arguments}: {code}: {result.output}{result.exception!r}"

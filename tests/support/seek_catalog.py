@@ -45,7 +45,6 @@ class Held:
         return self.logs.get((topic, partition), {})
 
     def ask(self, *arguments: str | Path, seek: Command = kidx_seek_here) -> Ended:
-        """Ask the catalog, by `kidx` or by the job."""
         return seek("--catalog", self.catalog, *arguments)
 
 

@@ -89,7 +89,6 @@ def run(
 
 
 def without_controls(written: str) -> str:
-    """The output without colors and movements."""
     return _CONTROL.sub("", written)
 
 

@@ -54,7 +54,6 @@ def segment(
 
 
 def update(partition: TopicIdPartition, segment_id: str, state: SegmentState, at_ms: int = 0) -> FramedMessage:
-    """The record of a segment's new state."""
     values = {
         "remoteLogSegmentId": _id(partition, segment_id),
         "brokerId": 1,
@@ -68,14 +67,12 @@ def update(partition: TopicIdPartition, segment_id: str, state: SegmentState, at
 def copied(
     partition: TopicIdPartition, segment_id: str, offsets: tuple[int, int], **fields: Any
 ) -> list[FramedMessage]:
-    """The records of a segment whose copying begins and ends."""
     finished = SegmentState.COPY_SEGMENT_FINISHED
     at_ms = fields.get("at_ms", 0)
     return [segment(partition, segment_id, offsets, **fields), update(partition, segment_id, finished, at_ms)]
 
 
 def value_of(framed: FramedMessage) -> bytes:
-    """The value of a record."""
     message = framed.message
     assert message.api_key is not None
     head = varint(1) + varint(message.api_key) + varint(framed.version)

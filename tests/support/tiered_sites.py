@@ -38,8 +38,6 @@ _STARTED, _DELETED = SegmentState.DELETE_SEGMENT_STARTED, SegmentState.DELETE_SE
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """A bucket, and a log dir with all of its metadata."""
-
     bucket: Path
     log_dir: Path
 
@@ -66,7 +64,6 @@ class Site:
         ]
 
     def last_ms(self) -> int:
-        """The time of the last record of the metadata."""
         partitions = metadata_partitions([self.log_dir]).values()
         times = [fold_metadata(metadata.records()).last_ms for metadata in partitions]
         return max(last_ms for last_ms in times if last_ms is not None)
@@ -95,11 +92,9 @@ class RemoteSegment:
         return self.directory / object_name(self.row["start_offset"], self.id, suffix)
 
     def objects(self) -> dict[str, Path]:
-        """The present objects, by suffix."""
         return {suffix: path for suffix in PARTS if (path := self.object(suffix)).exists()}
 
     def remove(self) -> None:
-        """Remove all objects."""
         for path in self.objects().values():
             path.unlink()
 
@@ -110,7 +105,6 @@ class RemoteSegment:
                 shutil.copy2(path, self.directory / object_name(start_offset, segment_id, suffix))
 
     def edit(self, suffix: str, layout: np.dtype[Any], change: Callable[[NDArray[Any]], None]) -> None:
-        """Change the entries of an index."""
         entries = np.fromfile(self.object(suffix), layout)
         change(entries)
         entries.tofile(self.object(suffix))
@@ -125,7 +119,6 @@ class RemoteSegment:
         self._rewrite(lambda message: [message] if "startOffset" in message.values else [])
 
     def append(self, messages: Iterable[FramedMessage]) -> None:
-        """Append messages to the metadata."""
         metadata = metadata_partitions([self.site.log_dir])[self.metadata]
         write_metadata(self.site.log_dir, self.metadata, [*_messages(metadata), *messages])
 

@@ -197,7 +197,6 @@ def _jvm(spark: SparkSession) -> Any:
 
 
 def _register(spark: SparkSession, database: str, table: Table, location: str) -> None:
-    """Register a table in a database of the metastore."""
     escaped = location.replace("\\", "\\\\").replace("'", "\\'")
     spark.sql(f"CREATE TABLE IF NOT EXISTS `{database}`.`{table.name}` USING DELTA LOCATION '{escaped}'")
 

@@ -151,7 +151,6 @@ class TaskCounters:
 
     @contextlib.contextmanager
     def of_requests(self) -> Iterator[None]:
-        """Count the requests of this process within the context."""
         before = requests_made()
         yield
         self.requests.add(requests_made() - before)
@@ -176,7 +175,6 @@ class _Counters:
         return Done(counters.segments.value, counters.log_bytes.value, self._seconds + counters.span.value.seconds)
 
     def requests(self) -> Requests:
-        """The requests of executors to object stores."""
         return self.of_tasks.requests.value
 
 
@@ -458,7 +456,6 @@ def _may_map() -> bool:
 
 
 def _of_attempt(unit: Unit) -> Unit:
-    """The unit with a file of this attempt."""
     attempt = TaskContext.get()
     assert attempt is not None
     path = Path(unit.path)

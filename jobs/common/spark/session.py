@@ -324,7 +324,6 @@ def session(job: str, event_log_dir: str | None = None, *, changes: bool = True)
 
 @contextlib.contextmanager
 def _ending_well(spark: SparkSession, *, is_ours: bool) -> Iterator[None]:
-    """Make errors readable, and stop our session at the end."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:

@@ -32,8 +32,6 @@ _ELSEWHERE: Final[Sequence[str]] = _PYTHONS
 
 
 class Launch(NamedTuple):
-    """A command, and its environment variables."""
-
     variables: Mapping[str, str]
     command: Sequence[str]
 
@@ -62,7 +60,6 @@ def sends_modules(call: Call, options: SparkOptions) -> bool:
 
 
 def launch(call: Call, options: SparkOptions, environ: Mapping[str, str]) -> Launch:
-    """The command that runs a job, and the environment variables that it depends on."""
     has_archive = options.is_local and not environ.get("SPARK_HOME") and not environ.get("SPARK_CONF_DIR")
     submit = _submit_words(call, options, has_archive=has_archive)
     variables = {**environ, **options.variables, **_spark_directories(environ)}
@@ -107,7 +104,6 @@ def _submit_words(call: Call, options: SparkOptions, *, has_archive: bool) -> li
 
 
 def _own_place(call: Call) -> str:
-    """The project's directory as Spark finds it."""
     return f"local://{call.image}" if call.image else PROJECT
 
 

@@ -109,7 +109,6 @@ def _run_job(call: Call) -> None:
 
 
 def _call(*words: str, **variables: str) -> None:
-    """Run a program to its end."""
     process = os.posix_spawn(words[0], words, {**os.environ, **variables})
     code = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     if code != 0:

@@ -110,7 +110,6 @@ def count_again() -> None:
 
 
 def requests_made() -> Requests:
-    """The requests of this process so far."""
     with _lock:
         return Requests(**_made)
 
@@ -245,7 +244,6 @@ def answer_in_parts(request: Callable[[], _T]) -> _T:
 
 
 def is_momentary(error: OSError) -> bool:
-    """Whether a retry may succeed."""
     return _why_not_now(error) is not None
 
 

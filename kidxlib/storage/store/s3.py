@@ -145,7 +145,6 @@ class ObjectPath:
 
 
 def is_object(path: str) -> bool:
-    """Whether a path is in an object store."""
     return path.startswith(SCHEME)
 
 
@@ -212,7 +211,6 @@ def object_written(path: ObjectPath) -> Iterator[NativeFile]:
 
 
 def delete_object(path: ObjectPath) -> None:
-    """Remove an object, if it is there."""
     with _in_plain_words(path), contextlib.suppress(FileNotFoundError):
         answer_of(lambda: _delete_now(path.key))
 

@@ -15,8 +15,6 @@ from tests.support.damages.edits import add_to_field, exactly, set_field, withou
 
 
 def _producers(change: Callable[[Entries], Entries | None]) -> Callable[[bytes, Path], bytes]:
-    """Entries of a snapshot, with its checksum."""
-
     def changed(content: bytes, _: Path) -> bytes:
         entries = read_snapshot(content).copy()
         others = change(entries)

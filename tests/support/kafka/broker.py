@@ -209,7 +209,6 @@ class Broker:
         )
 
     def command(self, main_class: str, *arguments: str) -> list[str]:
-        """A command that runs one of Kafka's main classes."""
         logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
         return [_java(), *self._java_options, logging, "-cp", self._class_path, main_class, *arguments]
 
@@ -281,7 +280,6 @@ class BrokerRun:
         return self.log.read_text().splitlines()
 
     def tail(self) -> str:
-        """The end of the output, to be shown with an error."""
         return "\n".join([f"(the end of {self.log})", *self.lines()[-_TAIL_LINES:]])
 
     def _keep_output(self) -> None:

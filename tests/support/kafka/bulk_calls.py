@@ -57,7 +57,6 @@ class Jvm:
         return self._methods[owner, name]
 
     def handle(self, owner: str, name: str) -> Any:
-        """The handle of `method`."""
         if (owner, name) not in self._handles:
             self._handles[owner, name] = self._lookup.unreflect(self.method(owner, name))
         return self._handles[owner, name]

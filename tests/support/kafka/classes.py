@@ -91,12 +91,10 @@ class Kafka:
 
     @property
     def gateway(self) -> JavaGateway:
-        """The gateway to all other classes."""
         return self._gateway
 
     @property
     def versions(self) -> dict[str, str]:
-        """The versions of Kafka and of Java."""
         return {
             "kafka": self._app_info.getVersion(),
             "java": self._gateway.jvm.System.getProperty("java.version"),

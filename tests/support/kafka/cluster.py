@@ -54,11 +54,9 @@ class Cluster:
                 run.kill()
 
     def start(self, node: int) -> None:
-        """Start a broker, and wait until it serves."""
         self._runs[node] = self.brokers[node].start()
 
     def kill(self, node: int) -> None:
-        """Kill a broker (-9)."""
         self._runs[node].kill()
 
     def lines(self, node: int) -> list[str]:

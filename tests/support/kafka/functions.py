@@ -20,7 +20,6 @@ class Functions:
         self._as_instance = jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance
 
     def method(self, owner: str, name: str, returns: Any, *takes: Any) -> Any:
-        """The handle of a method of a class or an interface."""
         return self._lookup.findVirtual(self.find(owner), name, self._method_type(returns, *takes))
 
     def static(self, owner: str, name: str, returns: Any, *takes: Any) -> Any:

@@ -45,7 +45,6 @@ class KafkaIndex:
         return None
 
     def lookup_many(self, targets: Targets) -> list[Pair]:
-        """`lookup`: the two fields of each answer."""
         return [_pair(match) for match in _PAIR.finditer(self._jvm.map(targets, self._method("lookup")))]
 
     def timed_lookups(self, targets: Targets) -> Callable[[], float]:
@@ -71,7 +70,6 @@ class KafkaIndex:
         return [_pair(match) if match[1] is not None else None for match in _PAIR_OR_NONE.finditer(text)]
 
     def collect_aborted(self, fetch_offset: int, upper_bounds: Targets) -> list[AbortedInRange]:
-        """`collectAbortedTxns` from one offset."""
         method = self._method("collectAbortedTxns", fetch_offset)
         return [
             AbortedInRange(
@@ -82,7 +80,6 @@ class KafkaIndex:
         ]
 
     def slots(self, targets: Targets, *, by_value: bool, upper: bool) -> list[int]:
-        """`largestLowerBoundSlotFor` or `smallestUpperBoundSlotFor`."""
         name = "smallestUpperBoundSlotFor" if upper else "largestLowerBoundSlotFor"
         kind = self._jvm.value if by_value else self._jvm.key
         method = self._method(name, self._mapped, owner="AbstractIndex")

@@ -87,7 +87,6 @@ class KafkaLog:
         return fetched, [(entry.producerId(), entry.firstOffset()) for entry in aborted.get()]
 
     def collect_aborted(self, start_offset: int, upper_bound: int) -> tuple[AbortedTransaction, ...]:
-        """`collectAbortedTransactions`."""
         return tuple(
             AbortedTransaction(entry.producerId(), entry.firstOffset(), entry.lastOffset(), entry.lastStableOffset())
             for entry in self.java.collectAbortedTransactions(start_offset, upper_bound)

@@ -166,7 +166,6 @@ class KafkaRecords:
         return self._with(log, search)
 
     def _with(self, log: Path, ask: Callable[[Any], T]) -> T:
-        """Call `ask` with the opened log."""
         try:
             opened = self._file_records.open(self._file(str(log.resolve())), False)
             try:

@@ -57,7 +57,6 @@ class KafkaPartition:
 
     @property
     def producers(self) -> frozenset[Producer]:
-        """The producers' state after the last segment."""
         return producers_in(self.snapshot)
 
 

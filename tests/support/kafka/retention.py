@@ -30,7 +30,6 @@ class Retained:
 
     @property
     def deleted(self) -> list[int]:
-        """The base offsets of the deleted segments."""
         return [base_offset for base_offset in self.before if base_offset not in self.after]
 
 

@@ -64,7 +64,6 @@ def wrapper(
     timestamp: int = layouts.NO_TIMESTAMP,
     attributes: int = 0,
 ) -> bytes:
-    """A message that contains others."""
     value = compress(b"".join(messages))
     return message(Record(offset, timestamp, None, value), magic, codec | attributes)
 
@@ -79,7 +78,6 @@ def snappy(data: bytes) -> bytes:
 
 
 def xerial(data: bytes, block_bytes: int = 32 * 1024) -> bytes:
-    """Snappy-java's frame."""
     blocks = [snappy(data[at : at + block_bytes]) for at in range(0, len(data), block_bytes)]
     return b"\x82SNAPPY\0\0\0\0\1\0\0\0\1" + b"".join(struct.pack(">i", len(block)) + block for block in blocks)
 

@@ -76,7 +76,6 @@ class Written:
 
 
 def random_transactions(rng: random.Random, steps: int) -> Written:
-    """The log of a few producers, with and without transactions."""
     written = Written()
     for _ in range(steps):
         producer = rng.randrange(_PRODUCERS)

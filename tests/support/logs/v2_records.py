@@ -16,7 +16,6 @@ def varint(value: int) -> bytes:
 
 
 def sized(data: bytes | None) -> bytes:
-    """Length and bytes."""
     return varint(-1) if data is None else varint(len(data)) + data
 
 

@@ -75,7 +75,6 @@ class Cluster:
         )
 
     def work(self, host: str) -> Path:
-        """The directory of a worker's executors."""
         return self._directory / f"work-{host}"
 
     def start_worker(self, host: str = HOSTS[0], node: Sequence[str] = ()) -> None:

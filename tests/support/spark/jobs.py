@@ -123,7 +123,6 @@ def through_a_metastore(run: RunHere) -> RunHere:
 
 
 def start(*arguments: str | Path, job: str = "build_index") -> subprocess.Popen[str]:
-    """Start ./spark-submit.sh with a job as a process group of its own."""
     command = [str(PROJECT / "spark-submit.sh"), job, *map(str, arguments)]
     return subprocess.Popen(
         command,
@@ -136,7 +135,6 @@ def start(*arguments: str | Path, job: str = "build_index") -> subprocess.Popen[
 
 
 def build(*arguments: str | Path) -> Ended:
-    """Run ./spark-submit.sh build_index to its end."""
     process = start(*arguments)
     out, err = process.communicate()
     return Ended(process.returncode, out, without_progress(err))

@@ -42,7 +42,6 @@ class Stream:
             self.write()
 
     def plan(self, *, all_available: bool = False) -> bool:
-        """Plan the next micro-batch, and record it; False: there is none."""
         limit = ReadAllAvailable() if all_available else self.reader.getDefaultReadLimit()
         start = self._start(len(self.offsets))
         end = json.dumps(self.reader.latestOffset(json.loads(start), limit))
