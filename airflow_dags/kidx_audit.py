@@ -7,13 +7,13 @@ from collections.abc import Callable
 from typing import Any
 
 from airflow.providers.standard.operators.python import PythonOperator
-from airflow.sdk import DAG, Param, TriggerRule, chain
+from airflow.sdk import DAG, Param, chain
 from airflow.sdk.exceptions import AirflowSkipException
 
 from kidx_dags.build_job import build_job, build_params, index_dir_options, source_options
 from kidx_dags.catalog_dag import catalog_dag, options_param
 from kidx_dags.catalogs import Catalog, read_catalogs
-from kidx_dags.spark_job import LINES, fails_on_problems, spark_job
+from kidx_dags.spark_job import LINES, no_problems, spark_job
 
 
 def _never_audited(lines: list[str]) -> int | None:
@@ -91,13 +91,8 @@ def audit_dag(catalog: Catalog) -> DAG:
             python_callable=_audited_all(catalog),
             outlets=[catalog.asset],  # the build does not update it: nobody knows yet whether its files are right
         )
-        no_problems = PythonOperator(
-            task_id="no_problems",
-            python_callable=fails_on_problems(["build", "audit"]),
-            trigger_rule=TriggerRule.ALL_DONE,  # the last task decides what becomes of a run
-            retries=0,
-        )
-        chain(build_job(catalog), audit, audited_all, no_problems)
+        last = no_problems(["build", "audit"])
+        chain(build_job(catalog), audit, audited_all, last)
     return dag
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from airflow.providers.standard.operators.python import PythonOperator
-from airflow.sdk import DAG, Param, TriggerRule, chain
+from airflow.sdk import DAG, Param, chain
 
 from kidx_dags.build_job import build_job, build_params
 from kidx_dags.catalog_dag import catalog_dag, options_param
 from kidx_dags.catalogs import Catalog, read_catalogs
-from kidx_dags.spark_job import SparkJob, fails_on_problems, spark_job
+from kidx_dags.spark_job import SparkJob, no_problems, spark_job
 
 
 def _params(catalog: Catalog) -> dict[str, Param]:
@@ -55,14 +54,9 @@ def _report(catalog: Catalog) -> SparkJob:
 def build_dag(catalog: Catalog) -> DAG:
     with catalog_dag(catalog, "build", catalog.build_schedule, params=_params(catalog), doc=_doc(catalog)) as dag:
         build, compact = build_job(catalog), _compact(catalog)
-        no_problems = PythonOperator(
-            task_id="no_problems",
-            python_callable=fails_on_problems(["build", "compact"]),
-            trigger_rule=TriggerRule.ALL_DONE,  # the last task decides what becomes of a run
-            retries=0,
-        )
+        last = no_problems(["build", "compact"])
         report = [_report(catalog)] if catalog.report else []
-        chain(build, compact, *report, no_problems)
+        chain(build, compact, *report, last)
     return dag
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final, TypeAlias
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.providers.standard.operators.python import PythonOperator
 from airflow.sdk import Context, TriggerRule
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowSkipException
 
@@ -94,9 +95,9 @@ class SparkJob(SparkSubmitOperator):
         return "\n".join([f"{self.name}: {what}", *(f"  {line}" for line in lines)])
 
 
-def fails_on_problems(jobs: list[str]) -> Callable[..., None]:
-    """A function that fails if one of the jobs found problems, or did not come to its end. It ends a DAG whose jobs go
-    on after problems of others.
+def no_problems(jobs: list[str]) -> PythonOperator:
+    """The last task of a DAG whose jobs go on after problems of others: it fails if one of the jobs found problems, or
+    did not come to its end.
     """
 
     def look(ti: Any) -> None:
@@ -105,7 +106,12 @@ def fails_on_problems(jobs: list[str]) -> Callable[..., None]:
         if any(problems):
             raise ProblemsFoundError("\n".join(filter(None, problems)))
 
-    return look
+    return PythonOperator(
+        task_id="no_problems",
+        python_callable=look,
+        trigger_rule=TriggerRule.ALL_DONE,  # the last task decides what becomes of a run
+        retries=0,
+    )
 
 
 def spark_job(
