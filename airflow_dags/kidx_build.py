@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from airflow.sdk import DAG, Param, chain
+from airflow.sdk import DAG, chain
 
 from kidx_dags.build_job import build_job, build_params
 from kidx_dags.catalog_dag import catalog_dag, options_param
 from kidx_dags.catalogs import Catalog, read_catalogs
 from kidx_dags.spark_job import SparkJob, no_problems, spark_job
-
-
-def _params(catalog: Catalog) -> dict[str, Param]:
-    """The params of a run, with the values of the catalog's table as defaults."""
-    return {**build_params(catalog), "compact_options": options_param("compact_index", catalog.compact_options)}
 
 
 def _doc(catalog: Catalog) -> str:
@@ -52,7 +47,8 @@ def _report(catalog: Catalog) -> SparkJob:
 
 
 def build_dag(catalog: Catalog) -> DAG:
-    with catalog_dag(catalog, "build", catalog.build_schedule, params=_params(catalog), doc=_doc(catalog)) as dag:
+    params = {**build_params(catalog), "compact_options": options_param("compact_index", catalog.compact_options)}
+    with catalog_dag(catalog, "build", catalog.build_schedule, params=params, doc=_doc(catalog)) as dag:
         build, compact = build_job(catalog), _compact(catalog)
         last = no_problems(["build", "compact"])
         report = [_report(catalog)] if catalog.report else []

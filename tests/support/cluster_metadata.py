@@ -104,7 +104,8 @@ def data(base_offset: int, values: Sequence[bytes | None], timestamp_ms: int = 0
 
 
 def leader_change(offset: int, voters: Iterable[int]) -> bytes:
-    return _control(offset, _LEADER_CHANGE, "LeaderChangeMessage", leaderId=1, voters=_ids(voters), grantingVoters=[])
+    ids = [{"voterId": voter} for voter in voters]
+    return _control(offset, _LEADER_CHANGE, "LeaderChangeMessage", leaderId=1, voters=ids, grantingVoters=[])
 
 
 def voters_record(offset: int, voters: dict[int, str]) -> bytes:
@@ -116,10 +117,6 @@ def voters_record(offset: int, voters: dict[int, str]) -> bytes:
         for node, listener in voters.items()
     ]
     return _control(offset, _VOTERS, "VotersRecord", voters=records)
-
-
-def _ids(voters: Iterable[int]) -> list[dict[str, Any]]:
-    return [{"voterId": voter} for voter in voters]
 
 
 def _control(offset: int, kind: int, message_name: str, /, **values: Any) -> bytes:

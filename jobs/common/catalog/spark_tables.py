@@ -196,11 +196,6 @@ def _jvm(spark: SparkSession) -> Any:
     return spark.sparkContext._jvm
 
 
-def _register(spark: SparkSession, database: str, table: Table, location: str) -> None:
-    escaped = location.replace("\\", "\\\\").replace("'", "\\'")
-    spark.sql(f"CREATE TABLE IF NOT EXISTS `{database}`.`{table.name}` USING DELTA LOCATION '{escaped}'")
-
-
 def _version(spark: SparkSession, location: str) -> int | None:
     if not DeltaTable.isDeltaTable(spark, location):
         return None
@@ -292,7 +287,8 @@ class SparkTables:
         place = self.place(table)
         while_others_commit(place, self.lock_place, _MakingTable(self.spark, place, table))
         if self._database is not None:
-            _register(self.spark, self._database, table, place)
+            name, location = f"`{self._database}`.`{table.name}`", place.replace("\\", "\\\\").replace("'", "\\'")
+            self.spark.sql(f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{location}'")
 
     def read(
         self,

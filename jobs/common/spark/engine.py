@@ -39,7 +39,7 @@ from jobs.common.spark.session import JobSession, is_local, is_local_master, nam
 from kidxlib.catalog.change import Found
 from kidxlib.catalog.conditions import Condition
 from kidxlib.engine.staged import Staged, StagedFiles, batch_of_kind
-from kidxlib.engine.units import Unit, UnitDone, do_unit, row_batches, run_in_process, units_of
+from kidxlib.engine.units import Unit, do_unit, row_batches, run_in_process, units_of
 from kidxlib.engine.without_pandas import import_no_pandas
 from kidxlib.engine.work import ItemRows, RowsInFile, RowsInItem, SharedRows, Work
 from kidxlib.errors import UsageError
@@ -107,11 +107,7 @@ class _StopFile:
 
     def stopping(self) -> AbstractContextManager[None]:
         """On the driver: within the context, an interrupted run finishes the work that was begun."""
-        return contextlib.nullcontext() if self.path is None else interrupts.stopping(self._make)
-
-    def _make(self) -> None:
-        if self.path is not None:
-            Path(self.path).touch()
+        return contextlib.nullcontext() if self.path is None else interrupts.stopping(Path(self.path).touch)
 
 
 class _SpanParam(AccumulatorParam[Span]):
@@ -325,7 +321,7 @@ class SparkEngine:
 
     def run(self, work: Work[Any]) -> Staged:
         if not self._session.is_started and work.is_small and not work.directories:
-            return run_in_process(work, self._scratch / work.name, iter, _ignore)
+            return run_in_process(work, self._scratch / work.name, iter, lambda _: None)  # it reads no logs to count
         self._counters.begin_wave()
         wait_for_loops()
         with self._described(work.name):
@@ -441,10 +437,6 @@ class SparkEngine:
 
         units = [pickle.dumps(unit) for unit in work.units]
         return one_a_task(self._session.get(), units).mapInArrow(do_units, spark_schema(schema))
-
-
-def _ignore(done: UnitDone) -> None:
-    """Count nothing: the work of a driver reads no logs."""
 
 
 def _may_map() -> bool:

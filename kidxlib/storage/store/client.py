@@ -169,16 +169,10 @@ def ensure_any_object(client: Any, path: ObjectPath) -> None:
     """Check that a prefix has an object, with a client of `connect`."""
     bucket, slash, prefix = path.key.partition("/")
     arguments = {"Bucket": bucket, "Prefix": f"{prefix}/" if slash else ""}
-
-    def page() -> Mapping[str, Any]:
-        count(Kind.LIST)
-        answer: Mapping[str, Any] = client.list_objects_v2(**arguments)
-        return answer
-
-    while not (listed := _answered(page, tries_to_reach=TRIES_TO_REACH)).get("Contents"):
-        if not listed.get("IsTruncated"):
+    while not (page := _answered(lambda: _page(client, arguments), TRIES_TO_REACH)).get("Contents"):
+        if not page.get("IsTruncated"):
             raise FileNotFoundError("no object with this prefix")
-        arguments["ContinuationToken"] = listed["NextContinuationToken"]
+        arguments["ContinuationToken"] = page["NextContinuationToken"]
 
 
 def head_of(answer: Mapping[str, Any]) -> ObjectHead:
@@ -238,7 +232,7 @@ def objects_with_etags(directory: ObjectPath) -> Iterator[ObjectPath]:
     arguments: dict[str, Any] = {"Bucket": bucket, "Prefix": f"{key}/" if key else "", "Delimiter": "/"}
     try:
         while True:
-            page = _answered(lambda: _page(arguments))
+            page = _answered(lambda: _page(connect(), arguments))
             for entry in page.get("Contents", ()):
                 if entry["Key"] != arguments["Prefix"]:  # an empty object that stands for the directory
                     yield ObjectPath(f"{bucket}/{entry['Key']}", _status(entry))
@@ -249,9 +243,9 @@ def objects_with_etags(directory: ObjectPath) -> Iterator[ObjectPath]:
         raise OSError(errno.EIO, error.strerror or str(error), str(directory)) from error
 
 
-def _page(arguments: dict[str, Any]) -> dict[str, Any]:
+def _page(client: Any, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
     count(Kind.LIST)
-    page: dict[str, Any] = connect().list_objects_v2(**arguments)
+    page: Mapping[str, Any] = client.list_objects_v2(**arguments)
     return page
 
 

@@ -45,16 +45,17 @@ def _by_batch(offset_of: Callable[[list[Batch], int], int]) -> Callable[[bytes, 
     return changed
 
 
-def _log_bytes(base_offset: int, directory: Path) -> int:
-    return (directory / segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)).stat().st_size
-
-
 def _past_the_end(base_offset: int, relative_offset: int) -> Callable[[bytes, Path], bytes]:
     def changed(content: bytes, directory: Path) -> bytes:
-        entry = (relative_offset, _log_bytes(base_offset, directory))
-        return content + np.array([entry], layouts.OFFSET_INDEX_ENTRY).tobytes()
+        log = directory / segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)
+        return content + np.array([(relative_offset, log.stat().st_size)], layouts.OFFSET_INDEX_ENTRY).tobytes()
 
     return changed
+
+
+def _shifted(entries: Entries) -> None:
+    """Give each entry the position of the next one."""
+    entries["position"][:-1] = entries["position"][1:]
 
 
 OFFSET_INDEXES: Final = [
@@ -122,9 +123,7 @@ OFFSET_INDEXES: Final = [
         "broken",
         "misses-batches",
     ),
-    Damage(
-        "a whole entry too far", LARGE_INDEX, _offsets(lambda entries: _shifted(entries)), "broken", "misses-batches"
-    ),
+    Damage("a whole entry too far", LARGE_INDEX, _offsets(_shifted), "broken", "misses-batches"),
     Damage(
         "offset too low", LARGE_INDEX, _offsets(add_to_field(50, "relative_offset", -30)), "broken", "misses-batches"
     ),
@@ -144,8 +143,3 @@ OFFSET_INDEXES: Final = [
         "fails-sanity-check",
     ),
 ]
-
-
-def _shifted(entries: Entries) -> None:
-    """Give each entry the position of the next one."""
-    entries["position"][:-1] = entries["position"][1:]
