@@ -2,7 +2,7 @@
 
 import sys
 
-# So it is while `python -m jobs.JOB` looks for JOB, and in no process that imports one: what comes next takes seconds.
+# Only while `python -m jobs.JOB` looks for JOB, whose import then takes seconds; no other importer has this argument.
 if sys.argv[0] == "-m":
     from kidxlib.terminal import interrupts
 

@@ -1,1 +1,3 @@
-"""What `kidx` and ./spark-submit.sh do: a command's options, and what it does with an engine and a catalog."""
+"""The commands of `kidx` and ./spark-submit.sh: a module has a command's options, and its work with an engine and a
+catalog. `command` makes both entries from it.
+"""

@@ -131,7 +131,7 @@ class Compare(WithOrWithoutCatalog):
 
 @dataclass(frozen=True, kw_only=True)
 class VerifyCopy(OnCatalog):
-    """What the old spelling `verify --copy URL` asks for.
+    """The options of the old spelling `verify --copy URL`.
 
     Attributes:
         sources: the source that was copied; empty for the only one that the catalog has.

@@ -423,12 +423,13 @@ def _is_indirect(value: str | None) -> bool:
 
 def _compare_addresses(static: Mapping[str, str], node_id: int, metadata: ClusterMetadata, compared: _Compared) -> None:
     """Compare the quorum's addresses in the file with those in the metadata: one controller has to be in both. For a
-    host that means the machine itself, only the port is compared. So it is for the node's own controller if another
-    setting has confirmed the file: without a host in its listener, it registers the machine's name.
+    host that means the machine itself, only the port is compared; also for the node's own controller, which registers
+    the machine's name if its listener has no host, once another setting has confirmed the file.
     """
     known = {**metadata.controllers, **(metadata.dynamic_voters or {})}
     own = _advertised(static, of_controller=True) or ()
-    any_host = node_id if compared.confirmed and all(_OWN_HOST.fullmatch(each.host) for each in own) else None
+    is_own_name = all(_OWN_HOST.fullmatch(endpoint.host) for endpoint in own)
+    any_host = node_id if compared.confirmed and is_own_name else None
     for setting in filter(static.__contains__, (_BOOTSTRAP, _VOTERS)):
         matches = [_ADDRESS.fullmatch(address) for address in listed(static[setting])]
         if not matches or not all(matches) or not any(known.values()):

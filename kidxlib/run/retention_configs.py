@@ -244,10 +244,10 @@ def _why_unknown(known: KnownTopics, topic: str, ids: Iterable[tuple[str, str | 
             return f"topic {topic}: source {source} has no partition.metadata of it, so nobody knows which topic it is"
         in_cluster = known.topic_id(source, topic)
         if in_cluster != topic_id:
-            found = "no such topic" if in_cluster is None else f"the topic id {in_cluster}"
+            other = "no such topic" if in_cluster is None else f"the topic id {in_cluster}"
             return (
                 f"topic {topic}: its topic id is {topic_id} in source {source}, and "
-                f"{of_source.metadata.directory} has {found}"
+                f"{of_source.metadata.directory} has {other}"
             )
     return None
 

@@ -1,1 +1,3 @@
-"""What a person sees and types: messages, progress, tables, exit codes, and options that commands and jobs share."""
+"""The terminal's side of a command: messages, progress, tables, signals, exit codes, and options that commands
+share.
+"""

@@ -138,9 +138,9 @@ def _tell_not_ready(outcome: Outcome, summary: AuditSummary, not_ready: Sequence
 
 def _tell_reported(outcome: Outcome, summary: AuditSummary) -> None:
     for file in summary.reported:
-        what = file.detail or "no such file"
+        detail = file.detail or "no such file"
         at = f" at byte {file.position}" if file.file == LOG_SUFFIX and file.position is not None else ""
-        outcome.line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at}: {what}")
+        outcome.line(f"{file.verdict}: {summary.name(file)} {file.file}: {file.reason}{at}: {detail}")
         rebuilds = "; the next start here rebuilds the file from the log" if file.path in summary.rebuilt else ""
         outcome.line(f"  {file.consequence}{rebuilds}")
     outcome.more(summary.reported_count - len(summary.reported), "; --json has them all")
@@ -156,7 +156,7 @@ def _tell_kinds(outcome: Outcome, summary: AuditSummary, kinds: Iterable[FileKin
         outcome.line(f"  {kind.first.consequence}")
 
 
-#: What tells that the cleaner has made gaps.
+#: The evidence that the cleaner has made gaps, in words.
 _KNOWN_BY: Final = {
     Evidence.POLICY: "cleanup.policy",
     Evidence.KAFKAS_OWN: "their names",

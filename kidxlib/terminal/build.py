@@ -1,4 +1,4 @@
-"""What a build did, on screen."""
+"""The results of a build on screen."""
 
 from __future__ import annotations
 

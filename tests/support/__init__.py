@@ -1,1 +1,1 @@
-"""What tests of several parts share."""
+"""Helpers that tests of several parts share."""

@@ -12,7 +12,7 @@ from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.tables.protocol import Ends, TablesToRead
 from tests.support.catalog import filled
 
-#: By topic, partition and base offset: the next offset and the status.
+#: The next offset and the status, by topic, partition and base offset.
 Segments: TypeAlias = dict[tuple[str, int, int], tuple[int | None, str]]
 
 _ENDS: Final = Ends("base_offset", "next_offset")

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kidxlib.messages.definitions import Field, Message
 from kidxlib.messages.reading import Scope, Values
 
-#: By type: bytes, and whether it has a sign.
+#: The size in bytes of each integer type, and whether it is signed.
 _INTEGERS: Final = {
     "int8": (1, True),
     "int16": (2, True),

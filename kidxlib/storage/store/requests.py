@@ -165,7 +165,7 @@ _CODES: Final = {
     "REQUEST_TIMEOUT": NotNow.DROPPED,
     "NETWORK_CONNECTION": NotNow.DROPPED,
 }
-#: By the HTTP status, which is all that a client knows of an answer without a body, as to a HEAD.
+#: By the HTTP status: the answer to a HEAD has no body, and so nothing else.
 STATUSES: Final = {
     "429": NotNow.THROTTLED,
     "500": NotNow.FAILED,

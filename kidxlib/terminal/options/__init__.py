@@ -1,1 +1,1 @@
-"""What a person types: options that commands and jobs share, and what their values stand for."""
+"""Options that commands and jobs share, and the types of their values."""
