@@ -36,7 +36,6 @@ from kidxlib.indexing.source import Target, parse_topics, source_at
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, small_file
-from kidxlib.terminal.audit import exit_code
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.log_dirs import put
 from tests.support.audits import audited, show_summary, summarised, verified
@@ -526,7 +525,7 @@ def test_no_gate_passes_what_it_is_there_for(
     show_summary(summary)
     shown = capsys.readouterr().out
     assert planted.says in shown, shown
-    assert exit_code(summary, fail_on) == planted.code, shown
+    assert summary.fails(fail_on) == (planted.code == ExitCode.PROBLEMS_FOUND), shown
 
 
 def test_a_checkpoint_that_another_user_owns_cannot_be_judged(
@@ -545,7 +544,7 @@ def test_a_checkpoint_that_another_user_owns_cannot_be_judged(
     show_summary(summary)
     reported = f"fail: {log_dir}/{RECOVERY_POINT_CHECKPOINT}: not readable by this user; what a broker takes from it"
     assert f"{reported} is not known" in capsys.readouterr().out
-    assert exit_code(summary, Verdict.BROKEN) == ExitCode.PROBLEMS_FOUND
+    assert summary.fails(Verdict.BROKEN)
 
 
 def test_a_file_that_this_user_cannot_read_is_told_once(
@@ -566,7 +565,7 @@ def test_a_file_that_this_user_cannot_read_is_told_once(
     show_summary(summary)
     reported = [line for line in capsys.readouterr().out.splitlines() if str(secret) in line]
     assert reported == [f"fail: {secret}: not readable by this user; what a broker takes from it is not known"]
-    assert exit_code(summary, Verdict.BROKEN) == ExitCode.PROBLEMS_FOUND
+    assert summary.fails(Verdict.BROKEN)
 
 
 @pytest.mark.parametrize("mode", [0o600, 0o444])
@@ -580,7 +579,7 @@ def test_a_file_that_the_log_dirs_owner_cannot_use_is_told_to_root_too(
     log_dir, user = Path(shutil.copytree(sound, tmp_path / "logs")), 54321
     for path in (log_dir, *log_dir.rglob("*")):
         os.chown(path, user, user)
-    assert exit_code(summarised(log_dir), Verdict.BROKEN) == ExitCode.OK
+    assert not summarised(log_dir).fails(Verdict.BROKEN)
     log = _log(log_dir, _LARGE)
     os.chown(log, *((0, 0) if of_root else (user, user)))
     log.chmod(mode)
@@ -588,14 +587,14 @@ def test_a_file_that_the_log_dirs_owner_cannot_use_is_told_to_root_too(
     show_summary(summary)
     shown = capsys.readouterr().out
     if not of_root and mode == 0o600:
-        assert exit_code(summary, Verdict.BROKEN) == ExitCode.OK, shown
+        assert not summary.fails(Verdict.BROKEN), shown
         return
     owner = 0 if of_root else user
     reported = (
         f"fail: {log}: of user {owner}, group {owner}, mode {mode:03o}; the log dir's owner, user {user}, needs rw; "
     )
     assert f"{reported}{_OFFLINE}" in shown
-    assert exit_code(summary, Verdict.BROKEN) == ExitCode.PROBLEMS_FOUND
+    assert summary.fails(Verdict.BROKEN)
 
 
 def test_what_a_log_dir_fails_for_is_told_once_and_segments_all_the_same(
@@ -620,16 +619,16 @@ def test_beside_a_partition_that_was_given_alone_anything_may_lie(sound: Path, t
     """The directory above need not be a log dir."""
     log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     (log_dir / "lost+found").mkdir()
-    assert exit_code(summarised(log_dir / _DIRECTORY), Verdict.BROKEN) == ExitCode.OK
+    assert not summarised(log_dir / _DIRECTORY).fails(Verdict.BROKEN)
 
 
 def test_an_archive_may_hold_other_directories(sound: Path, tmp_path: Path) -> None:
     """No broker is to start there: none has left a file of its own."""
     shutil.copytree(sound / _DIRECTORY, tmp_path / _DIRECTORY)
     (tmp_path / "manifests").mkdir()
-    assert exit_code(summarised(tmp_path), Verdict.BROKEN) == ExitCode.OK
+    assert not summarised(tmp_path).fails(Verdict.BROKEN)
     (tmp_path / CLEAN_SHUTDOWN_FILE).touch()
-    assert exit_code(summarised(tmp_path), Verdict.BROKEN) == ExitCode.PROBLEMS_FOUND
+    assert summarised(tmp_path).fails(Verdict.BROKEN)
 
 
 @pytest.mark.parametrize(
@@ -649,12 +648,12 @@ def test_an_index_directory_tells_too_what_has_vanished(
     (index_dir / _DIRECTORY).mkdir(parents=True)
     for path in (log_dir / _DIRECTORY).glob("*index"):
         path.rename(index_dir / _DIRECTORY / path.name)
-    assert exit_code(summarised(log_dir, index_dir), Verdict.BROKEN) == ExitCode.OK
+    assert not summarised(log_dir, index_dir).fails(Verdict.BROKEN)
     _after_clean_stop(plant)(log_dir)
     summary = summarised(log_dir, index_dir)
     show_summary(summary)
     assert says in capsys.readouterr().out
-    assert exit_code(summary, Verdict.BROKEN) == ExitCode.PROBLEMS_FOUND
+    assert summary.fails(Verdict.BROKEN)
 
 
 @pytest.mark.parametrize(
@@ -682,7 +681,7 @@ def test_an_index_directory_knows_how_a_log_that_no_checkpoint_knows_began_and_e
     summary = summarised(log_dir, sound)
     show_summary(summary)
     assert says in capsys.readouterr().out
-    assert exit_code(summary, fail_on) == code
+    assert summary.fails(fail_on) == (code == ExitCode.PROBLEMS_FOUND)
 
 
 def test_a_log_that_was_begun_and_indexed_during_an_audit_is_not_missing(sound: Path, tmp_path: Path) -> None:
