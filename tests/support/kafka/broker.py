@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import functools
 import os
 import random
@@ -106,12 +107,10 @@ class Broker:
         """A stopped broker's twin in another directory, with all its files and their modification times, and with some
         other settings. It has the same port: only one of the two can run at a time.
         """
-        twin = object.__new__(Broker)
+        twin = copy.copy(self)
         twin.directory, twin.log_dir = directory, directory / "data"
         twin.log_dirs = [directory / log_dir.name for log_dir in self.log_dirs]
-        twin._settings, twin._class_path, twin._runs = {**self._settings, **(settings or {})}, self._class_path, 0
-        twin._java_options = self._java_options
-        twin._has_own_ports, twin._port, twin._controller_port = self._has_own_ports, self._port, self._controller_port
+        twin._settings, twin._runs = {**self._settings, **(settings or {})}, 0
         directory.mkdir(parents=True)
         for log_dir, of_twin in zip(self.log_dirs, twin.log_dirs, strict=True):
             shutil.copytree(log_dir, of_twin)

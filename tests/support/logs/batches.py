@@ -12,6 +12,7 @@ import google_crc32c
 import numpy as np
 
 from kidxlib.format import layouts
+from kidxlib.java import as_long
 from tests.support.logs.v2_records import record
 
 #: The content of batches. Recovery never looks at records, so any bytes do.
@@ -53,8 +54,8 @@ class Batch:
     def encode(self, last_offset: int) -> bytes:
         checksum: Callable[[bytes], int]
         if self.magic >= layouts.MAGIC_V2:
-            base_offset = _long(last_offset - self.last_offset_delta)
-            base_timestamp = _long(~self.timestamp) if self.base_timestamp is None else self.base_timestamp
+            base_offset = as_long(last_offset - self.last_offset_delta)
+            base_timestamp = as_long(~self.timestamp) if self.base_timestamp is None else self.base_timestamp
             until_crc = (base_offset, 0, self.leader_epoch, self.magic, 0)
             times = (self.attributes, self.last_offset_delta, base_timestamp, self.timestamp)
             producer = (self.producer_id, self.producer_epoch, self.base_sequence)
@@ -78,7 +79,7 @@ def encode(base_offset: int, batches: Iterable[Batch]) -> list[bytes]:
     encoded = []
     offset = base_offset - 1
     for batch in batches:
-        offset = _long(offset + batch.offset_step)
+        offset = as_long(offset + batch.offset_step)
         encoded.append(batch.encode(offset))
     return encoded
 
@@ -99,7 +100,3 @@ def control(
         "records": records,
         "body": record(key, value) + trailing,
     }
-
-
-def _long(value: int) -> int:
-    return (value + 2**63) % 2**64 - 2**63

@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from kidxlib.format import layouts
 from kidxlib.format.codecs import header_checksum
+from kidxlib.java import as_long
 from kidxlib.records.reader import Header, Record
 from tests.support.logs import v2_records
 from tests.support.logs.batches import Batch
@@ -27,7 +28,7 @@ def record_v2(record: Record, base_offset: int, base_timestamp: int) -> bytes:
         record.key,
         record.value,
         headers=[(header.key.encode(), header.value) for header in record.headers],
-        timestamp_delta=(record.timestamp - base_timestamp + 2**63) % 2**64 - 2**63,
+        timestamp_delta=as_long(record.timestamp - base_timestamp),
         offset_delta=record.offset - base_offset,
     )
 
