@@ -115,16 +115,16 @@ class ConfiguredTopics:
         """
         completed = {}
         for topic, by_policy in configs.items():
-            committed = own = self._config(topic, self.values)
-            if deletes:
-                own = own.without(self.unsettled.get(topic, ()))
-            own_ones = (committed, self._config(topic, self.at_end))
+            committed = self._config(topic, self.values)
+            if not deletes:
+                completed[topic] = {name: config.completed(committed) for name, config in by_policy.items()}
+                continue
+            settled = committed.without(self.unsettled.get(topic, ()))
+            of_cluster = (committed, self._config(topic, self.at_end))
             completed[topic] = {
-                name: config.completed(own)
-                if not deletes
-                else NOTHING_KNOWN
-                if name in described and self._doubt(topic, config, own)
-                else _kept(config, own_ones).completed(own)
+                name: NOTHING_KNOWN
+                if name in described and self._doubt(topic, config, settled)
+                else _kept(config, of_cluster).completed(settled)
                 for name, config in by_policy.items()
             }
         return completed
@@ -225,9 +225,9 @@ class ConfiguredTopics:
         return taken
 
 
-def _kept(config: TopicConfig, own_ones: Iterable[TopicConfig]) -> TopicConfig:
+def _kept(config: TopicConfig, of_cluster: Iterable[TopicConfig]) -> TopicConfig:
     """A topic's configuration, without values where the cluster's own value keeps more."""
-    for own in own_ones:
+    for own in of_cluster:
         config = config.keeping_what_is_compacted(own).keeping_what_is_tiered(own)
     return config
 
