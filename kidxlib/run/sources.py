@@ -7,7 +7,7 @@ from typing import Final
 
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.errors import CatalogError, UsageError
-from kidxlib.indexing.remote_logs import RemoteOptions
+from kidxlib.indexing.remote_logs import NOT_SAID, RemoteOptions
 from kidxlib.indexing.source import Source, parse_sources
 from kidxlib.run.options import PROJECT
 from kidxlib.run.settings import BuildSettings
@@ -25,7 +25,7 @@ def chosen_sources(
     sample: bool,
     options: Mapping[str, object],
     settings: BuildSettings,
-    remote: RemoteOptions,
+    remote: RemoteOptions = NOT_SAID,
 ) -> tuple[Source, ...]:
     """The sources of `--source`, or the bundled sample: with `--sample`, or if this can only be a first try. A user who
     names a place, by one of the `options`, has data of their own, and has forgotten `--source`.
