@@ -170,7 +170,7 @@ def _look_up(place: Path, partition: int, offset: int) -> float:
     """
     where = ("--catalog", place / "catalog", "--topic", "bench", "--partition", str(partition))
     start = time.perf_counter()
-    command = [_KIDX, "seek", *where, "--offset", str(offset), "--json"]
+    command: list[str | Path] = [_KIDX, "seek", *where, "--offset", str(offset), "--json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
     seconds = time.perf_counter() - start
     if ended.returncode not in (ExitCode.OK, ExitCode.PROBLEMS_FOUND):  # links have the same offsets, as it says

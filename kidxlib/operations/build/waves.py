@@ -28,6 +28,8 @@ from kidxlib.text.words import counted
 _FIRST_WAVE_RATE: Final = 100_000_000
 #: Segments of a wave at most: their tasks and whole rows are held, some 2 kB each.
 _WAVE_SEGMENTS: Final = 200_000
+#: The phase in which a build writes what it has read into its catalog.
+RECORDING: Final = "recording in the catalog"
 
 
 def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
@@ -66,7 +68,7 @@ def scan_in_waves(run: BuildRun, changes: Changes) -> Scanned:
 
 def recording_phase(request: BuildRequest) -> str:
     """The name of the phase after reading."""
-    return "recording in the catalog" if request.keeps_catalog else "collecting results"
+    return RECORDING if request.keeps_catalog else "collecting results"
 
 
 def _done(request: BuildRequest, scanned: Scanned, segments: int) -> str:
