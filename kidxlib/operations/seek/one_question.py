@@ -201,17 +201,17 @@ def find_not_asked(
         return question.means(partition.topic, partition.partition)
 
     # All partitions by the metadata, and by the numbers of others: a topic's numbers begin at 0 without gaps.
-    existing = set(numbered_below(known))
+    # Only those that the question means are held: a directory's number may be any.
+    existing = set(filter(means, numbered_below(known)))
     for log_dir in log_dirs:
         with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told
             owner = brokers.owner(log_dir)
             if owner.cluster_id is not None and (metadata := brokers.of_cluster(owner.cluster_id)) is not None:
-                existing.update(metadata.to_end.assignments)
+                existing.update(filter(means, metadata.to_end.assignments))
     asked = set(known)
-    of_topics = {partition for partition in existing if means(partition)} - asked
     left_out = absent_partitions(log_dirs, means, brokers, asked, by_name=question.topic is not None)
     without_metadata = log_dirs_without_metadata(log_dirs, brokers)
-    return NotAsked(left_out, without_metadata, unmounted_in(log_dirs), sorted(of_topics))
+    return NotAsked(left_out, without_metadata, unmounted_in(log_dirs), sorted(existing - asked))
 
 
 def not_asked_of(tables: Tables, question: Question, source: str | None, answers: Sequence[Answer]) -> NotAsked:
