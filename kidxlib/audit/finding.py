@@ -94,7 +94,8 @@ class SegmentFinding:
     """A finding, and the segment of its file.
 
     Attributes:
-        base_offset: of the segment; for a file of the whole partition, that of the first segment.
+        base_offset: the segment's base offset; for a file of the whole partition, that of the first segment.
+        finding: the finding on the file.
         beside_logs: whether it is the broker's own file beside the logs, while index files are looked for elsewhere.
     """
 

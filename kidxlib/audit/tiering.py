@@ -25,7 +25,8 @@ class NotReady:
     """A segment that is not ready to be copied.
 
     Attributes:
-        missing: which files are missing or broken, and what the copy waits for, in words.
+        base_offset: the offset in its file names.
+        missing: the missing or broken files, and what the copy waits for, in words.
     """
 
     base_offset: int

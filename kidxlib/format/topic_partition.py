@@ -35,7 +35,12 @@ PartitionKey = tuple[str, str, int]
 
 @dataclass(frozen=True, slots=True, order=True)
 class TopicPartition:
-    """A partition of a topic, by its number; the directory is `<topic>-<partition>`."""
+    """A partition of a topic; its directory is `<topic>-<partition>`.
+
+    Attributes:
+        topic: the topic's name.
+        partition: the partition's number.
+    """
 
     topic: str
     partition: int

@@ -30,7 +30,12 @@ _KEY_AT_V1: Final = layouts.MESSAGE_V1.itemsize - layouts.LOG_OVERHEAD
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """A header of a record. Bytes of the key that are not UTF-8 are read as U+FFFD, as in Java."""
+    """A header of a record.
+
+    Attributes:
+        key: its name. Bytes that are not UTF-8 are read as U+FFFD, as in Java.
+        value: None: null.
+    """
 
     key: str
     value: bytes | None
@@ -41,8 +46,10 @@ class Record:
     """A record as a consumer would get it, or a control record.
 
     Attributes:
-        timestamp: in ms since the epoch, from the producer, or with LogAppendTime from the broker; −1 is none.
-        value: None in a tombstone.
+        offset: in the partition.
+        timestamp: in ms since the epoch, from the producer, or with LogAppendTime from the broker; −1: none.
+        key, value: None: null; a null value is a tombstone.
+        headers: in order.
     """
 
     offset: int

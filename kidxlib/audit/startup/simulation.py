@@ -53,6 +53,8 @@ class SimulatedSegment:
     it after the start has ended.
 
     Attributes:
+        base_offset: the offset in its file names.
+        action: what the broker does with it.
         log_bytes: size of its log now.
         kept_bytes: how many of these are left.
         read_bytes: what the broker reads of it, which may be its log twice.
