@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from itertools import pairwise
 
 import pytest
 
@@ -14,11 +15,12 @@ _PAGE = "docs/safety.md"
 
 
 def _rows(heading: str) -> list[str]:
-    """The rows of the table below a heading, without its head."""
+    """The rows of the tables below a heading, without their heads."""
     page = read(_PAGE)
     section = page[page.index(f"\n## {heading}\n") + 1 :]
     section = section[: section.index("\n## ")] if "\n## " in section else section
-    return [line for line in section.splitlines() if line.startswith("| ")][1:]
+    lines = section.splitlines()
+    return [line for line, below in pairwise([*lines, ""]) if line.startswith("| ") and not below.startswith("|---")]
 
 
 @pytest.mark.parametrize("heading", ["Hazards", "Gates: what each was tried against"])

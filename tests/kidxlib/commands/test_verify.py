@@ -1,6 +1,6 @@
 """The gates of an audit, each tried against a planted problem of each kind that it is there for: none passes.
 
-The table of docs/safety.md is this one.
+docs/safety.md sums them up.
 """
 
 from __future__ import annotations
