@@ -105,11 +105,6 @@ class Found:
     def codecs(self) -> set[str]:
         return {CODECS[batch.header["attributes"] & ATTRIBUTE_CODEC] for batch in self.batches}
 
-    @property
-    def leader_epochs(self) -> list[int]:
-        epochs = [batch.header["partition_leader_epoch"] for batch in self.batches if batch.is_v2]
-        return [epoch for epoch in epochs if epoch >= 0]
-
 
 def find(source: str, log_dir: Path) -> Iterator[Found]:
     """The segments of a log dir, in order."""

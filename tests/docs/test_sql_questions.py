@@ -139,12 +139,6 @@ def partition_of(found: Found) -> tuple[str, str, int]:
     return found.key[:3]
 
 
-def total(values: Iterable[int | None]) -> int | None:
-    """SQL's sum."""
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
-
-
 def end_of(segments: list[Found]) -> tuple[int, int | None]:
     return segments[0].base_offset, segments[-1].next_offset
 
@@ -156,17 +150,9 @@ def floor_segments(built: Built) -> Rows:
     return [(found.source, found.base_offset, found.next_offset, str(found.path)) for found in floors]
 
 
-def largest_partitions(built: Built) -> Rows:
-    sizes = [
-        (*key, len(group), total(found.log_bytes for found in group), total(found.records for found in group))
-        for key, group in by(partition_of, built.now).items()
-    ]
-    return sorted(sizes, key=lambda row: (-row[4], row))
-
-
 def topic_sizes(built: Built) -> Rows:
     sizes = [
-        (topic, len(group), total(found.log_bytes for found in group), sorted(set().union(*(f.codecs for f in group))))
+        (topic, len(group), sum(found.log_bytes for found in group), sorted(set().union(*(f.codecs for f in group))))
         for topic, group in by(lambda found: found.topic, built.now).items()
     ]
     return sorted(sizes, key=lambda row: (-row[2], row[0]))
@@ -250,18 +236,6 @@ def old_formats(built: Built) -> Rows:
     ]
 
 
-def index_sizes(built: Built) -> Rows:
-    indexed = [found for found in built.now if found.readable and found.topic != "overflow"]
-    sizes = []
-    for topic, group in by(lambda found: found.topic, indexed).items():
-        log_bytes = sum(found.log_bytes for found in group)
-        offset_index_bytes = sum(len(found.recovered.offset_index) for found in group)
-        time_index_bytes = sum(len(found.recovered.time_index) for found in group)
-        percent = round(100 * (offset_index_bytes + time_index_bytes) / log_bytes, 3)
-        sizes.append((topic, log_bytes, offset_index_bytes, time_index_bytes, percent))
-    return sorted(sizes, key=lambda row: (-row[1], row[0]))
-
-
 def not_joined(built: Built) -> Rows:
     gaps = []
     for before, after in pairwise(built.now):
@@ -271,18 +245,6 @@ def not_joined(built: Built) -> Rows:
             gaps.append((*before.key, status, before.next_offset, after.base_offset, missing))
     assert {row[1] for row in gaps} == {"clock", "compacted", "flipped", "payments"}
     return gaps
-
-
-def active(built: Built) -> Rows:
-    return [(*found.key, found.next_offset, found.log_bytes, mtime(found)) for found in built.now if found.active]
-
-
-def leader_epochs(built: Built) -> Rows:
-    spans = []
-    for key, group in by(partition_of, built.now).items():
-        epochs = [epoch for found in group for epoch in found.leader_epochs]
-        spans.append((*key, min(epochs, default=None), max(epochs, default=None)))
-    return spans
 
 
 def broken_files(built: Built) -> Rows:
@@ -395,13 +357,6 @@ def made_again(built: Built) -> Rows:
     return [("txn-mixed", ids, ["broker", "sample", "volume"])]
 
 
-def found_by_last_build(built: Built) -> Rows:
-    seen = [(*found.key, "gone", False, found.log_bytes) for found in built.gone]
-    grown_or_active_now = (("broker", "clock", 0, 70), ("broker", "txn-mixed", 0, 84))
-    seen += [(*found.key, "ok", True, found.log_bytes) for found in built.now if found.key in grown_or_active_now]
-    return sorted(seen)
-
-
 def changed_since(built: Built) -> Rows:
     rows = [(*found.key, None, status_of(found), None, found.log_bytes) for found in built.now]
     rows += [(*found.key, None, "gone", None, found.log_bytes) for found in built.gone]
@@ -496,7 +451,6 @@ LOST: Final = "What would a broker lose at its next start?"
 #: Answers by question; a question that is not here is asked in a test of its own.
 ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "Which segment holds offset 6000 of a partition?": floor_segments,
-    "Which partitions are the largest?": largest_partitions,
     "How large are the topics, and how are they compressed?": topic_sizes,
     "Which damaged segments has nobody accepted as they are now?": not_accepted,
     "Which damaged segments were accepted, by whom and why, and which of these have changed since?": accepted,
@@ -506,15 +460,11 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "Which segments hold nothing younger than seven days, seen from a given time?": expired,
     "Which segments have no timestamps at all?": timeless,
     "Where is the old message format, magic 0 or 1, still around?": old_formats,
-    "How large are the indexes, compared with their logs?": index_sizes,
     "Where do consecutive segments not join?": not_joined,
-    "Which segments are active?": active,
-    "Which leader epochs does each partition span?": leader_epochs,
     "How many transactions were aborted, by topic, and what did they span?": aborted_by_topic,
     "Which transactions are still open?": still_open,
     "Which partitions stand in several sources, with other bounds?": copies_with_other_bounds,
     "Which topics were deleted and made again, so that their sources hold different ones of one name?": made_again,
-    "Which segments did the last build find new, changed or gone?": found_by_last_build,
     "What has changed since an earlier state of the catalog?": changed_since,
     "When did segments go?": gone,
     "What does the last plan delete, of which topics, and what is not decided?": planned_topics,
