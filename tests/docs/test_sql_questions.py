@@ -188,24 +188,6 @@ def to_be_recovered(built: Built) -> Rows:
     return sorted(recovered, key=lambda row: (-row[5], row[:3]))
 
 
-def starts(built: Built) -> Rows:
-    broker, threads, kidx = 250e6, 2, 1e9
-    of_sources: dict[str, list[tuple[int, int]]] = defaultdict(list)  # bytes of a partition, and of its last segment
-    for (source, topic, _), group in by(partition_of, built.now).items():
-        if source != "volume":
-            is_flushed = (source, topic) == ("broker", "clock")
-            sizes = [found.log_bytes for found in group if found.base_offset >= 30 or not is_flushed]
-            of_sources[source].append((sum(sizes), sizes[-1]))
-    rows: Rows = []
-    for source, found in of_sources.items():
-        all_bytes, last_bytes = zip(*found, strict=True)
-        alone, again = (max(sum(each) / threads, max(each)) / broker for each in (all_bytes, last_bytes))
-        marker = sum(all_bytes) / kidx
-        seconds = [round(each, 3) for each in (alone, marker + again, marker)]
-        rows.append((source, len(found), sum(all_bytes), *seconds))
-    return sorted(rows, key=lambda row: (-row[2], row[0]))
-
-
 def expired(built: Built) -> Rows:
     limit = datetime(2025, 12, 25, tzinfo=UTC).timestamp() * 1000
     return [
@@ -214,12 +196,6 @@ def expired(built: Built) -> Rows:
         if found.recovered.reason in (None, "crc-mismatch") and found.readable and not found.active
         if (found.max_timestamp_ms if found.max_timestamp_ms >= 0 else found.log_mtime_ns // 1_000_000) < limit
     ]
-
-
-def timeless(built: Built) -> Rows:
-    found = [found for found in built.now if found.batches and found.max_timestamp_ms == -1]
-    assert {each.topic for each in found} == {"old", "clock", "overflow"}
-    return [(*each.key, len(each.batches), each.magics, mtime(each)) for each in found]
 
 
 def old_formats(built: Built) -> Rows:
@@ -363,10 +339,6 @@ def changed_since(built: Built) -> Rows:
     return sorted(row for row in rows if row[0] != "sample")
 
 
-def gone(built: Built) -> Rows:
-    return [(*found.key, found.log_bytes, found.max_timestamp, built.third_at) for found in built.gone]
-
-
 def problems(built: Built) -> set[tuple[Any, ...]]:
     return {
         (status_of(found), found.recovered.reason or "cannot-read", *found.key, found.recovered.valid_bytes)
@@ -404,10 +376,6 @@ def status_of(found: Found) -> str:
     if not found.readable:
         return "unreadable"
     return {None: "ok", "crc-mismatch": "truncated", "offset-overflow": "quarantined"}[found.recovered.reason]
-
-
-def mtime(found: Found) -> datetime:
-    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=found.log_mtime_ns // 1000)
 
 
 def planned(built: Built) -> list[dict[str, Any]]:
@@ -456,9 +424,7 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "Which damaged segments were accepted, by whom and why, and which of these have changed since?": accepted,
     LOST: bytes_lost,
     "Which partitions would a broker recover at its next start, and how much would it read?": to_be_recovered,
-    "How long would each log dir take to start after a crash, alone and after kidx recover?": starts,
     "Which segments hold nothing younger than seven days, seen from a given time?": expired,
-    "Which segments have no timestamps at all?": timeless,
     "Where is the old message format, magic 0 or 1, still around?": old_formats,
     "Where do consecutive segments not join?": not_joined,
     "How many transactions were aborted, by topic, and what did they span?": aborted_by_topic,
@@ -466,7 +432,6 @@ ANSWERS: Final[dict[str, Callable[[Built], Rows]]] = {
     "Which partitions stand in several sources, with other bounds?": copies_with_other_bounds,
     "Which topics were deleted and made again, so that their sources hold different ones of one name?": made_again,
     "What has changed since an earlier state of the catalog?": changed_since,
-    "When did segments go?": gone,
     "What does the last plan delete, of which topics, and what is not decided?": planned_topics,
     "Why does each segment stay by the last plan, and when will it go?": due,
     "Which files did the last audit of each partition find broken, and what does that lead to?": broken_files,
