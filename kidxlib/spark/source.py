@@ -31,7 +31,7 @@ FILTER_PUSHDOWN: Final = "spark.sql.python.filterPushdown.enabled"
 
 
 def register(spark: SparkSession) -> None:
-    """Register the source in a session: `spark.read.format("kafka_segment").load(path)`. docs/read.md has more.
+    """Register the source in a session: `spark.read.format("kafka_segment").load(path)`. docs/spark.md has more.
 
     The session is set to push filters down.
     """

@@ -13,7 +13,7 @@ from tests.docs.pages import PAGES, Block, runnable
 #: Why the blocks that are `slow` are for `--exhaustive`: what says as much each time.
 _SLOW: Final = {
     "docs/object-stores.md": "starts Spark; tests/jobs/test_object_stores.py runs each job on objects",
-    "docs/read.md": "starts Spark twice; tests/kidxlib/spark and tests/kafka/test_spark_*.py read and stream by it",
+    "docs/spark.md": "starts Spark twice; tests/kidxlib/spark and tests/kafka/test_spark_*.py read and stream by it",
     "docs/sql.md": "starts Spark's shell; tests/docs/test_sql_questions.py asks Spark each question of the page",
     "docs/start.md": "starts Spark for the README's job once more",
 }
