@@ -32,7 +32,7 @@ from kidxlib.storage.opened_log import LogFile
 from kidxlib.text.times import NS_PER_MS
 
 #: How many bytes a walk reads at once. A walk is as long as the index interval, or goes from the header of one large
-#: batch to the next. The fastest size for scattered offsets; see docs/performance.md for others.
+#: batch to the next. The fastest size for scattered offsets; see docs/notes.md for others.
 WINDOW_BYTES: Final = 32 * 1024
 
 #: How many entries of an index that leads beyond the end of its log are compared with the log.
