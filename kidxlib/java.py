@@ -50,6 +50,18 @@ def parse_integer(text: str, bits: int) -> int | None:
     return value if -(1 << (bits - 1)) <= value < 1 << (bits - 1) else None
 
 
+def split_by_pattern(separator: re.Pattern[str], text: str) -> list[str]:
+    """`Pattern.split` with a separator that is never empty. A text without the separator is the only part, even if it
+    is empty; else empty strings at the end are dropped.
+    """
+    parts = separator.split(text)
+    if len(parts) == 1:
+        return parts
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts
+
+
 def text_of(data: bytes) -> str:
     """UTF-8 as Java reads it: malformed bytes become U+FFFD, a surrogate one of them, where Python makes three."""
     try:

@@ -1,7 +1,8 @@
-"""Numbers go round as in Java's int and long."""
+"""Numbers go round as in Java's int and long, and texts are read and split as Java does it."""
 
 from __future__ import annotations
 
+import re
 from ctypes import c_int16, c_int32, c_int64
 
 import pytest
@@ -16,6 +17,7 @@ from kidxlib.java import (
     double_text,
     incremented_sequence,
     parse_integer,
+    split_by_pattern,
 )
 
 INT_MAX = 2**31 - 1
@@ -56,6 +58,13 @@ def test_what_java_takes_for_no_number(text: str) -> None:
 
 def test_a_plus_and_zeros_before_a_number() -> None:
     assert parse_integer("+007", 32) == 7
+
+
+@pytest.mark.parametrize(
+    ("line", "parts"), [("a b", ["a", "b"]), (" a", ["", "a"]), ("a  ", ["a"]), ("", [""]), (" ", []), ("  ", [])]
+)
+def test_parts_without_empty_ones_at_the_end(line: str, parts: list[str]) -> None:
+    assert split_by_pattern(re.compile(" "), line) == parts
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

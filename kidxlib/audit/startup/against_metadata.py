@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kidxlib import java
-from kidxlib.audit.startup.obstacles import INT_BITS, Effect, KafkaThrows, Obstacle, Thrown, read_lines, split
+from kidxlib.audit.startup.obstacles import INT_BITS, Effect, KafkaThrows, Obstacle, Thrown, read_lines
 from kidxlib.errors import CheckpointError, CorruptIndexError, IndexSizeError, LogChangedError, MalformedRecordsError
 from kidxlib.format import checkpoint_files, topic_partition
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log, segment_file
@@ -213,7 +213,7 @@ def read_topic_id(path: Location) -> str:
 def _metadata_field(lines: list[str], number: int) -> str:
     if len(lines) < number:
         raise KafkaThrows(f"line {number}: not there, expected 'version: 0' and 'topic_id: <id>'", Thrown.OTHER)
-    parts = split(_COLON, lines[number - 1])
+    parts = java.split_by_pattern(_COLON, lines[number - 1])
     if len(parts) != 2:
         raise KafkaThrows(f"line {number}: {quoted(lines[number - 1])}, expected '<name>: <value>'", Thrown.IO)
     return parts[1]

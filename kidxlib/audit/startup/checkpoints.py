@@ -21,7 +21,6 @@ from kidxlib.audit.startup.obstacles import (
     Obstacle,
     Thrown,
     read_lines,
-    split,
     thrown_at,
     unreadable,
 )
@@ -134,7 +133,7 @@ def _checkpoint(path: Location, fields: int, entry: Callable[[list[str]], _Entry
         raise KafkaThrows(f"line 2: {expected} entries announced", Thrown.OTHER)
     entries = []
     for number, line in enumerate(lines[2:], start=3):
-        parts = split(_SPACES, line)
+        parts = java.split_by_pattern(_SPACES, line)
         if len(parts) != fields:
             raise KafkaThrows(f"line {number}: {quoted(line)}, expected {fields} words", Thrown.IO)
         if (found := entry(parts)) is None:

@@ -91,11 +91,3 @@ def read_lines(path: Location) -> list[str]:
     except UnicodeDecodeError as error:
         raise KafkaThrows(f"byte {error.start}: not UTF-8", Thrown.IO) from error
     return lines if lines[-1] else lines[:-1]
-
-
-def split(separator: re.Pattern[str], line: str) -> list[str]:
-    """Split a line as `Pattern.split` does, which drops empty strings at the end."""
-    parts = separator.split(line)
-    while parts and not parts[-1]:
-        parts.pop()
-    return parts

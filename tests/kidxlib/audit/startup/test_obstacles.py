@@ -1,13 +1,12 @@
-"""Lines and words of a broker's small files, as Java gives them."""
+"""Lines of a broker's small files, as Java gives them."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
 
-from kidxlib.audit.startup.obstacles import KafkaThrows, Thrown, read_lines, split, unreadable
+from kidxlib.audit.startup.obstacles import KafkaThrows, Thrown, read_lines, unreadable
 
 
 @pytest.mark.parametrize(
@@ -25,13 +24,6 @@ from kidxlib.audit.startup.obstacles import KafkaThrows, Thrown, read_lines, spl
 def test_lines_end_where_java_ends_them(content: bytes, lines: list[str], tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(content)
     assert read_lines(tmp_path / "file") == lines
-
-
-@pytest.mark.parametrize(
-    ("line", "parts"), [("a b", ["a", "b"]), (" a", ["", "a"]), ("a  ", ["a"]), ("", []), (" ", [])]
-)
-def test_words_without_empty_ones_at_the_end(line: str, parts: list[str]) -> None:
-    assert split(re.compile(" "), line) == parts
 
 
 def test_bytes_that_are_no_text_are_an_io_exception(tmp_path: Path) -> None:
