@@ -33,7 +33,7 @@ from kidxlib.recovery.outcome import Status
 from kidxlib.run.catalog_place import STAGING
 from kidxlib.run.heartbeat import sweep_folders
 from kidxlib.tables.held_changes import HeldChanges
-from kidxlib.tables.protocol import Ends, Tables
+from kidxlib.tables.protocol import FirstAndLast, Tables
 from kidxlib.text.times import NS_PER_MS
 
 #: How many segments are marked at a time; each row, 1 kB, is held in memory as a whole.
@@ -140,8 +140,8 @@ class TablesCatalog:
 
     def offsets(self, sources: Sequence[str]) -> dict[PartitionKey, tuple[int, int | None]]:
         """The first base offset and the last next offset of the segments that are present, by partition."""
-        ends = Ends("base_offset", "next_offset")
-        rows = self.tables.ends(SEGMENTS, PARTITIONS.key, ends, [_of(sources), PRESENT])
+        first_and_last = FirstAndLast("base_offset", "next_offset")
+        rows = self.tables.first_and_last(SEGMENTS, PARTITIONS.key, first_and_last, [_of(sources), PRESENT])
         return {
             (row["source"], row["topic"], row["partition"]): (row["first"], row["last"]) for row in rows.to_pylist()
         }

@@ -48,7 +48,7 @@ from kidxlib.tables.data_files import (
 )
 from kidxlib.tables.delta_commits import ATTEMPTS, attempts, commit_once, storage_options, was_dropped, whole_answer
 from kidxlib.tables.layout import FILE_BYTES, commented_schema, made_by_an_older_release, properties_of, version_of
-from kidxlib.tables.protocol import ROWS, ArrowStream, Ends, Question, scope_of
+from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, scope_of
 from kidxlib.tables.sorted_files import FILES_AT_ONCE, SortedFile, write_as_it_comes, write_sorted
 
 _DELETED: Final = "_deleted"
@@ -104,10 +104,12 @@ class DeltaTables:
         sql = f'SELECT {grouped}, count(*) AS "{ROWS.name}" FROM rows WHERE {sql_of(where)} GROUP BY {grouped}'
         return schema.empty_table() if delta is None else self._answer(table, delta, sql, schema)
 
-    def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
-        schema, delta = ends.schema(table, by), self.opened(table)
-        grouped, last = _quoted(schema.names[:-2]), f'last_value("{ends.of_last}" ORDER BY "{ends.order}")'
-        selected = f'{grouped}, min("{ends.order}") AS first, {last} AS last'
+    def first_and_last(
+        self, table: Table, by: Sequence[str], columns: FirstAndLast, where: Sequence[Condition] = ()
+    ) -> pa.Table:
+        schema, delta = columns.schema(table, by), self.opened(table)
+        grouped, last = _quoted(schema.names[:-2]), f'last_value("{columns.last_column}" ORDER BY "{columns.order}")'
+        selected = f'{grouped}, min("{columns.order}") AS first, {last} AS last'
         sql = f"SELECT {selected} FROM rows WHERE {sql_of(where)} GROUP BY {grouped}"
         return schema.empty_table() if delta is None else self._answer(table, delta, sql, schema)
 

@@ -13,11 +13,11 @@ from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.rows import Table
 from kidxlib.tables.protocol import (
     ArrowStream,
-    Ends,
+    FirstAndLast,
     Tables,
     TablesToRead,
     counts_of,
-    ends_of,
+    first_and_last_of_groups,
     negated,
     scope_of,
     summed,
@@ -95,15 +95,17 @@ class HeldChanges:
         committed = self._tables.counts(table, names, where, now)
         return summed([committed, counts_of(written, names), negated(counts_of(replaced, names))], names)
 
-    def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
-        """See `TablesToRead.ends`. Groups with waiting changes are read whole. `by` are columns of the key."""
-        committed, pending = self._tables.ends(table, by, ends, where), self._pending
+    def first_and_last(
+        self, table: Table, by: Sequence[str], columns: FirstAndLast, where: Sequence[Condition] = ()
+    ) -> pa.Table:
+        """See `TablesToRead.first_and_last`. Groups with waiting changes are read whole; `by` is of the key."""
+        committed, pending = self._tables.first_and_last(table, by, columns, where), self._pending
         if table is not self._table or pending.is_empty:
             return committed
         changed = pending.keys(table)
-        rows = self.read(table, [*by, ends.order, ends.of_last], [*where, *scope_of({"key": changed}, by)])
+        rows = self.read(table, [*by, columns.order, columns.last_column], [*where, *scope_of({"key": changed}, by)])
         rows = rows.filter(positions_in(rows, changed, by) >= 0)
-        after = ends_of(rows, committed.column_names[:-2], ends).cast(committed.schema)
+        after = first_and_last_of_groups(rows, committed.column_names[:-2], columns).cast(committed.schema)
         return pa.concat_tables([committed.filter(positions_in(committed, changed, by) < 0), after])
 
     def change(

@@ -13,7 +13,14 @@ from kidxlib.catalog.conditions import Condition, rows_where
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.storage.scratch import writing_in
-from kidxlib.tables.protocol import ArrowStream, Ends, TablesToRead, counts_of, ends_of, scope_of
+from kidxlib.tables.protocol import (
+    ArrowStream,
+    FirstAndLast,
+    TablesToRead,
+    counts_of,
+    first_and_last_of_groups,
+    scope_of,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +68,12 @@ class MemoryTables:
         rows = self.read(table, names, where, version)
         return counts_of(rows, rows.column_names)
 
-    def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
-        schema = ends.schema(table, by)
-        return ends_of(self.read(table, [*by, ends.order, ends.of_last], where), schema.names[:-2], ends).cast(schema)
+    def first_and_last(
+        self, table: Table, by: Sequence[str], columns: FirstAndLast, where: Sequence[Condition] = ()
+    ) -> pa.Table:
+        schema = columns.schema(table, by)
+        rows = self.read(table, [*by, columns.order, columns.last_column], where)
+        return first_and_last_of_groups(rows, schema.names[:-2], columns).cast(schema)
 
     def change(
         self,

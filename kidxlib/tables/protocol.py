@@ -36,19 +36,19 @@ class ArrowStream(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Ends:
+class FirstAndLast:
     """Which values to take from the first and the last row of a group.
 
     Attributes:
         order: a column of distinct numbers within a group, never null; its least value is `first`.
-        of_last: the column whose value in the row with the greatest number is `last`.
+        last_column: the column whose value in the row with the greatest number is `last`.
     """
 
     order: str
-    of_last: str
+    last_column: str
 
     def schema(self, table: Table, by: Sequence[str]) -> pa.Schema:
-        first, last = (table.schema([name]).field(0) for name in (self.order, self.of_last))
+        first, last = (table.schema([name]).field(0) for name in (self.order, self.last_column))
         return pa.schema([*table.schema(by), first.with_name("first"), last.with_name("last").with_nullable(True)])
 
 
@@ -57,15 +57,15 @@ def counts_of(rows: pa.Table, names: Sequence[str]) -> pa.Table:
     return rows.group_by(list(names)).aggregate([([], "count_all")]).rename_columns([*names, ROWS.name])
 
 
-def ends_of(rows: pa.Table, by: Sequence[str], ends: Ends) -> pa.Table:
-    """The first and last row of each group of rows with the same values in some columns: these columns, each
+def first_and_last_of_groups(rows: pa.Table, by: Sequence[str], columns: FirstAndLast) -> pa.Table:
+    """Values of the first and last row of each group of rows with the same values in some columns: these columns, each
     combination once, `first` and `last`.
     """
     keep_nulls = pc.ScalarAggregateOptions(skip_nulls=False)
     groups = (
-        rows.sort_by(ends.order)
+        rows.sort_by(columns.order)
         .group_by(list(by), use_threads=False)  # in order
-        .aggregate([(ends.order, "first"), (ends.of_last, "last", keep_nulls)])
+        .aggregate([(columns.order, "first"), (columns.last_column, "last", keep_nulls)])
     )
     return groups.rename_columns([*by, "first", "last"])
 
@@ -109,8 +109,10 @@ class TablesToRead(Protocol):
         once and in any order, and `rows`. No row is held.
         """
 
-    def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
-        """`ends_of` the rows that meet all conditions, in any order. No row is held."""
+    def first_and_last(
+        self, table: Table, by: Sequence[str], columns: FirstAndLast, where: Sequence[Condition] = ()
+    ) -> pa.Table:
+        """`first_and_last_of_groups` of the rows that meet all conditions, in any order. No row is held."""
 
 
 @dataclass(frozen=True, slots=True)

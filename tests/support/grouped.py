@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 
 from kidxlib.catalog.conditions import Among, Between, Condition, rows_where
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.tables.protocol import Ends, TablesToRead
+from kidxlib.tables.protocol import FirstAndLast, TablesToRead
 from tests.support.catalog import filled
 
 #: The next offset and the status, by topic, partition and base offset.
 Segments: TypeAlias = dict[tuple[str, int, int], tuple[int | None, str]]
 
-_ENDS: Final = Ends("base_offset", "next_offset")
+_ENDS: Final = FirstAndLast("base_offset", "next_offset")
 _KEY: Final = st.tuples(st.sampled_from("ab"), st.integers(0, 2), st.integers(0, 5))
 _VALUES: Final = st.tuples(st.none() | st.integers(0, 9), st.sampled_from(["ok", "torn"]))
 SEGMENTS_OF_GROUPS: Final = st.dictionaries(_KEY, _VALUES, max_size=20)
@@ -47,6 +47,6 @@ def assert_grouped(tables: TablesToRead, rows: pa.Table) -> None:
             ends[partition] = (ends.get(partition, (row["base_offset"], None))[0], row["next_offset"])
         counted = tables.counts(SEGMENTS, ["status", "source"], where)
         assert {tuple(row.values())[:2]: row["rows"] for row in counted.to_pylist()} == counts
-        ended = tables.ends(SEGMENTS, ["partition", "topic"], _ENDS, where)
+        ended = tables.first_and_last(SEGMENTS, ["partition", "topic"], _ENDS, where)
         by_partition = {(row["topic"], row["partition"]): (row["first"], row["last"]) for row in ended.to_pylist()}
         assert (by_partition, ended.num_rows) == (ends, len(ends))

@@ -44,7 +44,7 @@ from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
 from kidxlib.tables.layout import FILE_BYTES, READER_VERSION, properties_of, version_of
-from kidxlib.tables.protocol import ROWS, ArrowStream, Ends, Question, TablesToRead, scope_of
+from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, TablesToRead, scope_of
 
 #: A column of a merge's rows.
 _DELETED: Final = "_deleted"
@@ -309,11 +309,13 @@ class SparkTables:
             return whole.empty_table()
         return rows.groupBy(*schema.names).agg(F.count("*").alias(ROWS.name)).toArrow().cast(whole)
 
-    def ends(self, table: Table, by: Sequence[str], ends: Ends, where: Sequence[Condition] = ()) -> pa.Table:
-        schema, rows = ends.schema(table, by), self._rows(table, where)
+    def first_and_last(
+        self, table: Table, by: Sequence[str], columns: FirstAndLast, where: Sequence[Condition] = ()
+    ) -> pa.Table:
+        schema, rows = columns.schema(table, by), self._rows(table, where)
         if rows is None:
             return schema.empty_table()
-        first, last = F.min(ends.order).alias("first"), F.max_by(ends.of_last, ends.order).alias("last")
+        first, last = F.min(columns.order).alias("first"), F.max_by(columns.last_column, columns.order).alias("last")
         return rows.groupBy(*schema.names[:-2]).agg(first, last).toArrow().cast(schema)
 
     def ask(self, question: Question) -> pa.Table:

@@ -16,7 +16,7 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.tables.held_changes import HeldChanges
 from kidxlib.tables.memory_tables import MemoryTables
-from kidxlib.tables.protocol import Ends, Tables
+from kidxlib.tables.protocol import FirstAndLast, Tables
 from tests.conftest import one_in
 from tests.support.catalog import filled
 
@@ -56,7 +56,8 @@ def _all(tables: Tables, **asked: Any) -> list[dict[str, Any]]:
 
 def _groups(tables: Tables, where: Sequence[Condition]) -> list[list[dict[str, Any]]]:
     counts = tables.counts(PARTITIONS, ["directory"], where).sort_by("directory")
-    return [counts.to_pylist(), tables.ends(PARTITIONS, ["topic"], Ends("partition", "directory"), where).to_pylist()]
+    ends = tables.first_and_last(PARTITIONS, ["topic"], FirstAndLast("partition", "directory"), where)
+    return [counts.to_pylist(), ends.to_pylist()]
 
 
 @one_in(10)  # each takes some ten milliseconds
