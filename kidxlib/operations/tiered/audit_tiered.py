@@ -178,9 +178,9 @@ def _deleted_as_json(deleted: Deleted) -> dict[str, Any]:
 
 def _values(request: TieredRequest, found: TieredFound) -> dict[str, Any]:
     metadata = found.metadata
-    recording = request.recording
+    recorded_as = request.recorded_as
     return {
-        **({} if recording is None else recording.as_json()),
+        **({} if recorded_as is None else recorded_as.as_json()),
         "tiered": str(request.bucket),
         "level": request.level.value,
         "as_of_ms": found.as_of.metadata_ms,
@@ -233,8 +233,8 @@ def _tell(outcome: Outcome, request: TieredRequest, found: TieredFound) -> None:
     tell_requests(outcome, found.requests)
     _tell_what_if(outcome, found.numbers, dict(request.what_if))
     _tell_findings(outcome, found)
-    if request.recording is not None:
-        outcome.line(request.recording.line)
+    if request.recorded_as is not None:
+        outcome.line(request.recorded_as.line)
 
 
 def _tell_findings(outcome: Outcome, found: TieredFound) -> None:
@@ -276,7 +276,7 @@ def outcome_of(request: TieredRequest, found: TieredFound) -> Outcome:
     segments = {state.name.lower(): found.number(state.name) for state in SegmentState}
     outcome = Outcome(
         code=ExitCode.PROBLEMS_FOUND if fails else ExitCode.OK,
-        run_id=None if request.recording is None else request.recording.audit_id,
+        run_id=None if request.recorded_as is None else request.recorded_as.audit_id,
         counts={
             "segments": sum(segments.values()),
             **segments,
@@ -300,16 +300,16 @@ def audit_tiered(request: TieredRequest, backend: Backend) -> Outcome:
     metadata = read_metadata(reader, request)
     plan = plan_audit(request, metadata)
     audit = TieredAudit(backend.engine, plan, reader)
-    if request.recording is not None:
+    if request.recorded_as is not None:
         backend.catalog.make_tables()
     findings, counts = audit.find(metadata)
     findings += findings_on_log_dirs(request, reader)
     begin_phase("counting")
     numbers = numbers_of(request, plan, metadata, counts)
     findings += stalled(numbers, plan.topics, request.stuck_ms)
-    if request.recording is not None:
+    if request.recorded_as is not None:
         begin_phase("recording in the catalog")
-        record_segments(backend.catalog.tables, request.recording, audit.listed, findings, plan.as_of)
+        record_segments(backend.catalog.tables, request.recorded_as, audit.listed, findings, plan.as_of)
     requests = requests_made() - request.asked_before + backend.engine.requests()
     findings = sorted(findings, key=_order)
     return outcome_of(request, TieredFound(findings, counts, numbers, metadata, plan.as_of, requests))

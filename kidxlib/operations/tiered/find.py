@@ -87,7 +87,7 @@ def plan_audit(request: TieredRequest, metadata: RemoteMetadata) -> TieredPlan:
         topics=TopicsOfTiered(request),
         level=request.level,
         as_of=as_of,
-        is_recorded=request.recording is not None,
+        is_recorded=request.recorded_as is not None,
     )
 
 
@@ -126,8 +126,7 @@ class TieredAudit:
             begin_phase("looking again")
             again = self._list(self.plan.partitions(self.reader.read(), partitions))
             keys = {finding.key for finding in findings}
-            findings_again = RemoteFindingRow.of_arrow(again.rows("finding"))
-            findings = [finding for finding in findings_again if finding.key in keys]
+            findings = [finding for finding in RemoteFindingRow.of_arrow(again.rows("finding")) if finding.key in keys]
             self.listed = _listed_again(self.listed, again.rows("listed"), partitions)
         findings += self.plan.topics.outliving_metadata(metadata.known)
         counts = _counts(first)

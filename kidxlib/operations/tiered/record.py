@@ -12,7 +12,7 @@ from kidxlib.audit.tiered.finding import RemoteFindingRow
 from kidxlib.audit.tiered.metadata import AsOf
 from kidxlib.catalog import updates
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS, RemoteFinding
-from kidxlib.operations.tiered.tiered_request import Recording
+from kidxlib.operations.tiered.tiered_request import RecordedAudit
 from kidxlib.tables.protocol import Tables
 
 #: Topic id, partition, start offset and segment id.
@@ -23,7 +23,7 @@ _FINDING_COLUMNS: Final = tuple(RemoteFinding.__annotations__)
 
 def record_segments(
     tables: Tables,
-    recording: Recording,
+    recorded_as: RecordedAudit,
     listed: pa.Table,
     findings: Iterable[RemoteFindingRow],
     as_of: AsOf,
@@ -42,11 +42,11 @@ def record_segments(
         "repairs": [list((repairs or {}).get(key, ())) for key in keys],
     }
     of_run = {
-        "audit_id": recording.audit_id,
-        "source": recording.source,
-        "level": recording.level,
+        "audit_id": recorded_as.audit_id,
+        "source": recorded_as.source,
+        "level": recorded_as.level,
         "metadata_ms": as_of.metadata_ms,
-        "audited_at": recording.context.now,
+        "audited_at": recorded_as.context.now,
     }
     schema = REMOTE_SEGMENTS.schema()
     columns = [
@@ -55,7 +55,7 @@ def record_segments(
         else _column(values[field.name], field.type)
         for field in schema
     ]
-    audit = pa.table({"audit_id": [recording.audit_id]})
+    audit = pa.table({"audit_id": [recorded_as.audit_id]})
     rows = {"audit": audit, "segment": pa.table(columns, schema=schema)}
     tables.change(REMOTE_SEGMENTS, rows, updates.audited_remote, by=["audit_id"])
     return len(keys)

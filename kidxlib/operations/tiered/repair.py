@@ -43,7 +43,7 @@ from kidxlib.operations.tiered.numbers import local_logs
 from kidxlib.operations.tiered.record import Key, keys_of, record_segments
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, partition_directory, remake_objects
-from kidxlib.operations.tiered.tiered_request import Recording, TieredRequest
+from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
 from kidxlib.operations.tiered.what_to_audit import TieredPlan, by_partition
 from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import Location
@@ -211,7 +211,7 @@ def _partition(row: RemadeRow) -> TopicIdPartition:
 
 def _record_repair(
     tables: Tables,
-    recording: Recording,
+    recorded_as: RecordedAudit,
     listed: pa.Table,
     findings: Sequence[RemoteFindingRow],
     objects: Sequence[Mended],
@@ -229,7 +229,7 @@ def _record_repair(
         if mended.outcome is ObjectOutcome.PUT:
             put[_key(mended)].append({"suffix": row.file, "name": row.name, "bytes": row.made_bytes})
     findings = [*findings, *_found_by_reading(findings, objects)]
-    record_segments(tables, recording, _with_objects(listed, put), findings, as_of, repairs)
+    record_segments(tables, recorded_as, _with_objects(listed, put), findings, as_of, repairs)
 
 
 def _found_by_reading(findings: Sequence[RemoteFindingRow], objects: Sequence[Mended]) -> Iterator[RemoteFindingRow]:
@@ -307,9 +307,9 @@ class Repaired:
 
 
 def _values(request: RepairRequest, repaired: Repaired) -> dict[str, Any]:
-    recording = request.audit.recording
+    recorded_as = request.audit.recorded_as
     return {
-        **({} if recording is None else recording.as_json()),
+        **({} if recorded_as is None else recorded_as.as_json()),
         "tiered": str(request.audit.bucket),
         "index_dir": str(request.mirror),
         "level": request.audit.level.value,
@@ -363,8 +363,8 @@ def _tell(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
         outcome.line(_CACHES)
     elif not repaired.objects and not repaired.left:
         outcome.line("nothing is to be mended, as far as this level shows")
-    if request.audit.recording is not None:
-        outcome.line(request.audit.recording.line)
+    if request.audit.recorded_as is not None:
+        outcome.line(request.audit.recorded_as.line)
 
 
 def _tell_logs(outcome: Outcome, request: RepairRequest, repaired: Repaired) -> None:
@@ -387,7 +387,7 @@ def outcome_of(request: RepairRequest, repaired: Repaired) -> Outcome:
     is_mended = not repaired.left and all(mended.outcome.is_mended for mended in repaired.objects)
     outcome = Outcome(
         code=ExitCode.OK if is_mended else ExitCode.PROBLEMS_FOUND,
-        run_id=None if request.audit.recording is None else request.audit.recording.audit_id,
+        run_id=None if request.audit.recorded_as is None else request.audit.recorded_as.audit_id,
         counts={
             "segments": repaired.segments,
             "made": repaired.made,
@@ -409,9 +409,9 @@ def repair(request: RepairRequest, backend: Backend) -> Outcome:
     metadata = read_metadata(reader, request.audit)
     plan = plan_audit(request.audit, metadata)
     interrupted = threading.Event()
-    recording = request.audit.recording
+    recorded_as = request.audit.recorded_as
     audit = TieredAudit(backend.engine, plan, reader)
-    if recording is not None:
+    if recorded_as is not None:
         backend.catalog.make_tables()
     findings, _ = audit.find(metadata)
     broken = [finding for finding in findings if finding.verdict == Verdict.BROKEN.value]
@@ -421,10 +421,10 @@ def repair(request: RepairRequest, backend: Backend) -> Outcome:
         if request.apply and any(mended.outcome is ObjectOutcome.TO_PUT for mended in planned):
             begin_phase("putting")
             planned = _put(planned, _Putting(plan, reader, request.mirror, interrupted))
-        if recording is not None:
+        if recorded_as is not None:
             begin_phase("recording in the catalog")
             left = _not_mended(findings, planned)
-            _record_repair(backend.catalog.tables, recording, audit.listed, left, planned, plan.as_of)
+            _record_repair(backend.catalog.tables, recorded_as, audit.listed, left, planned, plan.as_of)
         logs = {_key_of(row): row.log_bytes for row in made}
         local_logs_read = {_key_of(row): row.log_bytes for row in made if row.is_local}
         in_mirror = [row.made_bytes for row in made if row.made_bytes is not None]

@@ -40,8 +40,8 @@ SETTINGS: Final = {RETENTION_MS: -1, RETENTION_BYTES: -1, LOCAL_RETENTION_MS: -2
 
 
 @dataclass(frozen=True, slots=True)
-class Recording:
-    """Where and under which id a run is recorded.
+class RecordedAudit:
+    """Where and under which id the catalog records an audit of tiered storage, or a repair of its objects.
 
     Attributes:
         audit_id: the run's id. The same request at the same time has the same id, so that a stopped run can be
@@ -80,6 +80,7 @@ class TieredRequest:
         interval_bytes: the index interval; None: each topic's configuration.
         known_topics: the topics' configurations in the metadata of the log dirs' clusters.
         what_if: other settings of topics by Kafka's names, to compute what they would free.
+        recorded_as: None if no catalog records the run.
         asked_before: the requests to object stores that this process had sent before.
     """
 
@@ -95,7 +96,7 @@ class TieredRequest:
     fail_on: Verdict
     known_topics: KnownTopics
     what_if: Mapping[str, int] = field(default_factory=dict)
-    recording: Recording | None = None
+    recorded_as: RecordedAudit | None = None
     asked_before: Requests = field(default_factory=requests_made)
 
     @property
@@ -147,7 +148,7 @@ def tiered_request(
     directories = (place.parent if place.name.endswith(EXPORT_SUFFIX) else place for place in places)
     sources = tuple(source_at(str(directory)) for directory in directories)
     name, place = split_name(tiered)
-    plugin, recording = LAYOUTS[layout or LOCAL.name], None
+    plugin, recorded_as = LAYOUTS[layout or LOCAL.name], None
     bucket = _bucket(place, plugin)
     if context.has_catalog:
         source = name or as_text(_absolute(place))
@@ -161,7 +162,7 @@ def tiered_request(
             "interval_bytes": interval_bytes,
             "stuck_after": stuck_after,
         }
-        recording = _recording(context, source, level, bucket, sources, asked)
+        recorded_as = _recorded_as(context, source, level, bucket, sources, asked)
     return TieredRequest(
         layout=plugin,
         bucket=bucket,
@@ -175,25 +176,25 @@ def tiered_request(
         fail_on=Verdict(fail_on),
         known_topics=read_known_topics(metadata, sources),
         what_if=_parse_settings(what_if),
-        recording=recording,
+        recorded_as=recorded_as,
     )
 
 
-def _recording(
+def _recorded_as(
     context: RunContext,
     source: str,
     level: str,
     bucket: Location,
     metadata: Sequence[Source],
     asked: Mapping[str, object],
-) -> Recording:
-    """Where and under which id a run is recorded. The id is made of the values of `asked`."""
+) -> RecordedAudit:
+    """Where and under which id the catalog records a run. The id is made of the values of `asked`."""
     ensure_no_overlap(None, context.catalog, [*metadata, Source(source, _absolute(bucket))])
     if isinstance(bucket, ObjectPath):
         with needing_packages("a bucket with --catalog"):
             import kidxlib.storage.store.client  # noqa: F401  # before anything is read
     digits = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
-    return Recording(context, context.run_id(digits), source, level)
+    return RecordedAudit(context, context.run_id(digits), source, level)
 
 
 def _absolute(place: str | Location) -> Location:
