@@ -23,7 +23,7 @@ from kidxlib.audit.logs.log import AuditedLog
 from kidxlib.audit.logs.partition_logs import EpochsOfLogs, audit_logs, is_missing
 from kidxlib.audit.segment import SegmentForPartition
 from kidxlib.audit.startup import checkpoints
-from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINTS, PartitionStop, with_logs_aside
+from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, PartitionStop, with_logs_aside
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.producer_snapshots import forgotten_producers
 from kidxlib.audit.startup.simulation import Recovery, StartupSimulation
@@ -254,7 +254,7 @@ def _with_logs_aside(
     first = None if epochs is None or isinstance(epochs, CheckpointError) else epochs.first
     ends = [log.recovery.next_offset for log in logs if log.recovery is not None]
     missing_offsets = {
-        **dict.fromkeys(BELOW_CHECKPOINTS, (max(ends, default=0), segment_files.OFFSET_MAX)),
+        **dict.fromkeys(BELOW_CHECKPOINT_REASONS, (max(ends, default=0), segment_files.OFFSET_MAX)),
         FIRST_LOGS_MISSING: (0 if first is None else first.start_offset, logs[0].base_offset),
     }
     aside = LogsAside(task.log_dirs)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from kidxlib.audit.finding import DAMAGE, Fate, Finding, Verdict, worse
 from kidxlib.audit.logs.log import AuditedLog
-from kidxlib.audit.startup.last_stop import PartitionStop, below_checkpoints
+from kidxlib.audit.startup.last_stop import PartitionStop, finding_below_checkpoints
 from kidxlib.audit.startup.simulation import Recovery, Removal, SimulatedSegment, StartupAction, StartupSimulation
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.layouts import NO_LEADER_EPOCH
@@ -397,7 +397,7 @@ def known_by_index(index_end: OffsetPosition | None, recovery: Recovery) -> rang
 
 def _of_log_end(recovery: Recovery, stop: PartitionStop) -> Iterator[Finding]:
     """The finding on a last log that does not end where the checkpoints of its broker say."""
-    if (below := below_checkpoints(recovery.next_offset, recovery.end.position, stop)) is not None:
+    if (below := finding_below_checkpoints(recovery.next_offset, recovery.end.position, stop)) is not None:
         yield below
         return
     # `LogManager.shutdown` flushes all logs, and then writes the checkpoint and the marker of a clean stop.

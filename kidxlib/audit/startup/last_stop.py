@@ -35,7 +35,7 @@ from kidxlib.text.words import counted
 #: So many topics that the metadata does not have are told by name.
 _TOPICS_MAX: Final = 3
 #: The reasons of logs that end below what a checkpoint says.
-BELOW_CHECKPOINTS: Final = ("ends-below-log-start", "ends-below-recovery-point", "ends-below-high-watermark")
+BELOW_CHECKPOINT_REASONS: Final = ("ends-below-log-start", "ends-below-recovery-point", "ends-below-high-watermark")
 
 
 @dataclass(frozen=True, slots=True)
@@ -364,11 +364,11 @@ def with_logs_aside(
     return finding if remedy is None else replace(finding, consequence=f"{finding.consequence}; {remedy}")
 
 
-def below_checkpoints(next_offset: int, position: int | None, stop: PartitionStop) -> Finding | None:
+def finding_below_checkpoints(next_offset: int, position: int | None, stop: PartitionStop) -> Finding | None:
     """The finding on a partition's last log that ends at this offset and position, if the broker knew of more: by the
     first of its checkpoints that says so.
     """
-    of_log_start, of_recovery_point, of_high_watermark = BELOW_CHECKPOINTS
+    of_log_start, of_recovery_point, of_high_watermark = BELOW_CHECKPOINT_REASONS
     for offset, reason, file, consequence in (
         (
             stop.log_start_offset,

@@ -21,7 +21,7 @@ from kidxlib.audit.index_files.sparse_indexes import rebuilt_from
 from kidxlib.audit.logs.partition_logs import MISSING, missing_at_end
 from kidxlib.audit.rows import LOSING, StartFailure, row_of_partition
 from kidxlib.audit.startup.checkpoints import failures_in_directory
-from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINTS, below_checkpoints, with_logs_aside
+from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS, finding_below_checkpoints, with_logs_aside
 from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.catalog.conditions import PRESENT, Among
 from kidxlib.catalog.findings import FINDINGS, FileFinding
@@ -257,7 +257,7 @@ def look_at_unread(
     paths = {row.path for row in now}
     earlier = [row for row in earlier if row.path not in paths]
     # The end of a log is compared with the checkpoints each time: checkpoints change.
-    mended = [row for row in earlier if row.reason in BELOW_CHECKPOINTS and ALSO not in (row.detail or "")]
+    mended = [row for row in earlier if row.reason in BELOW_CHECKPOINT_REASONS and ALSO not in (row.detail or "")]
     ended = known.ended if mended else ()
     mended = [row for row in mended if row.partition_key in ended]
     earlier = [row for row in earlier if row not in mended]
@@ -362,7 +362,7 @@ def _ends(facts: pa.Table, audits: Mapping[PartitionKey, PartitionAudit]) -> Ite
         audit, base_offset, end = audits[key], row["base_offset_last"], row["next_offset_last"]
         findings = list(missing_at_end(base_offset, end, offset_indexes(audit.index_directory)))
         if end is not None and audit.is_brokers:
-            below = below_checkpoints(end, None, audit.last_stop)
+            below = finding_below_checkpoints(end, None, audit.last_stop)
             if below is not None:
                 aside = LogsAside(audit.log_dirs)
                 below = with_logs_aside(below, aside, audit.directory, end, segment_files.OFFSET_MAX)

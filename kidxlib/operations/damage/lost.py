@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.index_files.leader_epochs import of_lost_logs
 from kidxlib.audit.startup.absent import AbsentPartition, absent_in, by_node
-from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, below_checkpoints, with_logs_aside
+from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, finding_below_checkpoints, with_logs_aside
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED
 from kidxlib.catalog.partitions import PARTITIONS
@@ -806,7 +806,7 @@ def _ends(
         if row["status"] not in USABLE or row["next_offset"] is None:
             continue
         path, position, version = files[*key, row["base_offset"]]
-        finding = below_checkpoints(row["next_offset"], position, stop)
+        finding = finding_below_checkpoints(row["next_offset"], position, stop)
         if finding is None or finding.reason is None or finding.detail is None:
             continue
         with_aside = with_logs_aside(finding, aside, location(path).parent, row["next_offset"], OFFSET_MAX)

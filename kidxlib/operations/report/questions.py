@@ -14,7 +14,7 @@ from kidxlib.audit.finding import ALSO
 from kidxlib.audit.gaps import GAP
 from kidxlib.audit.index_files.leader_epochs import FIRST_LOGS_MISSING
 from kidxlib.audit.logs.partition_logs import MISSING
-from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINTS
+from kidxlib.audit.startup.last_stop import BELOW_CHECKPOINT_REASONS
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
 from kidxlib.catalog.partitions import PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
@@ -283,7 +283,7 @@ ORDER BY s.source
 )
 
 #: Reasons of logs that lack offsets.
-_MISSING: Final = (MISSING, *BELOW_CHECKPOINTS)
+_MISSING: Final = (MISSING, *BELOW_CHECKPOINT_REASONS)
 
 
 def _words(values: Iterable[str]) -> str:
