@@ -54,7 +54,7 @@ class LogDir:
 
 
 @dataclass(frozen=True, slots=True)
-class Obstacle:
+class Refusal:
     """Why a recovery cannot be applied, and what to do.
 
     Attributes:
@@ -75,14 +75,14 @@ class StoppedBroker:
 
     Attributes:
         log_dirs: the log dirs that can be looked at.
-        obstacles: why the broker cannot be made ready, as far as that is seen without its logs.
+        refusals: why the broker cannot be made ready, as far as that is seen without its logs.
         plan_only: why nothing is to be written there, though a plan serves.
         not_locked: why log dirs could not be locked.
     """
 
     node_id: int | None
     log_dirs: tuple[LogDir, ...]
-    obstacles: tuple[Obstacle, ...]
+    refusals: tuple[Refusal, ...]
     plan_only: tuple[str, ...] = ()
     not_locked: tuple[str, ...] = ()
 
@@ -106,35 +106,35 @@ def stopped_broker(paths: Iterable[str], cluster_metadata: str | None = None) ->
     """Read which broker some log dirs belong to, how it stopped, and what it meets as it starts. A wrong log dir does
     not hide the others. `cluster_metadata`: a directory with the cluster's metadata; None for that of a log dir.
     """
-    obstacles: list[Obstacle] = []
+    refusals: list[Refusal] = []
     listed: dict[Path, list[str]] = {}
     for path in _named(paths):
         try:
             names = sorted(os.listdir(path))
         except (FileNotFoundError, NotADirectoryError):
-            obstacles.append(Obstacle(f"{path}: no such directory; expected a broker's log dir, as log.dirs names it"))
+            refusals.append(Refusal(f"{path}: no such directory; expected a broker's log dir, as log.dirs names it"))
         except OSError as error:
-            obstacles.append(Obstacle(f"{path}: cannot be listed: {error.strerror}; what a broker does is not known"))
+            refusals.append(Refusal(f"{path}: cannot be listed: {error.strerror}; what a broker does is not known"))
         else:
             if _is_partition(path, names):
                 text = f"{path}: the directory of one partition; expected a broker's log dir: name {path.parent}"
-                obstacles.append(Obstacle(text))
+                refusals.append(Refusal(text))
             else:
                 listed[path] = names
     if not listed:
-        raise UsageError("; ".join(obstacle.text for obstacle in obstacles))
+        raise UsageError("; ".join(refusal.text for refusal in refusals))
     stops = last_stops(list(listed), None, _metadata(listed, cluster_metadata))
     log_dirs = [_log_dir(path, names, stops[path]) for path, names in listed.items()]
     for log_dir in log_dirs:
-        obstacles += (Obstacle(str(obstacle), is_loss=obstacle.is_loss) for obstacle in log_dir.stop.obstacles)
+        refusals += (Refusal(str(obstacle), is_loss=obstacle.is_loss) for obstacle in log_dir.stop.obstacles)
         # The metadata's log is no partition of the plan: a node recovers all of it, whatever checkpoints say.
-        obstacles += (Obstacle(str(failure)) for failure in failures_in_directory(log_dir.path / METADATA_DIRECTORY))
+        refusals += (Refusal(str(failure)) for failure in failures_in_directory(log_dir.path / METADATA_DIRECTORY))
         if not log_dir.is_known and not any(
-            f"{log_dir.path / META_PROPERTIES}:" in obstacle.text for obstacle in obstacles
+            f"{log_dir.path / META_PROPERTIES}:" in refusal.text for refusal in refusals
         ):
-            obstacles.append(_without_properties(log_dir.path))
+            refusals.append(_without_properties(log_dir.path))
     node_id = next((log_dir.meta.node_id for log_dir in log_dirs if log_dir.meta.node_id is not None), None)
-    return StoppedBroker(node_id, tuple(log_dirs), tuple(obstacles), tuple(map(_of_zookeeper, _zookeepers(log_dirs))))
+    return StoppedBroker(node_id, tuple(log_dirs), tuple(refusals), tuple(map(_of_zookeeper, _zookeepers(log_dirs))))
 
 
 def _is_partition(path: Path, names: Iterable[str]) -> bool:
@@ -143,14 +143,14 @@ def _is_partition(path: Path, names: Iterable[str]) -> bool:
     return has_segments and parse_partition_directory(path.name) is not None
 
 
-def _without_properties(log_dir: Path) -> Obstacle:
+def _without_properties(log_dir: Path) -> Refusal:
     does = "A broker that has none formats the directory anew, or does not start"
     if looks_unmounted(log_dir):
-        return Obstacle(
+        return Refusal(
             f"{log_dir}: nothing is in it: is the disk mounted? Mount it, and run this again. {does}; if the disk is "
             "lost, leave the directory out, with --this-dir-alone"
         )
-    return Obstacle(f"{log_dir / META_PROPERTIES}: missing; expected a broker's log dir. {does}")
+    return Refusal(f"{log_dir / META_PROPERTIES}: missing; expected a broker's log dir. {does}")
 
 
 def _metadata(log_dirs: Iterable[Path], given: str | None) -> ClusterMetadata | None:

@@ -101,7 +101,7 @@ def _ensure_cut(before: Forecast, after: Forecast) -> None:
         if segment.action is not StartupAction.DELETE
     ]
     made = [(segment.base_offset, segment.kept_bytes) for segment in now.segments]
-    if after.dropped or after.obstacles or made != kept or now.log_end_offset != then.log_end_offset:
+    if after.dropped or after.refusals or made != kept or now.log_end_offset != then.log_end_offset:
         raise KidxError(
             f"{before.directory}: cut as the broker would cut it, it is to end at offset {then.log_end_offset} with "
             f"{kept}, and a broker would make {made} of it, up to offset {now.log_end_offset}; what was cut is in the "

@@ -47,7 +47,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetIndex, read_last_entry
-from kidxlib.operations.recover.broker import Obstacle
+from kidxlib.operations.recover.broker import Refusal
 from kidxlib.operations.recover.page_cache import HeadersRead, read_headers
 from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.records.batch_headers import Batch, batches
@@ -68,7 +68,7 @@ _READ_BYTES_MAX: Final = 1024 * 1024 * 1024
 #: The end of a log is read in pieces of this size, about as long as the interval of its index, up to so many batches.
 _END_BYTES: Final = 64 * 1024
 _END_BATCHES_MAX: Final = 10_000
-#: None of these is an obstacle to a start, as the broker leaves the log as it is.
+#: None of these keeps a broker from starting, as the broker leaves the log as it is.
 _NOT_READ: Final = (CorruptIndexError, IndexSizeError, MalformedRecordsError, LogChangedError, OSError)
 
 
@@ -328,7 +328,7 @@ class Forecast:
             would read nothing.
         scan_bytes: the bytes of logs to read.
         dropped: what the broker drops.
-        obstacles: why the broker cannot be spared its recovery, each with what to do.
+        refusals: why the broker cannot be spared its recovery, each with what to do.
         forgotten: which producers the broker forgets after a clean stop, and what to do; None where it forgets none.
         seen: what was seen of its logs, and what is missing there.
     """
@@ -347,7 +347,7 @@ class Forecast:
     scan_from: int | None
     scan_bytes: int
     dropped: tuple[Dropped, ...]
-    obstacles: tuple[Obstacle, ...]
+    refusals: tuple[Refusal, ...]
     forgotten: str | None
     seen: SeenLogs
 
@@ -366,7 +366,7 @@ class Forecast:
     def can_be_cut(self) -> bool:
         """Whether the broker drops one end of the log, and something stays before it."""
         left = [segment for segment in self.simulation.segments if segment.action is not StartupAction.DELETE]
-        is_recovered = bool(left) and not self.obstacles and not self.stop.clean_shutdown
+        is_recovered = bool(left) and not self.refusals and not self.stop.clean_shutdown
         return is_recovered and not any(segment.lost_bytes for segment in left[:-1])
 
     @property
@@ -380,7 +380,7 @@ class Forecast:
 
     @property
     def is_empty(self) -> bool:
-        return not self.simulation.segments and not self.obstacles
+        return not self.simulation.segments and not self.refusals
 
     @property
     def ends_early(self) -> bool:
@@ -527,7 +527,7 @@ def forecast_partition(
         scan_from=scan_from,
         scan_bytes=_scan_bytes(simulation.segments, scan_from) if headers is None else headers.bytes_read,
         dropped=dropped,
-        obstacles=tuple(_obstacles(directory, simulation)),
+        refusals=tuple(_refusals(directory, simulation)),
         forgotten=forgotten,
         seen=seen_logs,
     )
@@ -677,26 +677,26 @@ def _is_torn(directory: Path, segment: SimulatedSegment, log_end_offset: int | N
         log.close()
 
 
-def _obstacles(directory: Path, alone: StartupSimulation) -> Iterator[Obstacle]:
+def _refusals(directory: Path, alone: StartupSimulation) -> Iterator[Refusal]:
     if directory.is_symlink() and directory.exists():  # else there is nothing to start with
-        yield Obstacle(
+        yield Refusal(
             f"{directory}: a symbolic link, through which nothing is written: let the broker start by itself",
             recovers=True,
         )
     for failure in alone.failures:
-        yield Obstacle(failure if failure.startswith(f"{directory}") else f"{directory}: {failure}")
+        yield Refusal(failure if failure.startswith(f"{directory}") else f"{directory}: {failure}")
     for segment in alone.segments:
         log = directory / segment_file(segment.base_offset, LOG_SUFFIX)
         if segment.action is StartupAction.FAIL:
-            yield Obstacle(
+            yield Refusal(
                 f"{log}: {segment.detail}; a broker fails on it: restore the segment, or take the partition away"
             )
         elif segment.action is StartupAction.SPLIT:
-            yield Obstacle(
+            yield Refusal(
                 f"{log}: {segment.detail}; a broker splits the segment: let it start by itself", recovers=True
             )
     if alone.renamed:
-        yield Obstacle(
+        yield Refusal(
             f"{directory / alone.renamed[0]}: the broker was about to put it in the place of other files, and does so "
             "as it starts: let it start by itself",
             recovers=True,

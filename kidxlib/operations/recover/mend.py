@@ -29,7 +29,7 @@ from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log, segment_
 from kidxlib.format.topic_partition import METADATA_TOPIC, TopicPartition, loaded_as, parse_partition_directory
 from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, read_replica
-from kidxlib.operations.recover.broker import LogDir, Obstacle, StoppedBroker
+from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.recover.confirm import Replicas
 from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.recovery_plan import source_of
@@ -88,10 +88,10 @@ class Mending:
     def text(self) -> str:
         return f"{self.path}: {self.why}"
 
-    def answers(self, obstacle: Obstacle) -> bool:
-        """Whether the mending removes an obstacle."""
+    def answers(self, refusal: Refusal) -> bool:
+        """Whether the mending removes a refusal."""
         lacks = f"{self.directory}: no {self.name}"
-        return obstacle.text.startswith((f"{self.path}:", f"{self.path};", lacks))
+        return refusal.text.startswith((f"{self.path}:", f"{self.path};", lacks))
 
 
 @dataclass(frozen=True, slots=True)

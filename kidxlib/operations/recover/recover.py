@@ -1,11 +1,10 @@
-"""Plans a recovery, says why it cannot be applied and what to do then, or carries it out. Shows what the broker would
-do by itself, what was done for it, and why not.
+"""Plans a recovery, and carries it out where nothing refuses that. Shows what the broker would do by itself, what was
+done for it, and why not.
 """
 
 from __future__ import annotations
 
 import contextlib
-import os
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,17 +14,14 @@ from typing import Any, Final
 from rich.filesize import decimal
 
 from kidxlib.audit.finding import Finding
-from kidxlib.audit.startup.loader import RECOVERED_AS
 from kidxlib.errors import LockHeldError, UntrustedError, UsageError
-from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.format.topic_partition import is_moved
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.place import Place
-from kidxlib.operations.recover.broker import Obstacle, StoppedBroker, stopped_broker
+from kidxlib.operations.recover.broker import Refusal, StoppedBroker, stopped_broker
 from kidxlib.operations.recover.confirm import Replicas, places_of_replicas
 from kidxlib.operations.recover.cut import cut
-from kidxlib.operations.recover.forecast import Forecast, lacks_snapshot
+from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.mend import Mending, MendRequest, Unmended, mend, mendings_of
 from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_noted, note_down
@@ -38,13 +34,11 @@ from kidxlib.operations.recover.publish import (
     write_markers,
 )
 from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, recovery_plan, source_of
-from kidxlib.operations.tiered.local_partitions import refusals_on_epochs
+from kidxlib.operations.recover.refusals import refusals_to_apply
 from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.lock import locked, locked_to_read
-from kidxlib.storage.logs_aside import LogsAside
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.audit import start_takes
 from kidxlib.terminal.console import first_of_each_kind, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
@@ -98,7 +92,7 @@ class RecoverRequest:
 def _tell_plan(
     outcome: Outcome,
     plan: RecoveryPlan,
-    refusals: Sequence[Obstacle],
+    refusals: Sequence[Refusal],
     mended: Sequence[str],
     *,
     applies: bool,
@@ -158,14 +152,14 @@ def _tell_kinds(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
         outcome.line(f"{what}: {line}")
 
 
-def _accepted(plan: RecoveryPlan, refusals: Sequence[Obstacle]) -> list[str]:
+def _accepted(plan: RecoveryPlan, refusals: Sequence[Refusal]) -> list[str]:
     """The losses that are accepted, and that no refused line names."""
     refused = [refusal.text for refusal in refusals]
     losses = [loss for loss in plan.losses if not any(f"{loss.directory}:" in text for text in refused)]
     return [*(loss.text for loss in losses), *plan.accepted] if plan.accepts_loss else []
 
 
-def _verdict(plan: RecoveryPlan, refusals: Sequence[Obstacle], *, applies: bool, has_mended: bool) -> Iterator[str]:
+def _verdict(plan: RecoveryPlan, refusals: Sequence[Refusal], *, applies: bool, has_mended: bool) -> Iterator[str]:
     """The last lines: what comes of the plan."""
     what = "nothing but what was mended was changed" if has_mended else "nothing was changed"
     if not refusals and not plan.drops:
@@ -228,7 +222,7 @@ def _tell_applied(outcome: Outcome, plan: RecoveryPlan, read_then: int, seconds:
 
 def _plan_as_json(
     plan: RecoveryPlan,
-    refusals: Sequence[Obstacle],
+    refusals: Sequence[Refusal],
     mended: Sequence[str],
     unmended: Sequence[str],
     *,
@@ -382,243 +376,13 @@ class _Seen:
 
     plan: RecoveryPlan
     known: KnownTopics
-    refusals: Sequence[Obstacle]
+    refusals: Sequence[Refusal]
     mendings: Sequence[Mending]
     unmended: Sequence[Unmended]
 
     @property
     def to_show(self) -> list[Mending | Unmended]:
         return [*self.mendings, *self.unmended]
-
-
-def refusals_of(plan: RecoveryPlan, *, applies: bool) -> Iterator[Obstacle]:
-    """Why a plan cannot be applied; none where it can. Where nothing can be written a plan serves all the same, unless
-    somebody `applies` it.
-    """
-    yield from (obstacle for obstacle in plan.obstacles if not (obstacle.is_loss and plan.accepts_loss))
-    log_dirs, made_anew = (
-        [log_dir.path for log_dir in plan.broker.log_dirs],
-        [absent.directory for absent in plan.absent],
-    )
-    yield from map(Obstacle, refusals_on_epochs(log_dirs, made_anew))
-    if applies:
-        yield from (Obstacle(f"--apply: {why}", recovers=True) for why in plan.broker.reads_alone)
-    yield from _of_log_dirs(plan)
-    yield from _of_absent(plan)
-    yield from _of_gaps(plan)
-    aside = LogsAside(log_dirs)
-    yield from _of_first_logs(plan, aside)
-    for forecast in plan.forecasts:
-        yield from forecast.obstacles
-        left = _of_lost_end(forecast, aside)
-        yield from left
-        is_told = bool(left) and not (forecast.dropped or forecast.hidden)
-        if not forecast.obstacles and not is_told and (why := _of_partition(plan, forecast)) is not None:
-            yield Obstacle(why, recovers=not forecast.stop.clean_shutdown and forecast.wrong_log_start is None)
-        if forecast.forgotten is not None:
-            yield Obstacle(f"{forecast.directory}: {forecast.forgotten}")
-
-
-def _of_log_dirs(plan: RecoveryPlan) -> Iterator[Obstacle]:
-    if plan.not_named and not (plan.alone and plan.level is Level.CHECKPOINT):
-        yield Obstacle(
-            f"broker {plan.broker.node_id} has {counted(len(plan.not_named), 'more log dir')} (directory.id "
-            f"{', '.join(plan.not_named)}), and what it drops there is not known; a marker belongs into all of them or "
-            f"none: name all of log.dirs. If one is lost: --this-dir-alone, at --level {Level.CHECKPOINT}"
-        )
-    if plan.level is Level.MARKER:
-        for log_dir in plan.log_dirs:
-            if log_dir.log_dir.other_logs:
-                other = log_dir.log_dir.path / log_dir.log_dir.other_logs[0]
-                yield Obstacle(
-                    f"{other}: a log that a broker loads, and that is no partition's: with --level {Level.CHECKPOINT} "
-                    "the broker recovers it itself",
-                    recovers=True,
-                )
-
-
-def _of_absent(plan: RecoveryPlan) -> Iterator[Obstacle]:
-    """The partitions that are not there. No option accepts one that is there under another name: the broker may delete
-    the only copy.
-    """
-    for absent in plan.absent:
-        if absent.aside:
-            folder = absent.aside[0]
-            told = [obstacle for obstacle in plan.obstacles if obstacle.text.startswith(f"{folder}: ")]
-            if not (told and is_moved(folder.name)):  # a copy on its way is told there
-                yield Obstacle(f"{absent.text}; {absent.remedy}")
-        elif absent.is_lost and not plan.leaves_losses:
-            elsewhere = "" if absent.is_only_replica else ", and a leader elsewhere has the records"
-            yield Obstacle(
-                f"{absent.text}: look for the directory on other disks and copies, and put it back; else "
-                f"{_accepting(plan)} goes on without it{elsewhere}"
-            )
-
-
-def _of_gaps(plan: RecoveryPlan) -> Iterator[Obstacle]:
-    """The logs of gaps that are there under other names or elsewhere. No option accepts them, as in `_of_absent`."""
-    for gap in plan.gaps.lost:
-        if gap.remedy is not None:
-            yield Obstacle(f"{gap.aside[0].target.parent}: {gap.detail}; {gap.remedy}")
-
-
-def _of_first_logs(plan: RecoveryPlan, aside: LogsAside) -> Iterator[Obstacle]:
-    """The first logs that are lost, and are there under other names or in other places, as in `_of_gaps`."""
-    for forecast, finding in plan.lost_epochs:
-        lost = forecast.seen.lost_first
-        remedy = aside.remedy(forecast.directory, lost.start, lost.stop) if lost else None
-        if remedy is not None:
-            yield Obstacle(f"{forecast.directory}: {finding.detail}; {remedy}")
-
-
-def _of_lost_end(forecast: Forecast, aside: LogsAside) -> list[Obstacle]:
-    """The logs of a lost end, or of an empty partition, that are there under other names or in other places."""
-    gone = forecast.gone
-    if forecast.is_empty:
-        remedy = aside.remedy_of_empty(forecast.directory)
-    else:
-        remedy = aside.remedy(forecast.directory, gone.start, gone.stop) if gone else None
-    return [] if remedy is None else [Obstacle(f"{_what_is_lost(forecast)}; {remedy}")]
-
-
-def _why_not_cut(forecast: Forecast) -> str | None:
-    """Why a partition that can be cut is not to be cut."""
-    for segment in forecast.simulation.segments:
-        log = forecast.directory / segment_file(segment.base_offset, LOG_SUFFIX)
-        if segment.lost_bytes and (names := os.stat(log).st_nlink) > 1:
-            return (
-                f"{log}: it has {names} names (hard links), as in a backup of links, and would be cut under all of "
-                "them: put a copy in its place"
-            )
-    return None
-
-
-def _of_partition(plan: RecoveryPlan, forecast: Forecast) -> str | None:
-    if forecast.dropped and forecast.wrong_log_start is not None:  # accepted by nothing: the logs are whole
-        return f"{_what_is_lost(forecast)}: {forecast.wrong_log_start}; then run this again"
-    if forecast.stop.clean_shutdown:
-        return _after_clean_stop(plan, forecast)
-    if plan.cuts and forecast.can_be_cut:
-        if forecast.loses_known and not plan.accepts_loss:
-            return (
-                f"{_what_is_lost(forecast)}; high watermark {forecast.stop.high_watermark}, recovery point "
-                f"{forecast.stop.recovery_point}: consumers may have seen it, or it had been flushed. Look at the "
-                "other replicas first; then --accept-loss goes on without"
-            )
-        if (why := _why_not_cut(forecast)) is not None:
-            return why
-    elif forecast.loses and not plan.leaves_losses:
-        return f"{_what_is_lost(forecast)}: {_what_to_do(plan, forecast)}"
-    elif forecast.dropped and plan.level is Level.MARKER and not forecast.loses:
-        return (
-            f"{forecast.directory}: an append was not finished: --truncate cuts it off, and --level {Level.CHECKPOINT} "
-            "leaves that to the broker"
-        )
-    if plan.level is Level.MARKER and lacks_snapshot(forecast.directory, forecast.simulation, forecast.options):
-        return (
-            f"{forecast.directory}: no producer snapshot, and the segments do not tell all of its producers: a broker "
-            f"that finds a marker would forget them; --level {Level.CHECKPOINT} leaves that to it"
-        )
-    return None
-
-
-def _after_clean_stop(plan: RecoveryPlan, forecast: Forecast) -> str | None:
-    """Why the broker is not to start though its marker says that all is well. No option accepts that it writes over
-    batches, or behind damage: without the marker the broker recovers them.
-    """
-    marker = forecast.directory.parent / CLEAN_SHUTDOWN_FILE
-    if forecast.dropped and forecast.alone.ends_below_start is not None:  # with a marker and without
-        what = "restore the partition from another replica, or --accept-loss goes on without it"
-        return None if plan.leaves_losses else f"{_what_is_lost(forecast)}: {what}"
-    if not forecast.dropped and not forecast.hidden:
-        if not forecast.ends_early or plan.accepts_loss:  # nothing is written then, at no level
-            return None
-        return (
-            f"{_what_is_lost(forecast)}; {marker} says that the broker stopped cleanly, so it looks for nothing: "
-            "restore the partition from another replica, or --accept-loss goes on without, again if an earlier run did"
-        )
-    reasons: list[str] = []
-    if forecast.dropped:
-        lost = forecast.dropped[0]
-        what, *_ = lost.why.partition(RECOVERED_AS)  # the broker does not recover it, with its marker
-        reasons = [f"{lost.amount} of segment {lost.base_offset} are damaged ({what})"]
-    if forecast.hidden:
-        reasons.append(
-            f"whole batches end at offset {forecast.whole_end}, and the broker takes {forecast.alone.log_end_offset} "
-            f"for the log end offset, so it would write offsets {_from_to(forecast.hidden)} anew"
-        )
-    saves = f", and keeps offsets {_from_to(forecast.hidden)}" if forecast.hidden else ""
-    gone = (
-        f". Offsets {_from_to(forecast.gone)} are gone all the same: {forecast.lost_end}; restore the partition from "
-        "another replica, or --accept-loss goes on without them, once the marker is removed"
-    )
-    does = "so it looks for nothing there, and appends behind it"
-    if forecast.dropped and _is_cut_all_the_same(forecast, forecast.dropped[0].base_offset):
-        does = "which leaves no such end; it cuts that off all the same"
-    return (
-        f"{forecast.directory}: {'; '.join(reasons)}; {marker} says that the broker stopped cleanly, {does}: remove "
-        f"that file in all log dirs of the broker, which then recovers as after a crash{saves}, and run this again"
-        f"{gone if forecast.gone else ''}"
-    )
-
-
-def _is_cut_all_the_same(forecast: Forecast, base_offset: int) -> bool:
-    """Whether a broker recovers a segment after a clean stop, too, as its `.index` is missing
-    (`LogLoader.loadSegmentFiles`).
-    """
-    return any(segment.base_offset == base_offset and segment.lost_bytes for segment in forecast.alone.segments)
-
-
-def _from_to(offsets: range) -> str:
-    return f"{offsets.start} to {offsets.stop - 1}"
-
-
-def _accepting(plan: RecoveryPlan) -> str:
-    """The options that go on without what is lost; a marker never does."""
-    return f"--level {Level.CHECKPOINT} with --accept-loss" if plan.level is Level.MARKER else "--accept-loss"
-
-
-def _what_to_do(plan: RecoveryPlan, forecast: Forecast) -> str:
-    leave = _accepting(plan)
-    if forecast.is_empty:
-        return f"look for its logs on other disks and copies, and put them back; else {leave} goes on without them"
-    if any(dropped.is_unseen for dropped in forecast.dropped):
-        return (
-            f"restore the partition from another replica; or --accept-loss without --level {Level.MARKER} leaves it as "
-            "it is, and --truncate with --keep DIR and --accept-loss cuts it as a broker without recovery points would"
-        )
-    if not forecast.dropped and forecast.can_be_cut:
-        cuts = " with --truncate and --keep DIR" if plan.level is Level.MARKER else ""
-        return (
-            "nothing is left to be cut off, as after a run that has cut it: --accept-loss"
-            f"{cuts} goes on without these records; or restore the partition from another replica first"
-        )
-    if not forecast.can_be_cut:
-        return f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker"
-    return (
-        f"copy the partition first if this may be the only copy; then {leave} leaves it to the broker, and --truncate "
-        "with --keep DIR cuts it where the broker would"
-    )
-
-
-def _what_is_lost(forecast: Forecast) -> str:
-    """What of a partition goes as its broker starts; whole batches before torn ones."""
-    if forecast.is_empty:
-        return f"{forecast.directory}: {forecast.stop.why_empty}"
-    if forecast.ends_early and all(lost.is_torn for lost in forecast.dropped):
-        return f"{forecast.directory}: {forecast.lost_end}"
-    dropped = min(forecast.dropped, key=lambda dropped: dropped.is_torn)
-    segment = f"of segment {dropped.base_offset} ({dropped.why})"
-    if dropped.is_unseen:
-        return (
-            f"{forecast.directory}: {dropped.amount} {segment} are damaged, below the recovery point "
-            f"{forecast.stop.recovery_point}, so a broker does not look there, and serves what is before it"
-        )
-    more = [other for other in forecast.dropped if other is not dropped]
-    others = (
-        f", and {sum(other.bytes for other in more):,} bytes of {counted(len(more), 'more segment')}" if more else ""
-    )
-    return f"{forecast.directory}: a broker that starts drops {dropped.amount} {segment}{others}"
 
 
 def _look(
@@ -656,7 +420,7 @@ def _look(
         mendings, unmended = mendings_of(broker, known, mend_request)
     refusals = [
         refusal
-        for refusal in refusals_of(plan, applies=request.apply)
+        for refusal in refusals_to_apply(plan, applies=request.apply)
         if not any(mending.answers(refusal) for mending in mendings)
     ]
     return _Seen(plan, known, refusals, mendings, unmended)

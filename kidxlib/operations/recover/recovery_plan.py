@@ -34,7 +34,7 @@ from kidxlib.indexing.listed import numbers_in
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import Source, Target, parse_topics
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.operations.recover.broker import LogDir, Obstacle, StoppedBroker
+from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
 from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.recovery.kept_scans import ScanWriter
@@ -136,7 +136,7 @@ class RecoveryPlan:
 
     Attributes:
         log_dirs: all that can be looked at; log dirs with a marker are looked at and left as they are.
-        obstacles: why the plan cannot be applied, besides the obstacles of partitions.
+        refusals: why the plan cannot be applied, by the log dirs as a whole; `refusals_to_apply` has all reasons.
         unknown: what is not known of the broker, so that the plan may not tell all.
         not_named: ids of log dirs that the broker had, and that nobody has named.
         without_metadata: what becomes of a node that has lost its copy of the cluster's metadata, where nobody refuses.
@@ -161,7 +161,7 @@ class RecoveryPlan:
     everything: bool
     untrusted: Mapping[Path, str] | None
     log_dirs: Sequence[PlannedLogDir]
-    obstacles: Sequence[Obstacle]
+    refusals: Sequence[Refusal]
     unknown: Sequence[str]
     not_named: Sequence[str]
     without_metadata: Sequence[str]
@@ -244,7 +244,7 @@ class RecoveryPlan:
     def accepted(self) -> list[str]:
         """What is lost and accepted (--accept-loss), where no offsets are known."""
         lost = [partition.text for partition in self.absent if partition.is_lost and not partition.stop.known_end]
-        return [*(obstacle.text for obstacle in self.obstacles if obstacle.is_loss), *lost] if self.accepts_loss else []
+        return [*(refusal.text for refusal in self.refusals if refusal.is_loss), *lost] if self.accepts_loss else []
 
     @property
     def noted(self) -> list[str]:
@@ -267,7 +267,7 @@ class RecoveryPlan:
         ended = [
             Loss(forecast.directory, forecast.gone, forecast.stop.why_empty if forecast.is_empty else forecast.lost_end)
             for forecast in self.forecasts
-            if forecast.gone and not forecast.obstacles
+            if forecast.gone and not forecast.refusals
         ]
         absent = [
             Loss(partition.directory, range(partition.stop.log_start_offset, partition.stop.known_end), partition.why)
@@ -358,7 +358,7 @@ def recovery_plan(
         everything=everything,
         untrusted=untrusted,
         log_dirs=planned,
-        obstacles=[*broker.obstacles, *refused],
+        refusals=[*broker.refusals, *refused],
         unknown=_unknown(broker, known),
         not_named=known.other_log_dirs(broker.node_id, _directory_ids(broker, known)),
         without_metadata=without,
@@ -503,17 +503,17 @@ def _gaps(planned: Sequence[PlannedLogDir], policy_of: PolicyOf) -> FoundGaps:
     return gaps_in(facts, policy_of, Directories(places)).with_known(facts)
 
 
-def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Obstacle]:
-    """The obstacle of log dirs without the cluster's metadata, or with metadata that cannot be read where a node does
+def _without_metadata(broker: StoppedBroker, known: KnownTopics) -> Iterator[Refusal]:
+    """The refusal for log dirs without the cluster's metadata, or with metadata that cannot be read where a node does
     not end over that. Each node has a copy in one of its log dirs.
     """
     ids = [log_dir.meta.directory_id for log_dir in broker.log_dirs]
-    is_obstacle = any(f"/{METADATA_DIRECTORY}" in obstacle.text for obstacle in broker.obstacles)
-    if None not in ids and not known.of_sources and not is_obstacle:
+    is_refused = any(f"/{METADATA_DIRECTORY}" in refusal.text for refusal in broker.refusals)
+    if None not in ids and not known.of_sources and not is_refused:
         why = "; ".join(known.warnings) or (
             f"none of the log dirs has {METADATA_DIRECTORY}, which stands in one of each broker's (metadata.log.dir)"
         )
-        yield Obstacle(
+        yield Refusal(
             f"{why}: it is not known which others the broker has, and what it drops there. Name all of log.dirs; or "
             "--cluster-metadata, or --this-dir-alone if they are lost"
         )
