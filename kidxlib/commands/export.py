@@ -19,7 +19,7 @@ from kidxlib.text.words import counted
 
 if TYPE_CHECKING:
     from kidxlib.operations.export.export import ExportRequest
-    from kidxlib.reading.left_out import LeftOut
+    from kidxlib.reading.unread_offsets import LeftOut
 
 _THREADS_MAX: Final = 64
 #: The values of `ISOLATIONS`, written out here: importing it would slow `--help`.
@@ -124,7 +124,7 @@ def run_export(request: Export, _: None) -> Outcome:
     1 failed.
     """
     from kidxlib.operations.export.export import export_records
-    from kidxlib.reading.left_out import lines_of
+    from kidxlib.reading.unread_offsets import lines_of_left_out
 
     done = export_records(request.resolved, request.threads or len(os.sched_getaffinity(0)))
     counts = {"rows": done.rows, "segments": done.segments, "damage": len(done.damage) + len(done.failed)}
@@ -143,7 +143,7 @@ def run_export(request: Export, _: None) -> Outcome:
     outcome.line(f"{records} of {segments}: {request.resolved.output}")
     if not done.rows and request.times is not None:
         outcome.note(f"--times {request.times}: no record that was read has such a timestamp")
-    outcome.warn(*first_of_each_kind([*done.failed, *done.damage, *lines_of(done.left_out)], FIRST_MOST))
+    outcome.warn(*first_of_each_kind([*done.failed, *done.damage, *lines_of_left_out(done.left_out)], FIRST_MOST))
     return outcome
 
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.seek.one_question import Answer, NotAsked, Question, SeekRequest
     from kidxlib.operations.seek.questions import Elsewhere
-    from kidxlib.reading.of_log_dir import OfLogDirs
+    from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader
     from kidxlib.run.context import RunContext
 
 #: Options that only go with a bucket, and options that only go with a catalog.
@@ -228,7 +228,7 @@ def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
     from kidxlib.indexing.source import source_at
     from kidxlib.operations.seek.one_question import NotAsked, find_not_asked, outcome_of
     from kidxlib.reading.absent import BrokersMetadata, folders_passed_over
-    from kidxlib.reading.of_log_dir import OfLogDirs
+    from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader
     from kidxlib.run.known_topics import ensure_distinct
 
     remote = RemoteOptions(request.layout, request.tiered_metadata)
@@ -245,13 +245,13 @@ def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
         others = find_not_asked(question, log_dirs, brokers, list(partitions))
     if not chosen:
         raise UsageError(f"{', '.join(map(str, log_dirs))}: {_why_none(question, partitions, others)}")
-    of_log_dirs = OfLogDirs(log_dirs)
+    evidence_reader = LogDirEvidenceReader(log_dirs)
     answers = [
         _answer_in(
             partitions[name],
             replace(question, topic=name.topic, partition=name.partition),
             request.index_dir,
-            of_log_dirs,
+            evidence_reader,
             is_wide=question.is_wide,
         )
         for name in chosen
@@ -276,9 +276,9 @@ def _question_in(request: Seek, sources: Sequence[Source], partitions: Iterable[
 
 def _why_none(question: Question, partitions: Iterable[TopicPartition], others: NotAsked) -> str:
     from kidxlib.lookup.cataloged_partitions import no_such_partition
-    from kidxlib.reading.left_out import mount
+    from kidxlib.reading.unread_offsets import mount_remedy
 
-    unmounted = "" if others.unmounted is None else f"; {mount(others.unmounted)}"
+    unmounted = "" if others.unmounted is None else f"; {mount_remedy(others.unmounted)}"
     if question.topic is None:
         return f"no partition in it; expected directories named <topic>-<partition>{unmounted}"
     wanted = TopicPartition(question.topic, question.partition or 0)
@@ -292,7 +292,7 @@ def _answer_in(
     partition: PartitionDirectory,
     question: Question,
     index_dir: str | None,
-    of_log_dirs: OfLogDirs,
+    evidence_reader: LogDirEvidenceReader,
     *,
     is_wide: bool,
 ) -> Answer:
@@ -300,24 +300,26 @@ def _answer_in(
     from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
     from kidxlib.indexing.source import source_at
     from kidxlib.lookup.answers import TIMESTAMP
-    from kidxlib.lookup.of_checkpoints import high_watermark_of
+    from kidxlib.lookup.checkpoint_evidence import high_watermark_of
     from kidxlib.lookup.remote_log import remote_log
     from kidxlib.lookup.seeker import Seeker
     from kidxlib.operations.seek.one_question import answer_of
     from kidxlib.storage.logs_aside import LogsAside
 
     name = partition.topic_partition
-    high_watermark = high_watermark_of(partition.path, name, of_log_dirs.offsets_in)
+    high_watermark = high_watermark_of(partition.path, name, evidence_reader.offsets_in)
     index_directory = None if index_dir is None else source_at(index_dir).path / name.directory
     seeker: Seeker | str
     try:
         if partition.remote is not None:
             seeker = Seeker(remote_log(partition, index_directory, by_time=question.query == TIMESTAMP))
         else:
-            of_log = of_log_dirs.of_log(partition.path, name, None, high_watermark)
-            starts = of_log_dirs.offsets_in(partition.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}
+            evidence = evidence_reader.evidence_on_log(partition.path, name, None, high_watermark)
+            starts = evidence_reader.offsets_in(partition.log_dir / LOG_START_OFFSET_CHECKPOINT) or {}
             log_start = starts.get(name, 0)
-            seeker = Seeker.of_directory(partition.path, index_directory, log_start_offset=log_start, of_log_dir=of_log)
+            seeker = Seeker.of_directory(
+                partition.path, index_directory, log_start_offset=log_start, of_log_dir=evidence
+            )
     except (OSError, NoSegmentsError, CheckpointError) as error:  # its directory may not be listed, or has no log
         aside = LogsAside().remedy_of_empty(partition.path) if isinstance(error, NoSegmentsError) else None
         why = "; ".join(filter(None, (describe_error(error), aside)))

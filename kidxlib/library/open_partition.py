@@ -9,8 +9,8 @@ from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.log import Log
 from kidxlib.lookup.checked_segment import CheckedSegment
-from kidxlib.lookup.of_checkpoints import high_watermark_of
-from kidxlib.reading.of_log_dir import OfLogDirs
+from kidxlib.lookup.checkpoint_evidence import high_watermark_of
+from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader
 from kidxlib.storage.location import Location, given_location
 from kidxlib.storage.small_files import read_offset_checkpoint
 
@@ -43,7 +43,7 @@ def open_partition(
     place = _place(directory)
     partition, of_log_dir = parse_partition_directory(place.name), None
     if partition is not None:
-        of_log_dir = OfLogDirs().of_log(place, partition, None, high_watermark_of(place, partition))
+        of_log_dir = LogDirEvidenceReader().evidence_on_log(place, partition, None, high_watermark_of(place, partition))
         if log_start_offset is None:
             log_start_offset = (read_offset_checkpoint(place.parent / LOG_START_OFFSET_CHECKPOINT) or {}).get(partition)
     return Log.open(

@@ -15,12 +15,13 @@ from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.remote_logs import RemoteOptions
 from kidxlib.indexing.source import parse_topics
 from kidxlib.reading.batches import batch_rows_of, count_of
-from kidxlib.reading.gaps_met import LogRead, gaps_of, known_end_of
-from kidxlib.reading.left_out import OnDamage, TakeDamage, fail_on, lines_of, warn_of
+from kidxlib.reading.damage import OnDamage, TakeDamage, fail_on, warn_of
+from kidxlib.reading.gaps_between_logs import LogRead, gaps_of, known_end_of
 from kidxlib.reading.plan import ReadPlan, plan_reads, warn_of_left_out
 from kidxlib.reading.request import Offsets, Paths, Times, ensure_isolation_means_something, read_request, read_schema
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.unread_offsets import lines_of_left_out
 from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.run.catalog_place import existing_tables
 
@@ -228,5 +229,5 @@ def _with_gap_warnings(rows: Iterator[pa.RecordBatch], logs: Sequence[LogRead]) 
 
 
 def _warn_of_gaps(logs: Sequence[LogRead]) -> None:
-    for line in lines_of(gaps_of(logs)):
+    for line in lines_of_left_out(gaps_of(logs)):
         _log.warning("%s", line)

@@ -43,7 +43,7 @@ def _nobody_knows() -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class OfLogDir:
+class LogDirEvidence:
     """What a log dir's other files say about a log.
 
     Attributes:
@@ -200,7 +200,7 @@ class Log:
         log_start_offset: int = 0,
         log_end_offset: int | None = None,
         leader_epochs: LeaderEpochs | None = None,
-        of_log_dir: OfLogDir | None = None,
+        of_log_dir: LogDirEvidence | None = None,
         next_offsets: Mapping[int, int] | None = None,
     ) -> None:
         """
@@ -221,7 +221,7 @@ class Log:
         self.log_start_offset = max(log_start_offset, self._base_offsets[0])
         self._log_end_offset = log_end_offset
         self._leader_epochs = leader_epochs
-        self.of_log_dir = of_log_dir or OfLogDir()
+        self.of_log_dir = of_log_dir or LogDirEvidence()
         self._next_offsets = dict(next_offsets or {})
         self._overlaps: Mapping[int, Overlap] | None = None
 
@@ -233,7 +233,7 @@ class Log:
         *,
         log_start_offset: int = 0,
         segment_type: type[LogSegment] = LogSegment,
-        of_log_dir: OfLogDir | None = None,
+        of_log_dir: LogDirEvidence | None = None,
     ) -> Self:
         """Open the log in a partition's directory. The `leader-epoch-checkpoint` is read at once. Other files are
         opened when they are needed.

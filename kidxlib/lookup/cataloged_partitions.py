@@ -20,7 +20,7 @@ from kidxlib.catalog.segment_views import SegmentToSearch
 from kidxlib.format.checkpoint_files import LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.time import TimestampOffset
-from kidxlib.log.log import Log, OfLogDir
+from kidxlib.log.log import Log, LogDirEvidence
 from kidxlib.lookup.checked_segment import CheckedSegment, ExpectedFiles
 from kidxlib.lookup.seeker import Seeker
 from kidxlib.recovery.outcome import USABLE, Status
@@ -40,7 +40,7 @@ class CatalogedPartition:
     facts: PartitionToSearch
     segments: pa.Table
 
-    def seeker(self, of_log_dir: OfLogDir | None = None) -> Seeker | str:
+    def seeker(self, of_log_dir: LogDirEvidence | None = None) -> Seeker | str:
         """The seeker that answers questions to this partition, or the reason why there is none."""
         rows = sorted(SegmentToSearch.of_arrow(self.segments), key=lambda row: row.base_offset)
         if not rows:

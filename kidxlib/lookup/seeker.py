@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from kidxlib.errors import UsageError, describe_error
 from kidxlib.format import layouts
 from kidxlib.format.topic_partition import parse_partition_directory
-from kidxlib.log.log import Log, OfLogDir
+from kidxlib.log.log import Log, LogDirEvidence
 from kidxlib.log.segment import EARLIEST_PENDING_UPLOAD, LATEST, MAX_TIMESTAMP, LogSegment
 from kidxlib.lookup.answers import (
     FILE_ERRORS,
@@ -40,7 +40,7 @@ from kidxlib.lookup.answers import (
     why_not_in,
 )
 from kidxlib.lookup.checked_segment import CheckedSegment
-from kidxlib.lookup.of_checkpoints import high_watermark_of, of_checkpoints
+from kidxlib.lookup.checkpoint_evidence import evidence_of_checkpoints, high_watermark_of
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.columns import records_in
 from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_offsets, step_to_timestamps, walk
@@ -338,7 +338,7 @@ class Seeker:
         index_directory: str | PathLike[str] | None = None,
         *,
         log_start_offset: int = 0,
-        of_log_dir: OfLogDir | None = None,
+        of_log_dir: LogDirEvidence | None = None,
     ) -> Self:
         """A seeker for the log in a partition's directory.
 
@@ -356,7 +356,7 @@ class Seeker:
         place = as_location(directory)
         partition = parse_partition_directory(place.name)
         if of_log_dir is None and partition is not None:
-            of_log_dir = of_checkpoints(place, partition, None, high_watermark_of(place, partition))
+            of_log_dir = evidence_of_checkpoints(place, partition, None, high_watermark_of(place, partition))
         log = Log.open(
             directory,
             index_directory,

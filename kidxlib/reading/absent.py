@@ -21,7 +21,7 @@ from kidxlib.format.topic_partition import TopicPartition, is_moved, is_other_na
 from kidxlib.indexing.skipped import Skipped
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, mount
+from kidxlib.reading.unread_offsets import COPY_IT, LeftOut, Why, mount_remedy
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import (
     PARTITION_METADATA,
@@ -275,7 +275,7 @@ def may_be_elsewhere(log_dir: Location, unmounted: str | None) -> str:
         return f"{log_dir / METADATA_DIRECTORY}: {lacking}; kidx verify says what is wrong"
     return (
         f"{log_dir}: no {METADATA_DIRECTORY} in it, so that another log dir of its broker has that, and perhaps "
-        f"partitions that are asked for; {'name all log dirs' if unmounted is None else mount(unmounted)}"
+        f"partitions that are asked for; {'name all log dirs' if unmounted is None else mount_remedy(unmounted)}"
     )
 
 

@@ -11,8 +11,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from kidxlib.format import layouts
-from kidxlib.reading.gaps_met import TakeLog, known_end_of
-from kidxlib.reading.left_out import Damage, TakeDamage
+from kidxlib.reading.damage import Damage, TakeDamage
+from kidxlib.reading.gaps_between_logs import TakeLog, known_end_of
 from kidxlib.reading.rows import Decoder, is_seen
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import WalkOptions, items_of

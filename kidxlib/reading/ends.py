@@ -26,15 +26,15 @@ from kidxlib.format.layouts import MAGIC_V2
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import read_last_entry
 from kidxlib.indexing.source import PartitionDirectory
-from kidxlib.lookup.of_checkpoints import ReadOffsets, lost_first_offset
+from kidxlib.lookup.checkpoint_evidence import ReadOffsets, lost_first_offset
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.absent import BrokersMetadata
 from kidxlib.reading.bounds import ListedLog, bounds_of, is_index_credible
-from kidxlib.reading.gaps_met import begins_ms
-from kidxlib.reading.left_out import LeftOut, Why
+from kidxlib.reading.gaps_between_logs import begins_ms
 from kidxlib.reading.request import OffsetRange, ReadRequest
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.unread_offsets import LeftOut, Why
 from kidxlib.records.arrow.schema import CONSUMED
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.batch_table_kernel import UNKNOWN_COUNT

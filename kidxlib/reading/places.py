@@ -23,7 +23,7 @@ from kidxlib.indexing.skipped import Skipped
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.bounds import Bound, ListedLog, bound_before, bounds_of
-from kidxlib.reading.left_out import Damage, TakeDamage
+from kidxlib.reading.damage import Damage, TakeDamage
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import WalkOptions, items_of
 from kidxlib.records.bulk.batch_table import BatchWalk

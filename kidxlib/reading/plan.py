@@ -34,9 +34,8 @@ from kidxlib.reading.absent import (
 )
 from kidxlib.reading.bounds import Bound, ListedLog, bounds_of, end_of
 from kidxlib.reading.ends import IndexOf, PartitionEnds, ReadingEnds
-from kidxlib.reading.gaps_met import LogRead, gaps_of
+from kidxlib.reading.gaps_between_logs import LogRead, gaps_of
 from kidxlib.reading.known_logs import KnownEvents, KnownLog, KnownLogs, KnownPartition
-from kidxlib.reading.left_out import LeftOut, Why, lines_of, mount
 from kidxlib.reading.places import logs_of, settled_segments, with_ends
 from kidxlib.reading.request import ReadRequest
 from kidxlib.reading.segment_read import SegmentRead
@@ -49,6 +48,7 @@ from kidxlib.reading.transactions import (
     scan_in_threads,
     transactions_of,
 )
+from kidxlib.reading.unread_offsets import LeftOut, Why, lines_of_left_out, mount_remedy
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import FileVersion, Location, location
 from kidxlib.tables.protocol import TablesToRead
@@ -111,13 +111,13 @@ class ReadPlan:
     @property
     def problems(self) -> list[str]:
         """What the caller should look at, a line for each kind."""
-        problems = lines_of(left for left in self.left_out if left.is_problem)
+        problems = lines_of_left_out(left for left in self.left_out if left.is_problem)
         return [*self.unreadable, *self.of_another_time, *problems]
 
     @property
     def remarks(self) -> list[str]:
         """What else was asked for and is not there, or is left out as the caller asked, a line for each kind."""
-        return list(lines_of(left for left in self.left_out if not left.is_problem))
+        return list(lines_of_left_out(left for left in self.left_out if not left.is_problem))
 
 
 def warn_of_left_out(plan: ReadPlan) -> None:
@@ -192,7 +192,7 @@ def plan_reads(
 
 def _if_unmounted(request: ReadRequest) -> str:
     unmounted = unmounted_in([source.path for source in request.sources])
-    return "" if unmounted is None else f"; {mount(unmounted)}"
+    return "" if unmounted is None else f"; {mount_remedy(unmounted)}"
 
 
 def _notes_on_sources(

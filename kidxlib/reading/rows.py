@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import KidxError, MalformedRecordsError
 from kidxlib.format import layouts
-from kidxlib.reading.gaps_met import TakeLog
-from kidxlib.reading.left_out import Damage, TakeDamage
+from kidxlib.reading.damage import Damage, TakeDamage
+from kidxlib.reading.gaps_between_logs import TakeLog
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.walk import Item, WalkOptions, items_of
 from kidxlib.records.arrow.records import pieces, record_batch

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 from kidxlib.errors import DamagedLogError, LogChangedError, MalformedRecordsError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.reading.gaps_met import LogRead, TakeLog, lacks_records
-from kidxlib.reading.left_out import Damage, TakeDamage, warn_of_unfinished
+from kidxlib.reading.damage import Damage, TakeDamage, warn_of_unfinished
+from kidxlib.reading.gaps_between_logs import LogRead, TakeLog, lacks_records
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.records.bulk.batch_table import BatchTable, BatchWalk
 from kidxlib.records.bulk.decode import RecordPlacer

@@ -25,12 +25,13 @@ from kidxlib.format.topic_partition import TopicPartition, parse_partition_direc
 from kidxlib.lookup.cataloged_partitions import no_such_partition
 from kidxlib.messages.typed_records import TRANSACTION_STATE, read_coordinator_record
 from kidxlib.reading.batches import batch_rows_of
-from kidxlib.reading.gaps_met import LogRead
-from kidxlib.reading.left_out import Damage, fail_on, lines_of
+from kidxlib.reading.damage import Damage, fail_on
+from kidxlib.reading.gaps_between_logs import LogRead
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import Paths, ReadRequest, read_request
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.unread_offsets import lines_of_left_out
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.arrow.batches import LISTED_BATCHES
 from kidxlib.records.arrow.schema import CONSUMED
@@ -127,7 +128,11 @@ def who_wrote(paths: Paths, partition: str, offset: int) -> WrittenBy:
         record=record,
         producer_id=batch["producer_id"],
         outcome=Outcome.NONE,
-        notes=(*notes, *plan.of_another_time, *lines_of(left for left in plan.left_out if left.told_by is not None)),
+        notes=(
+            *notes,
+            *plan.of_another_time,
+            *lines_of_left_out(left for left in plan.left_out if left.told_by is not None),
+        ),
     )
     if batch["control"]:
         written_by = replace(written_by, outcome=Outcome.MARKER, marker=_control_type(read.log_path, batch["position"]))

@@ -13,10 +13,10 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.source import parse_topics
 from kidxlib.reading.absent import BrokersMetadata, absent_partitions
-from kidxlib.reading.left_out import LeftOut
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, OffsetRange, ReadRequest, Times, read_request
 from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.unread_offsets import LeftOut
 from kidxlib.reading.walk import first_offset_at
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.run.catalog_place import existing_tables

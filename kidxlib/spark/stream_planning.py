@@ -17,12 +17,12 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import PartitionDirectory
 from kidxlib.reading.aborted import AbortedRanges
 from kidxlib.reading.absent import BrokersMetadata, not_of_one_time, of_other_topics
-from kidxlib.reading.left_out import LeftOut, Why, lines_of
 from kidxlib.reading.places import LogEnd, PartitionLogs, Place, listed_logs
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import READ_COMMITTED, OffsetRange
 from kidxlib.reading.segment_read import SegmentRead
 from kidxlib.reading.transactions import FollowedTransactions
+from kidxlib.reading.unread_offsets import LeftOut, Why, lines_of_left_out
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.spark.limits import LATEST
 from kidxlib.spark.options import Limits, SourceOptions, StreamOptions
@@ -228,7 +228,7 @@ class StreamPlanner:
             for partition, available in sorted(there.items())
             if available.limit < available.log_end
         ]
-        for line in lines_of(beyond):
+        for line in lines_of_left_out(beyond):
             _log.warning("%s", line)
 
     def next_end(self, start: StreamOffsets | None, limits: Limits) -> StreamOffsets:
@@ -270,7 +270,7 @@ class StreamPlanner:
         there = ((directory.topic_partition, directory.log_dir) for directory in filter(request.names, listed))
         absent = absent_of(self._options, request, brokers, {directory.topic_partition for directory in listed})
         doubtful = [*of_other_topics(brokers, there), *(left for left in absent if left.is_problem)]
-        for line in (*older, *lines_of(doubtful)):
+        for line in (*older, *lines_of_left_out(doubtful)):
             _log.warning("%s", line)
 
     def _starts(self, there: Mapping[TopicPartition, Available]) -> Numbers:

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from kidxlib.errors import DamagedLogError
 from kidxlib.reading.batches import batch_rows_of
-from kidxlib.reading.gaps_met import LogRead, gaps_of
-from kidxlib.reading.left_out import Damage, TakeDamage, lines_of, warn_of
+from kidxlib.reading.damage import Damage, TakeDamage, warn_of
+from kidxlib.reading.gaps_between_logs import LogRead, gaps_of
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.unread_offsets import lines_of_left_out
 from kidxlib.spark.columns import columns_read, in_spark_types
 
 _log: Final = logging.getLogger(__name__)
@@ -71,7 +72,7 @@ def task_rows(
         rows = rows_of(reads, columns, on_damage, goes_on=goes_on, threads=1, on_end=logs.append)
     for joined in _joined(rows):
         yield in_spark_types(joined, schema)
-    for line in lines_of(gaps_of(logs)):
+    for line in lines_of_left_out(gaps_of(logs)):
         _log.warning("%s", line)
 
 

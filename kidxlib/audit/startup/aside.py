@@ -51,7 +51,7 @@ def folders_aside(log_dirs: Iterable[Location]) -> list[Aside]:
     ]
 
 
-def lines_of(folders: Iterable[Aside]) -> Iterator[str]:
+def lines_of_folders_aside(folders: Iterable[Aside]) -> Iterator[str]:
     """A line for each kind of folders."""
     kinds = defaultdict(list)
     for folder in sorted(folders, key=lambda folder: (-folder.bytes, str(folder.path))):

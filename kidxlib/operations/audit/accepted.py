@@ -198,17 +198,17 @@ def _files_of_last_audits(
 
 def summarise(
     results: AuditResults,
-    of_log_dirs: Sequence[str] = (),
+    log_dir_failures: Sequence[str] = (),
     *,
     tiering: bool,
     left_out: pa.Table | None = None,
     list_safe: bool = False,
 ) -> AuditSummary:
-    """Sum an audit up. `of_log_dirs` is what keeps a broker from starting with a log dir, besides partitions' logs;
-    `left_out` has `FILE_KEY` of findings that are counted but not reported. `list_safe` reports safe files one by one,
-    and not all of a kind together; `tiering` also says which segments are not ready for tiered storage.
+    """Sum an audit up. `log_dir_failures` is what keeps a broker from starting with a log dir, besides logs of
+    partitions. `left_out` has `FILE_KEY` of findings that are counted but not reported. `list_safe` reports safe files
+    one by one, and not all of a kind together; `tiering` also says which segments are not ready for tiered storage.
     """
-    summary = AuditSummary(failures=dict.fromkeys(of_log_dirs))
+    summary = AuditSummary(failures=dict.fromkeys(log_dir_failures))
     kinds = ["file", "verdict"]
     files = results.rows(Kind.FILE, kinds).group_by(kinds).aggregate([([], "count_all")])
     for row in files.to_pylist():

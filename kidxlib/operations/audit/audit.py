@@ -21,7 +21,7 @@ from kidxlib.audit.gaps import FACTS, Directories, finding_row, gaps_in
 from kidxlib.audit.logs.partition_logs import MISSING
 from kidxlib.audit.rows import AuditSummary, Kind, StartFailure
 from kidxlib.audit.startup.absent import by_node, has_no_partition
-from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of
+from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
 from kidxlib.audit.startup.node import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
 from kidxlib.audit.tasks import PartitionAudit, partition_audits
@@ -270,7 +270,7 @@ def _tell(
     audit_id, not_compared = request.audit_id, planned.not_compared
     title = ", ".join(as_text(source.path) for source in request.sources) if audit_id is None else f"audit {audit_id}"
     tell_summary(outcome, title, summary, looked_in(planned.plan.partitions))
-    outcome.line(*lines_of(planned.aside))
+    outcome.line(*lines_of_folders_aside(planned.aside))
     accepted.tell(outcome)
     outcome.line(*(f"not compared: {line}" for line in not_compared[:SHOWN]))
     outcome.more(len(not_compared) - SHOWN, "; --json has them all")
@@ -608,9 +608,9 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
     gone = without_directory(plan, request.sources, request.topics, request.target, in_catalog)
     warn_of_first(gone.values())
     aside = folders_aside(source.path for source in request.sources if source.name in plan.log_dirs)
-    of_log_dirs = list(itertools.chain.from_iterable(stop.failures for stop in stops.values()))
+    log_dir_failures = list(itertools.chain.from_iterable(stop.failures for stop in stops.values()))
     tasks = plan.scan_tasks() if tasks is None else tasks
-    planned = _PlannedAudit(plan, tasks, with_remote, len(gone), aside, of_log_dirs, cut)
+    planned = _PlannedAudit(plan, tasks, with_remote, len(gone), aside, log_dir_failures, cut)
     return planned if catalog is None else _within_budget(planned, request, catalog.tables)
 
 

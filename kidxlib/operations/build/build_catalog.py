@@ -177,7 +177,7 @@ def ensure_as_recorded(request: BuildRequest, catalog: TablesCatalog) -> None:
 
 def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
     """Compare, and say what a build would do."""
-    catalog, of_log_dirs = backend.catalog, listed_log_dirs(request, plan)
+    catalog, expected_in_log_dirs = backend.catalog, listed_log_dirs(request, plan)
     ensure_as_recorded(request, catalog)
     if request.repair:
         plan = repairs_of_last_audits(catalog, plan, request.sources)
@@ -186,9 +186,9 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
     last_rate = catalog.last_rate() if current else None
     is_known = current or catalog.has_segments()  # of an older release, damage is known all the same
     if is_known:
-        damage = catalog_damage(request, catalog, plan, of_log_dirs, changes)
+        damage = catalog_damage(request, catalog, plan, expected_in_log_dirs, changes)
     else:
-        damage = KnownDamage(lost=of_log_dirs.listed)
+        damage = KnownDamage(lost=expected_in_log_dirs.listed)
     log_bytes, to_read = changes.bytes_to_read, changes.to_read.num_rows
     seconds = log_bytes / last_rate if last_rate else None
     cost = cost_of(plan, changes, request.context.requests(backend.engine.requests()))
@@ -238,7 +238,7 @@ def dry_run(request: BuildRequest, plan: Plan, backend: Backend) -> Outcome:
 def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: contextlib.ExitStack) -> Outcome:
     """Read what is new or has changed, and record it. `log_dirs` holds the log dirs' locks until a broker may start."""
     start = time.monotonic()
-    build_id, of_log_dirs, catalog = request.context.run_id(), listed_log_dirs(request, plan), backend.catalog
+    build_id, expected_in_log_dirs, catalog = request.context.run_id(), listed_log_dirs(request, plan), backend.catalog
     ensure_no_overlap(request.target.index_dir, catalog.path, request.sources)
     is_new = not catalog.has_segments()
     ensure_as_recorded(request, catalog)
@@ -254,7 +254,7 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
         marked = catalog.mark(changes, build_id, commit)
         run = BuildRun(request, plan, backend, build_id, commit)
         scanned = scan_in_waves(run, changes)
-        notes, damage = _finish(run, scanned, of_log_dirs)
+        notes, damage = _finish(run, scanned, expected_in_log_dirs)
         begin_phase(recording_phase(request))
     seconds = time.monotonic() - start
     row = _build_row(run, changes, scanned, seconds=seconds, rows_changed=marked + scanned.rows_changed)
@@ -381,7 +381,7 @@ def _notes(log_dir: Location, checkpoints: Checkpoints) -> Iterator[str]:
         yield f"{log_dir}: {'; '.join(missing)}"
 
 
-def _finish(run: BuildRun, scanned: Scanned, of_log_dirs: ExpectedInLogDirs) -> tuple[list[str], KnownDamage]:
+def _finish(run: BuildRun, scanned: Scanned, expected_in_log_dirs: ExpectedInLogDirs) -> tuple[list[str], KnownDamage]:
     """Finish the partitions that are left, and record how they were listed. Returns notes for a person, and the damage
     that is known now.
     """
@@ -391,5 +391,5 @@ def _finish(run: BuildRun, scanned: Scanned, of_log_dirs: ExpectedInLogDirs) -> 
     with ThreadPoolExecutor(2) as threads:
         notes = threads.submit(record_partitions, catalog, run.plan, run.build_id, all_topics=request.all_topics)
         finish_partitions_of(run, run.plan.partitions, scanned)
-        damage = threads.submit(catalog_damage, request, catalog, run.plan, of_log_dirs)
+        damage = threads.submit(catalog_damage, request, catalog, run.plan, expected_in_log_dirs)
         return notes.result(), damage.result()

@@ -37,7 +37,7 @@ def catalog_damage(
     request: BuildRequest,
     catalog: TablesCatalog,
     plan: Plan,
-    of_log_dirs: ExpectedInLogDirs,
+    expected_in_log_dirs: ExpectedInLogDirs,
     changes: Changes | None = None,
 ) -> KnownDamage:
     """The damage of the catalog's segments, the gaps between them, and what the log dirs lack. `changes` are those of a
@@ -49,10 +49,10 @@ def catalog_damage(
     gaps = gaps_between(tables, logs, *policies_and_directories(request, plan))
     not_known = set(plan.unlistable)
     if request.repair:  # it reads no other log that has grown
-        not_known |= of_log_dirs.log_dirs.keys()
+        not_known |= expected_in_log_dirs.log_dirs.keys()
     elif changes is not None:
         not_known |= {plan.partitions[number].key for number in set(partitions_of(changes.to_read).tolist())}
-    lost = of_log_dirs.lost(tables, logs, not_known)
+    lost = expected_in_log_dirs.lost(tables, logs, not_known)
     broken = catalog.broken_by_audits(sources, request.topics)
     if broken and changes is not None:
         broken = _not_read_again(broken, plan, changes)

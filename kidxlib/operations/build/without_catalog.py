@@ -56,7 +56,7 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
     """Index the segments of the sources. The backend's catalog has no rows yet, and nobody reads it later; `start` is
     when the run began, by the monotonic clock.
     """
-    of_log_dirs, broken = listed_log_dirs(request, plan), BrokenFiles()
+    expected_in_log_dirs, broken = listed_log_dirs(request, plan), BrokenFiles()
     sweep_leftovers(request, plan, backend)
     if request.repair:
         # Other builds do not wait for the imports of an audit. There is no catalog with the findings of the last one.
@@ -68,8 +68,8 @@ def build_once(request: BuildRequest, plan: Plan, backend: Backend, *, start: fl
     tables = backend.catalog.tables
     logs = known_logs(tables, [source.name for source in request.sources], request.topics)
     gaps = gaps_between(tables, logs, *policies_and_directories(request, plan)).found
-    not_known = of_log_dirs.log_dirs if request.repair else plan.unlistable  # a repair reads a few logs
-    lost = of_log_dirs.lost(tables, logs, not_known)
+    not_known = expected_in_log_dirs.log_dirs if request.repair else plan.unlistable  # a repair reads a few logs
+    lost = expected_in_log_dirs.lost(tables, logs, not_known)
     requests = request.context.requests(backend.engine.requests())
     return BuiltOnce(plan, scanned, broken, gaps, lost, time.monotonic() - start, requests)
 

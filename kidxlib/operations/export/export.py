@@ -30,12 +30,13 @@ from kidxlib.indexing.source import parse_topics
 from kidxlib.operations.export.formats import ExportFormat, assemble, write_part
 from kidxlib.operations.seek.output import ensure_new
 from kidxlib.reading.aborted import AbortedRanges
-from kidxlib.reading.gaps_met import LogRead, gaps_of
-from kidxlib.reading.left_out import Damage, LeftOut, Why, fail_on
+from kidxlib.reading.damage import Damage, fail_on
+from kidxlib.reading.gaps_between_logs import LogRead, gaps_of
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import Offsets, ReadRequest, Times, read_request, read_schema
 from kidxlib.reading.rows import rows_of
 from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.unread_offsets import LeftOut, Why
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.run.catalog_place import existing_tables
 from kidxlib.storage.location import FileVersion

@@ -20,7 +20,7 @@ import pyarrow as pa
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains_gaps, gaps_in
 from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
-from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of
+from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
 from kidxlib.audit.startup.node import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA, directory_ids_of
 from kidxlib.catalog.rows import PARTITION_KEY
@@ -258,7 +258,7 @@ class RecoveryPlan:
                 for forecast, finding in self._shorter
                 if finding.verdict is not Verdict.BROKEN
             ),
-            *lines_of(self.aside),
+            *lines_of_folders_aside(self.aside),
         ]
 
     @property

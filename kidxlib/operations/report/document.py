@@ -161,9 +161,9 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     begin_phase("putting the report together")
     known = read_known_topics(metadata, as_sources(seen.answering(paths)))
     policy_of, directories = recorded_policies_and_directories(tables, list(paths), known)
-    of_log_dirs = ExpectedInLogDirs.recorded(tables, sources, all_topics, known, seen)
+    expected_in_log_dirs = ExpectedInLogDirs.recorded(tables, sources, all_topics, known, seen)
     logs = known_logs(tables, list(paths), all_topics)
-    gaps, lost = gaps_between(tables, logs, policy_of, directories), of_log_dirs.lost(tables, logs)
+    gaps, lost = gaps_between(tables, logs, policy_of, directories), expected_in_log_dirs.lost(tables, logs)
     compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
     ahead = [{**row, "ahead": _ahead(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
     sections: dict[str, Any] = {
@@ -172,8 +172,8 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
             **health_section(answers, paths, tables.path, gaps),
             **lost.as_json(),
             "sources_twice": [asdict(source) for source in in_one_directory(tables, list(paths))],
-            "not_reached": [source.as_json() for source in of_log_dirs.not_reached],
-            "not_built": [asdict(log_dir) for log_dir in of_log_dirs.not_built],
+            "not_reached": [source.as_json() for source in expected_in_log_dirs.not_reached],
+            "not_built": [asdict(log_dir) for log_dir in expected_in_log_dirs.not_built],
         },
         "retention": {**what_if_section(what_if), "future": ahead, "future_segments": answers.count(future(now_ms))},
         "shape": shape_section(answers, _savings(tables, sample)),

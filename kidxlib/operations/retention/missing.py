@@ -38,13 +38,13 @@ class Missing:
         """
         sources = [source for source in as_sources(source_paths(tables)) if source.name in names]
         policy_of, directories = recorded_policies_and_directories(tables, names, known)
-        of_log_dirs = ExpectedInLogDirs.recorded(tables, sources, topics, known, seen)
+        expected_in_log_dirs = ExpectedInLogDirs.recorded(tables, sources, topics, known, seen)
         logs = known_logs(tables, names, topics)
         return cls(
             gaps_between(tables, logs, policy_of, directories),
-            of_log_dirs.lost(tables, logs),
-            of_log_dirs.not_reached,
-            of_log_dirs.not_built,
+            expected_in_log_dirs.lost(tables, logs),
+            expected_in_log_dirs.not_reached,
+            expected_in_log_dirs.not_built,
         )
 
     @property

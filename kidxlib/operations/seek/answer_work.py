@@ -20,7 +20,7 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.lookup.answers import ANSWER, OFFSET, RESULT_COLUMNS, TIMESTAMP, Longs
 from kidxlib.lookup.cataloged_partitions import CatalogedPartition, KnownPartitions
 from kidxlib.lookup.seeker import Seeker, answer_all, unanswered
-from kidxlib.reading.of_log_dir import OfLogDirs
+from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader
 from kidxlib.storage.location import location
 from kidxlib.tables.protocol import Tables, scope_of
 
@@ -104,7 +104,7 @@ class _Answerer:
     replicas: Mapping[tuple[str, int], list[CatalogedPartition]]
     unknown: Unknown
     seekers: dict[tuple[str, int], _Seekers] = field(default_factory=dict)
-    of_log_dirs: OfLogDirs = field(default_factory=OfLogDirs)
+    evidence_reader: LogDirEvidenceReader = field(default_factory=LogDirEvidenceReader)
 
     def answer(self, questions: pa.RecordBatch) -> pa.RecordBatch:
         """Rows of `RESULT`."""
@@ -122,7 +122,9 @@ class _Answerer:
         facts = replica.facts
         name = TopicPartition(facts.topic, facts.partition)
         return replica.seeker(
-            self.of_log_dirs.of_log(location(facts.directory), name, facts.first_base_offset, facts.high_watermark)
+            self.evidence_reader.evidence_on_log(
+                location(facts.directory), name, facts.first_base_offset, facts.high_watermark
+            )
         )
 
     def _answer(self, topic: str, partition: int, query: str, questions: pa.RecordBatch) -> pa.RecordBatch:

@@ -41,8 +41,8 @@ from kidxlib.reading.absent import (
     of_other_topics,
     unmounted_in,
 )
-from kidxlib.reading.left_out import COPY_IT, LeftOut, Why, lines_of, mount
-from kidxlib.reading.of_log_dir import OfLogDirs
+from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader
+from kidxlib.reading.unread_offsets import COPY_IT, LeftOut, Why, lines_of_left_out, mount_remedy
 from kidxlib.run.recorded_sources import as_sources, source_paths
 from kidxlib.storage.location import Location, location
 from kidxlib.tables.protocol import Tables
@@ -112,15 +112,16 @@ def answers_of_catalog(tables: Tables, question: Question, source: str | None) -
     partitions = [row for row in rows if question.means(row.topic, row.partition)]
     if not partitions:
         raise UsageError(f"--catalog {tables.path}: {_why_none(tables, question, source)}")
-    of_log_dirs = OfLogDirs([path for path in map(location, source_paths(tables).values()) if isinstance(path, Path)])
+    log_dirs = [path for path in map(location, source_paths(tables).values()) if isinstance(path, Path)]
+    evidence_reader = LogDirEvidenceReader(log_dirs)
     answers = []
     for row in sorted(partitions, key=lambda row: (row.topic, row.partition, row.source)):
         key = [Among("topic", (row.topic,)), Among("partition", (row.partition,)), Among("source", (row.source,))]
         segments = tables.read(SEGMENTS, SegmentToSearch.names(), [*key, PRESENT])
         asked = replace(question, topic=row.topic, partition=row.partition)
         partition, directory = TopicPartition(row.topic, row.partition), location(row.directory)
-        of_log = of_log_dirs.of_log(directory, partition, row.first_base_offset, row.high_watermark)
-        seeker = CatalogedPartition(row, segments).seeker(of_log)
+        evidence = evidence_reader.evidence_on_log(directory, partition, row.first_base_offset, row.high_watermark)
+        seeker = CatalogedPartition(row, segments).seeker(evidence)
         answers.append(answer_of(seeker, asked, row.source, row.high_watermark))
     return answers
 
@@ -154,11 +155,11 @@ class NotAsked:
 
     def tell(self, outcome: Outcome) -> None:
         """Add notes and warnings, a line for each kind."""
-        outcome.note(*lines_of(left_out for left_out in self.left_out if not left_out.is_problem))
+        outcome.note(*lines_of_left_out(left_out for left_out in self.left_out if not left_out.is_problem))
         elsewhere = (may_be_elsewhere(log_dir, self.unmounted) for log_dir in self.without_metadata)
         (outcome.note if self.unmounted is None else outcome.warn)(*elsewhere)
         outcome.warn(*self.of_another_time)
-        outcome.warn(*lines_of(left_out for left_out in self.left_out if left_out.is_problem))
+        outcome.warn(*lines_of_left_out(left_out for left_out in self.left_out if left_out.is_problem))
 
     def as_json(self) -> list[dict[str, Any]]:
         return [
@@ -180,7 +181,7 @@ class NotAsked:
         for left_out in self.left_out:
             if left_out.partition == partition and left_out.why is Why.OTHER_LOG_DIR:
                 name = "" if left_out.directory_id is None else f" (directory.id {left_out.directory_id})"
-                remedy = "name that one" if left_out.unmounted is None else mount(left_out.unmounted)
+                remedy = "name that one" if left_out.unmounted is None else mount_remedy(left_out.unmounted)
                 return (
                     f"no partition {partition.directory} in it; by the cluster's metadata it is in another log dir of "
                     f"the broker{name}: {remedy}"

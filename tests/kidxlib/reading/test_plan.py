@@ -20,7 +20,7 @@ from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.library.read import read as read_records
-from kidxlib.reading.left_out import fail_on
+from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.rows import rows_of

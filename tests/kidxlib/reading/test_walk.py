@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from kidxlib.errors import DamagedLogError
 from kidxlib.format import layouts
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
-from kidxlib.reading.left_out import fail_on
+from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.segment_read import SegmentRead

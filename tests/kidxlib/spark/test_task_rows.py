@@ -13,7 +13,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.indexing.source import parse_topics
-from kidxlib.reading.left_out import fail_on
+from kidxlib.reading.damage import fail_on
 from kidxlib.reading.plan import plan_reads
 from kidxlib.reading.request import read_request
 from kidxlib.reading.segment_read import SegmentRead

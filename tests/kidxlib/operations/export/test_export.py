@@ -25,7 +25,7 @@ from kidxlib.operations.export.export import (
     export_request,
 )
 from kidxlib.operations.export.formats import ExportFormat, json_lines, write_part
-from kidxlib.reading.left_out import Damage
+from kidxlib.reading.damage import Damage
 from tests.support.logs.golden import SAMPLES
 
 _PARTS: Final = 2

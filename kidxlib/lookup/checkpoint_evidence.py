@@ -10,7 +10,7 @@ from typing import TypeAlias
 from kidxlib.errors import CheckpointError, KidxError, describe_error
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.log import OfLogDir
+from kidxlib.log.log import LogDirEvidence
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.logs_aside import LogsAside
@@ -20,17 +20,17 @@ from kidxlib.storage.small_files import before_first_log, read_offset_checkpoint
 ReadOffsets: TypeAlias = Callable[[Location], Mapping[TopicPartition, int] | None]
 
 
-def of_checkpoints(
+def evidence_of_checkpoints(
     directory: Location,
     partition: TopicPartition,
     first_base: int | None,
     high_watermark: int | None,
     offsets_in: ReadOffsets = read_offset_checkpoint,
-) -> OfLogDir:
+) -> LogDirEvidence:
     """The answers of checkpoint files on a partition's log. Files are read at the first question. `first_base` is the
     base offset of its first log; None for that of the first log that is in the directory now.
     """
-    return OfLogDir(
+    return LogDirEvidence(
         high_watermark,
         partial(why_no_high_watermark, directory.parent, partition, offsets_in),
         partial(lost_first_offset, directory, partition, first_base, offsets_in),

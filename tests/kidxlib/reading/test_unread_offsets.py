@@ -36,10 +36,11 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.index.offset import OffsetPosition, read_last_entry
 from kidxlib.library.read import count, read
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.reading import bounds, ends, of_log_dir
-from kidxlib.reading.left_out import Damage, Why
+from kidxlib.reading import bounds, ends, log_dir_evidence
+from kidxlib.reading.damage import Damage
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import read_request
+from kidxlib.reading.unread_offsets import Why
 from kidxlib.reading.who_wrote import who_wrote
 from kidxlib.records.reader import Record
 from kidxlib.run.catalog_place import existing_tables
@@ -668,7 +669,7 @@ def test_checkpoints_are_read_once_for_all_partitions(tmp_path: Path, monkeypatc
         met.append(path)
         return read_offset_checkpoint(path)
 
-    for module in (of_log_dir, ends):
+    for module in (log_dir_evidence, ends):
         monkeypatch.setattr(module, "read_offset_checkpoint", reading)
     run_here(seek, tmp_path, "--topic", "t", "--timestamp", "1")
     assert met.count(tmp_path / LOG_START_OFFSET_CHECKPOINT) == 1

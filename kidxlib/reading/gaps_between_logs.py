@@ -25,8 +25,8 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS, TopicPartition
 from kidxlib.log.cluster_metadata.image import BrokerSettings, topic_config
 from kidxlib.reading.absent import BrokersMetadata
-from kidxlib.reading.left_out import LeftOut, Why
 from kidxlib.reading.segment_read import SegmentRead
+from kidxlib.reading.unread_offsets import LeftOut, Why
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.storage.location import Location, location

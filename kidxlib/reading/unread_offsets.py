@@ -1,16 +1,14 @@
-"""The offsets that a reading leaves out, or that are asked for and missing, with the reason and a line for each reason;
-and damage, which ends the reading, or is reported while reading goes on.
+"""The offsets that a reading leaves out, or that are asked for and missing: each with its reason, and a line for each
+reason.
 """
 
 from __future__ import annotations
 
 import enum
-import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Final, Literal, NoReturn, TypeAlias
+from typing import Final
 
-from kidxlib.errors import DamagedLogError
 from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
@@ -23,8 +21,6 @@ from kidxlib.text.words import counted
 COPY_IT: Final = "to read one, copy it to a directory called <topic>-<partition>, and name that"
 #: How many partitions a line names.
 _NAMED: Final = 5
-
-_log: Final = logging.getLogger(__name__)
 
 
 class Why(enum.StrEnum):
@@ -91,7 +87,7 @@ class LeftOut:
         return f"{self.partition.directory} {self.first_offset} to {self.end_offset - 1}"
 
 
-def lines_of(left_out: Iterable[LeftOut]) -> Iterator[str]:
+def lines_of_left_out(left_out: Iterable[LeftOut]) -> Iterator[str]:
     """A line for each reason, and for each sign that partitions are not as they should be."""
     by_reason: dict[Why, dict[str | None, list[LeftOut]]] = {}
     for left in left_out:
@@ -172,7 +168,7 @@ _OF_PARTITIONS: Final = {
 _AS_TOLD: Final = {Why.OLDER_LOG_DIR: "in an older log dir", Why.OTHER_TOPIC_ID: "with another topic id"}
 
 
-def mount(unmounted: str) -> str:
+def mount_remedy(unmounted: str) -> str:
     return f"nothing is in {unmounted}: is the disk mounted? Mount it, and run this again"
 
 
@@ -188,7 +184,7 @@ def _line(why: Why, group: list[LeftOut]) -> str:
         aside = [left.aside for left in group if left.aside is not None]
         folders = f"; perhaps all that is left is {_first_few(aside)}: {COPY_IT}" if aside else ""
         if group[0].unmounted is not None:
-            to_do = mount(group[0].unmounted)
+            to_do = mount_remedy(group[0].unmounted)
         return f"{what.format(counted(len(group), 'partition'))}: {names}; {to_do}{folders}{_remedies(group)}"
     what, edge, to_do = _OF_OFFSETS[why]
     names = _first_few([f"{left.offsets} ({edge} {left.edge})" for left in group])
@@ -212,61 +208,3 @@ def _sizes(group: list[LeftOut]) -> str:
 def _first_few(texts: list[str]) -> str:
     more = f", and {len(texts) - _NAMED:,} more" if len(texts) > _NAMED else ""
     return ", ".join(texts[:_NAMED]) + more
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Damage:
-    """A stretch of a log that cannot be read.
-
-    Attributes:
-        position: the byte of the log at which the stretch begins.
-        end: the byte at which reading goes on; None if it does not.
-        first_offset: the first offset that may be lost.
-        next_offset: the offset at which reading goes on; None if it does not in this segment.
-        reason: what was found, and what was expected.
-        is_end: whether the log ends there too early: nothing follows.
-        is_whole_log: whether the stretch is a whole log that is not read because it may be another partition's.
-    """
-
-    path: str
-    topic: str
-    partition: int
-    position: int
-    end: int | None
-    first_offset: int
-    next_offset: int | None
-    reason: str
-    is_end: bool = False
-    is_whole_log: bool = False
-
-    def __str__(self) -> str:
-        return f"{self.path}: byte {self.position}: {self.reason}"
-
-    @property
-    def lost(self) -> str:
-        """The lost offsets in words."""
-        end = "to the end of the segment" if self.next_offset is None else f"to {self.next_offset - 1}"
-        return f"offsets {self.first_offset} {end}{' of that log' if self.is_whole_log else ''}"
-
-
-#: Is called with each stretch that is not read.
-TakeDamage: TypeAlias = Callable[[Damage], object]
-OnDamage: TypeAlias = Literal["fail", "skip"] | TakeDamage
-
-
-def warn_of_unfinished(path: str, position: int, size: int) -> None:
-    """Say that a log ends with an unfinished append: it is no damage, as a broker cuts it off."""
-    _log.warning("%s: byte %d: %d bytes that are no whole batch; not read", path, position, size - position)
-
-
-def fail_on(damage: Damage) -> NoReturn:
-    if damage.is_end:
-        raise DamagedLogError(f"{damage}; all that is there was read: look for a replica or a copy that has the rest")
-    raise DamagedLogError(
-        f"{damage}; what stands before it was read. --skip-damage (in Python on_damage='skip') reads what stands after "
-        "it"
-    )
-
-
-def warn_of(damage: Damage) -> None:
-    _log.warning("%s; not read: %s", damage, damage.lost)

@@ -1,4 +1,6 @@
-"""Reads from a log dir's other files where a partition's log began, and whether its topic is compacted."""
+"""Evidence on a partition's log from its log dir's other files: where the log began, how far it went, and whether its
+topic is compacted.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +9,16 @@ from dataclasses import replace
 from functools import cache, partial
 
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.log.log import OfLogDir
-from kidxlib.lookup.of_checkpoints import ReadOffsets, of_checkpoints
+from kidxlib.log.log import LogDirEvidence
+from kidxlib.lookup.checkpoint_evidence import ReadOffsets, evidence_of_checkpoints
 from kidxlib.reading.absent import BrokersMetadata
-from kidxlib.reading.gaps_met import is_compacted
+from kidxlib.reading.gaps_between_logs import is_compacted
 from kidxlib.storage.location import Location
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import read_offset_checkpoint
 
 
-class OfLogDirs:
+class LogDirEvidenceReader:
     """Reads checkpoints and the cluster's metadata of log dirs, once for each log dir.
 
     `log_dirs` are those that may have the cluster's metadata, besides the one in which a log is.
@@ -28,16 +30,16 @@ class OfLogDirs:
         self._log_dirs = log_dirs
         self._brokers: dict[Location, BrokersMetadata] = {}
 
-    def of_log(
+    def evidence_on_log(
         self, directory: Location, partition: TopicPartition, first_base: int | None, high_watermark: int | None
-    ) -> OfLogDir:
+    ) -> LogDirEvidence:
         """What the log dirs say of a partition's log. Files are read at the first question. `first_base` is the base
         offset of its first log; None for that of the first log that is in the directory now.
         """
         log_dir = directory.parent
         brokers = self._brokers.setdefault(log_dir, BrokersMetadata([log_dir, *self._log_dirs]))
         return replace(
-            of_checkpoints(directory, partition, first_base, high_watermark, self.offsets_in),
+            evidence_of_checkpoints(directory, partition, first_base, high_watermark, self.offsets_in),
             is_compacted=partial(is_compacted, partition.topic, log_dir, brokers),
             what_is_aside=partial(LogsAside(brokers.log_dirs).remedy, directory),
         )
