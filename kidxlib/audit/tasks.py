@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from types import MappingProxyType
 
-from kidxlib.audit.startup.absent import absent_in, by_node
+from kidxlib.audit.startup.absent import absent_partitions_of_nodes, log_dirs_by_node
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, last_stop_of_folders, last_stops
 from kidxlib.audit.startup.node import directory_ids_of, with_ids
 from kidxlib.audit.tiered.local_epochs import TieredPartition
@@ -92,7 +92,7 @@ def partition_audits(
     }
     if topics is not None:
         known = {log_dir: metadata.get(source.name) for log_dir, source in source_of.items()}
-        for absent in absent_in({log_dir: stops[log_dir] for log_dir in source_of}, known):
+        for absent in absent_partitions_of_nodes({log_dir: stops[log_dir] for log_dir in source_of}, known):
             source, partition = source_of[absent.log_dir], absent.partition
             if topics.fullmatch(partition.topic):
                 audits[source.name, partition.topic, partition.partition] = PartitionAudit(
@@ -128,7 +128,7 @@ def _last_stops(
     read = {name: of_source.to_end for name, of_source in metadata.items()}
     stops: dict[Location, LastStop] = {}
     clusters = list({str(copy.directory): copy for copy in read.values()}.values())
-    for node_log_dirs in by_node(sorted(set(log_dirs) & source_of.keys(), key=str), clusters):
+    for node_log_dirs in log_dirs_by_node(sorted(set(log_dirs) & source_of.keys(), key=str), clusters):
         of_cluster = next(filter(None, (read.get(source_names[log_dir]) for log_dir in node_log_dirs)), None)
         stops |= last_stops(node_log_dirs, clean_shutdown, of_cluster)
     if len(clusters) == 1:  # a log dir without the file is looked at by itself, and may be another one's

@@ -68,7 +68,9 @@ class PartitionDirectory:
 
     @property
     def is_meant_by_name_only(self) -> bool:
-        """Brokers keep the topic for themselves, so that no pattern means it; not if the source is this directory."""
+        """Whether no pattern means the topic, as brokers keep it for themselves. If the source is this very directory,
+        the topic is meant anyway.
+        """
         return self.topic_partition.topic in INTERNAL_TOPICS and self.path != self.source.path
 
 
@@ -125,7 +127,7 @@ def source_at(path: str, name: str = "", remote: RemoteOptions = NOT_SAID) -> So
             os.scandir(directory).close()
         elif not directory.exists():
             raise FileNotFoundError(errno.ENOENT, "no object with this prefix")
-    except (OSError, ValueError) as error:  # the latter of a NUL
+    except (OSError, ValueError) as error:  # a path with a NUL is a ValueError
         why = error.strerror if isinstance(error, OSError) else error
         raise UsageError(f"{path}: {why}; expected a Kafka log dir or a partition's directory") from error
     return Source(name or as_text(directory), directory, remote_bucket(directory, remote))

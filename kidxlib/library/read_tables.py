@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from kidxlib.errors import UsageError
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.segment_files import OFFSET_MAX
-from kidxlib.library.recover_file import segment_log
+from kidxlib.library.recover_file import parse_segment_path
 from kidxlib.log.log import Log
 from kidxlib.records.arrow.batches import BATCHES, batch_rows
 from kidxlib.records.arrow.records import record_rows
@@ -66,8 +66,8 @@ def read_batches(source: LogSource, start_offset: int | None = None, end_offset:
     """
     wanted = _range(source, start_offset, end_offset)
     rows = [
-        batch_rows(first, _before_end(log, table, wanted.last_offset))
-        for log, first, tables in _segments(source, wanted, whole=False)
+        batch_rows(segment_base, _before_end(log, table, wanted.last_offset))
+        for log, segment_base, tables in _segments(source, wanted, whole=False)
         for table in tables
     ]
     return pa.Table.from_batches(rows, BATCHES)
@@ -148,8 +148,8 @@ def _range(source: LogSource, start_offset: int | None, end_offset: int | None) 
 
 
 def _record_rows(source: LogSource, wanted: Wanted, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    for _, first, tables in _segments(source, wanted, whole=True):
-        yield from record_rows(tables, first, schema, wanted)
+    for _, segment_base, tables in _segments(source, wanted, whole=True):
+        yield from record_rows(tables, segment_base, schema, wanted)
 
 
 def _segments(
@@ -161,10 +161,10 @@ def _segments(
     if wanted.is_empty:
         return
     if not isinstance(source, Log):
-        path, first = segment_log(source)
+        path, segment_base = parse_segment_path(source)
         file = LogFile(path)
         try:
-            yield file, first, BatchWalk(file, 0, wanted, whole=whole).tables()
+            yield file, segment_base, BatchWalk(file, 0, wanted, whole=whole).tables()
         finally:
             file.close()
         return

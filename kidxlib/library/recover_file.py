@@ -13,8 +13,8 @@ from kidxlib.storage.log_bytes import Access
 from kidxlib.storage.opened_log import opened_log
 
 
-def segment_log(path: str | os.PathLike[str]) -> tuple[str, int]:
-    """The path of a log, or its URL, and the base offset in its name."""
+def parse_segment_path(path: str | os.PathLike[str]) -> tuple[str, int]:
+    """The path of a segment's log, or its URL, and the base offset in its name."""
     text = os.fspath(path)
     place = given_location("", text) or location(text)
     base_offset = parse_segment_log(place.name)
@@ -43,7 +43,7 @@ def recover_file(
         LogChangedError: another process changed the log while it was read.
         OSError: the log cannot be read.
     """
-    place, base_offset = segment_log(path)
+    place, base_offset = parse_segment_path(path)
     with opened_log(place) as opened:
         log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
         recovered = recover(log, base_offset, options or RecoverOptions())

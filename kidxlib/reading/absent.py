@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from kidxlib.audit.startup.absent import by_node
+from kidxlib.audit.startup.absent import log_dirs_by_node
 from kidxlib.audit.startup.log_dir_entries import directories_in
 from kidxlib.audit.startup.markers import of_another_time, stopped_apart
 from kidxlib.audit.startup.node import was_formatted
@@ -76,7 +76,7 @@ class BrokersMetadata:
         """Log dirs that are older than another log dir of their broker, and so lack what was written since, each with
         what `kidx verify` says of it; and lines on others that may be older by the cluster's metadata.
         """
-        groups = by_node(self.log_dirs) if len(self.log_dirs) > 1 else []
+        groups = log_dirs_by_node(self.log_dirs) if len(self.log_dirs) > 1 else []
         brokers = [log_dirs for log_dirs in groups if len(log_dirs) > 1]
         older = {finding.where.parent: str(finding) for log_dirs in brokers for finding in stopped_apart(log_dirs)}
         maybe = list[str]()

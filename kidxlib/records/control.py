@@ -18,7 +18,8 @@ from kidxlib.records.reader import Record
 
 @dataclass(frozen=True, slots=True)
 class ControlRecord:
-    """
+    """A record of a control batch.
+
     Attributes:
         type_id: the type in the key.
         name: the type's name; None if Kafka does not know the type.
@@ -44,6 +45,7 @@ def read_control_record(record: Record) -> ControlRecord:
 
 
 def _type_id(key: bytes) -> int:
+    """The type in a key, which has a version before it."""
     what = "key of a control record"
     if len(key) < layouts.CONTROL_KEY_BYTES:
         raise _malformed(key, what, f"{layouts.CONTROL_KEY_BYTES} bytes or more")
@@ -56,6 +58,7 @@ def _type_id(key: bytes) -> int:
 
 
 def _fields(message: Message, value: bytes) -> dict[str, Any]:
+    """The fields of a value. A marker has a version before them; KRaft's messages have it among their fields."""
     readable = Readable(value)
     if message.name == _END_OF_TRANSACTION:
         _check_version(readable)
@@ -65,6 +68,7 @@ def _fields(message: Message, value: bytes) -> dict[str, Any]:
 
 
 def _check_version(readable: Readable) -> None:
+    """Read a version, which may be any that is not negative."""
     version = readable.number(2)
     if version < 0:
         raise UnreadableMessageError(f"a version from 0 on, not {version}", None)

@@ -51,13 +51,14 @@ def recover_in_sections(
         offset_index: an `.index` of this log, whose entries say where batches start. It may be damaged, or another
             log's. If it is missing or wrong, sections begin at batches of magic 2 that a search finds.
     """
-    count = min(threads, log.size // section_bytes_min)
-    if count < 2 or not options.verify_crc:
+    sections_max = min(threads, log.size // section_bytes_min)
+    if sections_max < 2 or not options.verify_crc:
         return recover(log, base_offset, options)
     _, data = log.window(0)
     if len(data) < log.size or _average_batch_bytes(data) < batch_bytes_min:
         return recover(log, base_offset, options)
-    starts = [0, *_starts(data, [log.size * number // count for number in range(1, count)], offset_index)]
+    targets = [log.size * number // sections_max for number in range(1, sections_max)]
+    starts = [0, *_section_starts(data, targets, offset_index)]
     with ThreadPoolExecutor(len(starts)) as pool:
         sections = list(pool.map(check_kernel.check_section, repeat(data), starts, [*starts[1:], log.size]))
     checked_to, crc = 0, 0
@@ -78,18 +79,20 @@ def _average_batch_bytes(data: NDArray[np.uint8]) -> float:
     return position / max(batches, 1)
 
 
-def _starts(data: NDArray[np.uint8], targets: list[int], offset_index: bytes | None) -> Iterator[int]:
+def _section_starts(data: NDArray[np.uint8], targets: list[int], offset_index: bytes | None) -> Iterator[int]:
     """Where the first batch seems to start at or after each target. Targets without a batch are left out."""
-    indexed = _positions(offset_index or b"")
-    for position, stop in zip(targets, [*targets[1:], len(data)], strict=True):
-        near = indexed[np.searchsorted(indexed, position) :][:1]
-        if len(near) and near[0] < stop and check_kernel.check_batches(data, int(near[0]), int(near[0]) + 1) > near[0]:
-            yield int(near[0])
-        elif (batch_start := check_kernel.find_batch(data, position, min(stop, position + _PROBE_BYTES))) >= 0:
+    indexed = _indexed_positions(offset_index or b"")
+    for target, stop in zip(targets, [*targets[1:], len(data)], strict=True):
+        number = int(np.searchsorted(indexed, target))
+        start = int(indexed[number]) if number < len(indexed) else stop
+        if start < stop and check_kernel.check_batches(data, start, start + 1) > start:  # the entry may be wrong
+            yield start
+        elif (batch_start := check_kernel.find_batch(data, target, min(stop, target + _PROBE_BYTES))) >= 0:
             yield batch_start
 
 
-def _positions(offset_index: bytes) -> NDArray[np.int64]:
+def _indexed_positions(offset_index: bytes) -> NDArray[np.int64]:
+    """The positions in an `.index` in increasing order, each once; bytes after the last whole entry are ignored."""
     whole = len(offset_index) // layouts.OFFSET_INDEX_ENTRY.itemsize * layouts.OFFSET_INDEX_ENTRY.itemsize
     positions = np.frombuffer(offset_index[:whole], layouts.OFFSET_INDEX_ENTRY)["position"].astype(np.int64)
     return np.unique(positions[positions >= 0])

@@ -9,7 +9,7 @@ from typing import Any, Final, Self
 from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 
-#: Keys among topics; no topic can have these names.
+#: Keys among topics; no topic can have these names, as they have a space.
 _LOG_BYTES: Final = "log bytes"
 _STARTS: Final = "starting offsets"
 

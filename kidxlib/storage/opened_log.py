@@ -133,15 +133,15 @@ class LogFile:
     @property
     def size(self) -> int:
         """The size of the file when it was opened, or of its valid prefix."""
-        return self._file().size
+        return self._log_bytes().size
 
     def window(self, position: int) -> tuple[int, NDArray[np.uint8]]:
-        start, window = self._file().window(position)
+        start, window = self._log_bytes().window(position)
         self.bytes_read += len(window)
         return start, window
 
     def read(self, position: int, size: int) -> bytes:
-        data = self._file().read(position, size)
+        data = self._log_bytes().read(position, size)
         self.bytes_read += len(data)
         return data
 
@@ -170,7 +170,7 @@ class LogFile:
         self._log = None
         self._opened.close()
 
-    def _file(self) -> LogBytes:
+    def _log_bytes(self) -> LogBytes:
         if self._log is None:
             opened = self._opened.enter_context(opened_log(self.path))
             size = opened.version.size

@@ -65,19 +65,19 @@ def say_before_repair(broken: Iterable[JudgedFile]) -> int:
     return len(logs)
 
 
-def values_of(all_rows: Callable[[], AuditRows], summary: AuditSummary) -> dict[str, Any]:
-    """The values of the JSON object. `all_rows` reads all findings, which only JSON shows."""
+def values_as_json(all_rows: Callable[[], AuditRows], summary: AuditSummary) -> dict[str, Any]:
+    """The values of the JSON object. `all_rows` reads all findings; it is called once, and only for JSON."""
     by_kind = functools.cache(lambda: all_rows().by_kind())
     kinds = [kind for kind in Kind if kind is not Kind.NOT_READY or summary.not_ready is not None]
     return {
-        **{kind.value: functools.partial(_rows_of, by_kind, kind) for kind in kinds},
+        **{kind.value: functools.partial(_rows_of_kind, by_kind, kind) for kind in kinds},
         "start_bytes": summary.read_bytes,
         "start_seconds": summary.read_bytes / START_RATE,
         "start_holds_for": list(HOLDS_FOR),
     }
 
 
-def _rows_of(by_kind: Callable[[], Mapping[Kind, Sequence[Row]]], kind: Kind) -> list[dict[str, Any]]:
+def _rows_of_kind(by_kind: Callable[[], Mapping[Kind, Sequence[Row]]], kind: Kind) -> list[dict[str, Any]]:
     return [row.values() for row in by_kind()[kind]]
 
 

@@ -20,7 +20,7 @@ def find_place(spark: SparkSession, path: str | None, database: str | None) -> s
         path = local_path(spark.catalog.getDatabase(database).locationUri)
     assert path is not None
     try:
-        hadoop_path(spark, path)
+        hadoop_path(spark, path)  # fails without the jars of the URL's file system
     except Py4JJavaError as error:
         raise UsageError(
             f"--catalog {path}: {error.java_exception.getMessage()}; give Spark its jars after --"

@@ -28,8 +28,8 @@ from kidxlib.storage.opened_log import opened_log
 from kidxlib.text.words import counted
 
 _NO_OFFSET: Final = -1
-#: The state of an unknown producer.
-_NONE: Final = {
+#: The entry of a producer that nothing is known of.
+_UNKNOWN_PRODUCER: Final = {
     "last_offset": _NO_OFFSET,
     "producer_epoch": -1,
     "coordinator_epoch": -1,
@@ -109,7 +109,7 @@ def audit_snapshot(
     if content == expected:
         return Finding(file=SNAPSHOT_SUFFIX, verdict=Verdict.IDENTICAL)
     try:
-        found = _by_id(content)
+        in_file = _by_id(content)
     except SnapshotError as error:
         return Finding(
             file=SNAPSHOT_SUFFIX,
@@ -119,19 +119,20 @@ def audit_snapshot(
             detail=str(error),
             consequence="a broker deletes it and goes through the log from an earlier one on",
         )
-    known = _by_id(expected)
-    came_back = {producer_id for producer_id, entry in found.items() if _came_back(entry, known.get(producer_id))}
+    in_logs = _by_id(expected)
+    came_back = {producer_id for producer_id, entry in in_file.items() if _came_back(entry, in_logs.get(producer_id))}
+    # Where the logs do not show all producers, one that only the file has may be right.
     wrong = [
         producer_id
-        for producer_id, entry in found.items()
-        if known.get(producer_id, None if state_is_known else entry) != entry and producer_id not in came_back
+        for producer_id, entry in in_file.items()
+        if in_logs.get(producer_id, None if state_is_known else entry) != entry and producer_id not in came_back
     ]
-    missing = [producer_id for producer_id in known if producer_id not in found]
+    missing = [producer_id for producer_id in in_logs if producer_id not in in_file]
     in_transaction = [
-        producer_id for producer_id in missing if known[producer_id]["current_transaction_first_offset"] >= 0
+        producer_id for producer_id in missing if in_logs[producer_id]["current_transaction_first_offset"] >= 0
     ]
     if (wrong or in_transaction) and cleaned is not None:
-        wrong, in_transaction, explained = _not_cleaned(wrong, in_transaction, found, known, offset, cleaned)
+        wrong, in_transaction, explained = _not_cleaned(wrong, in_transaction, in_file, in_logs, offset, cleaned)
     else:
         explained = 0
     if wrong or in_transaction:
@@ -141,23 +142,24 @@ def audit_snapshot(
             verdict=Verdict.BROKEN,
             reason="wrong-producer" if wrong else "missing-transaction",
             position=_position(content, producer_id),
-            detail=f"producer {producer_id}: {_shown(found, producer_id)}, the log has {_shown(known, producer_id)}",
+            detail=f"producer {producer_id}: {_shown(in_file, producer_id)}, "
+            f"the log has {_shown(in_logs, producer_id)}",
             consequence="a broker that starts from it refuses what this producer sends next, or takes its open "
             "transaction for none, or one that has ended for open",
         )
     forgotten = len(missing) + len(came_back)
-    reason, why = _kind(explained, forgotten, is_longer=found.keys() != known.keys())
+    reason, consequence = _why_safe(explained, forgotten, has_others=in_file.keys() != in_logs.keys())
     return Finding(
         file=SNAPSHOT_SUFFIX,
         verdict=Verdict.SAFE,
         reason=reason,
         position=_HEADER_BYTES,
-        detail=f"{len(found)} producers, the log has {len(known)}",
-        consequence=why,
+        detail=f"{len(in_file)} producers, the log has {len(in_logs)}",
+        consequence=consequence,
     )
 
 
-def _kind(cleaned: int, forgotten: int, *, is_longer: bool) -> tuple[str, str]:
+def _why_safe(cleaned: int, forgotten: int, *, has_others: bool) -> tuple[str, str]:
     """The reason why a snapshot is right although it differs from the logs, and why this is harmless. `cleaned` counts
     producers whose last batches the cleaner has removed, `forgotten` those that a broker had forgotten.
     """
@@ -172,7 +174,7 @@ def _kind(cleaned: int, forgotten: int, *, is_longer: bool) -> tuple[str, str]:
             f"of {counted(forgotten, 'producer')} it lacks what the log has, or has something later: a broker forgets "
             "producers after a day",
         )
-    if is_longer:
+    if has_others:  # none is missing, so the file has more
         return "earlier-producers", "it knows producers of before what is left of the log"
     return "other-order", "a broker reads entries in any order"
 
@@ -185,26 +187,28 @@ def _came_back(entry: Mapping[str, int], in_log: Mapping[str, int] | None) -> bo
 def _not_cleaned(
     wrong: list[int],
     in_transaction: list[int],
-    found: Mapping[int, Mapping[str, int]],
-    known: Mapping[int, Mapping[str, int]],
+    in_file: Mapping[int, Mapping[str, int]],
+    in_logs: Mapping[int, Mapping[str, int]],
     offset: int,
     cleaned: CleanedLogs,
 ) -> tuple[list[int], list[int], int]:
-    """The wrong producers, and those whose transaction is missing, that the cleaner does not explain, and how many it
-    does explain: it has removed their last batch or marker since the file was written (`Cleaner.cleanInto`). It removes
-    nothing behind the start of an open transaction (`LogCleanerManager.cleanableOffsets`), so one that lies before a
-    gap has ended.
+    """The wrong producers, and those whose transaction is missing, that the cleaner does not explain; and how many it
+    does explain. It explains those whose last batch or marker it has removed since the file was written
+    (`Cleaner.cleanInto`). It removes nothing behind the start of an open transaction
+    (`LogCleanerManager.cleanableOffsets`), so a transaction that lies before a gap has ended.
     """
-    last_offsets = np.array([found.get(each, _NONE)["last_offset"] for each in wrong], np.int64)
+    last_offsets = np.array(
+        [in_file.get(producer_id, _UNKNOWN_PRODUCER)["last_offset"] for producer_id in wrong], np.int64
+    )
     are_cleaned = cleaned.are_cleaned(last_offsets)
 
-    def goes_on(producer_id: int) -> int:
-        """The offset from which on the removed batches of a producer may have been."""
-        entry = known.get(producer_id, _NONE)
+    def removed_from(producer_id: int) -> int:
+        """The offset from which on batches of a producer may have been removed."""
+        entry = in_logs.get(producer_id, _UNKNOWN_PRODUCER)
         return max(entry["last_offset"], entry["current_transaction_first_offset"]) + 1
 
     def is_explained(producer_id: int, is_cleaned: bool) -> bool:
-        entry, before = found.get(producer_id, _NONE), known.get(producer_id, _NONE)
+        entry, before = in_file.get(producer_id, _UNKNOWN_PRODUCER), in_logs.get(producer_id, _UNKNOWN_PRODUCER)
         if is_cleaned:
             return entry["last_offset"] > before["last_offset"]
         # A marker's own offset is not in the file.
@@ -212,11 +216,18 @@ def _not_cleaned(
             entry["producer_epoch"] > before["producer_epoch"]
             or (entry["producer_epoch"] == before["producer_epoch"] and _ended(entry, before))
         )
-        return is_of_marker and cleaned.any_between(goes_on(producer_id), offset)
+        return is_of_marker and cleaned.any_between(removed_from(producer_id), offset)
 
-    left = [each for each, is_cleaned in zip(wrong, are_cleaned, strict=True) if not is_explained(each, is_cleaned)]
-    open_ones = [each for each in in_transaction if not cleaned.any_between(goes_on(each), offset)]
-    return left, open_ones, len(wrong) - len(left) + len(in_transaction) - len(open_ones)
+    still_wrong = [
+        producer_id
+        for producer_id, is_cleaned in zip(wrong, are_cleaned, strict=True)
+        if not is_explained(producer_id, is_cleaned)
+    ]
+    still_missing = [
+        producer_id for producer_id in in_transaction if not cleaned.any_between(removed_from(producer_id), offset)
+    ]
+    explained = len(wrong) - len(still_wrong) + len(in_transaction) - len(still_missing)
+    return still_wrong, still_missing, explained
 
 
 def _ended(entry: Mapping[str, int], before: Mapping[str, int]) -> bool:

@@ -49,7 +49,13 @@ def rebuilt_from(log_bytes: int) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Miss:
-    """A range of targets whose lookup starts at a wrong place."""
+    """A range of targets whose lookup starts at a wrong place.
+
+    Attributes:
+        target, until: the first and the last target.
+        start: the byte of the log at which their lookup starts.
+        what: what is wrong with that place.
+    """
 
     target: int
     until: int
@@ -65,13 +71,14 @@ def one_of_each_class(keys: Longs, least: int, most: int) -> Longs:
     return targets[(targets >= least) & (targets <= most)]
 
 
-def _first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str, most: int) -> _Miss | None:
+def _first_miss(log: LogBytes, targets: Longs, starts: Longs, largest_before: str, most: int) -> _Miss | None:
     """The first target whose search starts where no batch does, or after a batch that it must look into. `targets` are
-    the smallest of each class, and none is above `most`.
+    the smallest of each class, and none is above `most`. `largest_before` is the column of `header_search.measure` with
+    the largest key before a position.
     """
-    positions, of = np.unique(starts, return_inverse=True)
-    measures = header_search.measure(log, positions)[of]
-    missed = np.flatnonzero((measures["is_batch"] == 0) | (measures[before] >= targets))
+    positions, number_of_start = np.unique(starts, return_inverse=True)
+    measures = header_search.measure(log, positions)[number_of_start]
+    missed = np.flatnonzero((measures["is_batch"] == 0) | (measures[largest_before] >= targets))
     if not len(missed):
         return None
     at = last = int(missed[0])
@@ -80,7 +87,7 @@ def _first_miss(log: LogBytes, targets: Longs, starts: Longs, before: str, most:
         last += 1
     until = int(targets[last + 1]) - 1 if last + 1 < len(targets) else most
     if measures["is_batch"][at]:
-        until = min(until, int(measures[before][at]))
+        until = min(until, int(measures[largest_before][at]))
         what = "after the batch that it has to begin with"
     else:
         what = "where no batch starts"
@@ -129,8 +136,8 @@ def audit_offset_index(
     entries = Entries.of(content, layouts.OFFSET_INDEX_ENTRY)
     offsets = entries.keys("relative_offset", base_offset)
     targets = one_of_each_class(offsets, base_offset, next_offset - 1)
-    found = index.lookup_many(targets)["position"]
-    starts = np.maximum(found, 0)
+    positions = index.lookup_many(targets)["position"]
+    starts = np.maximum(positions, 0)
     miss = _first_miss(log, targets, starts, "last_offset_before", next_offset - 1)
     if miss is not None:
         return say.broken(
@@ -138,13 +145,13 @@ def audit_offset_index(
             index.trace(miss.target).slot,
             f"a fetch from offsets {miss.target} to {miss.until} begins at byte {miss.start}, {miss.what}",
         )
-    if (found < 0).any():
-        at = int(np.flatnonzero(found < 0)[0])
+    if (positions < 0).any():
+        at = int(np.flatnonzero(positions < 0)[0])
         return say.broken(
             "negative-position",
             index.trace(int(targets[at])).slot,
             f"a fetch from offset {targets[at]} begins at byte 0; a search by time that goes on from there fails, as "
-            f"it would begin at byte {found[at]}",
+            f"it would begin at byte {positions[at]}",
         )
     if active:
         end = _next_offset(LogSegment(log, base_offset, index, TimeIndex.from_bytes(b"", base_offset)))

@@ -27,8 +27,8 @@ from kidxlib.text.words import counted
 
 
 @dataclass(frozen=True, slots=True)
-class LogDirAtHand:
-    """A log dir of a broker, with the names of its directories."""
+class ListedLogDir:
+    """A log dir of a broker, how the broker stopped there, and the names of the directories in it."""
 
     path: Location
     names: Collection[str]
@@ -36,7 +36,7 @@ class LogDirAtHand:
     meta: MetaProperties
 
     @classmethod
-    def of(cls, path: Location, stop: LastStop) -> LogDirAtHand:
+    def of(cls, path: Location, stop: LastStop) -> ListedLogDir:
         """The log dir as it lies there; a file that cannot be read says nothing."""
         try:
             meta = read_meta_properties(path)
@@ -69,7 +69,7 @@ class AbsentPartition:
 
     @property
     def remedy(self) -> str:
-        """A folder that is left may be the only copy."""
+        """What to do; a folder that is left may be the only copy."""
         if not self.aside:
             return (
                 "look for the directory on other disks and copies, and put it back; or let it come from another replica"
@@ -92,16 +92,17 @@ _BECOMES: Final = {
 
 
 def _becomes(name: str) -> str:
+    """What a broker that starts does with a folder of this name, in words."""
     if is_moved(name):
         return _BECOMES[name.rpartition("-")[2]]
     return "does not start beside it" if loaded_as(name) is None else "takes it for another partition"
 
 
 def absent_partitions(
-    log_dirs: Sequence[LogDirAtHand], metadata: Sequence[ClusterMetadata]
+    log_dirs: Sequence[ListedLogDir], metadata: Sequence[ClusterMetadata]
 ) -> Iterator[AbsentPartition]:
     """The partitions that checkpoints or the cluster's metadata have in a log dir, and that no log dir has. `log_dirs`
-    are all of one broker that are at hand, `metadata` are copies of its cluster's, which count to their ends. If the
+    are all that can be read of one broker, `metadata` are copies of its cluster's, which count to their ends. If the
     metadata does not know a topic, its partitions were deleted; if it has a partition in another log dir, that was
     moved.
 
@@ -112,7 +113,7 @@ def absent_partitions(
     there = {loaded_as(name) for log_dir in log_dirs for name in log_dir.names if _serves(log_dir, name, copies)}
     others = [log_dir.path / name for log_dir in log_dirs for name in log_dir.names if is_other_name(name)]
     for log_dir in log_dirs:
-        for partition, known_to in sorted(_named(log_dir, copies).items()):
+        for partition, known_to in sorted(_expected(log_dir, copies).items()):
             if partition in there or partition.topic == METADATA_TOPIC:
                 continue
             there.add(partition)
@@ -121,27 +122,29 @@ def absent_partitions(
             yield AbsentPartition(log_dir.path, partition, known_to, _aside(others, partition, copies), is_only)
 
 
-def absent_in(
+def absent_partitions_of_nodes(
     stops: Mapping[Location, LastStop], metadata: Mapping[Location, ClusterMetadata | None]
 ) -> Iterator[AbsentPartition]:
     """The partitions that the log dirs of any nodes lack: those of one node are looked at together, as in
     `absent_partitions`. A directory's entries are read after its `stops`.
     """
     copies = list({id(copy): copy for copy in metadata.values() if copy is not None}.values())
-    for node_log_dirs in by_node(sorted(stops, key=str), copies):
-        of_node = {id(copy): copy for log_dir in node_log_dirs if (copy := metadata[log_dir]) is not None}
-        at_hand = [LogDirAtHand.of(log_dir, stops[log_dir]) for log_dir in node_log_dirs]
-        yield from absent_partitions(at_hand, [*of_node.values()])
+    for node_log_dirs in log_dirs_by_node(sorted(stops, key=str), copies):
+        node_copies = {id(copy): copy for log_dir in node_log_dirs if (copy := metadata[log_dir]) is not None}
+        listed = [ListedLogDir.of(log_dir, stops[log_dir]) for log_dir in node_log_dirs]
+        yield from absent_partitions(listed, [*node_copies.values()])
 
 
-def by_node(log_dirs: Sequence[Location], metadata: Iterable[ClusterMetadata] = ()) -> list[list[Location]]:
-    """Log dirs in groups, those of one node together: each has an id of its own (`directory.id`). If the metadata (of
-    any clusters) has a log dir as one of a node, it is, whatever its `meta.properties` says. If two log dirs of a node
-    have the same id, one is a copy of the other, and all of that node are looked at one by one.
+def log_dirs_by_node(log_dirs: Sequence[Location], metadata: Iterable[ClusterMetadata] = ()) -> list[list[Location]]:
+    """Log dirs in groups, those of one node together. Each has an id of its own (`directory.id`), by which the metadata
+    (of any clusters) says whose it is; `meta.properties` counts where the metadata does not know the id. If two log
+    dirs of a node have the same id, one is a copy of the other, and each log dir of that node is a group.
     """
+    #: The number of the cluster and the id of the node, by `directory.id`.
     registered: dict[str, tuple[int, int]] = {}
     for number, copy in enumerate(metadata):
         ids = {directory_id: node for node, of_node in copy.log_dirs.items() for directory_id in of_node}
+        # Copies that name the same log dir are of one cluster.
         cluster = min((registered[known][0] for known in ids.keys() & registered.keys()), default=number)
         registered |= {directory_id: (cluster, node) for directory_id, node in ids.items()}
     properties: dict[Location, MetaProperties] = {}
@@ -150,8 +153,8 @@ def by_node(log_dirs: Sequence[Location], metadata: Iterable[ClusterMetadata] = 
             properties[log_dir] = read_meta_properties(log_dir)
         except (CheckpointError, OSError):
             properties[log_dir] = MetaProperties()
-    # A log dir that the metadata does not know is of the node of those that say the same as it.
-    by_name: dict[object, object] = {
+    # A log dir that the metadata does not know is of the node of those that say the same of themselves as it.
+    node_by_name: dict[object, object] = {
         (own.cluster_id, own.node_id): node
         for own in properties.values()
         if own.directory_id is not None and (node := registered.get(own.directory_id)) and node[1] == own.node_id
@@ -160,7 +163,7 @@ def by_node(log_dirs: Sequence[Location], metadata: Iterable[ClusterMetadata] = 
     for log_dir, own in properties.items():
         name, registered_node = (own.cluster_id, own.node_id), registered.get(own.directory_id or "")
         is_known = None not in (*name, own.directory_id)
-        key: object = registered_node or (by_name.get(name, name) if is_known else log_dir)
+        key: object = registered_node or (node_by_name.get(name, name) if is_known else log_dir)
         nodes[key][log_dir] = own.directory_id
     groups: list[list[Location]] = []
     for ids_of_node in nodes.values():
@@ -174,23 +177,23 @@ def has_no_partition(log_dir: Location, metadata: ClusterMetadata) -> bool:
     The question stays open, and the answer is no, if the metadata does not know the log dir, or does not say in which
     log dirs the node's partitions are.
     """
-    at_hand, now = LogDirAtHand.of(log_dir, last_stops([log_dir])[log_dir]), metadata.to_end
-    node, directory_id = at_hand.meta.node_id, at_hand.meta.directory_id
+    listed, now = ListedLogDir.of(log_dir, last_stops([log_dir])[log_dir]), metadata.to_end
+    node, directory_id = listed.meta.node_id, listed.meta.directory_id
     if (
         node is None
         or directory_id is None
         or directory_id not in now.log_dirs.get(node, ())
-        or any(map(loaded_as, at_hand.names))
+        or any(map(loaded_as, listed.names))
     ):
         return False
     assignments = [assignment for assignment in now.assignments.values() if node in assignment.replicas]
-    places = [place for assignment in assignments for at, place in assignment.places if at == node]
-    stop = at_hand.stop
+    places = [place for assignment in assignments for replica, place in assignment.places if replica == node]
+    stop = listed.stop
     is_named = any((stop.recovery_points, stop.high_watermarks, stop.log_start_offsets))
     return len(places) == len(assignments) and not {directory_id, *ANYWHERE} & {*places} and not is_named
 
 
-def _serves(log_dir: LogDirAtHand, name: str, metadata: Sequence[ClusterMetadata]) -> bool:
+def _serves(log_dir: ListedLogDir, name: str, metadata: Sequence[ClusterMetadata]) -> bool:
     """Whether a broker serves a partition from a directory: not from one that it set aside or deletes, and from one
     that was on its way to the log dir only if the metadata has the partition there.
     """
@@ -206,8 +209,8 @@ def _serves(log_dir: LogDirAtHand, name: str, metadata: Sequence[ClusterMetadata
 def _aside(
     folders: Iterable[Location], partition: TopicPartition, metadata: Sequence[ClusterMetadata]
 ) -> tuple[Location, ...]:
-    """`aside` of `AbsentPartition`, among folders whose names are no partition's: not those of a topic of that name
-    that was deleted before.
+    """The folders of a partition among folders whose names are no partition's, for `AbsentPartition.aside`. Those of a
+    topic of the same name that was deleted before do not count.
     """
     ids = {copy.topics.get(partition.topic) for copy in metadata}
     of_partition = [
@@ -226,7 +229,7 @@ def _topic_id(folder: Location) -> str | None:
         return None
 
 
-def _named(log_dir: LogDirAtHand, metadata: Sequence[ClusterMetadata]) -> dict[TopicPartition, str]:
+def _expected(log_dir: ListedLogDir, metadata: Sequence[ClusterMetadata]) -> dict[TopicPartition, str]:
     """The partitions that a log dir should have, and what says so."""
     place, stop = (log_dir.meta.node_id, log_dir.meta.directory_id), log_dir.stop
     named: dict[TopicPartition, str] = {}

@@ -20,7 +20,7 @@ from kidxlib.audit.finding import IN_USE, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, finding_row, gaps_in
 from kidxlib.audit.logs.partition_logs import MISSING
 from kidxlib.audit.rows import AuditSummary, Kind, StartFailure
-from kidxlib.audit.startup.absent import by_node, has_no_partition
+from kidxlib.audit.startup.absent import has_no_partition, log_dirs_by_node
 from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
 from kidxlib.audit.startup.node import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA
@@ -61,7 +61,7 @@ from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import Location, as_text, location
 from kidxlib.storage.log_dir import META_PROPERTIES, looks_unmounted, read_meta_properties
 from kidxlib.tables.protocol import Tables, TablesToRead
-from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, tell_summary, values_of
+from kidxlib.terminal.audit import BESIDE_LOGS, SHOWN, tell_summary, values_as_json
 from kidxlib.terminal.console import note, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.outcome import Outcome
@@ -380,7 +380,7 @@ def audit(request: AuditRequest, backend: Backend) -> Outcome:
             **planned.coverage_as_json(failures, unread.earlier),
             **results.gaps.as_json(),
             **_run_as_json(request, plan, accepted, place, planned),
-            **values_of(results.all_rows, summary),
+            **values_as_json(results.all_rows, summary),
         }
     )
     return outcome
@@ -417,7 +417,7 @@ def _not_looked_at(request: AuditRequest, plan: Plan, beside: Mapping[str, int])
     elsewhere = {partition.directory.source.name for partition in plan.partitions if not partition.in_place}
     paths = [source.path for source in request.sources if source.name in elsewhere]
     files = ", ".join(f"{count:,} {suffix}" for suffix, count in beside.items())
-    [first, *_] = by_node(paths)
+    [first, *_] = log_dirs_by_node(paths)
     others = " for one broker; the others each with theirs" if len(first) < len(paths) else ""
     return (
         f"not looked at: {files} beside the logs, which a broker that starts takes: kidx verify "
@@ -469,7 +469,7 @@ def _with_gaps(
 
 def _facts(results: AuditResults, plan: Plan) -> pa.Table:
     """`FACTS` of the segments that were read. A segment that was deleted since the listing has an unknown end."""
-    rows = results.of_segments.rows("segment", [*SEGMENT_KEY, "status", "recovery"])
+    rows = results.segments.rows("segment", [*SEGMENT_KEY, "status", "recovery"])
     recovery: Values = rows["recovery"].combine_chunks()
     parts = {name: recovery.field(name) for name in ("next_offset", "records", "log_bytes")}
     ids = {partition.key: partition.topic_id for partition in plan.partitions}

@@ -60,32 +60,34 @@ class AuditResults:
     """What an audit found.
 
     Attributes:
-        of_segments: rows of `AUDITED`, from the audit of segments.
-        of_partitions: rows of `FOUND`, from the audit of partitions.
+        segments: rows of `AUDITED`, from the audit of segments.
+        partitions: rows of `FOUND`, from the audit of partitions.
         gaps: the gaps between logs.
-        of_gaps: rows of `FileFinding` on gaps whose offsets are lost.
-        of_unread: rows of `FileFinding` on partitions whose logs were not read.
+        gap_findings: rows of `FileFinding` on gaps whose offsets are lost.
+        unread_findings: rows of `FileFinding` on partitions whose logs were not read.
     """
 
-    of_segments: Staged
-    of_partitions: Staged
+    segments: Staged
+    partitions: Staged
     gaps: FoundGaps = field(default_factory=FoundGaps)
-    of_gaps: pa.Table = field(default_factory=FINDING_ROWS.empty_table)
-    of_unread: pa.Table = field(default_factory=FINDING_ROWS.empty_table)
+    gap_findings: pa.Table = field(default_factory=FINDING_ROWS.empty_table)
+    unread_findings: pa.Table = field(default_factory=FINDING_ROWS.empty_table)
 
     def with_gaps(self, gaps: FoundGaps, rows: Sequence[FileFinding]) -> Self:
-        return replace(self, gaps=gaps, of_gaps=_table(rows))
+        return replace(self, gaps=gaps, gap_findings=_finding_table(rows))
 
     def with_unread(self, rows: Sequence[FileFinding]) -> Self:
-        return replace(self, of_unread=_table(rows))
+        return replace(self, unread_findings=_finding_table(rows))
 
     def rows(self, kind: Kind, names: Sequence[str] | None = None, where: Sequence[Condition] = ()) -> pa.Table:
         """The rows of one kind; see `Staged.rows`."""
-        rows = self.of_partitions.rows(kind.value, names, where)
+        rows = self.partitions.rows(kind.value, names, where)
         if kind is not Kind.FILE:
             return rows
-        others = [rows_where(table, where).select(rows.column_names) for table in (self.of_gaps, self.of_unread)]
-        return pa.concat_tables([self.of_segments.rows(kind.value, names, where), rows, *others])
+        others = [
+            rows_where(table, where).select(rows.column_names) for table in (self.gap_findings, self.unread_findings)
+        ]
+        return pa.concat_tables([self.segments.rows(kind.value, names, where), rows, *others])
 
     def all_rows(self) -> AuditRows:
         ordered = {
@@ -99,15 +101,15 @@ class AuditResults:
         )
 
 
-def _table(rows: Sequence[FileFinding]) -> pa.Table:
+def _finding_table(rows: Sequence[FileFinding]) -> pa.Table:
     return pa.Table.from_pylist([row.values() for row in rows], FINDING_ROWS)
 
 
 def partitions_to_audit(
     staged: Staged, engine: Engine, audits: Mapping[PartitionKey, PartitionAudit], rows_max: int = _ROWS_MAX
 ) -> Iterator[PartitionsToAudit]:
-    """The partitions in shares, with the rows of their segments (`AUDITED`), so many rows at a time. Partitions without
-    segments are among `audits`, too.
+    """The partitions in shares, with the rows of their segments (`AUDITED`); up to `rows_max` rows are held at a time.
+    Partitions without segments are among `audits`, too.
     """
 
     def read(scope: Sequence[Condition]) -> pa.Table:
@@ -116,9 +118,9 @@ def partitions_to_audit(
 
     partitions = with_rows(audits, _counts(staged))
     share_rows = share_rows_of(partitions, engine.cores, rows_max)
-    for of_share, rows in shares(read, partitions, share_rows, rows_max, ("base_offset", "position")):
-        of_partitions = {key: audits[key] for key in partition_keys(of_share)}
-        yield PartitionsToAudit(engine.share(rows), rows.nbytes, of_partitions)
+    for keys, rows in shares(read, partitions, share_rows, rows_max, ("base_offset", "position")):
+        audits_of_share = {key: audits[key] for key in partition_keys(keys)}
+        yield PartitionsToAudit(engine.share(rows), rows.nbytes, audits_of_share)
 
 
 def _counts(staged: Staged) -> pa.Table:
@@ -147,14 +149,14 @@ def run_audit(
     attempt = uuid.uuid4().hex[:16]
 
     def read_so_far() -> str:
-        of_all = f"{engine.done().segments:,} of {counted(len(tasks), 'segment')} read"
-        return f"{of_all}, and none reported; run the same command again"
+        read = f"{engine.done().segments:,} of {counted(len(tasks), 'segment')} read"
+        return f"{read}, and none reported; run the same command again"
 
     begin_phase("reading", done=engine.done, segments=len(tasks), log_bytes=log_bytes, after=_COMPARING)
     with interrupts.telling(read_so_far):
         bins = pack([_segment_audit(task, audits) for task in tasks], engine.cores)
         with engine.stopping():
-            of_segments = engine.run(
+            segments = engine.run(
                 Work(
                     f"audit-{attempt}-segments",
                     bins,
@@ -165,17 +167,17 @@ def run_audit(
                     maps=True,
                 )
             )
-        ensure_logs_visible(of_segments)
+        ensure_logs_visible(segments)
         begin_phase(_COMPARING)
-        units = [[share] for share in partitions_to_audit(of_segments, engine, audits)]
+        units = [[share] for share in partitions_to_audit(segments, engine, audits)]
         # Logs may be read a second time. A partition's directory is listed as well, but that has no bytes to count.
         read_bytes = log_bytes + sum(share.row_bytes for [share] in units)
         is_small = len(audits) <= _PARTITIONS_FEW and reads_little(read_bytes, len(units))
         with engine.stopping():
-            of_partitions = engine.run(
+            partitions = engine.run(
                 Work(f"audit-{attempt}-partitions", units, audit_partitions, FOUND, directories, is_small)
             )
-    return AuditResults(of_segments, of_partitions)
+    return AuditResults(segments, partitions)
 
 
 def _segment_audit(task: ScanTask, audits: Mapping[PartitionKey, PartitionAudit]) -> SegmentAudit:

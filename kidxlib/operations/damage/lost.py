@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.index_files.leader_epochs import of_lost_logs
-from kidxlib.audit.startup.absent import AbsentPartition, absent_in, by_node
+from kidxlib.audit.startup.absent import AbsentPartition, absent_partitions_of_nodes, log_dirs_by_node
 from kidxlib.audit.startup.last_stop import LastStop, PartitionStop, finding_below_checkpoints, with_logs_aside
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.findings import ACCEPTED
@@ -623,7 +623,7 @@ def _twice(
     """The partitions that two log dirs of one broker have. A broker has each once. The metadata's log does not count:
     it is no partition of the broker.
     """
-    groups = by_node(
+    groups = log_dirs_by_node(
         sorted(set(log_dirs.values()), key=str), list({id(cluster): cluster for cluster in metadata.values()}.values())
     )
     node_of = {log_dir: number for number, of_node in enumerate(groups) for log_dir in of_node}
@@ -726,13 +726,15 @@ def _absent(
     """The partitions that log dirs lack. A running broker may delete or move one while its log dir is listed. So if one
     is missing, checkpoints and metadata are read again.
     """
-    absent = list(absent_in(stops, metadata))
+    absent = list(absent_partitions_of_nodes(stops, metadata))
     if not absent:
         return absent
     read = {id(cluster): _read_again(cluster) for cluster in metadata.values() if cluster is not None}
     stops_now = {log_dir: _stop(usable_checkpoints(log_dir)) for log_dir in stops}
     metadata_now = {log_dir: None if cluster is None else read[id(cluster)] for log_dir, cluster in metadata.items()}
-    still = {(partition.log_dir, partition.partition) for partition in absent_in(stops_now, metadata_now)}
+    still = {
+        (partition.log_dir, partition.partition) for partition in absent_partitions_of_nodes(stops_now, metadata_now)
+    }
     return [partition for partition in absent if (partition.log_dir, partition.partition) in still]
 
 

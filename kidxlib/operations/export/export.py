@@ -59,7 +59,8 @@ _VERSION: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class Exported:
-    """
+    """What was exported, by this run and those that it went on from.
+
     Attributes:
         log_bytes: of the segments that this run and those before it have read.
         damage: what was passed over, a line each.
@@ -82,7 +83,8 @@ class Exported:
 
 @dataclass(frozen=True, slots=True)
 class PlannedExport:
-    """
+    """What is to be exported, in units of which each makes a part.
+
     Attributes:
         units: the reads of each part.
         left_out: what the plan left out or did not find and a person should look at; see `ReadPlan.left_out`.
@@ -119,7 +121,8 @@ def _is_past_end(read: SegmentRead, ended: Iterable[EndedPartition]) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class FinishedPart:
-    """
+    """What a finished part has.
+
     Attributes:
         reads: the number of the unit's reads that the part has: those past the end of a partition are left out.
         damage: what was passed over, a line each.
@@ -156,7 +159,7 @@ class Staging:
                 if not (self.directory / _PLAN).exists():  # nothing was begun, or everything is done
                     shutil.rmtree(self.directory, ignore_errors=True)
 
-    def plan(self, asked: dict[str, Any]) -> PlannedExport | None:
+    def earlier_plan(self, asked: dict[str, Any]) -> PlannedExport | None:
         """The plan of an earlier run, which was asked for the same; None without one."""
         try:
             kept = json.loads((self.directory / _PLAN).read_text())
@@ -170,7 +173,7 @@ class Staging:
                 "or remove this directory"
             )
         return PlannedExport(
-            [[_of_json(read) for read in unit] for unit in kept["units"]],
+            [[_read_of_json(read) for read in unit] for unit in kept["units"]],
             tuple(map(_left_out_of_json, kept["left_out"])),
             tuple(kept["failed"]),
         )
@@ -180,7 +183,7 @@ class Staging:
         kept = {
             "version": _VERSION,
             "asked": asked,
-            "units": [[_as_json(read) for read in unit] for unit in plan.units],
+            "units": [[_read_as_json(read) for read in unit] for unit in plan.units],
             "left_out": [asdict(left_out) for left_out in plan.left_out],
             "failed": plan.failed,
         }
@@ -210,7 +213,7 @@ class Staging:
         written.rename(self.part(number))
         _sync(self.directory)
 
-    def become(self, output: Path) -> None:
+    def rename_to(self, output: Path) -> None:
         """Remove all but the parts, and rename the directory to the output. The plan is removed last: a later run does
         not use parts without a plan.
         """
@@ -222,14 +225,14 @@ class Staging:
         self.directory.rename(output)
         _sync(output.parent)
 
-    def give(self, whole: Path, output: Path) -> None:
+    def rename_file_to(self, whole: Path, output: Path) -> None:
         """Rename a file to the output, and remove the directory."""
         whole.rename(output)
         _sync(output.parent)
         shutil.rmtree(self.directory)
 
-    def give_up(self) -> None:
-        """Remove everything that a later run would use."""
+    def forget(self) -> None:
+        """Remove the plan, without which no later run uses a part; `locked` then removes the directory."""
         (self.directory / _PLAN).unlink()
 
     def _facts(self, number: int) -> Path:
@@ -252,11 +255,11 @@ def _sync(directory: Path) -> None:
         os.close(descriptor)
 
 
-def _as_json(read: SegmentRead) -> dict[str, Any]:
+def _read_as_json(read: SegmentRead) -> dict[str, Any]:
     return {**asdict(read), "aborted": base64.b64encode(read.aborted.packed).decode()}
 
 
-def _of_json(read: dict[str, Any]) -> SegmentRead:
+def _read_of_json(read: dict[str, Any]) -> SegmentRead:
     return SegmentRead(
         **{
             **read,
@@ -273,7 +276,8 @@ def _left_out_of_json(left_out: dict[str, Any]) -> LeftOut:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExportRequest:
-    """
+    """What is to be exported, and where to.
+
     Attributes:
         catalog: the place of a catalog that tells what need not be read.
         schema: of the exported rows.
@@ -381,14 +385,14 @@ def export_records(request: ExportRequest, threads: int) -> Exported:
     staging = Staging(request.output, request.form.value)
     try:
         with staging.locked():
-            plan = staging.plan(request.asked)
+            plan = staging.earlier_plan(request.asked)
             if plan is None:
                 plan = _planned(request, threads)
                 staging.keep_plan(request.asked, plan)
             parts = _write_parts(request, plan.units, staging, threads)
             exported = _exported(plan, parts)
-            if exported.failed and not exported.rows:
-                staging.give_up()
+            if exported.failed and not exported.rows:  # without a record there is nothing to keep
+                staging.forget()
                 raise KidxError(exported.failed[0])
             _put_together(request, staging, len(plan.units))
     except OSError as error:
@@ -497,11 +501,11 @@ def _write_parts(
         progress.add(units[number])
         return finished
 
-    def told() -> str:
+    def finished_so_far() -> str:
         kept = sum(staging.finished(number) is not None for number in range(len(units)))
         return f"{kept} of {len(units)} parts are finished; run the same command again to go on"
 
-    with interrupts.telling(told), ThreadPoolExecutor(threads) as pool:
+    with interrupts.telling(finished_so_far), ThreadPoolExecutor(threads) as pool:
         try:
             parts = list(pool.map(write, range(len(units))))
             ended = [partition for part in parts for partition in part.ended]
@@ -553,8 +557,8 @@ def _write_part(
 
 def _put_together(request: ExportRequest, staging: Staging, units: int) -> None:
     if request.form is ExportFormat.PARQUET:
-        staging.become(request.output)
+        staging.rename_to(request.output)
         return
     whole = staging.directory / "whole.tmp"
     assemble(request.form, map(staging.part, range(units)), request.schema, whole)
-    staging.give(whole, request.output)
+    staging.rename_file_to(whole, request.output)

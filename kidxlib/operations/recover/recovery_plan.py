@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.gaps import FACTS, Directories, FoundGaps, PolicyOf, explains_gaps, gaps_in
-from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
+from kidxlib.audit.startup.absent import ListedLogDir, absent_partitions
 from kidxlib.audit.startup.aside import Aside, folders_aside, lines_of_folders_aside
 from kidxlib.audit.startup.last_stop import PartitionStop, lost_checkpoints, not_compared
 from kidxlib.audit.startup.node import ONLY_VOTER_WITHOUT_METADATA, STARTS_WITHOUT_METADATA, directory_ids_of
@@ -561,7 +561,7 @@ def _absent(broker: StoppedBroker, known: KnownTopics) -> Iterator[AbsentPartiti
     that the metadata does not know was deleted.
     """
     log_dirs = [
-        LogDirAtHand(log_dir.path, log_dir.directories, log_dir.stop, log_dir.meta) for log_dir in broker.log_dirs
+        ListedLogDir(log_dir.path, log_dir.directories, log_dir.stop, log_dir.meta) for log_dir in broker.log_dirs
     ]
     stops = {str(log_dir.path): log_dir.stop for log_dir in broker.log_dirs}
     for absent in absent_partitions(log_dirs, known.read()):

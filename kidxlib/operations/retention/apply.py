@@ -261,7 +261,7 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> AppliedPlan:
         configs.ensure_recent({key: partition.written for key, partition in then.items()}, request.max_metadata_lag)
         remover = stack.enter_context(Remover())
         reconsidered_deletions = [
-            reconsidered(remover, deletion, then[deletion.key], configs.of_topics[deletion.key[1]].policy, now_ms)
+            reconsidered(remover, deletion, then[deletion.key], configs.by_topic[deletion.key[1]].policy, now_ms)
             for deletion in deletions
         ]
         results = apply_deletions(reconsidered_deletions, record, wait)

@@ -82,13 +82,13 @@ class CurrentConfigs:
     """The configurations of topics when a plan is applied.
 
     Attributes:
-        of_topics: the configurations by topic.
+        by_topic: the configurations, by the names of topics.
         configured: the configurations in the clusters' metadata.
         completed: topics with settings that only the clusters' metadata has.
         listing: the output of Kafka's tools that has the policy; None if the policy is from elsewhere.
     """
 
-    of_topics: Mapping[str, TopicConfig] = field(default_factory=dict)
+    by_topic: Mapping[str, TopicConfig] = field(default_factory=dict)
     configured: ConfiguredTopics = field(default_factory=lambda: ConfiguredTopics(KnownTopics()))
     completed: Collection[str] = ()
     listing: Path | None = None
@@ -107,8 +107,8 @@ class CurrentConfigs:
                         "topic may have been configured anew since. Print the listing again, or give a longer "
                         "--max-metadata-lag"
                     )
-        of_completed = {key: partition for key, partition in written.items() if key[1] in self.completed}
-        self.configured.ensure_recent(of_completed, limit)
+        written_of_completed = {key: partition for key, partition in written.items() if key[1] in self.completed}
+        self.configured.ensure_recent(written_of_completed, limit)
 
 
 def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collection[str]) -> CurrentConfigs:
@@ -133,7 +133,7 @@ def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collectio
     )
     current = {topic: configs[plan.policy] for topic, configs in completed.items()}
     told_by = " and ".join(str(origin) for origin in (file, configured.known.as_of) if origin is not None)
-    for topic, planned in sorted(_policies_then(plan, topics).items()):
+    for topic, planned in sorted(_planned_policies(plan, topics).items()):
         _ensure_same(told_by, topic, planned, policy_in_plan(plan.policy, current[topic]))
     listing = file if policies[plan.policy].described else None
     return CurrentConfigs(current, configured, [topic for topic in own if own[topic] != current[topic]], listing)
@@ -170,7 +170,7 @@ _CALLED: Final = {
 }
 
 
-def _policies_then(plan: RecordedPlan, topics: Collection[str]) -> dict[str, PolicyInPlan]:
+def _planned_policies(plan: RecordedPlan, topics: Collection[str]) -> dict[str, PolicyInPlan]:
     """The policy by which each topic was decided; it is the same for all segments of a topic."""
     rows = plan.read(["topic", *PolicyInPlan.names()], [Among("topic", topics)])
     one_each = rows.take(positions_in(rows.group_by("topic").aggregate([]), rows, ["topic"]))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from kidxlib.audit.startup.absent import LogDirAtHand, absent_partitions
+from kidxlib.audit.startup.absent import ListedLogDir, absent_partitions
 from kidxlib.audit.startup.against_metadata import ANYWHERE
 from kidxlib.audit.startup.last_stop import last_stops
 from kidxlib.cli.main import kidx
@@ -120,7 +120,7 @@ def test_what_names_an_absent_partition_is_said(case: _Case, tmp_path: Path) -> 
     if case.assigned is not None:
         of_topic = [topic("orders", OTHER_ID), partition(OTHER_ID, 1, [1], [case.assigned])] if case.assigned else []
         metadata = [read_cluster_metadata(_put_metadata(tmp_path, [*of_topic, topic("u", topic_id("u"))]))]
-    found = list(absent_partitions([LogDirAtHand.of(tmp_path, last_stops([tmp_path])[tmp_path])], metadata))
+    found = list(absent_partitions([ListedLogDir.of(tmp_path, last_stops([tmp_path])[tmp_path])], metadata))
     assert [each.partition for each in found] == [TopicPartition("orders", 1)][: case.known_to is not None]
     assert all(each.known_to.startswith(str(case.known_to)) for each in found)
 
@@ -139,7 +139,7 @@ def test_metadata_counts_to_its_end(tmp_path: Path, *, is_deleted: bool) -> None
         write_copy(tmp_path / METADATA_DIRECTORY, {0: log + data(4, last)}, snapshots if is_deleted else None)
     )
     assert metadata.at_end is not None
-    found = list(absent_partitions([LogDirAtHand.of(tmp_path, last_stops([tmp_path])[tmp_path])], [metadata]))
+    found = list(absent_partitions([ListedLogDir.of(tmp_path, last_stops([tmp_path])[tmp_path])], [metadata]))
     assert [each.partition for each in found] == ([] if is_deleted else [TopicPartition("orders", 1)])
 
 
