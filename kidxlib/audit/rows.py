@@ -266,7 +266,7 @@ class AuditSummary:
     not_ready: list[NotReadyRow] | None = None
     not_ready_count: int = 0
 
-    def add_action(
+    def add_startup_action(
         self, action: str, segments: int, log_bytes: int, read_bytes: int, lost_bytes: int, lost_records: int
     ) -> None:
         counts = self.actions.setdefault(action, ActionCounts())

@@ -90,7 +90,7 @@ class _BrokerSnapshots:
         """Listed once, and only where the state is not known without snapshots."""
         return frozenset(parse_snapshot(name) for name in list_directory(self._task.segments_directory))
 
-    def at(self, offset: int) -> bytes | None:
+    def content_at(self, offset: int) -> bytes | None:
         if offset not in self._offsets:
             return None
         return read_file(self._task.segments_directory, segment_file(offset, SNAPSHOT_SUFFIX), SNAPSHOT_BYTES_MAX)
@@ -148,7 +148,7 @@ class _Finisher:
     def __init__(self, task: PartitionTask, publisher: Publisher, listings: Listings) -> None:
         self._task = task
         self.files = PartitionFiles(task, publisher, listings)
-        self._fold = PartitionFold(_BrokerSnapshots(task).at, task.start, task.recovered)
+        self._fold = PartitionFold(_BrokerSnapshots(task).content_at, task.start, task.recovered)
         self._base_offsets = list(task.earlier)
         self._states: list[FoldState] = []
         # With what is done with the transaction index, once it is committed.

@@ -166,11 +166,11 @@ def _replay(state: _LoadState, log_start_offset: int, end: int, segments: Sequen
         reached = max(segment.base_offset, reached, log_start_offset)
         if segment.base_offset in base_offsets[-2:] and reached > last_snapshot:
             last_snapshot = snapshots.take(reached)
-        _read_headers(state, segment, reached)
+        _learn_producers_from_headers(state, segment, reached)
     return snapshots.take(end) if end > last_snapshot else last_snapshot
 
 
-def _read_headers(state: _LoadState, segment: SimulatedSegment, start: int) -> None:
+def _learn_producers_from_headers(state: _LoadState, segment: SimulatedSegment, start: int) -> None:
     recovery = state.recoveries.get(segment.base_offset)
     if recovery is not None and recovery.records is not None:
         return  # recovery has read these headers, and there is no wrapper that had to be decompressed

@@ -229,7 +229,7 @@ def summarise(
     sums = startup.group_by("action").aggregate([([], "count_all"), *((name, "sum") for name in COUNTED)])
     for row in sums.to_pylist():
         counts = {name: row[f"{name}_sum"] or 0 for name in COUNTED}
-        summary.add_action(row["action"], row["count_all"], **counts)
+        summary.add_startup_action(row["action"], row["count_all"], **counts)
     summary.lost = _first(StartupRow, results.rows(Kind.SEGMENT, None, [LOST]), ORDERS[Kind.SEGMENT])
     partitions = results.rows(Kind.PARTITION)
     starts = _first(StartupPartitionRow, partitions, ORDERS[Kind.PARTITION], partitions.num_rows)

@@ -106,7 +106,7 @@ def plan_partitions(shares: Iterable[PartitionsToPlan]) -> Iterator[ItemRows]:
         plan = Plan(is_listed=False, partitions=list(share.partitions), log_dirs=set(share.log_dirs))
         add_segments(plan)
         changes = all_new(plan) if share.tables is None else _compared(share, share.tables, plan)
-        yield ItemRows(segments=plan.segments.num_rows, batches=_batches(share, plan, changes))
+        yield ItemRows(segments=plan.segments.num_rows, batches=_planned_rows(share, plan, changes))
 
 
 def _compared(share: PartitionsToPlan, tables: TablesToRead, plan: Plan) -> Changes:
@@ -131,7 +131,7 @@ def _rows_of(kind: str, rows: pa.Table) -> Iterator[pa.RecordBatch]:
         yield pa.RecordBatch.from_arrays(filled, schema=PLANNED_PARTITIONS)
 
 
-def _batches(share: PartitionsToPlan, plan: Plan, changes: Changes) -> Iterator[pa.RecordBatch]:
+def _planned_rows(share: PartitionsToPlan, plan: Plan, changes: Changes) -> Iterator[pa.RecordBatch]:
     numbers = pc.add(changes.to_read["listed_partition"], pa.scalar(share.first, pa.int32()))
     yield from _rows_of("to_read", changes.to_read.set_column(0, TO_READ.field(0), numbers))
     yield from _rows_of("relisted", changes.relisted)
@@ -139,7 +139,7 @@ def _batches(share: PartitionsToPlan, plan: Plan, changes: Changes) -> Iterator[
     missing = [(*key, offset) for key, offsets in changes.missing_at_end.items() for offset in offsets]
     yield from _rows_of("missing_at_end", _table(missing, KEYS))
     yield from _rows_of("emptied", _table([(*key, count) for key, count in changes.emptied.items()], EMPTIED))
-    yield from _rows_of("partition", _partitions(share, plan, changes))
+    yield from _rows_of("partition", _planned_partitions(share, plan, changes))
     sums = {"unchanged": changes.unchanged, "unchanged_bytes": changes.unchanged_bytes, **changes.unknown_facts}
     yield from _rows_of("sums", _table([tuple(map(sums.get, SUMS.names))], SUMS))
     skipped = [(reason.value, count) for reason, count in plan.skipped.counts.items()]
@@ -149,7 +149,7 @@ def _batches(share: PartitionsToPlan, plan: Plan, changes: Changes) -> Iterator[
     yield from _rows_of("warning", _table([(text,) for text in plan.warnings], WARNING))
 
 
-def _partitions(share: PartitionsToPlan, plan: Plan, changes: Changes) -> pa.Table:
+def _planned_partitions(share: PartitionsToPlan, plan: Plan, changes: Changes) -> pa.Table:
     bounds, (log_bytes, _) = plan.bounds(), numbers_in(plan.segments["log_bytes"])
     bytes_before = np.concatenate([[0], np.cumsum(log_bytes)])
     rows = []

@@ -165,7 +165,7 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     logs = known_logs(tables, list(paths), all_topics)
     gaps, lost = gaps_between(tables, logs, policy_of, directories), expected_in_log_dirs.lost(tables, logs)
     compacted = [topic for topic, config in what_if.configs.items() if _is_compacted(config)]
-    ahead = [{**row, "ahead": _ahead(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
+    ahead = [{**row, "ahead": _days_or_hours(row["max_timestamp_ms"] - now_ms)} for row in answers[future(now_ms)]]
     sections: dict[str, Any] = {
         "overview": {**overview_section(answers), "changes": changes_section(tables)},
         "health": {
@@ -239,6 +239,6 @@ def _first_differences(replicas: Mapping[str, Any]) -> dict[tuple[str, str, int]
     return offsets
 
 
-def _ahead(ms: int) -> str:
+def _days_or_hours(ms: int) -> str:
     days = ms / _DAY_MS
     return f"{days:,.0f} days" if days >= 2 else f"{ms / 3_600_000:,.1f} hours"

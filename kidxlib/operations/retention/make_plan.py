@@ -258,8 +258,8 @@ def report(staged: Staged, configs: Configs, looks_compacted: Mapping[str, str],
         compacted={topic: looks_compacted[topic] for topic in sorted(compacted)},
         unknown={topic.topic: _unknown(configs, topic) for topic in topics.values() if topic.undecided},
         assumed=_assumed_by_topic(configs) if what_if else {},
-        problems=_problems(staged, summed),
-        disagreements=_disagreements(staged, summed),
+        problems=_undecided_segments(staged, summed),
+        disagreements=_differing_decisions(staged, summed),
     )
 
 
@@ -295,7 +295,8 @@ def _assumed_by_topic(configs: Configs) -> dict[str, list[str]]:
     return assumed
 
 
-def _problems(staged: Staged, summed: pa.Table) -> tuple[int, list[str]]:
+def _undecided_segments(staged: Staged, summed: pa.Table) -> tuple[int, list[str]]:
+    """How many segments are kept as not all of them is known; and a line on each of the first."""
     is_problem = pc.field("reason") == Reason.NOT_WELL.value
     if not summed.filter(is_problem).num_rows:
         return 0, []
@@ -304,7 +305,8 @@ def _problems(staged: Staged, summed: pa.Table) -> tuple[int, list[str]]:
     return rows.num_rows, [f"{_named(row)}: {what}" for row in _first_rows(rows)]
 
 
-def _disagreements(staged: Staged, summed: pa.Table) -> tuple[int, list[str]]:
+def _differing_decisions(staged: Staged, summed: pa.Table) -> tuple[int, list[str]]:
+    """How many segments their time indexes decide otherwise than the catalog; and a line on each of the first."""
     differ = pc.field("decision") != pc.field("decision_on_disk")
     if not summed.filter(differ).num_rows:
         return 0, []

@@ -121,13 +121,13 @@ def _headers(placed: PlacedRecords, *, none_is_null: bool) -> Array:
     count = fill_header_ends(placed.places, ends, filled)
     key_at, key_bytes, value_at, value_bytes = (np.empty(count, np.int64) for _ in range(4))
     fill_headers(placed.places, key_at, key_bytes, value_at, value_bytes)
-    keys, values = _texts(_binary_array(key_at, key_bytes)), _binary_array(value_at, value_bytes)
+    keys, values = _decode_header_keys(_binary_array(key_at, key_bytes)), _binary_array(value_at, value_bytes)
     inside = pa.StructArray.from_arrays([keys, values], fields=HEADER)
     buffers = [pa.py_buffer(filled.data) if none_is_null else None, pa.py_buffer(ends.data)]
     return pa.Array.from_buffers(HEADERS, rows, buffers, children=[inside])
 
 
-def _texts(keys: Array) -> Array:
+def _decode_header_keys(keys: Array) -> Array:
     """Decode UTF-8 as Java does."""
     try:
         texts: Array = keys.cast(pa.string())
