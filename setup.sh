@@ -90,8 +90,12 @@ by_uv() { # VENV ARGUMENT ...
     uv --quiet pip install --python "$1/bin/python" "${@:2}" >>"$1/setup.log" 2>&1 && return
     say "uv failed, so pip installs; what uv said is in $1/setup.log"
   fi
-  [[ -x $1/bin/pip ]] || "$1/bin/python" -I -m ensurepip >>"$1/setup.log" 2>&1 # it was made for uv
+  ensure_pip "$1"
   return 1
+}
+
+ensure_pip() { # VENV: one that was made for uv has none
+  [[ -x $1/bin/pip3 ]] || "$1/bin/python" -I -m ensurepip >>"$1/setup.log" 2>&1
 }
 
 install_packages() { # VENV LOCK
@@ -172,6 +176,7 @@ set_up_packages() { # VENV LOCK [PART]: PART is a lock file of the same versions
   fi
   rm -f "$1/packages.stamp"
   install_packages "$1" "$2"
+  [[ $2 != "$DEV_LOCK" ]] || ensure_pip "$1" # tests install the wheel with it
   is_new=yes
   if [[ -n $a_job_waits ]] && command -v flock >/dev/null; then
     compile_meanwhile "$1"
