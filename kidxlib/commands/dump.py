@@ -13,6 +13,7 @@ from kidxlib.dump.decoders import DECODERS, Decoder
 from kidxlib.dump.lines import RecordFormat, ValueFormat
 from kidxlib.dump.source import MAX_MESSAGE_SIZE_DEFAULT, DumpOptions, dump_source
 from kidxlib.errors import KidxError, UsageError
+from kidxlib.format.kafka_release import NEWEST, OLDEST, KafkaRelease
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.command import discard_output
 from kidxlib.terminal.console import note
@@ -39,6 +40,15 @@ def _value_format(_context: click.Context, parameter: click.Parameter, value: st
             f"{parameter.opts[0]} {value}: expected {', '.join(ValueFormat)} or one of {', '.join(_DECODERS)}"
         )
     return ValueFormat(value)
+
+
+def _kafka_version(_context: click.Context, parameter: click.Parameter, value: str | None) -> KafkaRelease | None:
+    if value is None:
+        return None
+    release = KafkaRelease.parse(value)
+    if release is None or not OLDEST <= release <= NEWEST:
+        raise UsageError(f"{parameter.opts[0]} {value}: expected a version of Kafka from {OLDEST} to {NEWEST}")
+    return release
 
 
 def _decoder_options(command: _Command) -> _Command:
@@ -104,6 +114,13 @@ def _decoder(given: Mapping[str, bool]) -> Decoder | None:
     show_default=True,
     help="Of an .index: size of the largest batch that an entry may lead to.",
 )
+@click.option(
+    "--kafka-version",
+    metavar="VERSION",
+    callback=_kafka_version,
+    help="Whose kafka-dump-log to follow where versions differ. "
+    f"[default: the node's, as it has registered; else {NEWEST}]",
+)
 @click.option("--json", "json_lines", is_flag=True, help="One JSON object a line, findings among them.")
 def dump(
     paths: Sequence[str],
@@ -118,6 +135,7 @@ def dump(
     verify_index_only: bool,
     index_sanity_check: bool,
     max_message_size: int,
+    kafka_version: KafkaRelease | None,
     json_lines: bool,
     **decoders: bool,
 ) -> ExitCode:
@@ -142,6 +160,7 @@ def dump(
         verify_only=verify_index_only,
         sanity_only=index_sanity_check,
         max_message_size=max_message_size,
+        release=kafka_version,
     )
     sources = [dump_source(Path(file), options, log_dir) for file in files]
     record_format = RecordFormat(

@@ -1,4 +1,5 @@
-"""What `kafka-dump-log` prints for the records of Kafka's own topics, with the option for each of them.
+"""What `kafka-dump-log` prints for the records of Kafka's own topics, with the option for each of them. Some of it is
+different in releases of Kafka.
 
 Sources: `DumpLogSegments.CoordinatorRecordMessageParser` and its subclasses, `ClusterMetadataLogMessageParser`,
 `RemoteMetadataLogMessageParser`, and `toString` of the classes that these read.
@@ -13,9 +14,10 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from kidxlib.errors import MalformedError, UnknownRecordTypeError, UnreadableMessageError
+from kidxlib.format.kafka_release import KAFKA_4_4, KafkaRelease
 from kidxlib.java import boolean_text
 from kidxlib.messages.definitions import messages_of
-from kidxlib.messages.reading import Readable, json_object, json_text, read_message
+from kidxlib.messages.reading import ARRAY_ELEMENTS_MAX, Readable, json_object, json_text, read_message
 from kidxlib.messages.remote_log_metadata import (
     RemoteLogMetadata,
     RemotePartitionDelete,
@@ -63,15 +65,17 @@ class Decoded:
     Attributes:
         key, value: None if Kafka prints nothing.
         is_whole: whether all of it could be read. If not, the key or the value is Kafka's message about that.
+        may_differ: whether another release may print something else.
     """
 
     key: Part | None
     value: Part | None
     is_whole: bool = True
+    may_differ: bool = False
 
 
-#: Decodes the records of one of Kafka's own topics.
-Decoder: TypeAlias = Callable[[Record], Decoded]
+#: Decodes the records of one of Kafka's own topics, as a release of Kafka does.
+Decoder: TypeAlias = Callable[[Record, KafkaRelease], Decoded]
 
 _KEY_VERSION: Final = 0
 #: What Kafka prints in place of a tombstone's value.
@@ -81,16 +85,23 @@ _CONSUMER: Final = "consumer"
 #: The fields of a member that hold such a message, and the message of each.
 _OF_MEMBERS: Final = {"subscription": "ConsumerProtocolSubscription", "assignment": "ConsumerProtocolAssignment"}
 
+_TRANSACTION_LOG_VALUE: Final = "TransactionLogValue"
+#: `TransactionState.stateName`, by its id.
+_TRANSACTION_STATES: Final = (
+    *("Empty", "Ongoing", "PrepareCommit", "PrepareAbort"),
+    *("CompleteCommit", "CompleteAbort", "Dead", "PrepareEpochFence"),
+)
+
 _WORD_START: Final = re.compile(r"(?<!^)(?=[A-Z])")
 
 
-def _decode_cluster_metadata(record: Record) -> Decoded:
+def _decode_cluster_metadata(record: Record, release: KafkaRelease) -> Decoded:
     try:
-        framed = read_framed(record.value, CLUSTER_METADATA)
+        framed = read_framed(record.value, CLUSTER_METADATA, release)
     except UnreadableMessageError as error:
         text = f"Error at {record.offset}, skipping. {error.message or 'null'}"
-        return Decoded(None, Part(text, text), is_whole=False)
-    return Decoded(None, Part(_framed_fields(framed)))
+        return Decoded(None, Part(text, text), is_whole=False, may_differ=True)
+    return Decoded(None, Part(_framed_fields(framed)), may_differ=framed.message.is_by_release)
 
 
 def _framed_fields(framed: FramedMessage) -> dict[str, Any]:
@@ -101,13 +112,13 @@ def _framed_fields(framed: FramedMessage) -> dict[str, Any]:
     }
 
 
-def _decode_remote_log_metadata(record: Record) -> Decoded:
+def _decode_remote_log_metadata(record: Record, release: KafkaRelease) -> Decoded:
     try:
-        framed, metadata = read_remote_log_metadata(record.value)
+        framed, metadata = read_remote_log_metadata(record.value, release)
     except UnreadableMessageError as error:
         text = f"Error at offset {record.offset}, skipping. {error.message or 'null'}"
-        return Decoded(None, Part(text, text), is_whole=False)
-    return Decoded(None, Part(_framed_fields(framed), _text(metadata)))
+        return Decoded(None, Part(text, text), is_whole=False, may_differ=True)
+    return Decoded(None, Part(_framed_fields(framed), _text(metadata)), may_differ=framed.message.is_by_release)
 
 
 def _text(metadata: RemoteLogMetadata) -> str:
@@ -159,36 +170,52 @@ def _custom(metadata: bytes | None) -> str:
     return "Optional.empty" if metadata is None else f"Optional[CustomMetadata{{{len(metadata)} bytes}}]"
 
 
-def _decode_coordinator_record(record: Record, module: str) -> Decoded:
+def _decode_coordinator_record(record: Record, release: KafkaRelease, module: str) -> Decoded:
     if record.key is None:
         raise MalformedError(f"no key in the record at offset {record.offset}", "one, as this decoder reads it")
     try:
-        read = read_coordinator_record(record.key, record.value, module)
+        read = read_coordinator_record(record.key, record.value, module, release)
     except UnknownRecordTypeError as error:
         text = f"Unknown record type {error.record_type} at offset {record.offset}, skipping."
-        return Decoded(Part(text, text), None, is_whole=False)
+        return Decoded(Part(text, text), None, is_whole=False, may_differ=True)
     except UnreadableMessageError as error:
         text = f"Error at offset {record.offset}, skipping. {error.message or 'null'}"
-        return Decoded(Part(text, text), None, is_whole=False)
+        return Decoded(Part(text, text), None, is_whole=False, may_differ=True)
     key = {"type": str(read.record_type), "data": json_object(read.key_message, read.key, _KEY_VERSION)}
     if read.value is None:
         return Decoded(Part(key), _TOMBSTONE)
-    return Decoded(Part(key), Part({"version": str(read.value_version), "data": _value(read)}))
+    value = {"version": str(read.value_version), "data": _value(read, release)}
+    return Decoded(Part(key), Part(value), may_differ=_may_differ(read, record))
 
 
-def _value(read: CoordinatorRecord) -> dict[str, Any]:
+def _may_differ(read: CoordinatorRecord, record: Record) -> bool:
+    """Whether releases may print a record differently which could be read. A message of the consumer protocol within it
+    is shown as bytes by those that refuse how many elements it has.
+    """
+    has_many = record.value is not None and len(record.value) > ARRAY_ELEMENTS_MAX
+    return has_many or read.value_message.is_by_release or read.value_message.name == _TRANSACTION_LOG_VALUE
+
+
+def _value(read: CoordinatorRecord, release: KafkaRelease) -> dict[str, Any]:
     assert read.value is not None and read.value_version is not None
     shown = json_object(read.value_message, read.value, read.value_version)
     if read.value_message.name == "GroupMetadataValue" and read.value["protocolType"] == _CONSUMER:
         for member, member_shown in zip(read.value["members"], shown["members"], strict=True):
             for field, message_name in _OF_MEMBERS.items():
-                member_shown[field] = _consumer_protocol(message_name, member[field]) or member_shown[field]
+                of_protocol = _consumer_protocol(message_name, member[field], release)
+                member_shown[field] = of_protocol or member_shown[field]
+    if read.value_message.name == _TRANSACTION_LOG_VALUE and release >= KAFKA_4_4:
+        shown["transactionStatus"] = _state_name(read.value["transactionStatus"])
     return shown
 
 
-def _consumer_protocol(message_name: str, data: bytes) -> dict[str, Any] | None:
+def _state_name(state: int) -> str:
+    return _TRANSACTION_STATES[state] if 0 <= state < len(_TRANSACTION_STATES) else f"Unknown({state})"
+
+
+def _consumer_protocol(message_name: str, data: bytes, release: KafkaRelease) -> dict[str, Any] | None:
     """The message of a group's member in Kafka's consumer protocol; None if the bytes are none."""
-    message, readable = messages_of("kafka-clients")[message_name], Readable(data)
+    message, readable = messages_of("kafka-clients", release)[message_name], Readable(data)
     try:
         version = readable.number(2)
         return json_object(message, read_message(message, readable, version), version)

@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterator
+from functools import partial
 from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -40,10 +41,12 @@ from kidxlib.dump.items import (
     TimestampMismatch,
     TimestampOutOfOrder,
 )
+from kidxlib.dump.shown_as import ShownAs
 from kidxlib.dump.source import DumpOptions, DumpSource, FileKind, base_offset, sibling, snapshot_id
 from kidxlib.errors import DumpError, MalformedError, MalformedRecordsError
 from kidxlib.format import layouts, segment_files
 from kidxlib.format.checksums.crc import extend_crc32
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.index.abstract_index import AbstractIndex
 from kidxlib.index.offset import OffsetIndex, OffsetPosition
@@ -80,7 +83,7 @@ def _content(path: PathLike[str]) -> bytes:
         return file.read()
 
 
-def _dump_log(path: Path, options: DumpOptions) -> Iterator[DumpItem]:
+def _dump_log(path: Path, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpItem]:
     """The items of a log, or of a KRaft snapshot, which has the same layout."""
     if path.name.endswith(segment_files.KRAFT_SNAPSHOT_SUFFIX):
         snapshot = snapshot_id(path)
@@ -98,7 +101,7 @@ def _dump_log(path: Path, options: DumpOptions) -> Iterator[DumpItem]:
             yield DumpedBatch(batch, is_crc_valid(log, batch) if is_known else None)
             _check_known(batch)
             if options.deep:
-                for record in _records(log, batch, options):
+                for record in _records(log, batch, options, shown_as):
                     if previous_offset is not None and record.offset != previous_offset + 1:
                         yield OffsetGap(previous_offset, record.offset)
                     previous_offset = record.offset
@@ -118,7 +121,7 @@ def _check_known(batch: Batch) -> None:
 _CODECS_ASSIGNED: Final = layouts.CODEC_ZSTD + 1
 
 
-def _records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[DumpedRecord]:
+def _records(log: LogBytes, batch: Batch, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpedRecord]:
     """The records of a batch. Kafka decodes a compressed batch before it prints the first record, so a malformed batch
     yields none. To hold no records either, such a batch is decompressed twice.
     """
@@ -126,13 +129,14 @@ def _records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[Dump
     if batch.codec != layouts.CODEC_NONE:
         for _ in decoded(log, batch):
             pass
+    dumped = _records_v2 if batch.is_v2 else _legacy_records
     try:
-        yield from _records_v2(log, batch, options) if batch.is_v2 else _legacy_records(log, batch, options)
+        yield from dumped(log, batch, options, shown_as)
     except MalformedError as error:
         raise MalformedRecordsError(batch.position, error.found, error.expected) from error
 
 
-def _records_v2(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[DumpedRecord]:
+def _records_v2(log: LogBytes, batch: Batch, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpedRecord]:
     for record in records(log, batch):
         sequence = layouts.NO_SEQUENCE
         if batch.base_sequence >= 0:
@@ -140,14 +144,14 @@ def _records_v2(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[D
         control, malformed = None, None
         if batch.is_control and options.metadata:
             try:
-                control = read_control_record(record)
+                control = shown_as.read(partial(read_control_record, record))
             except MalformedError as error:
                 malformed = error
         contents = record if options.contents and not batch.is_control else None
         decoded = None
         if contents is not None and options.decode is not None:
             try:
-                decoded = options.decode(record)
+                decoded = shown_as.decoded(record, options.decode)
             except MalformedError as error:
                 if not options.metadata:
                     raise
@@ -168,7 +172,7 @@ def _records_v2(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[D
             raise malformed
 
 
-def _legacy_records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterator[DumpedRecord]:
+def _legacy_records(log: LogBytes, batch: Batch, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpedRecord]:
     for message in messages(log, batch):
         message.check_not_compressed()
         key_size, value_size = message.sizes() if options.metadata else (0, 0)
@@ -176,7 +180,7 @@ def _legacy_records(log: LogBytes, batch: Batch, options: DumpOptions) -> Iterat
         if options.contents:
             try:
                 contents = message.record()
-                decoded = None if options.decode is None else options.decode(contents)
+                decoded = None if options.decode is None else shown_as.decoded(contents, options.decode)
             except MalformedError as error:
                 if not options.metadata:
                     raise
@@ -366,15 +370,17 @@ def _compared(
     return _time_entries(index, OffsetIndex.from_bytes(_content(path), index.base_offset, name=str(path)), log)
 
 
-def dump_file(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
+def dump_file(source: DumpSource, options: DumpOptions, shown_as: ShownAs | None = None) -> Iterator[DumpItem]:
+    """The items of a file. `shown_as` says afterwards whether a release of Kafka had to be taken for granted."""
     path = source.path
+    shown_as = shown_as or ShownAs(path, options.release)
     match source.kind:
         case FileKind.LOG | FileKind.KRAFT_SNAPSHOT:
-            yield from _dump_log(path, options)
+            yield from _dump_log(path, options, shown_as)
         case FileKind.OFFSET_INDEX | FileKind.TIME_INDEX:
             yield from _dump_index(source, options)
         case FileKind.TRANSACTION_INDEX:
-            yield from _dump_transaction_index(path)
+            yield from _dump_transaction_index(path, shown_as)
         case FileKind.SNAPSHOT:
             yield from _dump_snapshot(path)
         case FileKind.LEADER_EPOCHS:
@@ -382,13 +388,17 @@ def dump_file(source: DumpSource, options: DumpOptions) -> Iterator[DumpItem]:
                 yield CheckpointEntry(entry.epoch, entry.start_offset)
 
 
-def _dump_transaction_index(path: Path) -> Iterator[DumpItem]:
+def _dump_transaction_index(path: Path, shown_as: ShownAs) -> Iterator[DumpItem]:
     entries = _content(path)
-    TransactionIndex.from_bytes(entries, base_offset(path), name=str(path)).all()  # raises for a newer version
+
+    def ensure_readable(release: KafkaRelease) -> None:
+        TransactionIndex.from_bytes(entries, base_offset(path), name=str(path), release=release).all()
+
+    shown_as.read(ensure_readable)
     size = layouts.ABORTED_TRANSACTION.itemsize
     for entry in np.frombuffer(entries, layouts.ABORTED_TRANSACTION, len(entries) // size).tolist():
         version, *fields = entry
-        yield AbortedEntry(version >> 8, *fields)  # its higher byte is all that Kafka reads
+        yield AbortedEntry(version >> 8, *fields)  # its higher byte is all that a Kafka reads which takes others than 0
 
 
 def _dump_snapshot(path: Path) -> Iterator[DumpItem]:

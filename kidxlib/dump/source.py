@@ -11,6 +11,7 @@ from kidxlib.dump.decoders import Decoder
 from kidxlib.errors import UsageError
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.topic_partition import parse_partition_directory
 
 MAX_MESSAGE_SIZE_DEFAULT: Final = 5 * 1024 * 1024
@@ -38,6 +39,7 @@ class DumpOptions:
         verify_only: give only the findings of an index.
         sanity_only: check an index only as a broker did before it used one (`sanityCheck`).
         max_message_size: the largest batch that an offset index may name, in bytes.
+        release: whose `kafka-dump-log` to follow; None for that of the node, if it is known, else the newest.
     """
 
     deep: bool = False
@@ -48,6 +50,7 @@ class DumpOptions:
     verify_only: bool = False
     sanity_only: bool = False
     max_message_size: int = MAX_MESSAGE_SIZE_DEFAULT
+    release: KafkaRelease | None = None
 
 
 @dataclass(frozen=True, slots=True)

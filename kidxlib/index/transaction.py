@@ -12,12 +12,13 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import CorruptIndexError, InvalidOffsetError, NoSuchEntryError, UnknownVersionError
 from kidxlib.format import layouts
+from kidxlib.format.kafka_release import KAFKA_4_3, KAFKA_4_4, NEWEST, KafkaRelease
 from kidxlib.index.abstract_index import IN_MEMORY
 from kidxlib.storage.location import location
 from kidxlib.storage.opened_file import map_file
 
 _ENTRY_BYTES: Final = layouts.ABORTED_TRANSACTION.itemsize
-#: The version that is written, and the highest that is read.
+#: The version that is written.
 _VERSION: Final = 0
 
 
@@ -65,23 +66,30 @@ class TransactionIndex:
     Attributes:
         name: the file, or another name for messages.
         base_offset: the segment's.
+        release: the Kafka whose answers are given.
     """
 
-    def __init__(self, read: Callable[[], NDArray[np.uint8]], base_offset: int, name: str) -> None:
+    def __init__(
+        self, read: Callable[[], NDArray[np.uint8]], base_offset: int, name: str, release: KafkaRelease = NEWEST
+    ) -> None:
         self.name = name
         self.base_offset = base_offset
+        self.release = release
         self._read = read
         self._memory: NDArray[np.uint8] | None = None  # the whole file
         self._last_offset: int | None = None  # of the entry that was last appended to this object
 
     @classmethod
-    def open(cls, path: str | PathLike[str], base_offset: int) -> Self:
+    def open(cls, path: str | PathLike[str], base_offset: int, *, release: KafkaRelease = NEWEST) -> Self:
         """Open an index file, which is mapped at the first use; empty if there is no file.
+
+        Args:
+            release: the Kafka whose answers are wanted; before 4.4 it takes more versions of entries for 0.
 
         Raises (when first used):
             OSError: the file cannot be read.
         """
-        return cls(lambda: _map_if_there(fspath(path)), base_offset, fspath(path))
+        return cls(lambda: _map_if_there(fspath(path)), base_offset, fspath(path), release)
 
     @classmethod
     def from_bytes(
@@ -90,9 +98,10 @@ class TransactionIndex:
         base_offset: int = 0,
         *,
         name: str = IN_MEMORY,
+        release: KafkaRelease = NEWEST,
     ) -> Self:
         """An index of bytes in memory, which are neither copied nor changed."""
-        return cls(lambda: np.frombuffer(content, np.uint8), base_offset, name)
+        return cls(lambda: np.frombuffer(content, np.uint8), base_offset, name, release)
 
     def __len__(self) -> int:
         """The number of entries."""
@@ -225,13 +234,18 @@ class TransactionIndex:
         return memory[: len(memory) // _ENTRY_BYTES * _ENTRY_BYTES].view(layouts.ABORTED_TRANSACTION)
 
     def _check_versions(self, entries: NDArray[np.void], first: int = 0) -> None:
-        """Refuse a version. Kafka reads only its higher byte (`AbortedTxn.version`), as a signed number."""
-        newer = entries["version"] >> 8 > _VERSION
-        if newer.any():
-            number = int(newer.argmax())
+        """Refuse a version (`AbortedTxn`). Up to 4.3 Kafka reads its higher byte alone, as a signed number, and refuses
+        one above 0; from 4.4 on it refuses all but 0.
+        """
+        versions = entries["version"]
+        of_older = versions >> 8 > _VERSION
+        refused = versions != _VERSION if self.release >= KAFKA_4_4 else of_older
+        if refused.any():
+            number = int(refused.argmax())
+            takes = "" if of_older[number] else f", which only Kafka up to {KAFKA_4_3} takes for that"
             raise UnknownVersionError(
-                f"{self.name}: entry {first + number} is of version {entries['version'][number]}, expected {_VERSION}: "
-                "the index is corrupt or newer than Kafka 4.3, rebuild it"
+                f"{self.name}: entry {first + number} is of version {versions[number]}, expected {_VERSION}{takes}: "
+                f"the index is corrupt or newer than Kafka {NEWEST}, rebuild it"
             )
 
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Final
 
+from kidxlib.format.kafka_release import NEWEST, KafkaRelease
+
 _VERSION_MAX: Final = 2**15 - 1
 
 
@@ -84,6 +86,8 @@ class Message:
         flexible: the versions with compact lengths and tagged fields.
         fields: in the order of the bytes.
         structs: the common structs of the fields, by name.
+        release: the Kafka that has the message so.
+        is_by_release: whether an older one lacks the message, or fields of it.
     """
 
     name: str
@@ -93,6 +97,8 @@ class Message:
     flexible: Versions
     fields: tuple[Field, ...]
     structs: Mapping[str, Struct]
+    release: KafkaRelease
+    is_by_release: bool
 
 
 def kafka_version() -> str:
@@ -102,9 +108,11 @@ def kafka_version() -> str:
 
 
 @functools.cache
-def messages_of(module: str) -> Mapping[str, Message]:
-    """The messages of a module of Kafka, such as `kafka-metadata`, by name, as far as `definitions.json` has them."""
-    messages = map(_message, _content()["modules"][module])
+def messages_of(module: str, release: KafkaRelease = NEWEST) -> Mapping[str, Message]:
+    """The messages of a module of Kafka, such as `kafka-metadata`, by name, as far as `definitions.json` has them. They
+    are as a release has them: what came later is left out.
+    """
+    messages = (_message(given, release) for given in _content()["modules"][module] if _is_in(given, release))
     return {message.name: message for message in messages}
 
 
@@ -114,26 +122,38 @@ def _content() -> dict[str, Any]:
     return content
 
 
-def _message(given: Mapping[str, Any]) -> Message:
+def _is_in(given: Mapping[str, Any], release: KafkaRelease) -> bool:
+    """Whether a release has a message or a field: those that came later than the oldest definitions say since when."""
+    since = KafkaRelease.parse(given.get("since", ""))
+    return since is None or since <= release
+
+
+def _message(given: Mapping[str, Any], release: KafkaRelease) -> Message:
     return Message(
         name=given["name"],
         api_key=given.get("apiKey"),
         kind=given["type"],
         versions=_versions(given["validVersions"]),
         flexible=_versions(given["flexibleVersions"]),
-        fields=_fields(given["fields"]),
+        fields=_fields(given["fields"], release),
         structs={
-            struct["name"]: Struct(_versions(struct["versions"]), _fields(struct["fields"]))
+            struct["name"]: Struct(_versions(struct["versions"]), _fields(struct["fields"], release))
             for struct in given.get("commonStructs", ())
         },
+        release=release,
+        is_by_release=_says_since(given),
     )
 
 
-def _fields(given: Sequence[Mapping[str, Any]]) -> tuple[Field, ...]:
-    return tuple(map(_field, given))
+def _says_since(given: Mapping[str, Any]) -> bool:
+    return "since" in given or any(map(_says_since, (*given.get("fields", ()), *given.get("commonStructs", ()))))
 
 
-def _field(given: Mapping[str, Any]) -> Field:
+def _fields(given: Sequence[Mapping[str, Any]], release: KafkaRelease) -> tuple[Field, ...]:
+    return tuple(_field(field, release) for field in given if _is_in(field, release))
+
+
+def _field(given: Mapping[str, Any], release: KafkaRelease) -> Field:
     name, versions = given["name"], _versions(given.get("versions", given.get("taggedVersions")))
     return Field(
         name=name[0].lower() + name[1:],
@@ -143,7 +163,7 @@ def _field(given: Mapping[str, Any]) -> Field:
         tagged=_versions(given.get("taggedVersions")),
         tag=given.get("tag"),
         default=str(given.get("default", "")),
-        fields=_fields(given["fields"]) if "fields" in given else None,
+        fields=_fields(given["fields"], release) if "fields" in given else None,
     )
 
 

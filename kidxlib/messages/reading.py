@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final, NoReturn, TypeAlias
 
 from kidxlib.errors import UnreadableMessageError
+from kidxlib.format.kafka_release import KAFKA_4_4
 from kidxlib.java import as_int, boolean_text, double_text, text_of
 from kidxlib.messages.definitions import Field, Message, Struct, Versions
 
@@ -93,6 +94,9 @@ class Readable:
 _Read: TypeAlias = Callable[[Readable], Any]
 
 _STRING_BYTES_MAX: Final = 0x7FFF
+#: `MessageUtil.MAX_ARRAY_LENGTH` and `MAX_TAGGED_FIELD_COUNT`, from Kafka 4.4 on.
+ARRAY_ELEMENTS_MAX: Final = 1_000_000
+TAGGED_FIELDS_MAX: Final = 10_000
 _FIXED: Final[Mapping[str, _Read]] = {
     "bool": lambda readable: readable.number(1) != 0,
     "int8": lambda readable: readable.number(1),
@@ -145,6 +149,11 @@ class Scope:
     def is_flexible(self) -> bool:
         """Whether lengths are compact and tagged fields follow."""
         return self.version in self.message.flexible
+
+    @property
+    def limits_counts(self) -> bool:
+        """Whether Kafka refuses numbers of elements and of tagged fields that are too large, though bytes are there."""
+        return self.message.release >= KAFKA_4_4
 
     def is_in(self, versions: Versions) -> bool:
         return self.version in versions
@@ -210,10 +219,14 @@ def _struct_reader(scope: Scope, fields: Iterable[Field]) -> _Read:
     if not scope.is_flexible:
         return lambda readable: defaults | {name: read_field(readable) for name, read_field in mandatory}
     tagged = {field.tag: (field.name, _tagged_reader(scope, field)) for field in fields if field.tag is not None}
+    limits_counts = scope.limits_counts
 
     def read(readable: Readable) -> Values:
         values = defaults | {name: read_field(readable) for name, read_field in mandatory}
-        for _ in range(readable.unsigned_varint()):
+        count = readable.unsigned_varint()
+        if count and limits_counts:
+            _check_tagged_fields(count, readable.remaining)
+        for _ in range(count):
             tag, size = readable.unsigned_varint(), readable.unsigned_varint()
             if tag in tagged:
                 name, read_field = tagged[tag]
@@ -223,6 +236,23 @@ def _struct_reader(scope: Scope, fields: Iterable[Field]) -> _Read:
         return values
 
     return read
+
+
+def _check_tagged_fields(count: int, remaining: int) -> None:
+    if count < 0:
+        raise UnreadableMessageError(
+            f"0 tagged fields or more, not {count}", f"Invalid negative number of tagged fields {count}"
+        )
+    if count > remaining:
+        raise UnreadableMessageError(
+            f"at most {remaining} tagged fields, not {count}",
+            f"Tried to read {count} tagged fields, but there are only {remaining} bytes remaining.",
+        )
+    if count > TAGGED_FIELDS_MAX:
+        raise UnreadableMessageError(
+            f"at most {TAGGED_FIELDS_MAX} tagged fields, not {count}",
+            f"Tried to read {count} tagged fields, which exceeds the maximum allowed count of {TAGGED_FIELDS_MAX}.",
+        )
 
 
 def _tagged_reader(scope: Scope, field: Field) -> _Read:
@@ -235,7 +265,7 @@ def _field_reader(scope: Scope, field: Field) -> _Read:
     nullable = scope.is_in(field.nullable)
     if field.element_type is not None:
         read_element = _value_reader(scope, field, field.element_type, f"{field.name} element", nullable=False)
-        return _array_reader(field.name, read_element, scope.is_flexible, nullable)
+        return _array_reader(field.name, read_element, scope, nullable)
     read_value = _value_reader(scope, field, field.type, field.name, nullable)
     if not nullable or field.type in ("string", "bytes"):
         return read_value
@@ -257,7 +287,9 @@ def _value_reader(scope: Scope, field: Field, kind: str, name: str, nullable: bo
     return _struct_reader(scope.within(field), scope.fields_of(field))
 
 
-def _array_reader(name: str, read_element: _Read, is_flexible: bool, nullable: bool) -> _Read:
+def _array_reader(name: str, read_element: _Read, scope: Scope, nullable: bool) -> _Read:
+    is_flexible, limits_counts = scope.is_flexible, scope.limits_counts
+
     def read(readable: Readable) -> list[Any] | None:
         count = _length(readable, is_flexible, 4)
         if count < 0:
@@ -268,6 +300,12 @@ def _array_reader(name: str, read_element: _Read, is_flexible: bool, nullable: b
                 f"an array of at most {readable.remaining} elements, not of {count}",
                 f"Tried to allocate a collection of size {count}, but there are only {readable.remaining} bytes "
                 "remaining.",
+            )
+        if limits_counts and count > ARRAY_ELEMENTS_MAX:
+            raise UnreadableMessageError(
+                f"an array of at most {ARRAY_ELEMENTS_MAX} elements, not of {count}",
+                f"Tried to read a collection of size {count}, which exceeds the maximum allowed size of "
+                f"{ARRAY_ELEMENTS_MAX}.",
             )
         return [read_element(readable) for _ in range(count)]
 

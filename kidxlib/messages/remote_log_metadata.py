@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final, TypeAlias, TypeVar
 
 from kidxlib.errors import UnreadableMessageError
+from kidxlib.format.kafka_release import NEWEST, KafkaRelease
 from kidxlib.messages.reading import Values
 from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage, read_framed
 
@@ -121,10 +122,12 @@ _NO_VALUE: Final = (
 )
 
 
-def read_remote_log_metadata(value: bytes | None) -> tuple[FramedMessage, RemoteLogMetadata]:
+def read_remote_log_metadata(
+    value: bytes | None, release: KafkaRelease = NEWEST
+) -> tuple[FramedMessage, RemoteLogMetadata]:
     if value is None:
         raise UnreadableMessageError("bytes, not null", _NO_VALUE)
-    framed = read_framed(value, REMOTE_LOG_METADATA)
+    framed = read_framed(value, REMOTE_LOG_METADATA, release)
     values = framed.values
     match framed.message.name:
         case "RemoteLogSegmentMetadataRecord":

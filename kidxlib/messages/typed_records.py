@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from kidxlib.errors import UnknownRecordTypeError, UnreadableMessageError
+from kidxlib.format.kafka_release import NEWEST, KafkaRelease
 from kidxlib.java import as_short
 from kidxlib.messages.definitions import Message, messages_of
 from kidxlib.messages.reading import Readable, Values, read_message
@@ -38,8 +39,8 @@ class FramedMessage:
     values: Values
 
 
-def read_framed(value: bytes | None, module: str) -> FramedMessage:
-    """Read a record's value. The module of Kafka is `CLUSTER_METADATA` or `REMOTE_LOG_METADATA`."""
+def read_framed(value: bytes | None, module: str, release: KafkaRelease = NEWEST) -> FramedMessage:
+    """Read a record's value as a release of Kafka does. The module is `CLUSTER_METADATA` or `REMOTE_LOG_METADATA`."""
     if value is None:
         raise UnreadableMessageError("bytes, not null", "Error while reading frame version")
     readable = Readable(value)
@@ -57,7 +58,7 @@ def read_framed(value: bytes | None, module: str) -> FramedMessage:
             f"{_FRAME_VERSION} is supported)",
         )
     api_key, version = _short(readable, "type"), _short(readable, "version")
-    message = _by_api_key(module).get(api_key)
+    message = _by_api_key(module, release).get(api_key)
     if message is None:
         raise UnreadableMessageError(
             f"a record type that Kafka knows, not {api_key}",
@@ -85,8 +86,9 @@ def _short(readable: Readable, what: str) -> int:
 
 
 @functools.cache
-def _by_api_key(module: str) -> Mapping[int, Message]:
-    return {message.api_key: message for message in messages_of(module).values() if message.api_key is not None}
+def _by_api_key(module: str, release: KafkaRelease) -> Mapping[int, Message]:
+    messages = messages_of(module, release).values()
+    return {message.api_key: message for message in messages if message.api_key is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +108,17 @@ class CoordinatorRecord:
         return self.key_message.api_key
 
 
-def read_coordinator_record(key: bytes, value: bytes | None, module: str) -> CoordinatorRecord:
-    """Read a record. The module of Kafka is `CONSUMER_OFFSETS`, `TRANSACTION_STATE` or `SHARE_GROUP_STATE`."""
+def read_coordinator_record(
+    key: bytes, value: bytes | None, module: str, release: KafkaRelease = NEWEST
+) -> CoordinatorRecord:
+    """Read a record as a release of Kafka does. The module is `CONSUMER_OFFSETS`, `TRANSACTION_STATE` or
+    `SHARE_GROUP_STATE`.
+    """
     readable = Readable(key)
     record_type = _version(readable, "key")
-    if record_type not in _by_type(module):
+    if record_type not in _by_type(module, release):
         raise UnknownRecordTypeError(record_type)
-    key_message, value_message = _by_type(module)[record_type]
+    key_message, value_message = _by_type(module, release)[record_type]
     key_values = _read(key_message, readable, record_type, "key")
     if value is None:
         return CoordinatorRecord(key_message, key_values, value_message, None, None)
@@ -146,9 +152,9 @@ def _read(message: Message, readable: Readable, version: int, what: str) -> Valu
 
 
 @functools.cache
-def _by_type(module: str) -> Mapping[int, tuple[Message, Message]]:
+def _by_type(module: str, release: KafkaRelease) -> Mapping[int, tuple[Message, Message]]:
     """The messages of key and value, by the type in the key."""
-    messages = messages_of(module).values()
+    messages = messages_of(module, release).values()
     values = {message.api_key: message for message in messages if message.kind == "coordinator-value"}
     return {
         message.api_key: (message, values[message.api_key])

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from kidxlib.errors import MalformedError, UnreadableMessageError
 from kidxlib.format import layouts
+from kidxlib.format.kafka_release import NEWEST, KafkaRelease
 from kidxlib.messages.definitions import Message, messages_of
 from kidxlib.messages.reading import Readable, json_object, read_message
 from kidxlib.records.reader import Record
@@ -31,13 +32,13 @@ class ControlRecord:
     fields: dict[str, Any] | None
 
 
-def read_control_record(record: Record) -> ControlRecord:
+def read_control_record(record: Record, release: KafkaRelease = NEWEST) -> ControlRecord:
     type_id = _type_id(_bytes(record.key, "key of a control record"))
     if type_id not in _TYPES:
         return ControlRecord(type_id, None, None)
     name, message_name = _TYPES[type_id]
     what = f"value of a control record {name}"
-    value, message = _bytes(record.value, what), messages_of("kafka-clients")[message_name]
+    value, message = _bytes(record.value, what), messages_of("kafka-clients", release)[message_name]
     try:
         return ControlRecord(type_id, name, _fields(message, value))
     except UnreadableMessageError as error:

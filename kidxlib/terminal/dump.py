@@ -13,8 +13,10 @@ from kidxlib.dump.items import DumpedRecord, DumpFinding, DumpItem, Findings, No
 from kidxlib.dump.json_lines import as_json
 from kidxlib.dump.lines import RecordFormat, as_line, finding_lines
 from kidxlib.dump.read import dump_file
+from kidxlib.dump.shown_as import ShownAs
 from kidxlib.dump.source import DumpOptions, DumpSource
 from kidxlib.errors import KidxError, describe_error
+from kidxlib.format.kafka_release import KAFKA_4_3, NEWEST
 from kidxlib.terminal.console import note, printable
 
 _FINDINGS: Final = get_args(DumpFinding)
@@ -28,9 +30,10 @@ def print_dump(
     findings = Findings()
     malformed = []
     heading_before = None
+    shown_as = ShownAs(source.path, options.release)
     if not json_lines:
         out.write(_encoded(f"Dumping {file}"))
-    for item in _items(file, source, options):
+    for item in _items(file, source, options, shown_as):
         if isinstance(item, str):
             malformed.append(item)
             continue
@@ -50,13 +53,18 @@ def print_dump(
         else:
             out.write(_encoded(as_line(item, file, record_format)))
     out.flush()
+    if shown_as.is_assumed:
+        note(
+            f"{file}: shown as kafka-dump-log of Kafka {NEWEST} does; up to {KAFKA_4_3} it prints some of this "
+            "differently; --kafka-version VERSION says whose lines to print"
+        )
     return ([] if findings.line is None else [f"{file}: {findings.line}"]) + malformed
 
 
-def _items(file: str, source: DumpSource, options: DumpOptions) -> Iterator[DumpItem | str]:
+def _items(file: str, source: DumpSource, options: DumpOptions, shown_as: ShownAs) -> Iterator[DumpItem | str]:
     """The items of a file, and last, if it cannot be read to its end, the message about that."""
     try:
-        yield from dump_file(source, options)
+        yield from dump_file(source, options, shown_as)
     except (KidxError, OSError) as error:
         message = describe_error(error)
         yield message if file in message else f"{file}: {message}"

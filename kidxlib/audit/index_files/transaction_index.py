@@ -17,6 +17,7 @@ from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.finding_builder import entries_differ
 from kidxlib.errors import CorruptIndexError, UnknownVersionError
 from kidxlib.format import layouts
+from kidxlib.format.kafka_release import KAFKA_4_4, NEWEST, KafkaRelease
 from kidxlib.format.segment_files import TRANSACTION_INDEX_SUFFIX
 from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
 from kidxlib.recovery.partition_fold import StateSource
@@ -35,6 +36,7 @@ class TransactionsOfSegment:
         markers: producer ids and offsets of the abort markers in the segment.
         later_first_offset: the smallest first offset of the transactions that are aborted in later segments, or are
             open at the end of the log; None without any.
+        release: the Kafka of the broker, as far as it is known.
     """
 
     base_offset: int
@@ -42,6 +44,7 @@ class TransactionsOfSegment:
     state_source: StateSource
     markers: frozenset[tuple[int, int]]
     later_first_offset: int | None
+    release: KafkaRelease = NEWEST
 
 
 def markers_in(events: NDArray[np.void]) -> frozenset[tuple[int, int]]:
@@ -63,7 +66,7 @@ def audit_transaction_index(content: NDArray[np.uint8] | None, logs: Transaction
         )
     if content is None or content.tobytes() == expected:
         return Finding(file=TRANSACTION_INDEX_SUFFIX, verdict=Verdict.IDENTICAL)
-    index = TransactionIndex.from_bytes(content, logs.base_offset)
+    index = TransactionIndex.from_bytes(content, logs.base_offset, release=logs.release)
     try:
         index.sanity_check()
         found = index.all()
@@ -75,7 +78,25 @@ def audit_transaction_index(content: NDArray[np.uint8] | None, logs: Transaction
         )
     recovered = TransactionIndex.from_bytes(expected, logs.base_offset).all()
     wrong = _wrong_set(found, recovered, logs) or _wrong_stable_offset(found, logs)
-    return wrong or _safe(found, recovered, len(content))
+    return wrong or _refused_later(content, logs.release) or _safe(found, recovered, len(content))
+
+
+def _refused_later(content: NDArray[np.uint8], release: KafkaRelease) -> Finding | None:
+    """The finding on a version that the broker's Kafka takes for 0, and newer ones refuse."""
+    size = layouts.ABORTED_TRANSACTION.itemsize
+    versions = np.frombuffer(content.data, layouts.ABORTED_TRANSACTION, len(content) // size)["version"]
+    if not versions.any():
+        return None
+    number = int(np.flatnonzero(versions)[0])
+    return Finding(
+        file=TRANSACTION_INDEX_SUFFIX,
+        verdict=Verdict.SAFE,
+        reason="other-version",
+        position=number * size,
+        detail=f"entry {number} is of version {versions[number]}, expected 0",
+        consequence=f"Kafka {release}, as which the broker has registered, takes it for 0; from {KAFKA_4_4} on a broker "
+        "that starts fails: rebuild the index before an upgrade",
+    )
 
 
 def _wrong_set(

@@ -16,6 +16,7 @@ from kidxlib.audit.startup.metadata_log import lost_metadata
 from kidxlib.audit.startup.node import accepted_properties, obstacles_of_folders, obstacles_of_node
 from kidxlib.audit.startup.obstacles import Obstacle
 from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.format.kafka_release import NEWEST, KafkaRelease
 from kidxlib.format.topic_partition import (
     METADATA_TOPIC,
     TopicPartition,
@@ -52,6 +53,7 @@ class PartitionStop:
             missing, or have no line for it.
         lost_from: those of them that must have said something, so that the file or the line is lost.
         is_only_replica: by the cluster's metadata no other node has a replica.
+        release: the broker's Kafka by what it has registered; the newest where that is not known.
     """
 
     clean_shutdown: bool
@@ -64,6 +66,7 @@ class PartitionStop:
     not_in: tuple[str, ...] = ()
     lost_from: tuple[str, ...] = ()
     is_only_replica: bool = False
+    release: KafkaRelease = NEWEST
 
     @property
     def known_end(self) -> int:
@@ -108,6 +111,7 @@ class LastStop:
         written: the checkpoints that a clean stop of this node writes a line for each partition into.
         has_properties: a node has made the log dir its own (`meta.properties`).
         only_replicas: the partitions of which no other node has a replica, by the cluster's metadata.
+        release: the node's Kafka, as in `PartitionStop`.
     """
 
     clean_shutdown: bool
@@ -126,6 +130,7 @@ class LastStop:
     written: frozenset[str] = frozenset()
     has_properties: bool = False
     only_replicas: frozenset[TopicPartition] = frozenset()
+    release: KafkaRelease = NEWEST
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -136,8 +141,9 @@ class LastStop:
 
     def of(self, partition: TopicPartition) -> PartitionStop:
         if partition.topic == METADATA_TOPIC:
-            # `KafkaRaftLog.createLog`: the whole log is recovered at each start, and no checkpoint names it.
-            return PartitionStop(False, 0, 0, 0, of_broker=self.of_broker)
+            # `KafkaRaftLog.createLog`: the whole log is recovered at each start, and no checkpoint names it. So a clean
+            # stop may leave its last indexes preallocated, as it does from 4.4 on (`KafkaRaftLog.close`).
+            return PartitionStop(False, 0, 0, 0, of_broker=self.of_broker, release=self.release)
         not_in = tuple(self._not_in(partition)) if self.of_broker else ()
         return PartitionStop(
             self.clean_shutdown,
@@ -150,6 +156,7 @@ class LastStop:
             not_in,
             tuple(filter(self._is_lost, not_in)),
             partition in self.only_replicas,
+            self.release,
         )
 
     def _is_lost(self, name: str) -> bool:
@@ -185,7 +192,7 @@ def last_stops(
     # An archive may hold other directories, and no broker is to start there.
     of_broker = [log_dir for log_dir in log_dirs if _is_of_broker(log_dir)]
     found = obstacles_of_node(of_broker, metadata)
-    stops = {log_dir: _last_stop(log_dir, found.get(log_dir, ()), clean_shutdown) for log_dir in log_dirs}
+    stops = {log_dir: _last_stop(log_dir, found.get(log_dir, ()), clean_shutdown, metadata) for log_dir in log_dirs}
     for log_dir in of_broker:
         stops[log_dir] = _with_doubts(log_dir, stops[log_dir], metadata, reads_marker=clean_shutdown is None)
     return stops
@@ -255,10 +262,12 @@ def last_stop_of_folders(
     count.
     """
     obstacles = obstacles_of_folders(log_dir, folders, metadata) if _is_of_broker(log_dir) else ()
-    return _last_stop(log_dir, obstacles, clean_shutdown)
+    return _last_stop(log_dir, obstacles, clean_shutdown, metadata)
 
 
-def _last_stop(log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown: bool | None) -> LastStop:
+def _last_stop(
+    log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown: bool | None, metadata: ClusterMetadata | None
+) -> LastStop:
     names = checkpoint_files.LOG_DIR_CHECKPOINTS
     read = [checkpoints.read_offsets(log_dir, name) for name in names]
     points, starts, watermarks, cleaned = read
@@ -266,6 +275,9 @@ def _last_stop(log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown:
         clean_shutdown = (log_dir / CLEAN_SHUTDOWN_FILE).exists()
     properties = accepted_properties(log_dir)
     is_kraft = isinstance(properties, MetaProperties) and properties.is_kraft
+    release = NEWEST
+    if metadata is not None and isinstance(properties, MetaProperties) and properties.node_id is not None:
+        release = metadata.releases.get(properties.node_id, NEWEST)
     return LastStop(
         clean_shutdown,
         points.by_partition,
@@ -291,6 +303,7 @@ def _last_stop(log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown:
             else (checkpoint_files.RECOVERY_POINT_CHECKPOINT,)
         ),
         has_properties=properties is not None,
+        release=release,
     )
 
 

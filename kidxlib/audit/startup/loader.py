@@ -39,6 +39,7 @@ from kidxlib.audit.startup.simulation import (
 )
 from kidxlib.errors import CorruptIndexError, MalformedRecordsError, UnknownVersionError
 from kidxlib.format import segment_files
+from kidxlib.format.kafka_release import NEWEST, KafkaRelease
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.index.transaction import TransactionIndex
@@ -60,14 +61,15 @@ class _LoadStopped(Exception):  # noqa: N818  # ends a simulated load, and is no
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _LoadArguments:
-    """What a broker loads a partition with: the topic's options at its start, and what the log dir's checkpoint files
-    say; offsets are 0 where they say nothing.
+    """What a broker loads a partition with: the topic's options at its start, what the log dir's checkpoint files say
+    (offsets are 0 where they say nothing), and its Kafka.
     """
 
     options: RecoverOptions
     clean_shutdown: bool
     recovery_point: int
     log_start_offset: int
+    release: KafkaRelease
 
 
 @dataclass(slots=True)
@@ -292,6 +294,7 @@ def simulate_startup(
     clean_shutdown: bool,
     recovery_point: int = 0,
     log_start_offset: int = 0,
+    release: KafkaRelease = NEWEST,
     recoveries: Mapping[int, Recovery] = MappingProxyType({}),
     read_log: ReadLog = read_in_chunks,
 ) -> StartupSimulation:
@@ -304,6 +307,7 @@ def simulate_startup(
         clean_shutdown=clean_shutdown,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
+        release=release,
     )
     state = _LoadState.of_directory(directory, arguments, recoveries, read_log)
     with contextlib.suppress(_LoadStopped):
@@ -445,7 +449,7 @@ def _why_rebuilt(state: _LoadState, segment: SimulatedSegment) -> str | None:
     if path is None:
         return None
     try:
-        TransactionIndex.open(path, segment.base_offset).sanity_check()
+        TransactionIndex.open(path, segment.base_offset, release=state.arguments.release).sanity_check()
     except CorruptIndexError as error:
         return str(error)
     except UnknownVersionError as error:

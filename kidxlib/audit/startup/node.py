@@ -37,6 +37,7 @@ from kidxlib.audit.startup.metadata_log import RESTORE, loses_at_start, lost_met
 from kidxlib.audit.startup.obstacles import INT_BITS, LONG_BITS, Effect, KafkaThrows, Obstacle, Thrown, unreadable
 from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError, UnreadableMessageError
 from kidxlib.format import segment_files, topic_partition
+from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, SnapshotId
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
@@ -344,7 +345,7 @@ def _bootstrap_obstacles(path: Location) -> Iterator[Obstacle]:
                     continue
                 for record in records(log, batch):
                     framed = read_framed(record.value, CLUSTER_METADATA)
-                    if framed.message.name == "FeatureLevelRecord" and framed.values["name"] == "metadata.version":
+                    if framed.message.name == "FeatureLevelRecord" and framed.values["name"] == METADATA_VERSION:
                         return
     except FileNotFoundError:
         return

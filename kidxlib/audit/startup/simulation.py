@@ -20,7 +20,7 @@ from kidxlib.storage.opened_log import LogFile
 #: search for an offset ends at the first batch that does not end below it (`FileRecords.searchForOffsetWithSize`), in
 #: 4.1 and later it goes by base offsets (`searchForOffsetFromPosition`). So where offsets go back from batch to batch,
 #: which no broker writes, the log end offset may be another, and what is read for producers.
-HOLDS_FOR: Final = ("3.9", "4.0", "4.1", "4.2", "4.3")
+HOLDS_FOR: Final = ("3.9", "4.0", "4.1", "4.2", "4.3", "4.4")
 
 
 class StartupAction(enum.StrEnum):

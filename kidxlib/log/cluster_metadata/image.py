@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from kidxlib.errors import ClusterMetadataError, UnreadableMessageError
 from kidxlib.format import segment_files
+from kidxlib.format.kafka_release import METADATA_VERSION, KafkaRelease, release_of_level
 from kidxlib.format.segment_files import SnapshotId
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.java import parse_integer
@@ -38,6 +39,7 @@ _NODE_CHANGES: Final = (
     "BrokerRegistrationChangeRecord",
     "UnregisterBrokerRecord",
     "RegisterControllerRecord",
+    "UnregisterControllerRecord",
 )
 _PARTITION_CHANGES: Final = ("PartitionRecord", "PartitionChangeRecord")
 #: In a `PartitionChangeRecord` (`NO_LEADER_CHANGE`). Any other value begins a leader epoch, even with the same leader.
@@ -132,6 +134,7 @@ class _Image:
         broker_configs: dynamic settings of a broker by node id, and of all brokers by "".
         log_dirs: by node id, the ids of the log dirs that the broker last registered; without brokers whose log dirs
             have no ids. Records of brokers from a newer Kafka are skipped.
+        releases: by node id, the Kafka that the node was of at least as it last registered, as far as it has said so.
     """
 
     def __init__(self) -> None:
@@ -139,6 +142,7 @@ class _Image:
         self.log_dirs: dict[int, tuple[str, ...]] = {}
         self.brokers: dict[int, BrokerRegistration] = {}
         self.controllers: dict[int, tuple[Endpoint, ...]] = {}
+        self.releases: dict[int, KafkaRelease] = {}
         self.topic_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.broker_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.assignments: dict[TopicPartition, Assignment] = {}
@@ -178,6 +182,10 @@ class _Image:
                 self._register(change)
             case "RegisterControllerRecord":
                 self.controllers[values["controllerId"]] = endpoints_of(values["endPoints"])
+                self._add_release(values["controllerId"], values["features"])
+            case "UnregisterControllerRecord":
+                self.controllers.pop(values["controllerId"], None)
+                self.releases.pop(values["controllerId"], None)
             case "RemoveTopicRecord":
                 name = self._names.pop(values["topicId"], None)
                 if name is not None:
@@ -210,8 +218,15 @@ class _Image:
             self.log_dirs.pop(values["brokerId"], None)
         if kind == "RegisterBrokerRecord":
             self.brokers[values["brokerId"]] = BrokerRegistration(values["rack"], endpoints_of(values["endPoints"]))
+            self._add_release(values["brokerId"], values["features"])
         elif kind == "UnregisterBrokerRecord":
             self.brokers.pop(values["brokerId"], None)
+            self.releases.pop(values["brokerId"], None)
+
+    def _add_release(self, node_id: int, features: Iterable[Mapping[str, Any]]) -> None:
+        for feature in features:
+            if feature["name"] == METADATA_VERSION:
+                self.releases[node_id] = release_of_level(feature["maxSupportedVersion"])
 
     def _configure(self, kind: int, resource: str, name: str, value: str | None) -> None:
         if kind not in (_TOPIC, _BROKER):
@@ -265,7 +280,7 @@ class ClusterMetadata:
         as_of: how far the copy was read.
         end_offset: where the copy ends; records from `as_of` on may not be committed.
         topics: topic ids by name, as in `partition.metadata`.
-        topic_configs, assignments, broker_configs, log_dirs: as in `_Image`.
+        topic_configs, assignments, broker_configs, log_dirs, releases: as in `_Image`.
         brokers, controllers: by node id, what the node registered.
         static_voters, dynamic_voters, only_voter: as in `Replica`.
         at_end: the metadata if all of the copy is committed; None: all is known to be committed.
@@ -282,6 +297,7 @@ class ClusterMetadata:
     log_dirs: Mapping[int, tuple[str, ...]]
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
     controllers: Mapping[int, tuple[Endpoint, ...]] = field(default_factory=dict)
+    releases: Mapping[int, KafkaRelease] = field(default_factory=dict)
     static_voters: frozenset[int] | None = None
     dynamic_voters: Mapping[int, tuple[Endpoint, ...]] | None = None
     only_voter: int | None = None
@@ -370,6 +386,7 @@ def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch
         log_dirs=dict(image.log_dirs),
         brokers=dict(image.brokers),
         controllers=dict(image.controllers),
+        releases=dict(image.releases),
         dynamic_voters=replica.dynamic_voters,
         static_voters=replica.static_voters,
         only_voter=replica.only_voter,
