@@ -13,6 +13,7 @@ from kidxlib.format.checkpoint_files import (
     RECOVERY_POINT_CHECKPOINT,
     offset_checkpoint,
 )
+from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import SnapshotId, kraft_snapshot_file, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
@@ -57,24 +58,39 @@ def config(resource: str, name: str, value: str | None, kind: int = TOPIC) -> by
 
 
 def of_broker(
-    message_name: str, broker: int, log_dirs: Sequence[str], rack: str | None = None, listeners: Sequence[str] = ()
+    message_name: str,
+    broker: int,
+    log_dirs: Sequence[str],
+    rack: str | None = None,
+    listeners: Sequence[str] = (),
+    level: int | None = None,
 ) -> bytes:
-    """A registration of a broker with its log dirs, or a change of one."""
+    """A registration of a broker with its log dirs, or a change of one. `level` is the largest of `metadata.version`
+    that it supports.
+    """
     values = {"brokerId": broker, "brokerEpoch": 1, "logDirs": list(log_dirs)}
     if message_name == "RegisterBrokerRecord":
         values |= {"isMigratingZkBroker": False, "incarnationId": topic_id("i"), "rack": rack}
-        values |= {"endPoints": [_endpoint(name) | {"securityProtocol": 0} for name in listeners], "features": []}
+        values |= {"endPoints": [_endpoint(name) | {"securityProtocol": 0} for name in listeners]}
+        values |= {"features": _features(level)}
     return change(message_name, version=3, **values, fenced=False, inControlledShutdown=False, cordonedLogDirs=None)
 
 
-def of_controller(controller: int, listener: str) -> bytes:
+def of_controller(controller: int, listener: str, level: int | None = None) -> bytes:
     values: dict[str, Any] = {
         "controllerId": controller,
         "incarnationId": topic_id("i"),
         "zkMigrationReady": False,
-        "features": [],
+        "features": _features(level),
     }
     return change("RegisterControllerRecord", **values, endPoints=[_endpoint(listener) | {"securityProtocol": 0}])
+
+
+def _features(level: int | None) -> list[dict[str, Any]]:
+    levels = {"kraft.version": 1} if level is None else {"kraft.version": 1, METADATA_VERSION: level}
+    return [
+        {"name": name, "minSupportedVersion": 0, "maxSupportedVersion": largest} for name, largest in levels.items()
+    ]
 
 
 def _endpoint(listener: str) -> dict[str, Any]:

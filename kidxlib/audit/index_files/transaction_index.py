@@ -94,8 +94,8 @@ def _refused_later(content: NDArray[np.uint8], release: KafkaRelease) -> Finding
         reason="other-version",
         position=number * size,
         detail=f"entry {number} is of version {versions[number]}, expected 0",
-        consequence=f"Kafka {release}, as which the broker has registered, takes it for 0; from {KAFKA_4_4} on a broker "
-        "that starts fails: rebuild the index before an upgrade",
+        consequence=f"Kafka {release}, as which the broker has registered, takes it for 0; from {KAFKA_4_4} on a "
+        "broker that starts fails: rebuild the index before an upgrade",
     )
 
 

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from kidxlib.errors import CorruptIndexError, InvalidOffsetError, NoSuchEntryError, UnknownVersionError
 from kidxlib.format import layouts
+from kidxlib.format.kafka_release import KAFKA_4_3
 from kidxlib.index.transaction import AbortedInRange, AbortedTransaction, TransactionIndex
 
 TRANSACTIONS: Final = (
@@ -48,11 +49,19 @@ def test_errors_say_what_was_expected() -> None:
 
 
 def test_versions() -> None:
-    """Kafka looks at the higher byte alone, as a signed one: 1 and −1 pass, 256 does not."""
+    """Up to 4.3 Kafka looks at the higher byte alone, as a signed one: 1 and −1 pass, 256 does not. From 4.4 on it takes
+    only 0.
+    """
     fields = (7, 0, 10, 11)
-    index = TransactionIndex.from_bytes(stored([(1, *fields), (255, *fields), (-1, *fields)]))
-    assert index.all() == (AbortedTransaction(*fields),) * 3
-    index.sanity_check()
+    for version in (1, 255, -1):
+        content = stored([(0, *fields), (version, *fields)])
+        older = TransactionIndex.from_bytes(content, release=KAFKA_4_3)
+        assert older.all() == (AbortedTransaction(*fields),) * 2
+        older.sanity_check()
+        says = rf"entry 1 is of version {version}, expected 0, which only Kafka up to 4\.3 takes for that: "
+        for fails in (TransactionIndex.from_bytes(content).all, TransactionIndex.from_bytes(content).sanity_check):
+            with pytest.raises(UnknownVersionError, match=says):
+                fails()
     index = TransactionIndex.from_bytes(stored([(0, *fields), (256, *fields), (0, 7, 0, 10, 100)]), 5)
     assert index.collect_aborted(0, 11) == AbortedInRange((AbortedTransaction(*fields),), complete=True)
     for fails in (
@@ -62,7 +71,7 @@ def test_versions() -> None:
         lambda: index.collect_aborted(0, 12),
         lambda: index.truncate_to(11),
     ):
-        with pytest.raises(UnknownVersionError, match="entry 1 is of version 256"):
+        with pytest.raises(UnknownVersionError, match="entry 1 is of version 256, expected 0: "):
             fails()
     with pytest.raises(CorruptIndexError, match="entry 0"):  # found first
         TransactionIndex.from_bytes(index.to_bytes(), 11).sanity_check()

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from kidxlib.errors import UnreadableMessageError
+from kidxlib.format.kafka_release import KAFKA_4_3, NEWEST
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.reading import Readable, json_text, read_message
-from tests.support.messages import encoded, random_values
+from tests.support.messages import encoded, random_values, varint
 
 _MODULES = ("kafka-clients", "kafka-group-coordinator", "kafka-metadata", "kafka-share-coordinator", "kafka-storage")
 _MESSAGES = [
@@ -50,6 +51,66 @@ def test_a_version_above_all_is_read_as_the_highest() -> None:
     )
     with pytest.raises(UnreadableMessageError, match="Can't read version 99 of EntityData"):
         read_message(metadata["ClientQuotaRecord"], Readable(b"\2" + broker[1:]), 99)
+
+
+_TOPIC = encoded(messages_of("kafka-metadata")["TopicRecord"], {"name": "t", "topicId": "A" * 22}, 0)[:-1]
+
+
+@pytest.mark.parametrize(
+    ("count", "tags", "says"),
+    [
+        (b"\xff\xff\xff\xff\x0f", b"", "Invalid negative number of tagged fields -1"),
+        (varint(3), b"\1\0", "Tried to read 3 tagged fields, but there are only 2 bytes remaining."),
+        (
+            varint(10_001),
+            b"\1\0" * 10_001,
+            "Tried to read 10001 tagged fields, which exceeds the maximum allowed count of 10000.",
+        ),
+        (varint(10_000), b"\1\0" * 10_000, None),
+    ],
+    ids=["below 0", "above what is left", "too many", "most"],
+)
+def test_numbers_of_tagged_fields_are_limited_since_4_4(count: bytes, tags: bytes, says: str | None) -> None:
+    data = _TOPIC + count + tags
+    if says is None or len(tags) != 2:  # else there is no third one
+        older = Readable(data)
+        assert read_message(messages_of("kafka-metadata", KAFKA_4_3)["TopicRecord"], older, 0)["name"] == "t"
+        assert older.remaining == 0
+    newest = messages_of("kafka-metadata")["TopicRecord"]
+    if says is None:
+        assert read_message(newest, Readable(data), 0)["name"] == "t"
+        return
+    with pytest.raises(UnreadableMessageError) as refused:
+        read_message(newest, Readable(data), 0)
+    assert refused.value.message == says
+
+
+def test_numbers_of_elements_are_limited_since_4_4() -> None:
+    """A million may be there, and before 4.4 one more."""
+    newer, older = (
+        messages_of("kafka-clients", release)["ConsumerProtocolSubscription"] for release in (NEWEST, KAFKA_4_3)
+    )
+    end = encoded(newer, {"topics": [], "userData": None}, 0)[4:]
+
+    def data(count: int) -> bytes:
+        return count.to_bytes(4) + bytes(2 * count) + end  # each text is empty
+
+    for message, count in ((newer, 1_000_000), (older, 1_000_001)):
+        assert len(read_message(message, Readable(data(count)), 0)["topics"]) == count
+    with pytest.raises(UnreadableMessageError, match="size 1000001, which exceeds the maximum allowed size of 1000000"):
+        read_message(newer, Readable(data(1_000_001)), 0)
+
+
+def test_what_came_later_is_not_in_an_older_release() -> None:
+    """An unknown tagged field is passed over; a message that is there since 4.4 says so."""
+    value = "StreamsGroupMetadataValue"
+    newer, older = (messages_of("kafka-group-coordinator", release)[value] for release in (NEWEST, KAFKA_4_3))
+    values = random_values(newer, 0, random.Random(1)) | {"storedDescriptionTopologyEpoch": 7}
+    data = encoded(newer, values, 0)
+    assert read_message(newer, Readable(data), 0)["storedDescriptionTopologyEpoch"] == 7
+    assert "storedDescriptionTopologyEpoch" not in read_message(older, Readable(data), 0)
+    assert (newer.is_by_release, messages_of("kafka-metadata")["TopicRecord"].is_by_release) == (True, False)
+    assert "UnregisterControllerRecord" not in messages_of("kafka-metadata", KAFKA_4_3)
 
 
 @given(_VALUES)

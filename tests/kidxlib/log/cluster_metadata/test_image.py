@@ -18,6 +18,7 @@ from tests.support.cluster_metadata import (
     data,
     leader_change,
     of_broker,
+    of_controller,
     partition,
     snapshot,
     topic,
@@ -113,6 +114,21 @@ def test_log_dirs_are_those_that_a_broker_named_last(tmp_path: Path) -> None:
     ]
     write_copy(tmp_path, {0: leader_change(0, [1]) + data(1, values)})
     assert read_cluster_metadata(tmp_path).log_dirs == {1: (_A, _B), 2: (_B,)}
+
+
+def test_a_node_is_of_the_kafka_as_which_it_registered_last(tmp_path: Path) -> None:
+    """A node that is both registers twice. Who is unregistered, or names no level, is of none that is known."""
+    values = [
+        *(of_broker("RegisterBrokerRecord", 1, [_A], level=33), of_controller(1, "C://h:1", level=33)),
+        *(of_broker("RegisterBrokerRecord", 2, [_A], level=30), of_broker("RegisterBrokerRecord", 2, [_A], level=33)),
+        *(of_broker("RegisterBrokerRecord", 3, [_A], level=30), of_broker("RegisterBrokerRecord", 4, [_A])),
+        *(of_controller(5, "C://h:5", level=33), change("UnregisterControllerRecord", controllerId=5)),
+        *(of_controller(6, "C://h:6", level=30), of_broker("RegisterBrokerRecord", 7, [_A], level=33)),
+        change("UnregisterBrokerRecord", brokerId=7, brokerEpoch=1),
+    ]
+    found = read_cluster_metadata(write_copy(tmp_path, {0: leader_change(0, [1]) + data(1, values)}))
+    assert found.releases == {1: (4, 4), 2: (4, 4), 3: (4, 3), 6: (4, 3)}
+    assert found.controllers.keys() == {1, 6}
 
 
 def test_replicas_are_where_the_last_change_has_left_them(tmp_path: Path) -> None:
