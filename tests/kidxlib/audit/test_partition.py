@@ -16,6 +16,7 @@ from kidxlib.audit.rows import Kind
 from kidxlib.catalog.findings import FileFinding
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, layouts, segment_files
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.conftest import Say
 from tests.support.audits import audited, problems_of, verified
 from tests.support.damages import all_files
@@ -169,6 +170,26 @@ def test_a_repair_writes_what_is_broken_and_nothing_else(tree: Path, tmp_path: P
         assert content == sound[name] if name in broken else after[name] == before[name], name
     files = audited(tree, None if in_place else directory.parent).files
     assert problems_of(files) == {sparse: ("safe", "other-spacing"), of_follower: ("safe", "other-last-stable-offset")}
+
+
+def test_epochs_begin_where_records_were_deleted_amid_a_segment(tree: Path) -> None:
+    """`DeleteRecords` cuts the epochs at the new log start, which its checkpoint has after a clean stop. Epochs that
+    begin later are those of a later log start.
+    """
+    epochs = tree / "txn-mixed-0" / checkpoint_files.LEADER_EPOCH_CHECKPOINT
+    assert epochs.read_text() == "0\n1\n0 0\n"
+    (tree / CLEAN_SHUTDOWN_FILE).touch()
+    for log_start, begins, problem in (
+        (0, 0, {}),
+        (40, 40, {}),
+        (5_900, 5_900, {}),
+        (40, 41, {epochs.name: ("safe", "later-log-start")}),
+    ):
+        line = f"txn-mixed 0 {log_start}\n" if log_start else ""
+        starts = tree / checkpoint_files.LOG_START_OFFSET_CHECKPOINT
+        starts.write_text(f"0\n{line.count('txn')}\n{line}")
+        epochs.write_text(f"0\n1\n0 {begins}\n")
+        assert problems_of(audited(tree).files) == problem, (log_start, begins)
 
 
 def test_safe_files_of_one_reason_are_one_line(tree: Path) -> None:

@@ -49,8 +49,8 @@ def test_errors_say_what_was_expected() -> None:
 
 
 def test_versions() -> None:
-    """Up to 4.3 Kafka looks at the higher byte alone, as a signed one: 1 and −1 pass, 256 does not. From 4.4 on it takes
-    only 0.
+    """Up to 4.3 Kafka looks at the higher byte alone, as a signed one: 1 and −1 pass, 256 does not. From 4.4 on only
+    0 passes.
     """
     fields = (7, 0, 10, 11)
     for version in (1, 255, -1):

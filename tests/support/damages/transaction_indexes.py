@@ -67,6 +67,13 @@ TRANSACTION_INDEXES: Final = [
         "fails-sanity-check",
     ),
     Damage(
+        "of a version that Kafka 4.3 takes for 0",
+        LARGE_ABORTED,
+        _aborted(set_field(2, "version", lambda _: 1)),
+        "broken",
+        "fails-sanity-check",
+    ),
+    Damage(
         "of offsets below the base",
         LARGE_ABORTED,
         _aborted(set_field(2, "last_offset", lambda _: 5)),

@@ -11,6 +11,7 @@ import numpy as np
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index
 from kidxlib.format import layouts
+from kidxlib.format.kafka_release import KAFKA_4_3
 from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
 from kidxlib.recovery.partition_fold import StateSource
 from tests.conftest import Say
@@ -136,7 +137,9 @@ def test_transactions_that_began_before_the_log() -> None:
 
 
 def test_files_that_are_missing_or_not_whole() -> None:
-    """No file says that nothing was aborted; a version that Kafka refuses, and a part of an entry at the end."""
+    """No file says that nothing was aborted; versions that Kafka refuses, some from 4.4 on; a part of an entry at the
+    end.
+    """
     aborted = [AbortedTransaction(1, 0, 2, 3), AbortedTransaction(1, 4, 6, 7)]
     logs = TransactionsOfSegment(
         base_offset=0,
@@ -153,5 +156,15 @@ def test_files_that_are_missing_or_not_whole() -> None:
     finding = audit_transaction_index(np.frombuffer(bytes(newer), np.uint8), logs)
     assert (finding.reason, finding.position) == ("fails-sanity-check", 34)
     assert finding.detail is not None and "version 256" in finding.detail
+    newer[34:36] = (1).to_bytes(2)
+    finding = audit_transaction_index(np.frombuffer(bytes(newer), np.uint8), logs)
+    assert (finding.verdict, finding.reason, finding.position) == (Verdict.BROKEN, "fails-sanity-check", 34)
+    assert finding.detail is not None and "which only Kafka up to 4.3 takes for that" in finding.detail
+    older = replace(logs, release=KAFKA_4_3)
+    finding = audit_transaction_index(np.frombuffer(bytes(newer), np.uint8), older)
+    assert (finding.verdict, finding.reason, finding.position) == (Verdict.SAFE, "other-version", 34)
+    assert finding.consequence is not None and "from 4.4 on a broker that starts fails" in finding.consequence
+    newer[:8] = (2**40).to_bytes(8)  # another producer, too
+    assert audit_transaction_index(np.frombuffer(bytes(newer), np.uint8), older).reason == "wrong-transaction"
     finding = audit_transaction_index(np.frombuffer(_file(aborted) + b"\0" * 5, np.uint8), logs)
     assert (finding.verdict, finding.reason, finding.position) == (Verdict.SAFE, "partial-entry", 68)

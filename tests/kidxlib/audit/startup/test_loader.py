@@ -2,21 +2,32 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from typing import Final
 
 from click.testing import CliRunner
 
+from kidxlib import recover_file
+from kidxlib.audit.startup.last_stop import last_stops
+from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.simulation import Removal
 from kidxlib.catalog.results import StartupRow
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, layouts, segment_files
+from kidxlib.format.kafka_release import KAFKA_4_3, NEWEST
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.log.cluster_metadata.image import read_cluster_metadata
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.model.recover import recover_reference
 from tests.support.audits import audited, verified
+from tests.support.cluster_metadata import data, leader_change, of_broker, topic, topic_id, write_copy
 
 #: Bytes a second that one thread of a broker recovers, as docs/audit.md says of the forecast.
 RECOVERY_RATE = 250_000_000
+_SPARSE: Final = (segment_files.OFFSET_INDEX_SUFFIX, segment_files.TIME_INDEX_SUFFIX)
 
 
 def _actions(segments: list[StartupRow]) -> dict[int, tuple[str, int, int | None]]:
@@ -45,6 +56,51 @@ def test_the_next_start_goes_by_the_log_dir(tree: Path) -> None:
     (tree / checkpoint_files.RECOVERY_POINT_CHECKPOINT).write_text("0\n1\nno offset\n")
     unclean = _actions(audited(tree, clean_shutdown=False).startup)
     assert {action for action, *_ in unclean.values()} == {"rebuild"}
+
+
+def test_the_metadata_is_recovered_after_a_clean_stop_too(tree: Path) -> None:
+    """A node recovers the whole log of `__cluster_metadata` at each start, whatever the marker of a clean stop says: torn
+    bytes go, and indexes that Kafka 4.4 leaves preallocated are made anew. In another partition all that stays, and
+    retention takes the zeros for 1970.
+    """
+    (tree / CLEAN_SHUTDOWN_FILE).touch()
+    metadata = tree / METADATA_DIRECTORY
+    values = [topic(f"t{number}", topic_id("a")) for number in range(200)]
+    batches = [data(number, [value], 1_000 + number) for number, value in enumerate(values, start=1)]
+    write_copy(metadata, {0: leader_change(0, [1]) + b"".join(batches)})
+    log = metadata / segment_files.segment_file(0, segment_files.LOG_SUFFIX)
+    recovered = recover_file(log)
+    log.with_suffix(segment_files.OFFSET_INDEX_SUFFIX).write_bytes(recovered.offset_index)
+    log.with_suffix(segment_files.TIME_INDEX_SUFFIX).write_bytes(recovered.time_index[:-12])  # the last is of a close
+    last_log = tree / "txn-mixed-0" / segment_files.segment_file(5891, segment_files.LOG_SUFFIX)
+    for path in (log, last_log):
+        with path.open("ab") as file:
+            file.write(b"\x7f" * 100)
+        for suffix, size in ((segment_files.OFFSET_INDEX_SUFFIX, 8), (segment_files.TIME_INDEX_SUFFIX, 12)):
+            os.truncate(path.with_suffix(suffix), 10_485_760 // size * size)
+    rows = audited(tree)
+    files = {path: (file.verdict, file.reason) for file in rows.files if (path := Path(file.path)).suffix in _SPARSE}
+    starts = {(row.topic, row.base_offset): (row.action, row.lost_bytes) for row in rows.startup}
+    for path, time_index, start in ((log, "safe", ("truncate", 100)), (last_log, "broken", ("load", 0))):
+        assert files[path.with_suffix(segment_files.OFFSET_INDEX_SUFFIX)] == ("safe", "preallocated")
+        assert files[path.with_suffix(segment_files.TIME_INDEX_SUFFIX)] == (time_index, "preallocated")
+        assert starts[path.parent.name.rpartition("-")[0], int(path.stem)] == start
+
+
+def test_versions_of_aborted_transactions_go_by_the_kafka_of_the_node(tree: Path) -> None:
+    """One that 4.3 takes for 0 keeps a later broker from loading the log dir; what a node is nobody may know."""
+    (tree / CLEAN_SHUTDOWN_FILE).touch()
+    index = tree / "txn-mixed-0" / segment_files.segment_file(84, segment_files.TRANSACTION_INDEX_SUFFIX)
+    index.write_bytes(b"\0\1" + index.read_bytes()[2:])
+    for release, action in ((KAFKA_4_3, "load"), (NEWEST, "fail")):
+        started = simulate_startup(index.parent, RecoverOptions(), clean_shutdown=True, release=release)
+        assert {segment.base_offset: segment.action for segment in started.segments}[84] == action
+    (tree / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    for level, release in ((None, NEWEST), (30, KAFKA_4_3), (33, NEWEST)):
+        node = of_broker("RegisterBrokerRecord", 1, [topic_id("a")], level=level)
+        copy = write_copy(tree.parent / f"metadata-{level}", {0: leader_change(0, [1]) + data(1, [node])})
+        stop = last_stops([tree], metadata=read_cluster_metadata(copy).to_end)[tree]
+        assert stop.of(TopicPartition("txn-mixed", 0)).release == release
 
 
 def test_a_malformed_log_that_is_to_be_swapped_in_is_named(tree: Path) -> None:
