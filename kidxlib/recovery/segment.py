@@ -1,7 +1,7 @@
 """Scans one segment's log: its index bytes, the facts for the catalog, the checksum of the whole log, and why the scan
 ended.
 
-`recover` returns byte for byte what `LogSegment.recover` of Kafka 4.3.1 writes into `.index` and `.timeindex`, without
+`recover` returns byte for byte what `LogSegment.recover` of Kafka writes into `.index` and `.timeindex`, without
 truncating the log. If Kafka would fail, the scan ends as `quarantined` and its bytes must not be published. Producers
 and leader epochs depend on earlier segments, so `recover` returns events for `kidxlib.recovery.partition_fold`.
 """

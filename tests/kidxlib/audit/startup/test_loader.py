@@ -59,9 +59,9 @@ def test_the_next_start_goes_by_the_log_dir(tree: Path) -> None:
 
 
 def test_the_metadata_is_recovered_after_a_clean_stop_too(tree: Path) -> None:
-    """A node recovers the whole log of `__cluster_metadata` at each start, whatever the marker of a clean stop says: torn
-    bytes go, and indexes that Kafka 4.4 leaves preallocated are made anew. In another partition all that stays, and
-    retention takes the zeros for 1970.
+    """A node recovers the whole log of `__cluster_metadata` at each start, whatever the marker of a clean stop says:
+    torn bytes go, and indexes that Kafka 4.4 leaves preallocated are made anew. In another partition all that stays,
+    and retention takes the zeros for 1970.
     """
     (tree / CLEAN_SHUTDOWN_FILE).touch()
     metadata = tree / METADATA_DIRECTORY
