@@ -210,7 +210,7 @@ def _value(read: CoordinatorRecord, release: KafkaRelease) -> dict[str, Any]:
 
 
 def _state_name(state: int) -> str:
-    return _TRANSACTION_STATES[state] if 0 <= state < len(_TRANSACTION_STATES) else f"Unknown({state})"
+    return _TRANSACTION_STATES[state] if 0 <= state < len(_TRANSACTION_STATES) else str(state)
 
 
 def _consumer_protocol(message_name: str, data: bytes, release: KafkaRelease) -> dict[str, Any] | None:
