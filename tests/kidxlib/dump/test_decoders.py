@@ -13,6 +13,7 @@ from kidxlib.format.kafka_release import KAFKA_4_3, NEWEST
 from kidxlib.format.segment_files import SnapshotId, kraft_snapshot_file
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
+from kidxlib.messages.reading import Values
 from kidxlib.messages.typed_records import CLUSTER_METADATA, TRANSACTION_STATE
 from kidxlib.records.reader import Record
 from kidxlib.terminal.exit_codes import ExitCode
@@ -115,8 +116,10 @@ def test_a_note_is_printed_where_lines_differ_alone(log: Path) -> None:
 def test_a_state_that_kafka_does_not_know() -> None:
     _, decode = DECODERS["--transaction-log-decoder"]
     key, value = (messages_of(TRANSACTION_STATE)[f"TransactionLog{part}"] for part in ("Key", "Value"))
-    values = {"producerId": 1, "producerEpoch": 0, "transactionTimeoutMs": 1, "transactionStatus": 9}
-    values |= {"transactionPartitions": [], "transactionLastUpdateTimestampMs": 1, "transactionStartTimestampMs": 1}
+    values: Values = {
+        **{"producerId": 1, "producerEpoch": 0, "transactionTimeoutMs": 1, "transactionStatus": 9},
+        **{"transactionPartitions": [], "transactionLastUpdateTimestampMs": 1, "transactionStartTimestampMs": 1},
+    }
     key_bytes = bytes(2) + message_bytes(key, {"transactionalId": "t"}, 0)
     record = Record(0, 1, key_bytes, bytes(2) + message_bytes(value, values, 0))
     shown = [decode(record, release).value for release in (KAFKA_4_3, NEWEST)]

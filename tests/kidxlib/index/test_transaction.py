@@ -59,9 +59,10 @@ def test_versions() -> None:
         assert older.all() == (AbortedTransaction(*fields),) * 2
         older.sanity_check()
         says = rf"entry 1 is of version {version}, expected 0, which only Kafka up to 4\.3 takes for that: "
-        for fails in (TransactionIndex.from_bytes(content).all, TransactionIndex.from_bytes(content).sanity_check):
+        newer = TransactionIndex.from_bytes(content)
+        for refuses in (newer.all, newer.sanity_check):
             with pytest.raises(UnknownVersionError, match=says):
-                fails()
+                refuses()
     index = TransactionIndex.from_bytes(stored([(0, *fields), (256, *fields), (0, 7, 0, 10, 100)]), 5)
     assert index.collect_aborted(0, 11) == AbortedInRange((AbortedTransaction(*fields),), complete=True)
     for fails in (
