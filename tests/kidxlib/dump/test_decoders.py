@@ -117,8 +117,13 @@ def test_a_state_that_kafka_does_not_know() -> None:
     _, decode = DECODERS["--transaction-log-decoder"]
     key, value = (messages_of(TRANSACTION_STATE)[f"TransactionLog{part}"] for part in ("Key", "Value"))
     values: Values = {
-        **{"producerId": 1, "producerEpoch": 0, "transactionTimeoutMs": 1, "transactionStatus": 9},
-        **{"transactionPartitions": [], "transactionLastUpdateTimestampMs": 1, "transactionStartTimestampMs": 1},
+        "producerId": 1,
+        "producerEpoch": 0,
+        "transactionTimeoutMs": 1,
+        "transactionStatus": 9,
+        "transactionPartitions": [],
+        "transactionLastUpdateTimestampMs": 1,
+        "transactionStartTimestampMs": 1,
     }
     key_bytes = bytes(2) + message_bytes(key, {"transactionalId": "t"}, 0)
     record = Record(0, 1, key_bytes, bytes(2) + message_bytes(value, values, 0))
