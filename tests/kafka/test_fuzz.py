@@ -15,8 +15,8 @@ from kidxlib.recovery.segment import RecoveredSegment
 from tests.conftest import Say
 from tests.faults.processes import Child
 from tests.kafka.children import scan_logs
-from tests.kafka.compare import NOT_COMPARED, assert_as_kafka, fold_partition
 from tests.kafka.mutations import Mutated, mutated_log
+from tests.kafka.same_partition import NOT_COMPARED, assert_as_kafka, fold_partition
 from tests.support.kafka.classes import Kafka
 from tests.support.logs.golden import GoldenSegment
 

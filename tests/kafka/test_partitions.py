@@ -17,9 +17,9 @@ from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.recovery import outcome, producers
 from kidxlib.recovery import segment as recover
 from kidxlib.storage.log_bytes import WholeLog
-from tests.kafka.compare import REASONS_OF_THE_FOLD, OurPartition, assert_as_kafka, fold_partition
 from tests.kafka.conftest import Tally
 from tests.kafka.partitions import FAULTS, Partition, partitions_with, wild_partitions
+from tests.kafka.same_partition import REASONS_OF_THE_FOLD, OurPartition, assert_as_kafka, fold_partition
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.results import KafkaPartition
 from tests.support.logs.golden import DATA, GoldenSegment
