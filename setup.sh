@@ -9,6 +9,7 @@
 #   ./setup.sh kafka    these, the jars of Kafka, of Spark's Kafka source and Avro, for tests and benchmarks that compare
 #                       with them, an S3 server's, and, where there is Go, another S3 server, which computes checksums
 #   ./setup.sh kafka-versions  brokers of older Kafkas, for tests with --exhaustive that compare with these too
+#   ./setup.sh kafka-version VERSION  the jars of any one Kafka, into .jars/kafka-VERSION, for `tests.kafka.compare`
 #   ./setup.sh venv     .venv alone: enough for whatever starts no Spark, and needs no Java
 #   ./setup.sh dev      .venv alone, with the packages of tests, static checks, the site and releases
 #   ./setup.sh airflow  .venv-airflow alone: Airflow, to try the DAGs of airflow_dags/ with; needs no Java
@@ -224,23 +225,57 @@ jars_match() { # DIRECTORY NAME: it holds the jars of conf/jars/NAME.sha256, all
   (LC_ALL=C && cd "$1" && sha256 -- *.jar) 2>/dev/null | cmp -s - "conf/jars/$2.sha256"
 }
 
-# The jars that conf/jars/NAME.xml lists, into .jars/NAME, fetched by the Ivy that pyspark brings along.
+# The jars that LIST names, into DIRECTORY, fetched by the Ivy that pyspark brings along.
+fetch_jars() { # LIST DIRECTORY LABEL
+  say "fetching $3's jars …"
+  local ivy=(.venv/lib/python3.*/site-packages/pyspark/jars/ivy-*.jar) log=$2.log
+  rm -rf "$2"
+  "$java" -Divy.cache.dir="$PWD/.jars/ivy" -Divy.default.ivy.user.dir="$PWD/.jars/ivy" -jar "${ivy[0]}" -warn \
+    -settings conf/jars/ivysettings.xml -ivy "$1" \
+    -retrieve "$PWD/$2/[artifact]-[revision](-[classifier]).[ext]" >"$log" 2>&1 ||
+    fail 1 "cannot fetch $3's jars; is there a network? Ivy's output is in $log"
+  rm -rf .jars/ivy "$log" # Ivy keeps a second copy of all jars; after a failure the next try goes on from it
+}
+
+# The jars that conf/jars/NAME.xml lists, into .jars/NAME.
 set_up_jars() { # NAME LABEL
   jars_match ".jars/$1" "$1" && return
   one_at_a_time
   jars_match ".jars/$1" "$1" && return
-  say "fetching $2's jars …"
-  local ivy=(.venv/lib/python3.*/site-packages/pyspark/jars/ivy-*.jar) part=.jars/$1.part log=.jars/$1.log
-  rm -rf "$part"
-  "$java" -Divy.cache.dir="$PWD/.jars/ivy" -Divy.default.ivy.user.dir="$PWD/.jars/ivy" -jar "${ivy[0]}" -warn \
-    -settings conf/jars/ivysettings.xml -ivy "conf/jars/$1.xml" \
-    -retrieve "$PWD/$part/[artifact]-[revision](-[classifier]).[ext]" >"$log" 2>&1 ||
-    fail 1 "cannot fetch $2's jars; is there a network? Ivy's output is in $log"
-  rm -rf .jars/ivy "$log" # Ivy keeps a second copy of all jars; after a failure the next try goes on from it
+  local part=.jars/$1.part
+  fetch_jars "conf/jars/$1.xml" "$part" "$2"
   jars_match "$part" "$1" || fail 1 "the jars in $part are not those of conf/jars/$1.sha256"
   rm -rf ".jars/$1"
   mv "$part" ".jars/$1"
   [[ $1 != delta ]] || rm -rf .jars/spark.jsa*
+}
+
+# The Kafkas that every run of the tests compares with: the one that is promised, and the one beside it. Older ones take
+# other people's jars from the latter (tests/support/kafka/jars.py).
+KAFKA_BESIDE=kafka-4.3.1
+set_up_kafkas() {
+  set_up_jars kafka Kafka
+  set_up_jars "$KAFKA_BESIDE" "the Kafka beside it"
+}
+
+# Any Kafka, into .jars/kafka-VERSION. Of one that has no list of its own, the list is kafka.xml with its version in place
+# of the promised one: what other people's jars it needs may have changed since, and nobody knows its checksums here.
+set_up_kafka_version() { # VERSION
+  local promised list=.jars/kafka-$1.xml
+  promised=$(sed -n 's/.*name="kafka-clients" rev="\([^"]*\)".*/\1/p' conf/jars/kafka.xml)
+  if [[ $1 == "$promised" ]]; then
+    set_up_kafkas
+  elif [[ -f conf/jars/kafka-$1.xml ]]; then
+    set_up_kafkas
+    set_up_jars "kafka-$1" "Kafka $1"
+  elif [[ ! -d .jars/kafka-$1 ]]; then
+    one_at_a_time
+    say "no checksums of Kafka $1's jars are known: they are taken as they come, beside kafka.xml's jars of other projects"
+    sed "/org=\"org.apache.kafka\"/s/rev=\"$promised\"/rev=\"$1\"/" conf/jars/kafka.xml >"$list"
+    fetch_jars "$list" ".jars/kafka-$1.part" "Kafka $1"
+    mv ".jars/kafka-$1.part" ".jars/kafka-$1"
+    rm "$list"
+  fi
 }
 
 # Most of the time that Spark takes to start goes into loading and verifying classes from its jars. Java can keep those
@@ -398,7 +433,7 @@ case ${1-} in
     set_up_venv "$([[ -z ${1-} || $1 == job ]] || echo dev)"
     set_up_jars delta Delta
     if [[ ${1-} == kafka || ${1-} == test ]]; then
-      set_up_jars kafka Kafka
+      set_up_kafkas
       set_up_jars tiered "tiered storage"
       set_up_jars s3proxy s3proxy
       set_up_jars spark-kafka "Spark's Kafka and Avro"
@@ -414,12 +449,18 @@ case ${1-} in
   kafka-versions)
     java=$(java_command)
     set_up_venv # for its Ivy
-    set_up_jars kafka Kafka
+    set_up_kafkas
     for list in conf/jars/kafka-*.xml; do
       version=${list#conf/jars/kafka-}
       version=${version%.xml}
       set_up_jars "kafka-$version" "Kafka $version"
     done
+    ;;
+  kafka-version)
+    [[ ${2-} =~ ^[0-9][0-9A-Za-z.-]*$ ]] || fail 2 "kafka-version ${2-}: expected a version of Kafka, such as 4.4.0"
+    java=$(java_command)
+    set_up_venv # for its Ivy
+    set_up_kafka_version "$2"
     ;;
   venv) set_up_venv ;;
   dev) set_up_venv dev ;;

@@ -60,6 +60,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         "--exhaustive", action="store_true", help="many random Hypothesis examples in place of the same few"
     )
     group.addoption(
+        "--kafka-version",
+        metavar="VERSION",
+        help="compare with this Kafka alone, whose jars are fetched; without it, with the two that are promised",
+    )
+    group.addoption(
         "--record", action="store_true", help="write down what brokers do (tests/kafka/recordings.py), not compare it"
     )
 

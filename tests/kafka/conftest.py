@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import py4j.java_gateway
 import py4j.protocol
 import pytest
+from py4j.java_gateway import JavaPackage
 
 from tests.conftest import LINES
 from tests.kafka.recordings import Recordings
 from tests.support.kafka.classes import Kafka
+from tests.support.kafka.jars import BESIDE, compared_with
+from tests.support.kafka.moved import not_there
 
 _MEMORY: Final = Path("/dev/shm")
 
@@ -27,18 +32,54 @@ def exceptions_as_py4j_gives_them(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(py4j.java_gateway, "get_return_value", py4j.protocol.get_return_value)
 
 
+@pytest.fixture(autouse=True)
+def missing_classes_have_names(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(JavaPackage, "__call__", not_there, raising=False)
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """What compares with Kafka's classes does it with each version; what starts brokers takes long, and starts those of
+    one version alone.
+    """
+    if "kafka_version" in metafunc.fixturenames:
+        chosen = metafunc.config.getoption("kafka_version")
+        versions: list[Any] = [*compared_with(chosen)]
+        if chosen is None and "broker_version" in metafunc.fixturenames:
+            versions[-1] = pytest.param(BESIDE, marks=pytest.mark.exhaustive(f"brokers of Kafka {BESIDE}"))
+        metafunc.parametrize("kafka_version", versions, indirect=True, scope="session")
+
+
 @pytest.fixture(scope="session")
-def kafka() -> Iterator[Kafka]:
-    """Kafka's classes; started once."""
-    with Kafka() as running:
-        yield running
+def kafka_version(request: pytest.FixtureRequest) -> str:
+    """The Kafka that a test compares with."""
+    return str(request.param)
+
+
+@pytest.fixture(scope="session")
+def broker_version(kafka_version: str) -> str:
+    """The Kafka whose brokers a test starts."""
+    return kafka_version
+
+
+@pytest.fixture(scope="session")
+def _started() -> Iterator[Callable[[str], Kafka]]:
+    """Starts the classes of each version once."""
+    with ExitStack() as stack:
+        yield functools.cache(lambda version: stack.enter_context(Kafka(version=version)))
+
+
+@pytest.fixture(scope="session")
+def kafka(kafka_version: str, _started: Callable[[str], Kafka]) -> Kafka:
+    """Kafka's classes."""
+    return _started(kafka_version)
 
 
 @pytest.fixture(scope="session")
 def recordings(request: pytest.FixtureRequest) -> Recordings:
     """What brokers did; they are started with --exhaustive alone."""
     exhaustive, record = (bool(request.config.getoption(option)) for option in ("--exhaustive", "--record"))
-    return Recordings(starts_brokers=exhaustive or record, writes=record)
+    chosen = request.config.getoption("--kafka-version")
+    return Recordings(starts_brokers=exhaustive or record, writes=record, chosen=chosen)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, Config
 from confluent_kafka.admin._resource import ResourceType
 
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -26,6 +27,7 @@ from kidxlib.format.segment_files import (
 from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read_all
 from tests.kafka.traffic import PARTITIONS, Traffic, create_topics
 from tests.support.kafka.broker import Broker
+from tests.support.kafka.jars import release_of
 from tests.support.logs.snapshots import Producer, producers_in
 
 INDEX_SUFFIXES: Final = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
@@ -36,9 +38,9 @@ SHORT_SESSION: Final = {"broker.session.timeout.ms": 5_000, "broker.heartbeat.in
 _SETTINGS: Final = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 2, **SHORT_SESSION}
 _STEPS: Final = 200
 _LEFT_OPEN: Final = 2
-_WITHOUT_INTERNAL_SETTING: Final = ("3.9.2", "4.0.2")
+_HAS_INTERNAL_SETTING: Final = KafkaRelease(4, 1)
 
-#: Of `LogLoader` and `LogManager` in Kafka 3.9 to 4.3.
+#: Of `LogLoader` and `LogManager` in Kafka 3.9 to 4.4.
 RECOVERED: Final = re.compile(r"\[LogLoader partition=([^,]+),.*Recovering unflushed segment (\d+)")
 SKIPPED: Final = re.compile(r"Skipping recovery of (\d+) logs from .* since clean shutdown file was found")
 
@@ -74,7 +76,7 @@ def _as_it_is(broker: Broker) -> None:
 
 def killed_broker(
     directory: Path,
-    older: str | None = None,
+    version: str,
     before_last_run: Callable[[Broker], object] = _as_it_is,
     settings: Mapping[str, object] = MappingProxyType({}),
 ) -> Broker:
@@ -83,13 +85,12 @@ def killed_broker(
     One topic has its own interval.
 
     Args:
-        older: one of `OLDER`, which it is; None for the newest.
         before_last_run: what happens to it after it has stopped.
         settings: more of them.
     """
-    broker = Broker(directory, {**_SETTINGS, **settings}, more_log_dirs=["more"], older=older)
+    broker = Broker(directory, {**_SETTINGS, **settings}, more_log_dirs=["more"], version=version)
     with broker.running():
-        create_topics(broker.bootstrap, has_internal_setting=older not in _WITHOUT_INTERNAL_SETTING)
+        create_topics(broker.bootstrap, has_internal_setting=release_of(version) >= _HAS_INTERNAL_SETTING)
         entry = ConfigEntry("index.interval.bytes", "512", incremental_operation=AlterConfigOpType.SET)
         resource = ConfigResource(ResourceType.TOPIC, "transactions", incremental_configs=[entry])
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -147,13 +147,13 @@ class _Writers:
         )
 
 
-def killed_disk(directory: Path) -> Broker:
+def killed_disk(directory: Path, version: str) -> Broker:
     """A broker that was stopped once, and killed amid work, with a transaction open in all partitions but `paged`.
 
     Of `compacted` some segments were compacted, before the stop and after it. Of `tiered` the first segments are in the
     bucket alone, later ones there and in the log dir.
     """
-    broker = tiered_broker(directory, _SETTINGS)
+    broker = tiered_broker(directory, _SETTINGS, version)
     with broker.running():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         topics = [NewTopic(kind, len(DAMAGES[kind]), 1, config=dict(config)) for kind, config in _CONFIGS.items()]

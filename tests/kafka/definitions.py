@@ -15,11 +15,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from tests.support.kafka.jars import JARS, PROJECT
+from tests.support.kafka.jars import BESIDE, PROJECT, PROMISED, jars_of
 
 TARGET: Final = PROJECT / "kidxlib" / "messages" / "definitions.json"
-#: The older Kafkas whose messages are read as they have them, the oldest first.
-BESIDE: Final = ("4.3.1",)
 
 #: By jar, which of its messages are taken.
 _WANTED: Final[Mapping[str, re.Pattern[str]]] = {
@@ -43,21 +41,16 @@ _LEFT_OUT: Final = {"about", "entityType", "mapKey", "ignorable", "zeroCopy"}
 
 
 def definitions() -> str:
-    """The text of the file, by the jars that `./setup.sh kafka` fetches and those of older Kafkas; a line for each
-    message.
-    """
-    [clients] = JARS.glob("kafka-clients-[0-9]*[0-9].jar")
-    version = clients.stem.removeprefix("kafka-clients-")
-    releases = [*((older, PROJECT / ".jars" / f"kafka-{older}") for older in BESIDE), (version, JARS)]
+    """The text of the file, by the jars that `./setup.sh kafka` fetches; a line for each message."""
+    releases = [(version, jars_of(version)) for version in (BESIDE, PROMISED)]
     modules = []
     for module, wanted in _WANTED.items():
         messages = _messages_of(module, wanted, releases).values()
         lines = ",\n".join(json.dumps(message, separators=(",", ":")) for message in messages)
         modules.append(f'"{module}": [\n{lines}\n]')
-    beside = f"Apache Kafka {version}, beside {', '.join(BESIDE)}, Apache License 2.0"
-    origin = f"{beside}; by python -m tests.kafka.definitions"
+    origin = f"Apache Kafka {PROMISED}, beside {BESIDE}, Apache License 2.0; by python -m tests.kafka.definitions"
     joined = ",\n".join(modules)
-    return f'{{"kafka": "{version}", "origin": "{origin}", "modules": {{\n{joined}\n}}}}\n'
+    return f'{{"kafka": "{PROMISED}", "origin": "{origin}", "modules": {{\n{joined}\n}}}}\n'
 
 
 def _messages_of(module: str, wanted: re.Pattern[str], releases: Sequence[tuple[str, Path]]) -> dict[str, Any]:

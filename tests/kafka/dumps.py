@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from kidxlib.commands.dump import dump
 from kidxlib.format import segment_files
+from kidxlib.format.kafka_release import NEWEST
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.dump import KafkaDump
@@ -30,13 +31,16 @@ def assert_as_kafka(kafka_dump: KafkaDump, file: Path, options: Iterable[str]) -
     Where Kafka throws, it prints no findings. Where it has too little memory, more is given to it.
     """
     before = _state(file.parent)
-    ours = CliRunner().invoke(dump, [*options, str(file)], standalone_mode=False)
+    release = str(min(kafka_dump.kafka.release, NEWEST))
+    ours = CliRunner().invoke(dump, [*options, "--kafka-version", release, str(file)], standalone_mode=False)
     assert _state(file.parent) == before
     if ours.exception is not None:
         raise ours.exception
     kafkas = kafka_dump(*options, "--files", str(file))
     if kafkas.thrown is not None and kafkas.thrown.name == NO_MEMORY:
-        with Kafka(("-Xmx6G", "-XX:+UseSerialGC")) as larger:  # any size that Java makes room for
+        with Kafka(
+            ("-Xmx6G", "-XX:+UseSerialGC"), kafka_dump.kafka.version
+        ) as larger:  # any size that Java makes room for
             kafkas = KafkaDump(larger, kafka_dump.scratch)(*options, "--files", str(file))
     _put_back(file.parent, before)
 

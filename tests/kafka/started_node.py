@@ -33,7 +33,7 @@ _UNIQUE: Final = re.compile(r"\.([0-9a-f]{32})-(delete|future|stray)$")
 
 
 def start_node(
-    disk: Disk, settings: Mapping[str, object], older: str | None = None, isolation_level: str = "read_uncommitted"
+    disk: Disk, settings: Mapping[str, object], version: str, isolation_level: str = "read_uncommitted"
 ) -> dict[str, Any]:
     """Start a node on a disk, and stop it once it has done what it does.
 
@@ -50,7 +50,7 @@ def start_node(
     broker = Broker(
         disk.directory / "node",
         {**SETTINGS, **settings, "log.dirs": ",".join(str(disk.directory / name) for name in LOG_DIRS)},
-        older=older,
+        version=version,
         format_with=None,
     )
     before = {name: _folders(disk.directory / name) for name in LOG_DIRS}

@@ -62,6 +62,7 @@ _ORIGINS: Final = {
     4: ConfigOrigin.FILE,
     5: ConfigOrigin.KAFKA,
 }
+_CONFIGS: Final = "org.apache.kafka.tools.ConfigCommand"
 _BY_FILE: Final = (ConfigOrigin.FILE, ConfigOrigin.KAFKA)
 
 
@@ -90,8 +91,8 @@ class Described:
 
 
 @pytest.fixture(scope="module")
-def described(tmp_path_factory: pytest.TempPathFactory) -> Described:
-    broker = Broker(tmp_path_factory.mktemp("metadata") / "broker", _SETTINGS)
+def described(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Described:
+    broker = Broker(tmp_path_factory.mktemp("metadata") / "broker", _SETTINGS, version=broker_version)
     with broker.running():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         _create(admin, {**_OF_THEIR_OWN, "made-again": {"retention.ms": "1"}, "deleted": {"retention.ms": "2"}})
@@ -104,7 +105,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Described:
         _alter(admin, ResourceType.TOPIC, "short", "retention.bytes", "1000000")
         _alter(admin, ResourceType.BROKER, "1", "log.retention.bytes", "123456789")
         broker.run_tool(
-            *("kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, "--broker-defaults", "--alter"),
+            *(_CONFIGS, "--bootstrap-server", broker.bootstrap, "--broker-defaults", "--alter"),
             *("--add-config", "log.index.interval.bytes=2048,log.retention.bytes=5"),
         )
         _create(admin, {"as-the-broker": {}})  # an open segment keeps the interval that it was begun with
@@ -113,7 +114,7 @@ def described(tmp_path_factory: pytest.TempPathFactory) -> Described:
         live = read_cluster_metadata(broker.log_dir / METADATA_DIRECTORY)
         of_topics = ("--bootstrap-server", broker.bootstrap, "--describe", "--all", "--entity-type", "topics")
         printed = broker.directory / "topics.txt"
-        printed.write_text(broker.run_tool("kafka.admin.ConfigCommand", *of_topics))
+        printed.write_text(broker.run_tool(_CONFIGS, *of_topics))
     return Described(broker, configs, live, printed, early)
 
 

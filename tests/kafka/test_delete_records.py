@@ -46,9 +46,9 @@ def _produce(bootstrap: str) -> None:
             assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
-def test_a_plan_is_applied_on_a_live_broker(tmp_path: Path) -> None:
+def test_a_plan_is_applied_on_a_live_broker(broker_version: str, tmp_path: Path) -> None:
     """What the broker then says of where its logs start is what was planned."""
-    broker = Broker(tmp_path / "broker", {})
+    broker = Broker(tmp_path / "broker", {}, version=broker_version)
     with broker.running():
         _produce(broker.bootstrap)
     catalog, wanted = tmp_path / "catalog", tmp_path / "delete.json"

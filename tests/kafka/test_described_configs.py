@@ -13,7 +13,7 @@ from kidxlib.retention.policy_file import read_policies
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.broker import Broker
 
-_CONFIGS: Final = "kafka.admin.ConfigCommand"
+_CONFIGS: Final = "org.apache.kafka.tools.ConfigCommand"
 _TOPICS: Final = "org.apache.kafka.tools.TopicCommand"
 _TWO_DAYS_MS: Final = 2 * 24 * 60 * 60 * 1000
 #: By topic, what is set for it.
@@ -25,9 +25,9 @@ _SET: Final[dict[str, dict[str, str]]] = {
 }
 
 
-def test_what_kafkas_tools_print_is_what_the_broker_has(tmp_path: Path) -> None:
+def test_what_kafkas_tools_print_is_what_the_broker_has(broker_version: str, tmp_path: Path) -> None:
     """A broker whose own default is two days: of all topics at once, of one, and of what was set alone."""
-    broker = Broker(tmp_path / "broker", {"log.retention.hours": 48})
+    broker = Broker(tmp_path / "broker", {"log.retention.hours": 48}, version=broker_version)
     here = ("--bootstrap-server", broker.bootstrap)
     with broker.running():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -80,11 +80,11 @@ def test_golden_segments(kafka: Kafka, golden_segment: GoldenSegment, scratch: P
             assert ours.translate_offset(offset) == _batch_position(theirs.translateOffset(offset)), offset
         for timestamp in _targets(rng, [record.timestamp for record in inside], count):
             assert ours.find_offset_by_timestamp(timestamp) == _record_found(
-                theirs.findOffsetByTimestamp(timestamp, base)
+                kafka.find_offset_by_timestamp(theirs, timestamp, base)
             ), timestamp
             since = rng.choice(offsets or [0]) + rng.choice([-1, 0, 1])
             assert ours.find_offset_by_timestamp(timestamp, since) == _record_found(
-                theirs.findOffsetByTimestamp(timestamp, since)
+                kafka.find_offset_by_timestamp(theirs, timestamp, since)
             ), (timestamp, since)
 
 
@@ -120,7 +120,8 @@ def test_batches_in_any_order(kafka: Kafka, scratch: Path, rng: random.Random, e
                 assert found == _batch_position(theirs.translateOffset(offset)), offset
                 timestamp = rng.randrange(99, 111)
                 record = ours.find_offset_by_timestamp(timestamp, offset)
-                assert record == _record_found(theirs.findOffsetByTimestamp(timestamp, offset)), (timestamp, offset)
+                kafkas = kafka.find_offset_by_timestamp(theirs, timestamp, offset)
+                assert record == _record_found(kafkas), (timestamp, offset)
                 answers += (found is not None) + (record is not None)
                 nothing += (found is None) + (record is None)
     say(f"{answers} answers and {nothing} times nothing, as Kafka's")

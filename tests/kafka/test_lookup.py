@@ -156,7 +156,7 @@ def _compare_lookups(kafka: Kafka, path: Path, kind: _Kind, content: bytes, base
             found = (ours.fetch_upper_bound(OffsetPosition(0, start), size) for size in sizes.tolist())
             assert [None if entry is None else _fields(entry) for entry in found] == bounds
             compared += len(bounds)
-    theirs.java.closeHandler()
+    theirs.close()
     return compared
 
 
@@ -164,14 +164,14 @@ def _compare_aborted(kafka: Kafka, path: Path, content: bytes, base_offset: int,
     """Ask both for ranges that start and end at what the entries say, and beside it."""
     path.write_bytes(content)
     theirs = indexes.transaction_index(kafka, path, base_offset)
-    ours = TransactionIndex.from_bytes(content, base_offset)
+    ours = TransactionIndex.from_bytes(content, base_offset, release=kafka.release)
     marks = [mark for one in ours.all() for mark in (one.first_offset, one.last_offset, one.last_stable_offset)]
     offsets = sorted({mark + step for mark in (base_offset, *marks) for step in (-1, 0, 1)})
     starts = offsets if len(offsets) <= STARTS_MAX else rng.sample(offsets, STARTS_MAX)
     for fetch_offset in starts:
         expected = theirs.collect_aborted(fetch_offset, np.array(offsets))
         assert [ours.collect_aborted(fetch_offset, upper_bound) for upper_bound in offsets] == expected
-    theirs.java.close()
+    theirs.close()
     return len(starts) * len(offsets)
 
 
@@ -252,7 +252,7 @@ def test_written_to_at_random(kafka: Kafka, scratch: Path, rng: random.Random, s
                 theirs.java.isFull(),
                 theirs.java.length(),
             ), done
-        theirs.java.closeHandler()
+        theirs.close()
     say(f"changes with Kafka's outcome: {_counted(outcomes)}")
 
 
@@ -321,7 +321,7 @@ def test_sanity(kafka: Kafka, scratch: Path, rng: random.Random, say: Say, exhau
         path.write_bytes(content)
         ours, theirs = kind.ours.from_bytes(content, base_offset), kind.kafkas(kafka, path, base_offset)
         outcomes[_change_both(ours, theirs, "sanity_check") or "sound"] += 1
-        theirs.java.closeHandler()
+        theirs.close()
     assert set(outcomes) == {"sound", "CorruptIndexError"}
     say(_counted(outcomes))
 
@@ -337,15 +337,14 @@ def test_transaction_indexes_written_to(
         content = _aborted(rng)
         if content or rng.random() < 0.5:
             path.write_bytes(content)
-        ours = TransactionIndex.from_bytes(content, base_offset)
+        ours = TransactionIndex.from_bytes(content, base_offset, release=kafka.release)
         theirs = indexes.transaction_index(kafka, path, base_offset)
         for _ in range(CHANGES // 4):
             change = rng.choice((["append"] * 5) + ["truncate_to", "reset", "sanity_check"])
             arguments: tuple[Any, ...] = ()
             if change == "append":
                 fields = [rng.randrange(100) for _ in range(4)]
-                java = kafka.gateway.jvm.org.apache.kafka.storage.internals.log.AbortedTxn(*fields)
-                thrown = theirs.call("append", java)
+                thrown = theirs.call("append", indexes.aborted_transaction(kafka, *fields))
                 try:
                     ours.append(AbortedTransaction(*fields))
                 except InvalidOffsetError as error:
@@ -360,7 +359,7 @@ def test_transaction_indexes_written_to(
                 outcome = _change_both(ours, theirs, change, *arguments)
                 outcomes[f"{change}{f': {outcome}' if outcome else ''}"] += 1
             assert ours.to_bytes() == (path.read_bytes() if path.exists() else b"")
-        theirs.java.close()
+        theirs.close()
     say(f"changes with Kafka's outcome: {_counted(outcomes)}")
 
 

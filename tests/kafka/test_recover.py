@@ -31,8 +31,8 @@ _TORN: Final = "transactions-1"
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Broker:
-    return killed_broker(tmp_path_factory.mktemp("recover") / "broker")
+def killed(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Broker:
+    return killed_broker(tmp_path_factory.mktemp("recover") / "broker", broker_version)
 
 
 def _torn_and_lost(broker: Broker) -> None:

@@ -86,8 +86,8 @@ class _Disk:
 
 
 @pytest.fixture(scope="module")
-def disk(tmp_path_factory: pytest.TempPathFactory) -> _Disk:
-    broker = killed_disk(tmp_path_factory.mktemp("damaged") / "broker")
+def disk(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> _Disk:
+    broker = killed_disk(tmp_path_factory.mktemp("damaged") / "broker", broker_version)
     return _Disk(broker, last_sent(broker))
 
 

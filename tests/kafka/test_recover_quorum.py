@@ -104,8 +104,8 @@ class _Load:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    cluster = Cluster(tmp_path_factory.mktemp("quorum"), _SETTINGS)
+def cluster(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("quorum"), _SETTINGS, broker_version)
     with cluster.running():
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         topic = NewTopic(_TOPIC, _PARTITIONS, replica_assignment=_REPLICAS, config=_CONFIG)

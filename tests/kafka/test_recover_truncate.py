@@ -104,7 +104,7 @@ def test_logs_are_cut_as_by_older_brokers(
     version: str, level: str, scratch: Path, rng: random.Random, say: Say
 ) -> None:
     """The same, with the same assertions, for each older Kafka for which the simulation is said to be valid."""
-    with Kafka(older=version) as kafka:
+    with Kafka(version=version) as kafka:
         otherwise = version.startswith(("3.", "4.0."))
         say(f"Kafka {version}, {level}: {_cut_many(level, kafka, scratch, rng, 300, searches_otherwise=otherwise)}")
 

@@ -34,14 +34,14 @@ def _needs_a_kernel_that_tells(tmp_path_factory: pytest.TempPathFactory) -> None
 
 
 @pytest.fixture(scope="module")
-def killed(tmp_path_factory: pytest.TempPathFactory) -> Broker:
+def killed(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Broker:
     """A broker that was stopped, of which was noted then that all is right, and that was killed in its next run."""
 
     def note(broker: Broker) -> None:
         ended = kidx("recover", *broker.log_dirs, *_TRUST)
         assert ended.code == 0 and ended.json["stopped_cleanly"], ended
 
-    return killed_broker(tmp_path_factory.mktemp("trust") / "broker", before_last_run=note)
+    return killed_broker(tmp_path_factory.mktemp("trust") / "broker", broker_version, before_last_run=note)
 
 
 @pytest.fixture(scope="module")

@@ -82,10 +82,10 @@ class _Fleet:
 
 
 @pytest.fixture(scope="module")
-def fleet(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Fleet]:
+def fleet(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Iterator[_Fleet]:
     """Three brokers, one of which is killed before the others."""
     directory = tmp_path_factory.mktemp("replicas")
-    cluster = Cluster(directory / "cluster", _SETTINGS)
+    cluster = Cluster(directory / "cluster", _SETTINGS, broker_version)
     with cluster.running():
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         topics = [

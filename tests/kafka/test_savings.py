@@ -103,13 +103,15 @@ def _topic(codec: str, batch_size: int) -> str:
 
 
 @pytest.fixture(scope="module")
-def topics(tmp_path_factory: pytest.TempPathFactory, kafka: Kafka, exhaustive: bool) -> Iterator[_Topics]:
+def topics(
+    tmp_path_factory: pytest.TempPathFactory, kafka: Kafka, broker_version: str, exhaustive: bool
+) -> Iterator[_Topics]:
     """Kafka's own tool writes the same records again and again: which line comes next is decided by a fixed seed."""
     directory = tmp_path_factory.mktemp("savings")
     payload = directory / "payload"
     payload.write_text("".join(f"{line}\n" for line in _lines(_RECORDS)))
     settings = [(codec, size) for codec in CODECS for size in BATCH_SIZES] if exhaustive else _SETTINGS
-    broker = Broker(directory / "broker", {})
+    broker = Broker(directory / "broker", {}, version=broker_version)
     with broker.running():
         admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 2})
         named = {_NOW: ("none", _NOW_BATCH_SIZE), **{_topic(*each): each for each in settings}}

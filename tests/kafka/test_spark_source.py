@@ -89,12 +89,12 @@ class Answered:
 
 
 @pytest.fixture(scope="module")
-def answered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Answered:
+def answered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Answered:
     """Of every codec and header, keys and values that are null, transactions that ended in either way and one that is
     open, timestamps of producers and of the broker, and a topic that a broker has compacted.
     """
     settings = {"transaction.state.log.num.partitions": 2, "log.cleaner.enable": "false"}
-    broker = Broker(tmp_path_factory.mktemp("kafka") / "broker", settings)
+    broker = Broker(tmp_path_factory.mktemp("kafka") / "broker", settings, version=broker_version)
     with broker.running():
         create_topics(broker.bootstrap)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})

@@ -61,7 +61,7 @@ class Answered:
 
 
 @pytest.fixture(scope="module")
-def answered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Answered:
+def answered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Answered:
     """A broker that rolls segments often, and writes its high watermarks often; transactions end in either way, and one
     stays open.
     """
@@ -71,7 +71,7 @@ def answered(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> A
         "log.cleaner.dedupe.buffer.size": 4 * 1024 * 1024,
         "replica.high.watermark.checkpoint.interval.ms": 50,
     }
-    broker = Broker(tmp_path_factory.mktemp("kafka") / "broker", settings)
+    broker = Broker(tmp_path_factory.mktemp("kafka") / "broker", settings, version=broker_version)
     with contextlib.ExitStack() as streams:
         with broker.running():
             create_topics(broker.bootstrap)

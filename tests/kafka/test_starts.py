@@ -17,15 +17,14 @@ from kidxlib.audit.startup.last_stop import last_stops
 from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.cli.main import kidx
+from kidxlib.format.kafka_release import OLDEST
 from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
 from tests.kafka.recordings import Recordings
 from tests.kafka.start_disk import DAMAGES, Disk, unpack
 from tests.kafka.started_node import NOT_SERVED, start_node
+from tests.support.kafka.jars import release_of
 from tests.support.logs.batches import Batch, encode
 
-#: Versions of Kafka, by the name of what is recorded of them.
-_VERSIONS: Final = {"starts": "4.3.1", "starts-3.9": "3.9.2"}
-_NEWEST: Final = "4.3.1"
 #: What is told by other findings than obstacles: of the partition's own audit, or of what is not there.
 _TOLD_OTHERWISE: Final = {
     "log dir: gone",
@@ -48,7 +47,7 @@ _NOTHING_MISSED: Final = {
 }
 
 
-#: Only the older version ends over these; the newer one reads all of the log.
+#: Only the older version ends over these; the newer ones read all of the log.
 _OLDER_ALONE_ENDS: Final = {"a renamed .checkpoint: the latest", "a renamed .checkpoint: all"}
 
 
@@ -56,13 +55,13 @@ _OLDER_ALONE_ENDS: Final = {"a renamed .checkpoint: the latest", "a renamed .che
 def test_a_node_does_what_kidx_says(case: str, recordings: Recordings, tmp_path: Path) -> None:
     """It does not start, takes a log dir out of use, or hides records, where kidx says so, and nowhere else."""
     effects = {obstacle.effect for obstacle in _obstacles(_damaged(case, tmp_path))}
-    for recording, version in _VERSIONS.items():
-        did = recordings.of(recording, case, partial(_started, case, version), kafka=version, seed=0)
+    for version in recordings.versions("starts"):
+        did = recordings.of("starts", case, partial(_started, case, version), kafka=version, seed=0)
         if case in _TOLD_OTHERWISE:
             assert Effect.LOG_DIR not in effects
             continue
         if case in _OLDER_ALONE_ENDS:
-            assert Effect.ENDS in effects and did["serves"] == (version == _NEWEST)
+            assert Effect.ENDS in effects and did["serves"] == (release_of(version) > OLDEST)
             continue
         assert (Effect.ENDS in effects) == (not did["serves"]), (version, did)
         if did["serves"]:
@@ -75,7 +74,7 @@ def test_a_node_does_what_kidx_says(case: str, recordings: Recordings, tmp_path:
 
 def _started(case: str, version: str) -> Any:
     with tempfile.TemporaryDirectory() as directory:
-        return start_node(_damaged(case, Path(directory)), {}, older=None if version == _NEWEST else version)
+        return start_node(_damaged(case, Path(directory)), {}, version)
 
 
 def _served_of(offsets: Mapping[str, list[int] | str]) -> list[str]:
@@ -124,7 +123,7 @@ def test_recover_agrees(case: str, recordings: Recordings, tmp_path: Path) -> No
     `verify` names is one of its lines.
     """
     disk = _damaged(case, tmp_path)
-    did = recordings.known("starts", case)
+    did = recordings.known("starts", case, kafka=recordings.versions("starts")[-1])
     result = CliRunner().invoke(
         kidx, ["recover", str(disk.a), str(disk.b), "--json", "--processes", "1"], standalone_mode=False
     )
@@ -148,14 +147,14 @@ def test_producer_snapshots_are_missing(recordings: Recordings, tmp_path: Path, 
     records of an open transaction, where kidx says so and nowhere else.
     """
     case = f"producer snapshots: {'an older one' if is_left else 'none'} is left"
-    for recording, version in _VERSIONS.items():
+    for version in recordings.versions("starts"):
 
-        def start(older: str | None = None if version == _NEWEST else version) -> Any:
+        def start(version: str = version) -> Any:
             with tempfile.TemporaryDirectory() as directory:
                 disk = _with_open_transaction(Path(directory), is_left=is_left)
-                return start_node(disk, {}, older=older, isolation_level="read_committed")
+                return start_node(disk, {}, version, isolation_level="read_committed")
 
-        did = recordings.of(recording, case, start, kafka=version, seed=0)
+        did = recordings.of("starts", case, start, kafka=version, seed=0)
         assert did["serves"] and did["offsets"] == ({} if is_left else {"orders-0": [0, 11]}), did
     disk = _with_open_transaction(tmp_path, is_left=is_left)
     for command in ("recover", "verify"):
@@ -191,15 +190,16 @@ _MENDED: Final[Mapping[str, Sequence[str]]] = {
 @pytest.mark.parametrize("case", _MENDED)
 def test_a_node_serves_all_of_a_mended_disk(case: str, recordings: Recordings, tmp_path: Path) -> None:
     """By itself it does not start on it, or not with all that is there."""
-    before = recordings.known("starts", case)
-    assert not before["serves"] or before["offline"] or before["offsets"]
+    for version in recordings.versions("mended"):
+        before = recordings.known("starts", case, kafka=version)
+        assert not before["serves"] or before["offline"] or before["offsets"]
 
-    def start() -> Any:
-        with tempfile.TemporaryDirectory() as directory:
-            return start_node(_mended(case, Path(directory)), {})
+        def start(version: str = version) -> Any:
+            with tempfile.TemporaryDirectory() as directory:
+                return start_node(_mended(case, Path(directory)), {}, version)
 
-    did = recordings.of("mended", case, start, kafka=_NEWEST, seed=0)
-    assert did["serves"] and not did["offline"] and not did["offsets"], did
+        did = recordings.of("mended", case, start, kafka=version, seed=0)
+        assert did["serves"] and not did["offline"] and not did["offsets"], did
     assert not list(_obstacles(_mended(case, tmp_path)))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import random
 import re
@@ -89,7 +90,7 @@ def test_simulations(kafka: Kafka, scratch: Path, rng: random.Random, exhaustive
 def test_simulations_of_older_brokers(version: str, scratch: Path, rng: random.Random, say: Say) -> None:
     """The same, with the same assertions, for each older Kafka for which the simulation is said to be valid."""
     assert version.rpartition(".")[0] in HOLDS_FOR
-    with Kafka(older=version) as kafka:
+    with Kafka(version=version) as kafka:
         assert kafka.versions["kafka"] == version
         otherwise = version.startswith(("3.", "4.0."))
         say(f"Kafka {version}, {_simulate_many(kafka, scratch, rng, 1_000, searches_otherwise=otherwise)}")
@@ -111,17 +112,16 @@ def _simulate_many(
         clean = rng.random() < 0.4
         point, start = rng.choice([0, 0, rng.randrange(60)]), rng.choice([0, 0, 0, rng.randrange(60)])
         before = {path.name: path.read_bytes() for path in directory.iterdir()}
-        simulated = simulate_startup(
-            directory, RecoverOptions(), clean_shutdown=clean, recovery_point=point, log_start_offset=start
-        )
-        again = simulate_startup(
+        simulate = functools.partial(
+            simulate_startup,
             directory,
             RecoverOptions(),
             clean_shutdown=clean,
             recovery_point=point,
             log_start_offset=start,
-            recoveries=_recoveries(directory),
+            release=kafka.release,
         )
+        simulated, again = simulate(), simulate(recoveries=_recoveries(directory))
         for with_all, without in zip(again.segments, simulated.segments, strict=True):
             if without.lost_records is None:  # as it did not have to be read
                 with_all.lost_records = None

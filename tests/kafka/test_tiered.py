@@ -67,9 +67,9 @@ class _Filled:
 
 
 @pytest.fixture(scope="module")
-def filled(tmp_path_factory: pytest.TempPathFactory) -> _Filled:
+def filled(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> _Filled:
     directory = tmp_path_factory.mktemp("tiered")
-    broker = tiered_broker(directory / "broker", ONE_PARTITION_EACH)
+    broker = tiered_broker(directory / "broker", ONE_PARTITION_EACH, broker_version)
     with broker.running():
         fill(broker)
         seen = read_all(broker.bootstrap, PARTITIONS)

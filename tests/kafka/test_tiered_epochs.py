@@ -146,7 +146,6 @@ def test_what_a_broker_does_to_its_bucket(name: str, tmp_path: Path, recordings:
     says. What the broker did is recorded: which segments are left, where the log begins, and what of it is read.
     """
     disk = _DISKS[name]
-    did = recordings.of("tiered_epochs", name, lambda: _observed(disk), kafka="4.3.1", seed=_SEED)
     log_dir = Path(shutil.copytree(_SAMPLE.log_dir, tmp_path / "log-dir"))
     _write({_PLACE: disk}, log_dir)
     found = verified(log_dir, code=3)["files"]  # the sample's own logs have no index files
@@ -156,16 +155,20 @@ def test_what_a_broker_does_to_its_bucket(name: str, tmp_path: Path, recordings:
     directory = log_dir / f"{_PLACE[0]}-{_PLACE[1]}"
     refused = refusals_on_epochs([log_dir], [] if disk.has_folder else [directory])
     assert any(str(directory) in line for line in refused) == (disk.reason is not None)
-    if disk.log_start == 0:  # else the log start says that they are to go
-        all_of_them = len(_SAMPLE.segments(*_PLACE))
-        assert (did["segments"] < all_of_them) == (disk.reason == DELETES)
-        assert (did["segments"] == all_of_them and did["read"] < _end(_PLACE)) == (disk.reason == HIDES)
+    all_of_them = len(_SAMPLE.segments(*_PLACE))
+    for version in recordings.versions("tiered_epochs"):
+        did = recordings.of(
+            "tiered_epochs", name, functools.partial(_observed, disk, version), kafka=version, seed=_SEED
+        )
+        if disk.log_start == 0:  # else the log start says that they are to go
+            assert (did["segments"] < all_of_them) == (disk.reason == DELETES)
+            assert (did["segments"] == all_of_them and did["read"] < _end(_PLACE)) == (disk.reason == HIDES)
 
 
-def _observed(disk: _Disk) -> dict[str, Any]:
+def _observed(disk: _Disk, version: str) -> dict[str, Any]:
     """What a broker makes of its bucket."""
     with tempfile.TemporaryDirectory() as directory:
-        broker = tiered_broker(Path(directory) / "broker", ONE_PARTITION_EACH)
+        broker = tiered_broker(Path(directory) / "broker", ONE_PARTITION_EACH, version)
         shutil.rmtree(broker.log_dir)
         shutil.copytree(_SAMPLE.log_dir, broker.log_dir)
         site = Site(broker.directory / "remote" / STORAGE_DIRECTORY, broker.log_dir)

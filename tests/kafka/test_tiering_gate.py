@@ -137,10 +137,10 @@ class _Gated:
 
 
 @pytest.fixture(scope="module")
-def gated(tmp_path_factory: pytest.TempPathFactory) -> _Gated:
+def gated(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> _Gated:
     """Topics become tiered after they were damaged and judged, while their broker runs: it mends some as it starts."""
     one_each = {"offsets.topic.num.partitions": 1, "transaction.state.log.num.partitions": 1}
-    broker = tiered_broker(tmp_path_factory.mktemp("gate") / "broker", one_each)
+    broker = tiered_broker(tmp_path_factory.mktemp("gate") / "broker", one_each, broker_version)
     with broker.running():
         _fill(broker.bootstrap)
     _spoil(broker, is_early=True)

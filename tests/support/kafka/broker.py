@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Final
 
 from tests.support.kafka.class_archive import class_archive
-from tests.support.kafka.jars import class_path
+from tests.support.kafka.jars import PROMISED, class_path, release_of
+from tests.support.kafka.moved import class_name
 
 #: A broker starts and stops in seconds, even on a busy machine; one that takes longer hangs.
 DEADLINE_SECONDS: Final = 120.0
@@ -65,9 +66,10 @@ class Broker:
         self,
         directory: Path,
         settings: Mapping[str, object],
-        more_jars: Path | None = None,
+        jars_before: Sequence[str] = (),
+        jars_behind: Sequence[str] = (),
         more_log_dirs: Sequence[str] = (),
-        older: str | None = None,
+        version: str = PROMISED,
         ports: tuple[int, int] | None = None,
         java_options: Sequence[str] | None = None,
         format_with: Sequence[str] | None = (),
@@ -76,9 +78,8 @@ class Broker:
 
         Args:
             settings: more lines of `server.properties`.
-            more_jars: a directory of jars before Kafka's own.
+            jars_before, jars_behind: what is on the class path on either side of Kafka's own jars.
             more_log_dirs: names of more log dirs.
-            older: the Kafka's version, one of `OLDER`; None for the newest.
             ports: the ports of the broker and of its controller; None for any.
             java_options: options of the JVM; None for those with which it starts soonest.
             format_with: options of formatting; None: the caller puts log dirs there.
@@ -87,9 +88,10 @@ class Broker:
         self.log_dir = directory / "data"
         self.log_dirs = [self.log_dir, *(directory / name for name in more_log_dirs)]
         self._settings = dict(settings)
-        self._class_path = os.pathsep.join([*([] if more_jars is None else [f"{more_jars}/*"]), *class_path(older)])
+        self.version = version
+        self._class_path = os.pathsep.join([*jars_before, *class_path(version), *jars_behind])
         if java_options is None:
-            java_options = _JVM_OPTIONS if older else (*_JVM_OPTIONS, *_archived(self._class_path, more_jars))
+            java_options = (*_JVM_OPTIONS, *_archived(version, tuple(jars_before), tuple(jars_behind)))
         self._java_options = java_options
         self._runs = 0
         directory.mkdir(parents=True)
@@ -209,6 +211,7 @@ class Broker:
 
     def command(self, main_class: str, *arguments: str) -> list[str]:
         logging = f"-Dlog4j2.configurationFile={self.directory / 'log4j2.properties'}"
+        main_class = class_name(main_class, release_of(self.version))
         return [_java(), *self._java_options, logging, "-cp", self._class_path, main_class, *arguments]
 
 
@@ -218,17 +221,17 @@ def _java() -> str:
 
 
 @functools.cache
-def _archived(class_path: str, more_jars: Path | None) -> tuple[str, ...]:
+def _archived(version: str, before: tuple[str, ...], behind: tuple[str, ...]) -> tuple[str, ...]:
     """The options with which a JVM takes classes from the archive of a broker that was started and stopped."""
 
     def run(option: str) -> None:
         with tempfile.TemporaryDirectory() as directory:
-            broker = Broker(Path(directory, "broker"), {}, more_jars, java_options=_JVM_OPTIONS)
+            broker = Broker(Path(directory, "broker"), {}, before, behind, version=version, java_options=_JVM_OPTIONS)
             broker._java_options = (*_JVM_OPTIONS, option)
             with broker.running():
                 pass
 
-    archive = class_archive(_java(), class_path, run)
+    archive = class_archive(_java(), os.pathsep.join([*before, *class_path(version), *behind]), run)
     return () if archive is None else (f"-XX:SharedArchiveFile={archive}", "-Xlog:cds*=error")
 
 

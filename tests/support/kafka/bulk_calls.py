@@ -12,11 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tests.support.kafka.classes import Kafka
+from tests.support.kafka.functions import LOG_PACKAGE
+from tests.support.kafka.moved import MovedError
 
 Targets: TypeAlias = NDArray[np.int64]
 
 OBJECT: Final = "java.lang.Object"
-LOG_PACKAGE: Final = "org.apache.kafka.storage.internals.log"
 
 
 class Jvm:
@@ -29,6 +30,9 @@ class Jvm:
         self.key, self.value = log.IndexSearchType.KEY, log.IndexSearchType.VALUE
         self.offset_position, self.offset_index, self.time_index = log.OffsetPosition, log.OffsetIndex, log.TimeIndex
         self.transaction_index = log.TransactionIndex
+        # An index that is closed is not trimmed since 4.4.
+        is_trimmed = kafka.functions.parameters(f"{LOG_PACKAGE}.AbstractIndex", "closeHandler") is not None
+        self.close = "closeHandler" if is_trimmed else "close"
         self.file, self.handles = jvm.java.io.File, jvm.java.lang.invoke.MethodHandles
         self._long, self._int, self._object, self._class = jvm.long, jvm.int, jvm.java.lang.Object, jvm.java.lang.Class
         self._buffer, self.arrays = jvm.java.nio.ByteBuffer, jvm.java.util.Arrays
@@ -47,11 +51,14 @@ class Jvm:
         """
         if (owner, name) not in self._methods:
             methods = self._class.forName(f"{LOG_PACKAGE}.{owner}").getDeclaredMethods()
-            (only,) = (
+            named = [
                 method
                 for method in methods
                 if method.getName() == name and method.getReturnType().getName() != "void" and not method.isBridge()
-            )
+            ]
+            if len(named) != 1:
+                raise MovedError(f"{owner}.{name}: {len(named)} methods, expected one")
+            [only] = named
             only.setAccessible(True)
             self._methods[owner, name] = only
         return self._methods[owner, name]

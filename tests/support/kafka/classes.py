@@ -16,12 +16,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from py4j.java_gateway import JavaGateway
+from py4j.java_gateway import JavaGateway, JavaPackage
 from py4j.protocol import Py4JJavaError
 
 from kidxlib.format import checkpoint_files, segment_files
+from kidxlib.format.kafka_release import KAFKA_4_4, KafkaRelease
 from kidxlib.recovery.options import INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT
-from tests.support.kafka.jars import class_path
+from tests.support.kafka.functions import LOG_PACKAGE, Functions
+from tests.support.kafka.jars import PROMISED, class_path, release_of
+from tests.support.kafka.moved import class_name, not_there
 from tests.support.kafka.records import KafkaRecords
 from tests.support.kafka.results import KafkaError, KafkaPartition, KafkaSegment, error_of
 from tests.support.logs.snapshots import producers_in
@@ -34,22 +37,29 @@ _DERIVED_SUFFIXES: Final = (
     segment_files.TRANSACTION_INDEX_SUFFIX,
     segment_files.SNAPSHOT_SUFFIX,
 )
-_IN_SCALA: Final = ("3.9.2", "4.0.2")
-_STATS_IN_CORE: Final = ("3.9.2",)
+#: The first releases whose `BrokerTopicStats` is not in Kafka's core, and whose `UnifiedLog` and `LogManager` are Java.
+_STATS_IN_STORAGE: Final = KafkaRelease(4, 0)
+_LOG_IN_JAVA: Final = KafkaRelease(4, 1)
+_MANAGER_IN_JAVA: Final = KAFKA_4_4
 
 
 class Kafka:
     """A JVM with Kafka's classes, which ends with the context. With one of `OLDER` only `opened_log` and `versions` are
     offered.
+
+    Attributes:
+        version: of the jars, as 4.4.0.
+        release: the release that the version is of.
     """
 
     def __init__(
         self,
         java_options: Sequence[str] = ("-Xmx256M", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
-        older: str | None = None,
+        version: str = PROMISED,
     ) -> None:
+        self.version, self.release = version, release_of(version)
         self._gateway = JavaGateway.launch_gateway(
-            classpath=os.pathsep.join(class_path(older)),
+            classpath=os.pathsep.join(class_path(version)),
             javaopts=list(java_options),
             java_path=None,  # $JAVA_HOME's, else PATH's
             redirect_stderr=sys.__stderr__,
@@ -59,7 +69,7 @@ class Kafka:
         # Each dot is a call, so classes are looked up once.
         kafka = self._gateway.jvm.org.apache.kafka
         log, internals = kafka.storage.internals.log, kafka.storage.internals
-        self._app_info = kafka.common.utils.AppInfoParser
+        self.functions = Functions(self._gateway.jvm)
         self._file, self._hash_map = self._gateway.jvm.java.io.File, self._gateway.jvm.java.util.HashMap
         self._clock = kafka.common.utils.Time.SYSTEM
         self._log_config, self._segment = log.LogConfig, log.LogSegment
@@ -70,10 +80,10 @@ class Kafka:
         self._failures = log.LogDirFailureChannel(1)
         expiry_ms, verification = 24 * 60 * 60 * 1000, False
         self._producer_config = log.ProducerStateManagerConfig(expiry_ms, verification)
-        self._in_scala = older in _IN_SCALA
+        self._in_scala = self.release < _LOG_IN_JAVA
         self._unified_log = self._gateway.jvm.kafka.log.UnifiedLog if self._in_scala else log.UnifiedLog
         self._none = self._gateway.jvm.java.util.Optional.empty()
-        if older in _STATS_IN_CORE:
+        if self.release < _STATS_IN_STORAGE:
             self._topic_stats = self._gateway.jvm.kafka.server.BrokerTopicStats(False)
         else:
             self._topic_stats = kafka.storage.log.metrics.BrokerTopicStats()
@@ -96,13 +106,18 @@ class Kafka:
     @property
     def versions(self) -> dict[str, str]:
         return {
-            "kafka": self._app_info.getVersion(),
+            "kafka": self.find("org.apache.kafka.common.utils.internals.AppInfoParser").getVersion(),
             "java": self._gateway.jvm.System.getProperty("java.version"),
         }
 
     @cached_property
     def records(self) -> KafkaRecords:
-        return KafkaRecords(self._gateway.jvm)
+        return KafkaRecords(self)
+
+    def find(self, name: str) -> Any:
+        """One of Kafka's classes by the name that it has in the promised Kafka."""
+        found = getattr(self._gateway.jvm, class_name(name, self.release))
+        return not_there(found) if isinstance(found, JavaPackage) else found
 
     def leader_epochs(self, directory: Path) -> Any:
         """Kafka's `LeaderEpochFileCache` over the file in a directory, which may be missing."""
@@ -161,7 +176,22 @@ class Kafka:
         try:
             yield segment
         finally:
+            if self._leaves_preparing:
+                segment.onBecomeInactiveSegment()
             segment.close()
+
+    def find_offset_by_timestamp(self, segment: Any, timestamp: int, start_offset: int) -> Any:
+        """`LogSegment.findOffsetByTimestamp`."""
+        return segment.findOffsetByTimestamp(timestamp, start_offset, *self._record_bytes_max)
+
+    @cached_property
+    def _record_bytes_max(self) -> tuple[int, ...]:
+        return self.functions.record_bytes_max(f"{LOG_PACKAGE}.LogSegment", "findOffsetByTimestamp", 2)
+
+    @cached_property
+    def _leaves_preparing(self) -> bool:
+        """Whether a log, or a segment, is to be prepared before it is closed (KAFKA-20979)."""
+        return self.functions.parameters(str(self._unified_log._fqn), "prepareActiveSegmentForClose") is not None
 
     @contextlib.contextmanager
     def opened_log(
@@ -198,6 +228,8 @@ class Kafka:
         try:
             yield log
         finally:
+            if self._leaves_preparing:
+                log.prepareActiveSegmentForClose()
             log.close()
 
     def start_log_manager(self, log_dir: Path) -> tuple[bool, bool]:
@@ -210,7 +242,10 @@ class Kafka:
         manager = self._log_manager([log_dir], failures)
         jvm = self._gateway.jvm
         try:
-            no_topics, no_strays = jvm.scala.collection.mutable.HashMap(), getattr(manager, "startup$default$2")()
+            if self.release < _MANAGER_IN_JAVA:
+                no_topics, no_strays = jvm.scala.collection.mutable.HashMap(), getattr(manager, "startup$default$2")()
+            else:
+                no_topics, no_strays = self._hash_map(), self._never
             manager.loadLogs(self._config({}), no_topics, no_strays)
             ended = False
         except Py4JJavaError:
@@ -219,6 +254,12 @@ class Kafka:
         with contextlib.suppress(Py4JJavaError):
             manager.shutdown(-1)
         return ended, offline
+
+    @cached_property
+    def _never(self) -> Any:
+        """A `Function` that answers False of each log."""
+        boolean, any_object = self._gateway.jvm.java.lang.Boolean.TYPE, self.functions.find("java.lang.Object")
+        return self.functions.function(self.functions.static("java.util.Objects", "isNull", boolean, any_object))
 
     def epoch_of_clean_stop(self, log_dirs: Sequence[Path]) -> int | None:
         """The epoch that a starting broker takes from the markers in its log dirs and tells the controller."""

@@ -20,7 +20,7 @@ class Cluster:
         brokers: by node id.
     """
 
-    def __init__(self, directory: Path, settings: Mapping[str, object]) -> None:
+    def __init__(self, directory: Path, settings: Mapping[str, object], version: str) -> None:
         """Format the storage of all brokers in `directory`; `settings` are more lines of each `server.properties`."""
         ports = free_ports(2 * _NODES)
         of_nodes = {node + 1: (ports[node], ports[_NODES + node]) for node in range(_NODES)}
@@ -28,7 +28,7 @@ class Cluster:
 
         def broker(node: int) -> Broker:
             of_node = {"node.id": node, "controller.quorum.voters": voters, **settings}
-            return Broker(directory / str(node), of_node, ports=of_nodes[node])
+            return Broker(directory / str(node), of_node, version=version, ports=of_nodes[node])
 
         with ThreadPoolExecutor(_NODES) as pool:
             self.brokers = dict(zip(of_nodes, pool.map(broker, of_nodes), strict=True))

@@ -26,6 +26,7 @@ class KafkaDump:
     """The tool. It may change and make files, so it is for copies. Its output goes to files in `scratch`."""
 
     def __init__(self, kafka: Kafka, scratch: Path) -> None:
+        self.kafka = kafka
         self._gateway, self._java = kafka.gateway, kafka.gateway.jvm.java
         self._main = kafka.gateway.jvm.org.apache.kafka.tools.DumpLogSegments.main
         self.scratch = scratch

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
+
+from tests.support.kafka.moved import MovedError
+
+LOG_PACKAGE: Final = "org.apache.kafka.storage.internals.log"
+#: More bytes than any record has.
+_NO_LIMIT: Final = 2**31 - 1
 
 
 class Functions:
@@ -19,11 +25,29 @@ class Functions:
         self._lookup = self._handles.publicLookup()
         self._as_instance = jvm.java.lang.invoke.MethodHandleProxies.asInterfaceInstance
 
+    def parameters(self, owner: str, name: str) -> int | None:
+        """How many parameters a public method has, of several of the name the most; None: there is none. Patch releases
+        get methods of later ones, so Kafka itself is asked, and not its version.
+        """
+        methods = self.find(owner).getMethods()
+        return max((method.getParameterCount() for method in methods if method.getName() == name), default=None)
+
+    def record_bytes_max(self, owner: str, name: str, parameters: int) -> tuple[int, ...]:
+        """What a method takes behind so many parameters since topics have `max.decompressed.message.bytes`."""
+        takes = self.parameters(owner, name)
+        if takes is None:
+            raise MovedError(f"{owner} has no {name}")
+        return () if takes == parameters else (_NO_LIMIT,)
+
     def method(self, owner: str, name: str, returns: Any, *takes: Any) -> Any:
         return self._lookup.findVirtual(self.find(owner), name, self._method_type(returns, *takes))
 
     def static(self, owner: str, name: str, returns: Any, *takes: Any) -> Any:
         return self._lookup.findStatic(self.find(owner), name, self._method_type(returns, *takes))
+
+    def bound(self, handle: Any, at: int, kind: Any, value: int) -> Any:
+        """The handle with an argument of a primitive type set."""
+        return self._handles.collectArguments(handle, at, self._handles.constant(kind, value))
 
     def array_length(self, array: Any) -> Any:
         """The handle that gives the length of an array of a class."""

@@ -11,6 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from py4j.protocol import Py4JJavaError
 
+from kidxlib.format.kafka_release import KAFKA_4_4
 from kidxlib.index.transaction import AbortedInRange, AbortedTransaction
 from tests.support.kafka.bulk_calls import Targets, jvm_of
 from tests.support.kafka.classes import Kafka
@@ -20,7 +21,7 @@ Pair: TypeAlias = tuple[int, int]
 _PAIR: Final = re.compile(r"\[(?:offset|timestamp)=(-?\d+), (?:position|offset)=(-?\d+)\]")
 _PAIR_OR_NONE: Final = re.compile(rf"Optional\.empty|Optional\[\w+{_PAIR.pattern}\]")
 _ABORTED: Final = re.compile(
-    r"\(version=-?\d+, producerId=(-?\d+), firstOffset=(-?\d+), lastOffset=(-?\d+), lastStableOffset=(-?\d+)\)"
+    r"\((?:version=-?\d+, )?producerId=(-?\d+), firstOffset=(-?\d+), lastOffset=(-?\d+), lastStableOffset=(-?\d+)\)"
 )
 _RESULT: Final = re.compile(r"TxnIndexSearchResult\[abortedTransactions=\[(.*?)\], isComplete=(true|false)\]")
 
@@ -43,6 +44,10 @@ class KafkaIndex:
         except Py4JJavaError as thrown:
             return error_of(thrown)
         return None
+
+    def close(self) -> None:
+        """Close the file, which stays as it is."""
+        getattr(self.java, "close" if self._class == "TransactionIndex" else self._jvm.close)()
 
     def lookup_many(self, targets: Targets) -> list[Pair]:
         return [_pair(match) for match in _PAIR.finditer(self._jvm.map(targets, self._method("lookup")))]
@@ -114,6 +119,16 @@ def time_index(kafka: Kafka, path: Path, base_offset: int, max_bytes: int = -1) 
 def transaction_index(kafka: Kafka, path: Path, base_offset: int) -> KafkaIndex:
     jvm = jvm_of(kafka)
     return KafkaIndex(kafka, jvm.transaction_index(base_offset, jvm.file(str(path))))
+
+
+def aborted_transaction(kafka: Kafka, *fields: int) -> Any:
+    """An entry of a transaction index: producer id, first offset, last offset and last stable offset."""
+    entry = kafka.find("org.apache.kafka.common.message.AbortedTxn")
+    if kafka.release < KAFKA_4_4:
+        return entry(*fields)
+    producer_id, first_offset, last_offset, last_stable_offset = fields
+    numbered = entry().setProducerId(producer_id).setFirstOffset(first_offset)
+    return numbered.setLastOffset(last_offset).setLastStableOffset(last_stable_offset)
 
 
 def _pair(match: re.Match[str]) -> Pair:

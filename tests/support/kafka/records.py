@@ -13,13 +13,16 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from py4j.java_gateway import get_field
 from py4j.protocol import Py4JJavaError
 
 from kidxlib.records.reader import Header, Record
 from tests.support.kafka.functions import Functions
+
+if TYPE_CHECKING:
+    from tests.support.kafka.classes import Kafka
 
 T = TypeVar("T")
 
@@ -87,9 +90,13 @@ def _of_batch(jvm: Any, functions: Functions) -> dict[str, Any]:
         "leader_epoch": (batch, "partitionLeaderEpoch", integer),
         "records": (batch, "countOrNull", functions.find("java.lang.Integer")),
         "delete_horizon_ms": (batch, "deleteHorizonMs", optional_long),
-        "offset_of_max_timestamp": (batch, "offsetOfMaxTimestamp", optional),
     }
-    return {field: functions.function(functions.method(*method)) for field, method in methods.items()}
+    found = {field: functions.method(*method) for field, method in methods.items()}
+    limits = functions.record_bytes_max(batch, "offsetOfMaxTimestamp", 0)
+    handle = functions.method(batch, "offsetOfMaxTimestamp", optional, *[integer] * len(limits))
+    for limit in limits:
+        handle = functions.bound(handle, 1, integer, limit)
+    return {field: functions.function(each) for field, each in (found | {"offset_of_max_timestamp": handle}).items()}
 
 
 class _OfRecord:
@@ -126,8 +133,8 @@ class _OfHeader:
 class KafkaRecords:
     """Kafka's `FileRecords` and `MemoryRecordsBuilder`."""
 
-    def __init__(self, jvm: Any) -> None:
-        self._jvm = jvm
+    def __init__(self, kafka: Kafka) -> None:
+        self._jvm = jvm = kafka.gateway.jvm
         self._file_records = jvm.org.apache.kafka.common.record.internal.FileRecords
         self._compression = jvm.org.apache.kafka.common.compress.Compression
         self._codecs = jvm.org.apache.kafka.common.record.internal.CompressionType
@@ -135,12 +142,14 @@ class KafkaRecords:
         self._header = jvm.org.apache.kafka.common.header.internals.RecordHeader
         self._to_list = jvm.org.apache.kafka.common.utils.Utils.toList
         self._file = jvm.java.io.File
-        functions = Functions(jvm)
+        functions = kafka.functions
         self._byte_buffers = functions.find("[Ljava.nio.ByteBuffer;")
         self._header_class = functions.find(_HEADER)
         self._of_batch = _of_batch(jvm, functions)
         self._of_record = _OfRecord(jvm, functions)
         self._of_header = _OfHeader(jvm, functions)
+        self._output = kafka.find("org.apache.kafka.common.utils.internals.ByteBufferOutputStream")
+        self._bytes_max = functions.record_bytes_max(f"{_INTERNAL}.FileRecords", "searchForTimestamp", 3)
         self._remaining = functions.function(functions.method(_BYTE_BUFFER, "remaining", jvm.java.lang.Integer.TYPE))
         any_object, boolean = functions.find("java.lang.Object"), jvm.java.lang.Boolean.TYPE
         self._not_null = functions.predicate(functions.static("java.util.Objects", "nonNull", boolean, any_object))
@@ -157,7 +166,7 @@ class KafkaRecords:
         """`FileRecords.searchForTimestamp`: timestamp, offset and leader epoch."""
 
         def search(opened: Any) -> tuple[int, int, int | None] | None:
-            answer = opened.searchForTimestamp(timestamp, position, offset)
+            answer = opened.searchForTimestamp(timestamp, position, offset, *self._bytes_max)
             if answer is None:
                 return None
             epoch = get_field(answer, "leaderEpoch").orElse(None)
@@ -231,7 +240,7 @@ class KafkaRecords:
         if batch.magic == 0:
             timestamp_type = types.NO_TIMESTAMP_TYPE
         builder = self._jvm.org.apache.kafka.common.record.internal.MemoryRecordsBuilder(
-            self._jvm.org.apache.kafka.common.utils.ByteBufferOutputStream(size),
+            self._output(size),
             batch.magic,
             self._compression.of(self._codecs.forName(batch.codec)).build(),
             timestamp_type,

@@ -20,7 +20,7 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from tests.support.kafka.broker import DEADLINE_SECONDS, Broker
-from tests.support.kafka.jars import PROJECT
+from tests.support.kafka.jars import PROJECT, PROMISED, jars_of
 from tests.support.tiered_sites import Site
 
 JARS: Final = PROJECT / ".jars" / "tiered"
@@ -50,10 +50,14 @@ PARTITIONS: Final = [(PLAIN, 0), (PLAIN, 1), (TRANSACTIONS, 0)]
 _BATCHES: Final = 60
 _FIRST_MS: Final = 1_760_000_000_000
 _PLUGIN: Final = "org.apache.kafka.server.log.remote"
+#: The version in `conf/jars/tiered.xml`.
+_PLUGIN_OF: Final = "4.3.1"
 
 
-def tiered_broker(directory: Path, settings: Mapping[str, object]) -> Broker:
-    """A new `Broker` whose remote segments are in `directory/remote`."""
+def tiered_broker(directory: Path, settings: Mapping[str, object], version: str = PROMISED) -> Broker:
+    """A new `Broker` whose remote segments are in `directory/remote`. What its plugin needs and a later Kafka does not
+    have comes from the plugin's Kafka.
+    """
     if not JARS.is_dir():
         subprocess.run([PROJECT / "setup.sh", "kafka"], check=True)
     return Broker(
@@ -73,7 +77,9 @@ def tiered_broker(directory: Path, settings: Mapping[str, object]) -> Broker:
             "log.initial.task.delay.ms": 500,  # earlier, no segment is rolled by time or deleted
             **settings,
         },
-        more_jars=JARS,
+        jars_before=[f"{JARS}/*"],
+        jars_behind=[f"{jars_of(_PLUGIN_OF)}/kafka-clients-{_PLUGIN_OF}.jar"],
+        version=version,
     )
 
 
