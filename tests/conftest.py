@@ -32,7 +32,7 @@ _TESTS: Final = Path(__file__).parent
 _ORDER: Final = (
     ("docs",),
     ("airflow", "jobs", "kidxlib/spark"),
-    ("faults", "stores", "wheel", "kafka", "kidxlib/commands", "kidxlib/recovery"),
+    ("faults", "stores", "wheel", "kafka", "processors", "kidxlib/commands", "kidxlib/recovery"),
 )
 
 #: The same examples each time: what continuous integration runs, and everybody before a commit.

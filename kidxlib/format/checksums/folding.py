@@ -230,19 +230,18 @@ class _Code:
         return self._builder.trunc(self._wide_product(word, factor), _WORD)
 
 
-def folding(modulus: int, vector_words: int = VECTOR_WORDS) -> Any:
+def folding(modulus: int) -> Any:
     """A function for compiled code: the checksum of `size` bytes, at least one, at an address. As many bytes before it
     as fill up a block are read, too.
 
     Args:
         modulus: the polynomial, without x³².
-        vector_words: how many words of 64 bits are multiplied at once: 8 or 4.
     """
 
     @intrinsic
     def checksum(_context: Any, address: Any, size: Any) -> Any:
         def generate(_context: Any, builder: Any, _signature: Any, arguments: Any) -> Any:
-            return _Code(builder, modulus, vector_words).checksum(*arguments)
+            return _Code(builder, modulus, VECTOR_WORDS).checksum(*arguments)
 
         return types.uint32(types.int64, types.int64), generate
 

@@ -16,14 +16,7 @@ import pytest
 from kidxlib.errors import MissingLibraryError, UsageError
 from kidxlib.format.checksums import choice
 from kidxlib.format.checksums.choice import FORCED_BY, GOOGLE, ISAL, Checksums, candidates, choose
-from kidxlib.format.checksums.folding import (
-    BLOCK_BYTES,
-    CRC32_POLYNOMIAL,
-    CRC32C_POLYNOMIAL,
-    VECTOR_WORDS,
-    folding,
-)
-from kidxlib.jit.compiler import njit
+from kidxlib.format.checksums.folding import BLOCK_BYTES
 
 _LENGTHS = 4_097
 _ALIGNMENTS = 64
@@ -42,20 +35,6 @@ def test_they_agree_on_all_lengths_alignments_and_large_sizes(name: str, rng: ra
         start = BLOCK_BYTES + alignment
         expected = tuple(known(data[start : start + size].tobytes()) for known in _KNOWN)
         assert tuple(checksum(address + start, size) for checksum in checksums) == expected, (alignment, size)
-
-
-@pytest.mark.skipif(VECTOR_WORDS == 0, reason="the processor does not multiply several words at once")
-@pytest.mark.parametrize("modulus", [CRC32C_POLYNOMIAL, CRC32_POLYNOMIAL])
-def test_the_narrower_instructions_give_the_same(modulus: int, rng: random.Random) -> None:
-    """Those of processors without AVX-512."""
-    fold = folding(modulus, 4)
-
-    checksum = njit(lambda address, size: fold(address, size))
-    expected_of = google_crc32c.value if modulus == CRC32C_POLYNOMIAL else zlib.crc32
-    data = np.frombuffer(rng.randbytes(8_192), np.uint8)
-    for size in range(1, 2_000):
-        start = BLOCK_BYTES + size % _ALIGNMENTS
-        assert checksum(data.ctypes.data + start, size) == expected_of(data[start : start + size].tobytes()), size
 
 
 def _alignments(size: int, exhaustive: bool) -> range:
