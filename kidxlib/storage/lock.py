@@ -2,12 +2,13 @@
 
 Source: `LogManager.lockLogDirs`. Java's `FileChannel.lock` takes a POSIX record lock, and so does `fcntl.lockf`. A lock
 of flock(2), which the package filelock takes, would say nothing to a broker.
+
+`fcntl` is imported where a lock is asked for: what takes none works on systems that have no such module.
 """
 
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import os
 import struct
 from collections.abc import Iterator
@@ -91,6 +92,8 @@ def is_locked(log_dir: Path) -> bool:
         descriptor = os.open(log_dir / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
+    import fcntl
+
     try:
         request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
@@ -129,6 +132,8 @@ def _open_lock(path: Path) -> tuple[int, bool]:
 
 def _is_held_by_another(descriptor: int) -> bool:
     """Try to take the lock; whether another process holds it."""
+    import fcntl
+
     try:
         fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

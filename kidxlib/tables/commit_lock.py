@@ -8,7 +8,6 @@ free names, and in object stores a conditional PUT decides, so these need no loc
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import os
 import threading
@@ -81,6 +80,8 @@ def _lock_file(catalog: str) -> Path | None:
 
 def _locked(path: Path) -> int:
     """A descriptor that holds the lock, also until the process is killed."""
+    import fcntl  # here, as not each system has it that a catalog in an object store is read on
+
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)

@@ -7,7 +7,6 @@ Names are parsed as Kafka parses them (`LocalLog.parseTopicPartitionName`). Only
 from __future__ import annotations
 
 import os
-import pwd
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -65,6 +64,8 @@ class _User:
     @classmethod
     def of(cls, status: os.stat_result) -> _User:
         """The user who has a file. If the machine does not know the user's groups, the file's group alone counts."""
+        import pwd  # here, as not each system has it that index files are audited on
+
         try:
             name = pwd.getpwuid(status.st_uid).pw_name
         except KeyError:

@@ -7,7 +7,6 @@ from __future__ import annotations
 import os
 import platform
 import re
-import resource
 import shutil
 import subprocess
 import sys
@@ -137,6 +136,8 @@ def facts_of_memory(meminfo: str, limits: Path) -> Iterator[Fact]:
 
 
 def _facts_of_files() -> Iterator[Fact]:
+    import resource  # here, as not each system has it that `kidx` is imported on
+
     open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     problem = f"raise it to {_OPEN_FILES_MIN:,} or more: ulimit -n" if 0 <= open_files < _OPEN_FILES_MIN else None
     yield Fact("files", "open at once", f"{open_files:,}" if open_files >= 0 else "without limit", problem)

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import base64
 import contextlib
-import fcntl
 import json
 import os
 import shutil
@@ -147,6 +146,8 @@ class Staging:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the directory, so that no other run works in it during the context."""
+        import fcntl  # here, as not each system has it that records are read on
+
         self.directory.mkdir(exist_ok=True)
         with (self.directory / _LOCK).open("ab") as lock:
             try:
