@@ -14,6 +14,7 @@
 #   ./setup.sh dev      .venv alone, with the packages of tests, static checks, the site and releases
 #   ./setup.sh airflow  .venv-airflow alone: Airflow, to try the DAGs of airflow_dags/ with; needs no Java
 #   ./setup.sh browser  Chromium alone, where there is none: tests look at the report with it
+#   ./setup.sh emulated qemu, and a Python for Arm with its packages, for tests with --exhaustive of other processors
 #   ./setup.sh test     all of these, side by side
 #   ./setup.sh lock     rewrite requirements*.lock from pyproject.toml
 #
@@ -359,27 +360,39 @@ set_up_chromium() {
   fi
   say "fetching Chromium, which tests look at the report with …"
   rm -rf "$made"
-  mkdir -p "$made/lists/partial" "$made/cache/archives/partial" "$made/root"
-  # apt's own directories stay as they are, so nobody needs to be root, and no other apt is in the way.
-  local apt=(apt-get -y -o Debug::NoLocking=1 -o APT::Sandbox::User=root -o Dir::State::lists="$PWD/$made/lists"
-    -o Dir::Cache="$PWD/$made/cache")
-  if "${apt[@]}" update >"$made/log" 2>&1 &&
-    "${apt[@]}" install --download-only --no-install-recommends chromium-headless-shell fonts-dejavu-core \
-      >>"$made/log" 2>&1 && unpack_chromium "$made" >>"$made/log" 2>&1; then
-    rm -rf "$made/lists" "$made/cache" "$made/log"
+  if unpack_debian "$made" "$(dpkg --print-architecture)" chromium-headless-shell fonts-dejavu-core &&
+    write_chromium "$made"; then
     rm -rf "$directory"
     mv "$made" "$directory"
   else
     rm -rf "$made/lists" "$made/cache" "$made/root"
-    say "Chromium was not fetched, and the tests that need a browser are skipped; apt-get's output is in $made/log"
+    say "Chromium was not fetched, and the tests that need a browser are skipped; what apt-get said is in $made/log"
   fi
 }
 
-unpack_chromium() { # DIRECTORY
-  local package
-  for package in "$1"/cache/archives/*.deb; do
-    dpkg-deb -x "$package" "$1/root" || return 1
-  done
+# Debian's packages with what they need, unpacked into DIRECTORY/root: for this machine what it lacks, for another kind of
+# machine all. Nothing is installed. apt's own directories stay as they are, so nobody needs to be root, and no other apt is in
+# the way. What apt-get says is in DIRECTORY/log until all is done.
+unpack_debian() { # DIRECTORY ARCHITECTURE PACKAGE ...
+  local made=$PWD/$1 package
+  mkdir -p "$made/lists/partial" "$made/cache/archives/partial" "$made/root"
+  local apt=(apt-get -y -o Debug::NoLocking=1 -o APT::Sandbox::User=root -o Dir::State::lists="$made/lists"
+    -o Dir::Cache="$made/cache")
+  if [[ $2 != "$(dpkg --print-architecture)" ]]; then
+    : >"$made/status" # what this machine has is of no use to the other one
+    apt+=(-o APT::Architecture="$2" -o APT::Architectures="$2" -o Dir::State::status="$made/status")
+  fi
+  {
+    "${apt[@]}" update &&
+      "${apt[@]}" install --download-only --no-install-recommends "${@:3}" &&
+      for package in "$made"/cache/archives/*.deb; do
+        dpkg-deb -x "$package" "$made/root" || return 1
+      done
+  } >"$made/log" 2>&1 || return 1
+  rm -rf "$made/lists" "$made/cache" "$made/status" "$made/log"
+}
+
+write_chromium() { # DIRECTORY
   [[ -x $1/root/usr/lib/chromium/chromium-headless-shell ]] || return 1
   cat >"$1/chromium" <<'SCRIPT'
 #!/bin/sh
@@ -393,6 +406,49 @@ export LD_LIBRARY_PATH XDG_DATA_HOME="$root/usr/share"
 exec "$root/usr/lib/chromium/chromium-headless-shell" "$@"
 SCRIPT
   chmod +x "$1/chromium"
+}
+
+# ---- other processors ----
+
+# qemu, which runs the programs of other processors, and Debian's Python for Arm with the packages of kidx: for the tests with
+# --exhaustive that run the library there.
+set_up_emulated() {
+  local directory=.jars/emulated made=.jars/emulated.made key emulator
+  key=$(sha256 requirements-executors.lock)
+  [[ -f $directory/key && $(<"$directory/key") == "$key" ]] && return
+  one_at_a_time
+  [[ -f $directory/key && $(<"$directory/key") == "$key" ]] && return
+  if ! type -P apt-get >/dev/null || ! type -P dpkg-deb >/dev/null; then
+    fail 2 "there is no Debian's apt-get to fetch qemu and a Python for Arm with"
+  fi
+  say "fetching qemu, and a Python for Arm with its packages …"
+  rm -rf "$made"
+  unpack_debian "$made/qemu" "$(dpkg --print-architecture)" qemu-user-static ||
+    fail 1 "qemu was not fetched; what apt-get said is in $made/qemu/log"
+  unpack_debian "$made/aarch64" arm64 python3 libstdc++6 ||
+    fail 1 "the Python for Arm was not fetched; what apt-get said is in $made/aarch64/log"
+  for emulator in qemu-aarch64-static qemu-x86_64-static; do
+    cp -L "$made/qemu/root/usr/bin/$emulator" "$made/"
+  done
+  rm -rf "$made/qemu"
+  install_for_arm "$made"
+  echo "$key" >"$made/key"
+  rm -rf "$directory"
+  mv "$made" "$directory"
+}
+
+# pip chooses wheels of another machine where it is told which ones fit: here those for Debian 12's glibc and older ones.
+install_for_arm() { # DIRECTORY
+  local python version fits=(--implementation cp) glibc
+  version=("$1"/aarch64/root/usr/bin/python3.[0-9][0-9])
+  for glibc in _2_34 _2_28 _2_27 _2_24 _2_17 2014; do
+    fits+=(--platform "manylinux${glibc}_aarch64")
+  done
+  python=$(find_python)
+  "$python" -I -m venv "$1/pip"
+  pip "$1/pip" install --no-compile --no-deps --require-hashes --only-binary=:all: --target "$1/aarch64/packages" \
+    --python-version "${version[0]##*/python}" "${fits[@]}" -r requirements-executors.lock
+  rm -rf "$1/pip"
 }
 
 # ---- the lock files ----
@@ -466,6 +522,7 @@ case ${1-} in
   dev) set_up_venv dev ;;
   airflow) set_up_airflow ;;
   browser) set_up_chromium ;;
+  emulated) set_up_emulated ;;
   lock) write_lock ;;
   *) fail 2 "no such target: $1; --help says what there is" ;;
 esac
