@@ -61,8 +61,8 @@ is_new=      # one of the environments was made just now
 # Every candidate is really started: a name on PATH may be a version manager's stub for a version that is not installed,
 # and Debian's python3 comes without the venv module's ensurepip.
 find_python() {
-  local fits='import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))'
-  local candidate candidates=(python3.13 python3.12 python3.11 python3)
+  local fits='import ensurepip, sys; sys.exit(not (3, 11) <= sys.version_info < (3, 15))'
+  local candidate candidates=(python3.13 python3.12 python3.11 python3.14 python3)
   [[ -z ${KIDX_PYTHON:-} ]] || candidates=("$KIDX_PYTHON")
   for candidate in "${candidates[@]}"; do
     if "$candidate" -I -c "$fits" 2>/dev/null; then
@@ -70,7 +70,7 @@ find_python() {
       return
     fi
   done
-  fail 2 "no Python 3.11 to 3.13 with its venv module (tried: ${candidates[*]}); install one," \
+  fail 2 "no Python 3.11 to 3.14 with its venv module (tried: ${candidates[*]}); install one," \
     "e.g. apt-get install python3 python3-venv, or set KIDX_PYTHON to its path"
 }
 

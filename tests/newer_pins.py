@@ -54,7 +54,7 @@ def newer_pins() -> None:
     ]
     locked = _pins((PROJECT / "requirements-dev.lock").read_text())
     within = _resolved(map(str, ours))
-    beyond = _resolved(f"{each.name}>={_least(each)}" for each in ours)
+    beyond = _resolved(map(_without_limits, ours))
     named = {canonicalize_name(each.name) for each in ours}
     rows = [
         ("*" if name in named else "", name, *(_versions(pins.get(name)) for pins in (locked, within, beyond)))
@@ -64,10 +64,11 @@ def newer_pins() -> None:
     print_table("pins", ("ours", "package", "pinned", "within our limits", "without them"), rows, text_columns=5)
 
 
-def _least(requirement: Requirement) -> str:
-    """The lowest version that we ask for."""
+def _without_limits(requirement: Requirement) -> str:
+    """What we ask for, from the lowest version on."""
     [least] = [each.version for each in requirement.specifier if each.operator in (">=", "==")]
-    return least
+    marker = f" ; {requirement.marker}" if requirement.marker else ""
+    return f"{requirement.name}>={least}{marker}"
 
 
 def _resolved(requirements: Iterable[str]) -> Mapping[str, frozenset[str]]:

@@ -1,7 +1,7 @@
 """Decompresses batches chunk by chunk, with all codecs of Kafka's clients.
 
-Zlib is Python's own; snappy and lz4 come with pyarrow, zstd with backports.zstd. Each is imported when it is needed, so
-that an audit of uncompressed logs does not wait for them. The accepted data is what Kafka reads:
+Zlib is Python's own; snappy and lz4 come with pyarrow, zstd with Python 3.14 or a backport. Each is imported when it is
+needed, so that an audit of uncompressed logs does not wait for them. The accepted data is what Kafka reads:
 
 - gzip: one member after the other, as Java reads them;
 - snappy: Java's clients write the frames of snappy-java ("xerial"), others one raw block;
@@ -272,7 +272,7 @@ def _unzstd(compressed: ByteStream) -> Iterator[bytes]:
     """Decompress zstd frames in sequence. Data that ends within a frame is refused, unless another frame ended in the
     last read: zstd-jni takes that for the end.
     """
-    from backports.zstd import ZstdDecompressor, ZstdError
+    from kidxlib.format.zstd import ZstdDecompressor, ZstdError
 
     frame, has_ended = ZstdDecompressor(), True
     while data := compressed.take(_ZSTD_READ_BYTES):

@@ -16,7 +16,7 @@ from tests.conftest import Say
 from tests.docs.pages import PROJECT
 from tests.support.spark.jobs import clean_environment
 
-_OTHERS: Final = sorted({"3.11", "3.12", "3.13"} - {f"{sys.version_info.major}.{sys.version_info.minor}"})
+_OTHERS: Final = sorted({"3.11", "3.12", "3.13", "3.14"} - {f"{sys.version_info.major}.{sys.version_info.minor}"})
 _TESTS: Final = ("tests/kidxlib", "tests/wheel/test_wheel.py")
 
 

@@ -41,7 +41,7 @@ _FILES: Final = (
 )
 _README: Final = """# kidx {version} for Spark
 
-Python 3.11 to 3.13, Spark {spark} with its Python, and on each node the packages of requirements-executors.lock
+Python 3.11 to 3.14, Spark {spark} with its Python, and on each node the packages of requirements-executors.lock
 (pip install --require-hashes -r requirements-executors.lock). From this directory, or with the paths to it:
 
     spark-submit --packages io.delta:delta-spark_2.13:{delta} --properties-file conf/spark-defaults.conf \\

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import sys
 import weakref
 from typing import Final
 
@@ -10,7 +11,9 @@ from llvmlite import binding
 
 from kidxlib.format.c_library import c_library
 
-_ZSTD: Final = c_library("backports.zstd", "_zstd", "ZSTD_decompressDCtx")
+#: The backport is for Pythons without zstd. The zstd of later ones may be hidden within the interpreter.
+_OF_ZSTD: Final = ("backports.zstd", "_zstd") if sys.version_info < (3, 14) else ("zstandard", "_cffi")
+_ZSTD: Final = c_library(*_OF_ZSTD, "ZSTD_decompressDCtx")
 _LZ4: Final = c_library("lz4", "_block", "LZ4_decompress_safe")
 _DEFLATE: Final = c_library("deflate", "_deflate", "libdeflate_gzip_decompress_ex")
 

@@ -40,6 +40,8 @@ _DISTRIBUTION: Final = "kidx"
 _REQUIREMENT: Final = re.compile(
     r"(?P<name>[\w.-]+)(?P<of>\[[^]]*\])?(?P<range>[^;]*)(;.*extra == ['\"](?P<extra>[\w-]+)['\"])?"
 )
+#: `; python_version >= "3.14"`: what one Python brings is a package for another.
+_OF_PYTHON: Final = re.compile(r"python_version (?P<how><|>=) ['\"](?P<major>\d+)\.(?P<minor>\d+)['\"]")
 #: Spark 4 runs on these Javas and on later ones.
 _JAVA_MIN: Final = 17
 _JAVA_SECONDS_MAX: Final = 30
@@ -169,13 +171,21 @@ def facts_of_packages(requirements: Sequence[str]) -> Iterator[Fact]:
     extras: dict[str | None, dict[str, str | None]] = {}
     for requirement in requirements:
         match = _REQUIREMENT.match(requirement)
-        if match is None or match["name"] == _DISTRIBUTION:
+        if match is None or match["name"] == _DISTRIBUTION or not _is_for_this_python(requirement):
             continue
         extras.setdefault(match["extra"], {})[match["name"]] = _version(match["name"])
     for extra, versions in extras.items():
         of_smaller = {name for other in extras.values() if len(other) < len(versions) for name in other}
         is_chosen = any(version for name, version in versions.items() if name not in of_smaller)
         yield _packages(extra, versions, is_chosen=is_chosen)
+
+
+def _is_for_this_python(requirement: str) -> bool:
+    match = _OF_PYTHON.search(requirement)
+    if match is None:
+        return True
+    is_as_new = sys.version_info >= (int(match["major"]), int(match["minor"]))
+    return is_as_new == (match["how"] == ">=")
 
 
 def _packages(extra: str | None, versions: Mapping[str, str | None], *, is_chosen: bool) -> Fact:

@@ -258,11 +258,11 @@ def test_it_is_found_wherever_it_is_called(project: Path, tmp_path: Path, how: s
     assert f"'PYTHONPATH={project}:/mine'" in ended.stdout
 
 
-@pytest.mark.parametrize("name", ["python3", "python3.13", "python3.12", "python3.11", "KIDX_PYTHON"])
+@pytest.mark.parametrize("name", ["python3", "python3.14", "python3.13", "python3.12", "python3.11", "KIDX_PYTHON"])
 def test_before_set_up_any_python_does_that_is_new_enough(fresh: Path, name: str) -> None:
     """Beside others that are too old, or a version manager's stubs. Nothing is made, and nothing is set up."""
     path = fresh.parent / "bin"
-    for other in ("python3", "python3.13", "python3.12", "python3.11"):
+    for other in ("python3", "python3.14", "python3.13", "python3.12", "python3.11"):
         _script(path / other, "#!/bin/sh\necho this is no Python 3.11 >&2\nexit 1\n")
     variables = {"KIDX_PYTHON": "no-such-python"}
     if name in variables:

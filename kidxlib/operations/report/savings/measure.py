@@ -23,7 +23,6 @@ import lz4.block
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from backports import zstd
 from numpy.typing import NDArray
 
 from kidxlib.catalog.conditions import PRESENT, Among
@@ -34,6 +33,7 @@ from kidxlib.format import layouts
 from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import INTERNAL_TOPICS
+from kidxlib.format.zstd import ZstdCompressor
 from kidxlib.operations.report.savings.batch_kernel import (
     ESTIMATION_FACTOR,
     RECORD_OVERHEAD_MAX,
@@ -209,8 +209,8 @@ def _lz4(content: memoryview) -> int:
 
 def _zstd(content: memoryview) -> int:
     """A stream whose length is not known when it begins, as of `ZstdOutputStream`: that decides on its parameters."""
-    stream = zstd.ZstdCompressor(level=_ZSTD_LEVEL)
-    return len(stream.compress(content)) + len(stream.flush(zstd.ZstdCompressor.FLUSH_FRAME))
+    stream = ZstdCompressor(level=_ZSTD_LEVEL)
+    return len(stream.compress(content)) + len(stream.flush(ZstdCompressor.FLUSH_FRAME))
 
 
 def _blocks(content: memoryview, block_bytes: int) -> list[memoryview]:

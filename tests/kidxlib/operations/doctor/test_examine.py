@@ -50,6 +50,8 @@ def test_packages_by_extra() -> None:
     asked = [
         "click<9,>=8.2",
         "no-such-package>=1",
+        'of-older-pythons>=1; python_version < "3.11"',
+        'rich>=14; python_version >= "3.11"',
         'rich>=14; extra == "some"',
         'no-other-package; extra == "some"',
         'no-third-package>=2; python_version > "3" and extra == "none"',
