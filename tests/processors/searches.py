@@ -29,7 +29,7 @@ def _indexes(question: Question, recovered: RecoveredSegment) -> tuple[OffsetInd
 def lookups(question: Question, recovered: RecoveredSegment) -> tuple[list[tuple[int, ...]], ...]:
     """The entries of both indexes for all targets, one by one and many at a time, which use other loops."""
     offset_index, time_index = _indexes(question, recovered)
-    one_by_one = (
+    one_by_one: tuple[list[tuple[int, ...]], ...] = (
         [(entry.offset, entry.position) for entry in map(offset_index.lookup, question.offsets)],
         [(entry.timestamp, entry.offset) for entry in map(time_index.lookup, question.timestamps)],
     )
