@@ -11,7 +11,7 @@ if sys.version_info >= (3, 14):
         from compression.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
     except ImportError as error:
         raise MissingLibraryError(
-            f"{sys.executable}: no compression.zstd, so this Python was built without libzstd; take one that has it"
+            f"{sys.executable}: no compression.zstd, so this Python was built without libzstd; use one that has it"
         ) from error
 else:
     from backports.zstd import ZstdCompressor, ZstdDecompressor, ZstdError
