@@ -22,6 +22,7 @@ from kidxlib.format.topic_partition import (
 from kidxlib.indexing.remote_logs import NOT_SAID, RemoteBucket, RemoteLogs, RemoteOptions, remote_bucket
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import FileVersion, Location, as_text, given_location, identity_of, location
+from kidxlib.storage.log_dir import is_partition
 from kidxlib.storage.store.s3 import is_object
 
 
@@ -40,7 +41,7 @@ class Source:
     @property
     def log_dir(self) -> Location:
         """The source, or the log dir around it where it is a partition's directory."""
-        return self.path if parse_partition_directory(self.path.name) is None else self.path.parent
+        return self.path.parent if is_partition(self.path) else self.path
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +186,8 @@ def ensure_distinct_directories(sources: Sequence[Source]) -> None:
         names = "" if other.name == source.name else f", as source {other.name} and as source {source.name}"
         raise UsageError(f"{source.path}: given twice{names}; name each log dir once")
     for source in sources:
-        if source.log_dir != source.path and (log_dir := by_directory.get(identity_of(source.log_dir))) is not None:
+        is_partition_by_name = parse_partition_directory(source.path.name) is not None
+        if is_partition_by_name and (log_dir := by_directory.get(identity_of(source.path.parent))) is not None:
             raise UsageError(f"{source.path}: it is in {log_dir.path}, which is given, too; leave out one of the two")
 
 

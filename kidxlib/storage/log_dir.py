@@ -127,7 +127,7 @@ def why_not_to_build_in(directory: Path) -> str | None:
         for entry in entries:
             if topic_partition.parse_partition_directory(entry.name) is not None and _holds_segment_files(entry.path):
                 return f"{directory} holds segments or index files, in {entry.name}"
-    if topic_partition.parse_partition_directory(directory.name) is not None and _holds_segment_files(directory):
+    if is_partition(directory):
         return f"{directory} is a partition's directory"
     return None
 
@@ -138,6 +138,22 @@ def looks_unmounted(directory: Location) -> bool:
         return isinstance(directory, Path) and {entry.name for entry in entries_in(directory)} <= UNMOUNTED
     except OSError:
         return False
+
+
+def is_partition(directory: Location) -> bool:
+    """Whether a directory is a partition's: it has the name of one, holds a partition's files, and is no log dir. A log
+    dir may be called `kafka-0`, too, and so may a directory on which no disk is mounted.
+    """
+    if topic_partition.parse_partition_directory(directory.name) is None:
+        return False
+    try:
+        names = [path.name for path in directory.iterdir()]
+    except OSError:
+        return False
+    is_log_dir = any(
+        name == META_PROPERTIES or topic_partition.parse_partition_directory(name) is not None for name in names
+    )
+    return not is_log_dir and any(segment_files.parse_segment_file(name) is not None for name in names)
 
 
 def is_brokers(directory: Path) -> bool:

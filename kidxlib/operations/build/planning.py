@@ -25,7 +25,7 @@ from kidxlib.engine.staged import Staged
 from kidxlib.engine.work import Work, mapped
 from kidxlib.errors import UsageError
 from kidxlib.format.not_segments import NotASegment
-from kidxlib.format.topic_partition import PartitionKey, parse_partition_directory
+from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.bins import BINS_PER_CORE
 from kidxlib.indexing.changes import RELISTED, Changes, PartitionChange, all_new, compare
 from kidxlib.indexing.discover import add_segments, find_partitions, find_segments, judge_listing
@@ -33,12 +33,10 @@ from kidxlib.indexing.known_segments import KEYS
 from kidxlib.indexing.listed import TO_READ
 from kidxlib.indexing.plan import ListedPartition, Plan
 from kidxlib.indexing.skipped import UnlistableDirectory
-from kidxlib.indexing.source import Source
 from kidxlib.indexing.vanished import warnings_of_missing
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.plan_work import PLANNED_PARTITIONS, PartitionsToPlan, plan_partitions
 from kidxlib.operations.catalog import TablesCatalog
-from kidxlib.storage.location import Location
 from kidxlib.storage.small_files import usable_checkpoints
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.protocol import ROWS, TablesToRead
@@ -57,7 +55,8 @@ def listed_plan(request: BuildRequest) -> Plan:
     """List the sources, and say what is there. Where there are many segments, or where it is asked for, only their
     partitions: workers list these. Checkpoints are read first: a running broker has written by then what they say.
     """
-    checkpoints = {log_dir: usable_checkpoints(log_dir) for log_dir in _log_dirs(request.sources)}
+    log_dirs = {source.log_dir for source in request.sources if source.remote is None}
+    checkpoints = {log_dir: usable_checkpoints(log_dir) for log_dir in log_dirs}
     listed = 0
 
     def say_listed(segments: int) -> None:
@@ -78,15 +77,6 @@ def listed_plan(request: BuildRequest) -> Plan:
             _say_what_was_listed(request, plan, plan.segments.num_rows, plan.log_bytes)
     plan.checkpoints = checkpoints
     return plan
-
-
-def _log_dirs(sources: Iterable[Source]) -> Iterator[Location]:
-    """Where checkpoints may be: in each source, and above a source that may be a partition's directory."""
-    for source in sources:
-        if source.remote is None:
-            yield source.path
-            if parse_partition_directory(source.path.name) is not None:
-                yield source.path.parent
 
 
 def _knows_many(request: BuildRequest) -> bool:

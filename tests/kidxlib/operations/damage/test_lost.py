@@ -33,8 +33,10 @@ _BELOW = "the log ends at offset 3, replication-offset-checkpoint says 5"
 
 @pytest.fixture
 def log_dir(tmp_path: Path) -> Path:
-    """Of `orders` the partitions 0 to 2, of three records each, and a checkpoint that knows them."""
-    log_dir = tmp_path / "log-dir"
+    """Of `orders` the partitions 0 to 2, of three records each, and a checkpoint that knows them. A partition may
+    have such a name, too.
+    """
+    log_dir = tmp_path / "kafka-1"
     for number in range(3):
         put(log_dir / f"orders-{number}", 0, [Batch(), Batch(), Batch()])
     (log_dir / "meta.properties").write_text(f"version=1\nnode.id=1\ncluster.id=c\ndirectory.id={_HERE}\n")
