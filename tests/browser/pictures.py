@@ -1,38 +1,82 @@
-"""Pictures of the report of the bundled sample, for the pages: python -m tests.browser.pictures"""
+"""Pictures of the report for the pages: of a fleet that is well, of one in trouble, and of an empty catalog.
+
+python -m tests.browser.pictures
+"""
 
 from __future__ import annotations
 
+import random
 import tempfile
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from playwright.sync_api import sync_playwright
 
+from kidxlib.catalog.tables import TABLES
+from kidxlib.tables.delta_tables import DeltaTables
 from tests.browser.conftest import chromium, open_page
 from tests.docs.pages import PROJECT
-from tests.support.report_fleet import run_kidx
+from tests.support.report_fleet import NOW_MS, run_kidx
+from tests.support.shop_fleet import build_shop
 
-#: Pictures by their names: the page of the report, and how much of it is shown, in pixels.
-PICTURES: Final = {"report-overview": ("overview", 1000)}
-#: A month after the sample was written.
-_NOW: Final = "2026-12-20T00:00:00Z"
+_SEED: Final = 20261128
 
 
-def draw(directory: Path) -> None:
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """A picture of a page of a report.
+
+    Attributes:
+        fleet: `well`, `trouble` or `empty`.
+        page: of the report, and what of it comes after a slash.
+        width, height: of the window, in pixels.
+    """
+
+    name: str
+    fleet: str
+    page: str = "overview"
+    width: int = 1200
+    height: int = 1000
+    theme: str = "light"
+
+
+PICTURES: Final = (
+    Picture("report-wide", "well"),
+    Picture("report-phone", "trouble", width=390, height=1300),
+    Picture("report-dark", "trouble", page="timeline/payments-2", theme="dark"),
+    Picture("report-empty", "empty", height=700),
+    Picture("report-trouble", "trouble"),
+)
+
+
+def draw(directory: Path, scratch: Path) -> None:
     """Write all pictures as PNG."""
-    with tempfile.TemporaryDirectory() as scratch, sync_playwright() as playwright:
-        at = ("--catalog", f"{scratch}/catalog")
-        source = f"sample={PROJECT / 'samples' / 'kafka-logs'}"
-        run_kidx("build", "--source", source, *at, "--index-dir", f"{scratch}/index", "--now", _NOW)
-        run_kidx("verify", "--source", source, *at, codes=(0, 3))
-        run_kidx("report", *at, "--output", f"{scratch}/report.html", "--now", _NOW, codes=(0, 3))
+    reports = {}
+    for fleet in ("well", "trouble", "empty"):
+        place, reports[fleet] = scratch / fleet, scratch / f"{fleet}.html"
+        if fleet == "empty":
+            tables = DeltaTables(str(place))
+            for table in TABLES:
+                tables.make(table)
+            options: tuple[str, ...] = ("--catalog", str(place))
+        else:
+            catalog = build_shop(place, random.Random(_SEED), in_trouble=fleet == "trouble")
+            options = ("--catalog", str(catalog), "--sample", "20")
+        run_kidx("report", *options, "--output", str(reports[fleet]), "--now", str(NOW_MS), codes=(0, 3))
+    with sync_playwright() as playwright:
         browser = chromium(playwright)
-        for name, (page, height) in PICTURES.items():
-            opened = open_page(browser, Path(scratch) / "report.html", height=height)
-            opened.go(page)
-            opened.page.screenshot(path=directory / f"{name}.png")
+        for picture in PICTURES:
+            opened = open_page(
+                browser, reports[picture.fleet], width=picture.width, height=picture.height, theme=picture.theme
+            )
+            opened.page.evaluate("page => { location.hash = page; }", picture.page)
+            opened.page.wait_for_selector(f'body[data-page="{picture.page.partition("/")[0]}"]')
+            opened.page.wait_for_load_state("networkidle")
+            opened.page.screenshot(path=directory / f"{picture.name}.png")
         browser.close()
 
 
 if __name__ == "__main__":
-    draw(PROJECT / "docs" / "images")
+    with tempfile.TemporaryDirectory() as scratch:
+        draw(PROJECT / "docs" / "images", Path(scratch))

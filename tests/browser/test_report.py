@@ -16,8 +16,9 @@ from kidxlib.catalog.findings import ACCEPTED as ACCEPTED_TABLE
 from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.segments import SEGMENTS
-from kidxlib.catalog.tables import BUILDS
+from kidxlib.catalog.tables import BUILDS, TABLES
 from kidxlib.operations.report.questions import DAMAGED as DAMAGED_SEGMENTS
+from kidxlib.operations.report.questions import written_lately
 from kidxlib.operations.report.what_if_work import LADDER, LATER_MS
 from kidxlib.tables.delta_tables import DeltaTables
 from kidxlib.tables.protocol import Question
@@ -27,6 +28,19 @@ from tests.support.report_fleet import ACCEPTED, DAMAGED, DIVERGED, FUTURE, NOW_
 
 _PAGES: Final = ("overview", "health", "timeline", "retention", "shape", "growth", "replicas", "builds")
 _HOSTILE: Final = "</script><img src=x onerror=alert(1)>\"'`${x}&amp;<!--"
+#: The contrast of each colour in a legend with the page.
+_CONTRASTS: Final = """() => {
+  const light = (text) => {
+    const [red, green, blue] = text.match(/[\\d.]+/g).map(Number).map((value) => value / 255)
+      .map((value) => value <= 0.04045 ? value / 12.92 : ((value + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * red + 0.7152 * green + 0.0722 * blue;
+  };
+  const page = light(getComputedStyle(document.body).backgroundColor);
+  return Object.fromEntries([...document.querySelectorAll(".swatch")].map((swatch) => {
+    const own = light(getComputedStyle(swatch).backgroundColor);
+    return [swatch.classList[1], (Math.max(own, page) + 0.05) / (Math.min(own, page) + 0.05)];
+  }));
+}"""
 #: All characters that a topic's name may have.
 _TOPIC: Final = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789._-"
 
@@ -61,6 +75,73 @@ def test_five_things_are_told_at_once(opened: Opened) -> None:
         assert topic in told
     assert ".txnindex" in told and "1 file broken" in told, "and not the one that is accepted"
     assert len(opened.page.locator(".attention li.bad").all()) == 4
+
+
+def test_four_questions_are_answered_at_a_glance(opened: Opened, reported: Reported) -> None:
+    numbers, answers = reported.numbers, opened.page.locator(".card").all_inner_texts()
+    well, urgent, next_, cost = answers
+    states = [state for row in numbers["fleet"]["sources"] for state in row["states"]]
+    assert "No" in well.splitlines()
+    for state, words in ((3, "partitions are bad"), (1, "not looked at since their last build")):
+        assert f"{states.count(state)} {words}" in well
+    assert all(row["title"] in urgent for row in numbers["attention"] if row["severity"] == "bad")
+    (disk,) = numbers["outlook"]["disks"]
+    assert disk["sources"] == sorted(reported.fleet.log_dirs) and disk["free_bytes"] <= disk["total_bytes"]
+    written = {row["source"]: row["bytes"] for row in _written_lately(reported.fleet.catalog)}
+    assert numbers["outlook"]["bytes_a_day"] == round(sum(written.values()) / 7) > 0
+    assert "Room for" in next_ and "What retention deletes is not known" in next_
+    assert numbers["outlook"]["stored"]["log_bytes"] == numbers["overview"]["log_bytes"] and "Indexes take" in cost
+
+
+def test_the_map_has_each_partition_of_each_source(opened: Opened, reported: Reported) -> None:
+    fleet = reported.numbers["fleet"]
+    names = [f"{row['topic']}-{row['partition']}" for row in fleet["partitions"]]
+    for row in fleet["sources"]:
+        on_disk = {path.name for path in reported.fleet.log_dirs[row["source"]].iterdir() if path.is_dir()}
+        assert {name for name, state in zip(names, row["states"], strict=True) if state >= 0} == on_disk
+    bad = {(row["source"], row["topic"]): row["reasons"] for row in fleet["reasons"] if row["state"] == 3}
+    assert set(bad) == {("broker-1", DAMAGED), ("broker-2", DIVERGED), ("broker-3", FUTURE)}, "and not the accepted one"
+    assert bad["broker-1", DAMAGED] == ["1 file broken or torn"]
+    assert len(_rows(opened, "fleet")) == len(fleet["reasons"])
+    # The place of a bad one in the picture leads to its timeline.
+    chart = opened.page.locator('[data-chart="fleet"] canvas').first
+    chart.scroll_into_view_if_needed()
+    box = chart.bounding_box()
+    assert box is not None
+    column, row_number = names.index(f"{DAMAGED}-0"), 0
+    left, right, top, bottom = 140, 24, 8, 76  # the grid of the chart
+    width, height = box["width"] - left - right, box["height"] - top - bottom
+    x = box["x"] + left + width * (column + 0.5) / len(names)
+    y = box["y"] + top + height * (row_number + 0.5) / len(fleet["sources"])
+    opened.page.mouse.move(x, y)
+    opened.page.mouse.click(x, y)
+    opened.page.wait_for_selector(f'[data-chart="timeline"]:has-text("{DAMAGED}-0")')
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_colours_that_mean_something_stand_out(browser: Browser, reported: Reported, theme: str) -> None:
+    """Against the page, three to one, as WCAG 2.2 has it for graphics (1.4.11). What is absent need not."""
+    opened = open_page(browser, reported.page, theme=theme)
+    for name in ("overview", "timeline"):
+        opened.go(name)
+        contrasts: dict[str, float] = opened.page.evaluate(_CONTRASTS)
+        for kind, contrast in contrasts.items():
+            assert contrast >= 3 or kind in ("hole", "absent"), f"{kind} of {name}: {contrast:.2f}"
+        assert {"bad", "warning", "unknown"} <= contrasts.keys()
+    opened.page.context.close()
+
+
+def test_an_empty_catalog_says_what_to_run(browser: Browser, tmp_path: Path) -> None:
+    catalog, page = tmp_path / "catalog", tmp_path / "report.html"
+    for table in TABLES:
+        DeltaTables(str(catalog)).make(table)
+    run_kidx("report", "--catalog", str(catalog), "--output", str(page), "--now", str(NOW_MS))
+    opened = open_page(browser, page)
+    for name in _PAGES:
+        opened.go(name)
+        assert "kidx " in opened.page.locator("main").inner_text(), name
+    assert not opened.errors
+    opened.page.context.close()
 
 
 def test_what_is_to_look_at_leads_to_its_rows(opened: Opened) -> None:
@@ -248,6 +329,10 @@ def _plan(catalog: Path, time: int, size: int, now_ms: int) -> dict[str, Any]:
     plan = run_kidx("retention", "--catalog", str(catalog), *limits, "--what-if", "--now", str(now_ms), "--json")
     found: dict[str, Any] = json.loads(plan)
     return found
+
+
+def _written_lately(catalog: Path) -> list[dict[str, Any]]:
+    return DeltaTables(str(catalog)).ask(written_lately(NOW_MS)).to_pylist()
 
 
 def _tiles(opened: Opened) -> dict[str, int]:

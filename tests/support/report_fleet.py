@@ -55,10 +55,10 @@ def build_fleet(directory: Path, rng: random.Random) -> Fleet:
             place.mkdir()
             for base_offset, log in logs:
                 (place / segment_file(base_offset, LOG_SUFFIX)).write_bytes(log)
-            _checkpoint(log_dir, topic, partition, end)
+            checkpoint(log_dir, topic, partition, end)
         run_kidx("build", str(log_dir), "--in-place", "--epochs", "--snapshots")
-    _damage_index(log_dirs["broker-1"] / f"{DAMAGED}-0" / segment_file(600, OFFSET_INDEX_SUFFIX), rng)
-    _damage_index(log_dirs["broker-3"] / f"{ACCEPTED}-1" / segment_file(800, OFFSET_INDEX_SUFFIX), rng)
+    damage_index(log_dirs["broker-1"] / f"{DAMAGED}-0" / segment_file(600, OFFSET_INDEX_SUFFIX), rng)
+    damage_index(log_dirs["broker-3"] / f"{ACCEPTED}-1" / segment_file(800, OFFSET_INDEX_SUFFIX), rng)
     catalog = directory / "catalog"
     sources = [option for name, place in log_dirs.items() for option in ("--source", f"{name}={place}")]
     at = ("--catalog", str(catalog))
@@ -125,7 +125,7 @@ def _logs(
             at_ms = time_ms
             if segment == future_segment and batch == batches // 2:
                 at_ms = NOW_MS + 5 * 365 * _DAY_MS
-            values = [_value(rng, value_bytes) for _ in range(records)]
+            values = [some_json(rng, value_bytes) for _ in range(records)]
             if altered and segment == segments // 2 and batch == batches // 2:
                 values[0] = values[0][::-1]
             inside = [
@@ -138,14 +138,14 @@ def _logs(
     return logs, offset
 
 
-def _value(rng: random.Random, size: int) -> bytes:
+def some_json(rng: random.Random, size: int) -> bytes:
     """Text that compresses about as much as JSON does."""
     words = [f'"{word}":{rng.randrange(10_000)}' for word in ("id", "amount", "customer", "country", "at")]
     text = ",".join(words * (size // 60 + 1)).encode()
     return b"{" + text[: size - 2] + b"}"
 
 
-def _checkpoint(log_dir: Path, topic: str, partition: int, end: int) -> None:
+def checkpoint(log_dir: Path, topic: str, partition: int, end: int) -> None:
     """Write the checkpoints of a broker that stopped cleanly."""
     for name in ("replication-offset-checkpoint", "recovery-point-offset-checkpoint"):
         path = log_dir / name
@@ -154,7 +154,7 @@ def _checkpoint(log_dir: Path, topic: str, partition: int, end: int) -> None:
         path.write_text("\n".join(["0", str(len(lines)), *lines, ""]))
 
 
-def _damage_index(path: Path, rng: random.Random) -> None:
+def damage_index(path: Path, rng: random.Random) -> None:
     """Let an entry in the middle of an offset index point elsewhere."""
     content = bytearray(path.read_bytes())
     at = len(content) // 16 * 8 + 4

@@ -12,6 +12,7 @@ from kidxlib.audit import finding
 from kidxlib.audit.finding import DAMAGE
 from kidxlib.operations.compare.replicas.verdict import Verdict
 from kidxlib.operations.damage.lost import EMPTY_LOG
+from kidxlib.operations.report.sections import audited_before_build
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
@@ -169,16 +170,11 @@ def _with_end(row: dict[str, Any]) -> str:
 
 def _of_audits(health: dict[str, Any], builds: dict[str, Any]) -> list[Attention]:
     """Sources that were built after they were last audited."""
-    built: dict[str, int] = {}
-    for build in builds["builds"]:
-        for source in build["sources"]:
-            built[source] = max(build["started_ms"], built.get(source, 0))
-    old = [row for row in health["verdicts"] if row["audited_ms"] < built.get(row["source"], 0)]
-    if not old:
+    names = audited_before_build(health, builds)
+    if not names:
         return []
-    names = [row["source"] for row in old]
     detail = f"{_first_of(names)}: what audits say is older than the logs; kidx verify looks again"
-    title = f"{counted(len(old), 'source')} not audited since the last build"
+    title = f"{counted(len(names), 'source')} not audited since the last build"
     return [Attention(Severity.UNKNOWN, "health/verdicts", title, detail)]
 
 
@@ -298,4 +294,5 @@ def _first_of(names: list[str]) -> str:
 
 
 def _sentence(text: str | None) -> str:
-    return text or "nothing follows from it for brokers"
+    text = text or "nothing follows from it for brokers"
+    return text[0].upper() + text[1:]

@@ -32,6 +32,9 @@ _LONG: Final = pa.int64()
 _TEXT: Final = pa.string()
 _TIME: Final = pa.timestamp("us", tz="UTC")
 
+#: Over how long what was written is counted.
+LATELY_MS: Final = 7 * 24 * 3_600_000
+
 #: The column of `Listed.counts` with the numbers of rows.
 COUNTED: Final = "found"
 
@@ -267,18 +270,21 @@ ORDER BY source, file, verdict
 """,
 )
 
-UNAUDITED: Final = _question(
-    "partitions never audited",
+HELD: Final = _question(
+    "partitions of each source",
     (SEGMENTS, FINDINGS),
-    (("source", _TEXT), ("partitions", _LONG)),
+    (*_KEY, ("segments", _LONG), ("log_bytes", _LONG), ("is_audited", pa.bool_())),
     f"""
-SELECT s.source, count(*) AS partitions
-FROM (SELECT DISTINCT source, topic, partition FROM segments WHERE {_PRESENT}) AS s
+SELECT s.source, s.topic, s.partition, s.segments, s.log_bytes, f.source IS NOT NULL AS is_audited
+FROM (
+  SELECT source, topic, partition, count(*) AS segments, coalesce(sum(log_bytes), 0) AS log_bytes
+  FROM segments
+  WHERE {_PRESENT}
+  GROUP BY source, topic, partition
+) AS s
 LEFT JOIN (SELECT DISTINCT source, topic, partition FROM findings) AS f
   ON s.source = f.source AND s.topic = f.topic AND s.partition = f.partition
-WHERE f.source IS NULL
-GROUP BY s.source
-ORDER BY s.source
+ORDER BY s.topic, s.partition, s.source
 """,
 )
 
@@ -321,6 +327,24 @@ ORDER BY is_accepted, l.verdict, l.source, l.topic, l.partition, l.base_offset, 
 """,
     counted_by=("verdict", "is_accepted", "is_gap", "is_missing"),
 )
+
+
+def _by_partition(listed: Listed) -> Question:
+    """How many rows that nobody has accepted each partition has, shown or not."""
+    sql = f"""
+SELECT source, topic, partition, count(*) AS {COUNTED}
+FROM (
+{listed.sql}
+) AS listed
+WHERE NOT is_accepted
+GROUP BY source, topic, partition
+ORDER BY source, topic, partition
+"""
+    return _question(f"{listed.name} by partition", tuple(listed.tables), (*_KEY, (COUNTED, _LONG)), sql)
+
+
+DAMAGED_BY_PARTITION: Final = _by_partition(DAMAGED)
+FINDINGS_BY_PARTITION: Final = _by_partition(LOCAL_FINDINGS)
 
 GAPS: Final = _listed(
     "gaps",
@@ -442,10 +466,31 @@ ORDER BY later_bytes DESC, source, topic, partition, base_offset
     )
 
 
-#: All but the one that depends on the time, `future`.
+def written_lately(now_ms: int) -> Question:
+    """The bytes of records of the last seven days of each source, by their batches' hours."""
+    return _question(
+        "written in seven days",
+        (SEGMENTS,),
+        (("source", _TEXT), ("bytes", pa.float64())),
+        f"""
+SELECT source, coalesce(sum(hour['records'] * bytes_a_record), 0) AS bytes
+FROM (
+  SELECT source, valid_bytes / cast(records AS double) AS bytes_a_record, explode(records_by_hour) AS hour
+  FROM segments
+  WHERE {_PRESENT} AND records > 0 AND records_by_hour IS NOT NULL
+) AS hours
+WHERE hour['hour_ms'] >= {now_ms - LATELY_MS} AND hour['hour_ms'] < {now_ms}
+GROUP BY source
+ORDER BY source
+""",
+    )
+
+
+#: All but those that depend on the time, `future` and `written_lately`.
 QUESTIONS: Final = (
     *(TOTALS, PARTITION_COUNTS, LARGEST, SHAPE, CODECS, MAGICS, PRODUCERS, GROWTH, UNTIMED),
-    *(DAMAGED, VERDICTS, UNAUDITED, LOCAL_FINDINGS, UNFLUSHED, GAPS, REMOTE, REMOTE_FINDINGS, LAST_BUILDS),
+    *(DAMAGED, VERDICTS, HELD, LOCAL_FINDINGS, UNFLUSHED, GAPS, REMOTE, REMOTE_FINDINGS, LAST_BUILDS),
+    *(DAMAGED_BY_PARTITION, FINDINGS_BY_PARTITION),
 )
 
 
@@ -466,7 +511,7 @@ class Answers:
     @classmethod
     def ask(cls, tables: TablesToAsk, now_ms: int) -> Self:
         """Ask all questions. `now_ms` is the report's time, ms since the epoch."""
-        questions = (*QUESTIONS, future(now_ms))
+        questions = (*QUESTIONS, future(now_ms), written_lately(now_ms))
         shown = [question.first_rows if isinstance(question, Listed) else question for question in questions]
         rows = {question.name: tables.ask(question).to_pylist() for question in shown}
         listed = [question for question in questions if isinstance(question, Listed)]

@@ -26,6 +26,7 @@ from kidxlib.operations.report.questions import (
     DAMAGED,
     GAPS,
     GROWTH,
+    HELD,
     LARGEST,
     LAST_BUILDS,
     LOCAL_FINDINGS,
@@ -36,13 +37,13 @@ from kidxlib.operations.report.questions import (
     REMOTE_FINDINGS,
     SHAPE,
     TOTALS,
-    UNAUDITED,
     UNTIMED,
     VERDICTS,
     Answers,
 )
 from kidxlib.operations.report.savings.saving import TopicSavings
 from kidxlib.recovery.outcome import ABSENT, Status
+from kidxlib.run.known_topics import KnownTopics
 from kidxlib.tables.protocol import TablesToRead
 from kidxlib.text.times import to_ms
 
@@ -179,7 +180,17 @@ def _not_audited(answers: Answers) -> list[str]:
 def _partly_audited(answers: Answers) -> list[dict[str, Any]]:
     """Sources some of whose partitions were audited, and how many never were."""
     audited = {row["source"] for row in answers[VERDICTS]}
-    return [row for row in answers[UNAUDITED] if row["source"] in audited]
+    never = Counter(row["source"] for row in answers[HELD] if not row["is_audited"])
+    return [{"source": source, "partitions": never[source]} for source in sorted(never) if source in audited]
+
+
+def audited_before_build(health: Mapping[str, Any], builds: Mapping[str, Any]) -> list[str]:
+    """Sources that were built after the oldest of their last audits."""
+    built: dict[str, int] = {}
+    for build in builds["builds"]:
+        for source in build["sources"]:
+            built[source] = max(build["started_ms"], built.get(source, 0))
+    return [row["source"] for row in health["verdicts"] if row["audited_ms"] < built.get(row["source"], 0)]
 
 
 def builds_section(answers: Answers, tables: TablesToRead) -> dict[str, Any]:
@@ -312,9 +323,12 @@ def _ratio(value: int, by: int) -> float | None:
     return value / by if by else None
 
 
-def replicas_section(tables: TablesToRead, answers: Answers, compacted: Collection[str]) -> dict[str, Any]:
+def replicas_section(
+    tables: TablesToRead, answers: Answers, compacted: Collection[str], known: KnownTopics
+) -> dict[str, Any]:
     """A row for each replica that was compared, differing ones first; those that are the same are only counted.
-    `compacted` are topics configured so; others are known by what their logs lack.
+    `compacted` are topics configured so; others are known by what their logs lack. A source whose node and metadata are
+    known is asked for what that metadata has (`ExpectedInLogDirs`), and not for what other sources have.
     """
     if not _several_sources(answers):  # without importing what compares them, which takes long to be compiled
         return {"verdicts": {}, "partitions": [], "missing": []}
@@ -323,6 +337,7 @@ def replicas_section(tables: TablesToRead, answers: Answers, compacted: Collecti
 
     buckets = {row["source"] for row in answers[REMOTE]}
     replicas = [replica for replica in compare_replicas(tables, compacted=compacted) if replica.source not in buckets]
+    settled = {name for name, topics in known.of_sources.items() if topics.broker.node_id is not None}
     order = list(PairVerdict)
     replicas.sort(key=lambda replica: order.index(replica.verdict))
     return {
@@ -332,7 +347,7 @@ def replicas_section(tables: TablesToRead, answers: Answers, compacted: Collecti
             for replica in replicas
             if replica.verdict is not PairVerdict.SAME
         ],
-        "missing": missing_partitions(tables, buckets),
+        "missing": missing_partitions(tables, buckets, settled),
     }
 
 

@@ -52,6 +52,11 @@ class WhatIfRow(PartitionOfSource):
     stays_from: Sequence[int] = column(f"first offset that stays, {_CELLS}")
     configured_deleted: Int32 = column("segments that go now by the topic's own policy; 0 where not all of it is known")
     configured_freed: int = column("bytes of these")
+    configured_deleted_later: Int32 = column("segments that go by that policy in a week")
+    configured_freed_later: int = column("bytes of these")
+    configured_due_ms: int = column(
+        "when the first segment that stays now goes by that policy's time, ms since the epoch; -1: not by time"
+    )
     deleted_later: Sequence[Int32] = column(f"segments that go in a week, {_CELLS}")
     freed_later: Sequence[int] = column(f"bytes of these, {_CELLS}")
 
@@ -78,7 +83,9 @@ def _row(partition: Partition, share: PartitionsToPlan, options: PlanOptions) ->
     segments = partition.segments
     ends = np.append(0, segments.sizes.cumsum())
     starts = np.append(segments.base_offsets, partition.log_end_offset)
-    configured = own.decide(segments).deleted
+    decided = own.decide(segments)
+    configured, due = decided.deleted, decided.due_ms(own.policy.retention_ms)
+    configured_later = replace(own, now_ms=options.now_ms + LATER_MS[1]).decide(segments).deleted
     (now, candidates), (later, _) = (_deleted(partition, rule, options.now_ms + later_ms) for later_ms in LATER_MS)
     if candidates is None:
         assert rule.kept is not None
@@ -98,6 +105,9 @@ def _row(partition: Partition, share: PartitionsToPlan, options: PlanOptions) ->
         "stays_from": starts[now].ravel(),
         "configured_deleted": configured,
         "configured_freed": int(ends[configured]),
+        "configured_deleted_later": configured_later,
+        "configured_freed_later": int(ends[configured_later]),
+        "configured_due_ms": int(due[configured]) if own.kept is None and configured < len(segments) else -1,
         "deleted_later": later.ravel(),
         "freed_later": ends[later].ravel(),
     }

@@ -177,10 +177,12 @@ class ReplicaVerdict:
         return f"source {self.source}: {said}{reason}"
 
 
-def missing_partitions(tables: TablesToRead, left_out: Collection[str] = ()) -> list[dict[str, Any]]:
+def missing_partitions(
+    tables: TablesToRead, left_out: Collection[str] = (), settled: Collection[str] = ()
+) -> list[dict[str, Any]]:
     """The partitions that each source lacks of those of the source with which it has most in common; sources in
     `left_out` are no log dirs. A copy should have all of them; another broker of a cluster need not, and the catalog
-    does not know which it is.
+    does not know which it is. Of sources in `settled` it is known what they should have.
     """
     rows = tables.read(PARTITIONS, (*PARTITIONS.key, "topic_id", "present"), [])
     of_sources: dict[str, set[tuple[str, int, str | None]]] = defaultdict(set)
@@ -189,6 +191,8 @@ def missing_partitions(tables: TablesToRead, left_out: Collection[str] = ()) -> 
             of_sources[row["source"]].add((row["topic"], row["partition"], row["topic_id"]))
     missing = []
     for source, partitions in sorted(of_sources.items()):
+        if source in settled:
+            continue
         others = [(len(has & partitions), other) for other, has in of_sources.items() if other != source]
         shared, other = max(others, default=(0, ""))
         lacked = of_sources[other] - partitions if shared else set()

@@ -21,8 +21,8 @@ from kidxlib.terminal.console import printable
 _PLACE: Final = files(__package__)
 #: In the order of the page: scripts that others use come first.
 _SCRIPTS: Final = (
-    *("data", "format", "dom", "table", "chart"),
-    *("overview", "health", "timeline_chart", "timeline", "retention", "shape", "growth", "replicas", "builds", "main"),
+    *("data", "format", "dom", "table", "chart", "glance", "fleet", "overview", "health", "timeline_chart", "timeline"),
+    *("retention", "shape", "growth", "replicas", "builds", "main"),
 )
 #: Partitions whose details are unpacked together, once somebody looks at one of them.
 _PARTITIONS_A_PART: Final = 200

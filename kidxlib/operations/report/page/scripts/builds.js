@@ -2,6 +2,7 @@
 
 function buildsPage(report) {
   const rows = report.builds.builds;
+  if (rows.length === 0) return [whatToRun("No build is recorded.", BUILD)];
   const problems = (row) => Object.entries(row.problems).map(([status, found]) => `${count(found)} ${status}`).join(", ");
   const recent = rows.slice(0, 20);
   return [
@@ -10,7 +11,7 @@ function buildsPage(report) {
       number("took", (row) => row.seconds, seconds), number("of this reading logs", (row) => row.scan_seconds, seconds), number("segments read", (row) => row.segments),
       number("bytes read", (row) => row.log_bytes, bytes), number("bytes a second while reading", (row) => row.bytes_a_second, (value) => value === null ? "–" : `${bytes(value)}/s`),
       number("unchanged", (row) => row.unchanged), number("gone", (row) => row.gone), text("problems", (row) => problems(row) || "none"),
-      text("sources", (row) => row.sources.join(", "))], rows, { name: "builds", empty: "none is recorded" }),
+      text("sources", (row) => row.sources.join(", "))], rows, { name: "builds" }),
     origin(report, "builds"),
   ];
 }

@@ -50,3 +50,12 @@ function code(text) {
 function commandLines(commands) {
   return element("pre", { class: "command", tabindex: "0" }, commands.join("\n"));
 }
+
+// What to run where there is nothing to show.
+const NO_SEGMENT = "The catalog has no segment.";
+const BUILD = "kidx build LOG_DIR --index-dir DIR --catalog CATALOG";
+const AUDIT = "kidx verify --source NAME=LOG_DIR --catalog CATALOG";
+
+function whatToRun(why, command) {
+  return element("div", {}, element("p", {}, why, " Run:"), commandLines([command]));
+}

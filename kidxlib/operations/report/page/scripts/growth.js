@@ -5,7 +5,7 @@ const BARS_MOST = 400;
 
 function growthPage(report) {
   const { growth } = report;
-  if (growth.days.length === 0) return [note("No segment has hours of records. Build with this release, and they are counted."), origin(report, "growth")];
+  if (growth.days.length === 0) return [whatToRun(report.overview.segments === 0 ? NO_SEGMENT : "No segment has hours of records: an earlier release has built them, or they have no records.", BUILD), origin(report, "growth")];
   // So many days with records are one bar that no more bars are drawn than anybody can tell apart.
   const each = Math.ceil(growth.days.length / BARS_MOST);
   const barred = (values) => each === 1 ? values : Array.from({ length: Math.ceil(values.length / each) },

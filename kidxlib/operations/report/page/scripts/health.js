@@ -8,6 +8,7 @@ function healthPage(report) {
   const statuses = Object.entries(health.segments).map(([status, segments]) => ({ status, segments }));
   const verdicts = health.verdicts.flatMap((row) => Object.entries(row.files).map(([verdict, files]) => ({ ...row, verdict, files })));
   return [
+    section("What is missing", missing(health)),
     section("Files that are broken or torn", files(health), origin(report, "findings")),
     section("Damaged segments", damaged(health), origin(report, "damaged segments")),
     section("Tiered storage", remoteFiles(health), origin(report, "remote segments", "findings in buckets")),
@@ -18,13 +19,29 @@ function healthPage(report) {
     section("Audits",
       table("Files by verdict", [text("source", (row) => row.source), text("verdict", (row) => row.verdict),
         number("files", (row) => row.files), { title: "audited", value: (row) => row.audited_ms, show: (row) => time(row.audited_ms), number: true }],
-      verdicts, { name: "verdicts", empty: "no audit is recorded. kidx verify --catalog makes one" }),
+      verdicts, { name: "verdicts", empty: `no audit is recorded. Run: ${AUDIT}` }),
       neverAudited(health).length === 0 ? null
         : element("p", {}, badge("not known", "unknown"), ` Never audited: ${neverAudited(health).join(", ")}. A build reads logs; it does not compare the index files that are there with them.`),
       origin(report, "verdicts")),
     section("Next start of brokers", starts(health), origin(report, "unflushed logs")),
     section("Gaps between segments", gaps(health), origin(report, "gaps")),
   ];
+}
+
+// What log dirs had by their checkpoints and the cluster's metadata, and what nobody could look at.
+function missing(health) {
+  const each = (rows, what, where, detail = (row) => row.detail) => rows.map((row) => ({ what, where: where(row), source: row.source, detail: detail(row),
+    consequence: row.consequence ?? null, accepted_by: row.accepted_by ?? null }));
+  const rows = [
+    ...each(health.partitions_missing, "partition", partitionName), ...each(health.partitions_twice, "in two log dirs", partitionName),
+    ...each(health.partitions_misnamed, "another partition's name", partitionName), ...each(health.first_logs_missing, "first logs", partitionName),
+    ...each([...health.ends_below, ...health.ends_below_accepted], "end of the log", partitionName),
+    ...each(health.log_dirs_older, "what was written since", (row) => row.log_dir), ...each(health.not_reached, "not looked at", (row) => row.path, (row) => row.why),
+    ...each(health.not_built, "in no build", (row) => `${counted(row.partitions, "partition")} of ${row.path}`, () => "left out by --topics, or newer than the last build"),
+  ];
+  return table("What is missing", [text("what", (row) => row.what), text("where", (row) => row.where), text("source", (row) => row.source),
+    text("why", (row) => row.detail), text("accepted by", (row) => row.accepted_by)], rows,
+  { name: "missing-parts", empty: "nothing, in the log dirs that could be listed", unfold: (row) => element("p", {}, row.consequence ?? "Look at the log dir, and build it again.") });
 }
 
 function neverAudited(health) {
@@ -49,7 +66,7 @@ function acceptance(row) {
 }
 
 function whatIsAudited(health) {
-  if (health.verdicts.length === 0) return "not known: no audit is recorded. kidx verify --catalog makes one";
+  if (health.verdicts.length === 0) return `not known: no audit is recorded. Run: ${AUDIT}`;
   return neverAudited(health).length === 0 ? "none" : `none in what was audited; never audited: ${neverAudited(health).join(", ")}`;
 }
 
@@ -73,7 +90,7 @@ function remoteFiles(health) {
     table("Remote segments", [text("bucket", (row) => row.source), text("topic", (row) => row.topic),
       number("segments", (row) => row.segments), number("that brokers read", (row) => row.read_segments),
       number("bytes of logs", (row) => row.log_bytes, bytes)], health.remote,
-    { name: "remote", empty: "no audit of tiered storage is recorded" }),
+    { name: "remote", empty: "no audit of tiered storage is recorded. Run: kidx verify-tiered NAME=BUCKET --tiered-metadata LOG_DIR --catalog CATALOG" }),
     health.remote.length === 0 ? null : table("Findings in tiered storage",
       [text("remote segment", (row) => `${partitionName(row)} from ${row.start_offset}`), text("bucket", (row) => row.source),
         text("file", (row) => row.file), { title: "verdict", value: (row) => row.verdict, show: (row) => badge(row.verdict, row.verdict === "broken" ? "bad" : "unknown") },

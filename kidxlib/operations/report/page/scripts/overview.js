@@ -8,6 +8,8 @@ function overviewPage(report) {
     number("partitions", (row) => row.partitions), number("segments", (row) => row.segments),
     number("bytes", (row) => row.log_bytes, bytes)];
   return [
+    glance(report),
+    fleetMap(report),
     attentionList(report),
     section("How much there is",
       element("dl", { class: "tiles" },
@@ -38,12 +40,12 @@ function overviewPage(report) {
 
 function attentionList(report) {
   if (report.attention.length === 0) {
-    return section("To look at", element("p", {}, "Nothing: no damage, no finding, and every source was audited."));
+    return section("To look at", element("p", { "data-table": "attention" }, "Nothing: no damage, no finding, and every source was audited."));
   }
   const items = report.attention.map((row) => element("li", { class: row.severity },
     badge(SEVERITIES[row.severity], row.severity), " ",
     element("a", { href: `#${row.place}` }, row.title), element("p", {}, row.detail)));
-  return section("To look at", element("ul", { class: "attention" }, ...items));
+  return section("To look at", element("ul", { class: "attention", "data-table": "attention" }, ...items));
 }
 
 function changes(report) {

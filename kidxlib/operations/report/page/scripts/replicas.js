@@ -5,7 +5,8 @@ const REPLICA_BADGES = { "differs": "bad", "epochs-disagree": "bad", "lacks": "b
 function replicasPage(report) {
   const { verdicts, partitions, missing } = report.replicas;
   const counted = Object.entries(verdicts).map(([verdict, replicas]) => ({ verdict, replicas }));
-  if (counted.length === 0) return [note("No partition is in several sources. Build the log dirs of several brokers into one catalog, each with a name of its own (--source NAME=DIR), and their replicas are compared here.")];
+  if (counted.length === 0) return [whatToRun("No partition is in several sources, so there are no replicas to compare. Build the log dirs of several brokers into one catalog, each with a name of its own.",
+    "kidx build --source broker-1=LOG_DIR --source broker-2=LOG_DIR --index-dir DIR --catalog CATALOG")];
   return [
     element("p", {}, "The same offsets should hold the same batches on each broker. They are compared by digests of ranges of offsets, which builds put together from checksums of batches, below all high watermarks and above all log start offsets. Each replica is compared with those that most agree with."),
     table("Replicas by verdict", [text("verdict", (row) => row.verdict), number("replicas", (row) => row.replicas)], counted, { name: "replica-verdicts" }),
@@ -19,7 +20,7 @@ function replicasPage(report) {
     table("Partitions that a source lacks", [
       text("source", (row) => row.source), text("compared with", (row) => row.compared_with), number("lacks", (row) => row.count), number("of", (row) => row.of),
       text("partitions", (row) => row.partitions.join(", ") + (row.count > row.partitions.length ? " …" : ""))],
-    missing, { name: "missing", empty: "none: each source has all partitions of the one with which it shares most" }),
+    missing, { name: "missing", empty: "none: each source has all partitions that its metadata or the most similar source has" }),
     note("Each source is compared with the one with which it shares most partitions. A copy should lack none; another broker of the cluster may have been given fewer."),
     origin(report, "SELECT source, base_offset, offset_digests, leader_epochs\nFROM segments\nWHERE topic = '…' AND partition = …\n-- docs/catalog.md says how digests are added up"),
   ];

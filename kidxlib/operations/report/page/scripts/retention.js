@@ -1,6 +1,7 @@
 // Retention with other limits. All numbers were decided when the page was made; the sliders choose among them.
 
 function retentionPage(report) {
+  if (report.retention.topics.length === 0) return [whatToRun(NO_SEGMENT, BUILD)];
   const { retention } = report, times = retention.times_ms, sizes = retention.sizes;
   const slider = (id, label, steps, show, start) => {
     const output = element("output", { for: id, id: `${id}-shown` }, show(steps[start]));

@@ -2,6 +2,7 @@
 
 function shapePage(report) {
   const { shape } = report, topics = shape.topics;
+  if (topics.length === 0) return [whatToRun(NO_SEGMENT, BUILD)];
   const small = topics.filter((row) => row.bytes_a_batch !== null).sort((one, other) => one.bytes_a_batch - other.bytes_a_batch).slice(0, 20);
   const list = (rows) => rows.map((row) => row.name).join(", ");
   return [
@@ -23,7 +24,8 @@ function shapePage(report) {
 
 function savings(report) {
   const rows = report.shape.savings;
-  if (rows.length === 0) return section("What larger batches would save", note("Not measured. kidx report --sample 20 takes 20 batches of each topic and writes them anew, with other codecs and in larger batches."));
+  if (rows.length === 0) return section("What larger batches would save", whatToRun("Not measured. The report can take 20 batches of each topic, and write them anew with other codecs and in larger batches.",
+    "kidx report --sample 20 --catalog CATALOG --output FILE.html"));
   const setting = (best) => `${best.codec}, batch.size ${binaryBytes(best.batch_size)}`;
   return section("What larger batches would save",
     note("Of each topic some batches were read, and their records laid down again as Java's producer does it, with a linger.ms that lets batches fill. Real compression by the codecs' own libraries, at Kafka's default levels. Nothing is said of records that were not read."),

@@ -4,7 +4,7 @@ const MATCHES_SHOWN = 200;
 
 function timelinePage(report, chosen) {
   const { marks } = report.timeline, partitions = report.timeline.partitions.map((row) => withoutExplainedGaps(report, row));
-  if (partitions.length === 0) return [note("The catalog has no segment.")];
+  if (partitions.length === 0) return [whatToRun(NO_SEGMENT, BUILD)];
   const label = (row) => `${partitionName(row)} · ${counted(row.segments, "segment")}${notable(marks, row)}`;
   const order = partitions.slice().sort((one, other) => isNotable(marks, other) - isNotable(marks, one));
   const filter = element("input", { type: "search", id: "timeline-filter", autocomplete: "off", on: { input: list } });
