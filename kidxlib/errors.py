@@ -170,7 +170,15 @@ class InvalidTimestampError(KidxError):
 
 
 class UnknownVersionError(KidxError):
-    """An entry of a transaction index was written by a newer Kafka, or by none; a broker fails on it."""
+    """An entry of a transaction index was written by a newer Kafka, or by none; a broker fails on it.
+
+    Attributes:
+        is_taken_by_older: Kafka up to 4.3 takes the entry.
+    """
+
+    def __init__(self, message: str, *, is_taken_by_older: bool = False) -> None:
+        super().__init__(message)
+        self.is_taken_by_older = is_taken_by_older
 
 
 # ---- Other files of a broker ----

@@ -83,7 +83,7 @@ def _audit_transaction_indexes(
             state_source=segment.folded.state_source,
             markers=segment.markers,
             later_first_offset=later,
-            release=task.last_stop.release,
+            kafka=task.last_stop.kafka,
         )
         if isinstance(content, OSError):
             finding = of_unreadable_file(segment_files.TRANSACTION_INDEX_SUFFIX, content)
@@ -389,7 +389,7 @@ def _simulate_segments(task: PartitionAudit, recoveries: dict[int, Recovery]) ->
                 clean_shutdown=stop.clean_shutdown,
                 recovery_point=stop.recovery_point,
                 log_start_offset=stop.log_start_offset,
-                release=stop.release,
+                kafka=stop.kafka,
                 recoveries=recoveries,
             )
         except (LogChangedError, OSError) as error:

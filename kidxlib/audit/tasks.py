@@ -14,6 +14,7 @@ from kidxlib.audit.startup.node import directory_ids_of, with_ids
 from kidxlib.audit.tiered.local_epochs import TieredPartition
 from kidxlib.errors import UsageError
 from kidxlib.format import topic_partition
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.indexing.plan import Plan
 from kidxlib.indexing.source import PartitionDirectory, Source
@@ -61,21 +62,23 @@ def partition_audits(
     tiering: bool,
     topics: re.Pattern[str] | None = None,
     metadata: Mapping[str, ClusterMetadata] = MappingProxyType({}),
+    kafka_version: KafkaRelease | None = None,
 ) -> tuple[dict[PartitionKey, PartitionAudit], Mapping[Location, LastStop]]:
     """What to audit in a plan's partitions once their segments were read, and how the broker of each log dir stopped,
     in the log dirs' order; the notes there are warnings to show.
 
     A log dir without any segment counts, too: another one may know what it should have. Partitions of `topics` that
     checkpoints or the cluster's metadata name are audited even if their directory is not there; None leaves them out.
-    `metadata` is by the source's name, `clean_shutdown` None reads the answer from each log dir.
+    `metadata` is by the source's name, `clean_shutdown` None reads the answer from each log dir, and `kafka_version`
+    None what each node has registered.
     """
     remote = _remote_directories(plan)
     source_of = {source.path: source for source in sources if source.name in plan.log_dirs and source.remote is None}
     log_dirs = {*source_of, *(partition.directory.log_dir for partition in plan.partitions)}
-    stops = _last_stops(plan, log_dirs - remote, source_of, clean_shutdown, metadata)
+    stops = _last_stops(plan, log_dirs - remote, source_of, clean_shutdown, metadata, kafka_version)
     at_hand = tuple(sorted(log_dirs - remote, key=str))
     # A copied log ends with a whole batch.
-    stops |= {log_dir: last_stop_of_folders(log_dir, (), True, None) for log_dir in remote}
+    stops |= {log_dir: last_stop_of_folders(log_dir, (), True, None, kafka_version) for log_dir in remote}
     audits = {
         partition.key: PartitionAudit(
             topic_partition=partition.directory.topic_partition,
@@ -115,6 +118,7 @@ def _last_stops(
     source_of: Mapping[Location, Source],
     clean_shutdown: bool | None,
     metadata: Mapping[str, ClusterMetadata],
+    kafka_version: KafkaRelease | None,
 ) -> dict[Location, LastStop]:
     """How the brokers of log dirs stopped. The log dirs of one node are judged together. `source_of` has the log dirs
     that were listed in full; of the others only the plan's folders are looked at.
@@ -130,7 +134,7 @@ def _last_stops(
     clusters = list({str(copy.directory): copy for copy in read.values()}.values())
     for node_log_dirs in log_dirs_by_node(sorted(set(log_dirs) & source_of.keys(), key=str), clusters):
         of_cluster = next(filter(None, (read.get(source_names[log_dir]) for log_dir in node_log_dirs)), None)
-        stops |= last_stops(node_log_dirs, clean_shutdown, of_cluster)
+        stops |= last_stops(node_log_dirs, clean_shutdown, of_cluster, kafka_version)
     if len(clusters) == 1:  # a log dir without the file is looked at by itself, and may be another one's
         ids = directory_ids_of(sorted(stops, key=str), clusters[0])
         for log_dir in ids:
@@ -138,7 +142,7 @@ def _last_stops(
             stops[log_dir] = replace(stop, obstacles=tuple(with_ids(stop.obstacles, ids)))
     for log_dir in set(log_dirs) - source_of.keys():
         of_cluster = read.get(source_names[log_dir])
-        stops[log_dir] = last_stop_of_folders(log_dir, folders[log_dir], clean_shutdown, of_cluster)
+        stops[log_dir] = last_stop_of_folders(log_dir, folders[log_dir], clean_shutdown, of_cluster, kafka_version)
     return stops
 
 

@@ -13,11 +13,12 @@ from kidxlib.dump.decoders import DECODERS, Decoder
 from kidxlib.dump.lines import RecordFormat, ValueFormat
 from kidxlib.dump.source import MAX_MESSAGE_SIZE_DEFAULT, DumpOptions, dump_source
 from kidxlib.errors import KidxError, UsageError
-from kidxlib.format.kafka_release import NEWEST, OLDEST, KafkaRelease
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.terminal import interrupts
 from kidxlib.terminal.command import discard_output
 from kidxlib.terminal.console import note
 from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.numbers import IntegerRange
 
 _Command = TypeVar("_Command", bound=Callable[..., Any])
@@ -40,15 +41,6 @@ def _value_format(_context: click.Context, parameter: click.Parameter, value: st
             f"{parameter.opts[0]} {value}: expected {', '.join(ValueFormat)} or one of {', '.join(_DECODERS)}"
         )
     return ValueFormat(value)
-
-
-def _kafka_version(_context: click.Context, parameter: click.Parameter, value: str | None) -> KafkaRelease | None:
-    if value is None:
-        return None
-    release = KafkaRelease.parse(value)
-    if release is None or not OLDEST <= release <= NEWEST:
-        raise UsageError(f"{parameter.opts[0]} {value}: expected a version of Kafka from {OLDEST} to {NEWEST}")
-    return release
 
 
 def _decoder_options(command: _Command) -> _Command:
@@ -114,13 +106,7 @@ def _decoder(given: Mapping[str, bool]) -> Decoder | None:
     show_default=True,
     help="Of an .index: size of the largest batch that an entry may lead to.",
 )
-@click.option(
-    "--kafka-version",
-    metavar="VERSION",
-    callback=_kafka_version,
-    help="Whose kafka-dump-log to follow where versions differ. "
-    f"[default: the node's, as it has registered; else {NEWEST}]",
-)
+@shared_options.kafka_version
 @click.option("--json", "json_lines", is_flag=True, help="One JSON object a line, findings among them.")
 def dump(
     paths: Sequence[str],

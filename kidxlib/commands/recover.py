@@ -12,6 +12,7 @@ import click
 
 from kidxlib.commands.command import FIRST, JSON, CommandOptions, Former, kidx_command, option, parameter
 from kidxlib.errors import UsageError
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.run.options import MetadataOptions, metadata_options
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.outcome import Outcome
@@ -126,6 +127,7 @@ class Recover(CommandOptions):
         help="For a start script: exit with 0 also where nothing could be done, and where something is dropped, so "
         "that the broker starts in any case.",
     )
+    kafka_version: KafkaRelease | None = parameter(shared_options.kafka_version)
     metadata: MetadataOptions = parameter(metadata_options)
     processes: int | None = parameter(shared_options.processes, at=JSON - 1)
 
@@ -166,6 +168,7 @@ class Recover(CommandOptions):
             trusts=self.trusts,
             broker_logs=self.broker_logs,
             or_leave=self.or_leave,
+            kafka_version=self.kafka_version,
             metadata=self.metadata,
         )
 

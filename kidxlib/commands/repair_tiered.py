@@ -84,6 +84,7 @@ class RepairTiered(OnBucket):
             metadata=self.metadata,
             topics=self.topics,
             interval_bytes=self.interval_bytes,
+            kafka_version=self.kafka_version,
             is_repair=True,
         )
         logs = tuple(source_at(log_dir) for log_dir in self.logs)

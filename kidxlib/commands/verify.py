@@ -21,6 +21,7 @@ from kidxlib.commands.command import (
     parameter,
 )
 from kidxlib.errors import UsageError
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.run import options as catalog_options
 from kidxlib.run.options import MetadataOptions, metadata_options
 from kidxlib.terminal.options import shared as shared_options
@@ -109,6 +110,7 @@ class Verify(WithOrWithoutCatalog):
         type=click.Choice([_CLEAN, "unclean"]),
         help="How the broker stopped, for its next start. [default: as the log dir says]",
     )
+    kafka_version: KafkaRelease | None = parameter(shared_options.kafka_version)
     metadata: MetadataOptions = parameter(metadata_options)
     tiered_metadata: tuple[str, ...] = parameter(shared_options.tiered_metadata)
     layout: str | None = parameter(shared_options.layout)
@@ -222,6 +224,7 @@ class Verify(WithOrWithoutCatalog):
             list_safe=self.list_safe,
             alone=self.alone,
             max_bytes=self.max_bytes,
+            kafka_version=self.kafka_version,
         )
 
 

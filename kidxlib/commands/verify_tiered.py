@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 import click
 
 from kidxlib.commands.command import FIRST, WithOrWithoutCatalog, kidx_command, option, parameter
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.run.options import MetadataOptions, metadata_options
 from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.options.numbers import IntegerRange
@@ -48,6 +49,7 @@ class OnBucket(WithOrWithoutCatalog):
         type=IntegerRange(0, 2**31 - 1),
         help="Kafka's index.interval.bytes. [default: the topic's]",
     )
+    kafka_version: KafkaRelease | None = parameter(shared_options.kafka_version)
     metadata: MetadataOptions = parameter(metadata_options)
 
     def __post_init__(self) -> None:
@@ -114,6 +116,7 @@ class VerifyTiered(OnBucket):
             fail_on=self.fail_on,
             what_if=self.what_if,
             now=self.now,
+            kafka_version=self.kafka_version,
         )
 
 

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
 
 from kidxlib.dump.decoders import Decoded, Decoder
-from kidxlib.errors import CheckpointError, ClusterMetadataError, MalformedError, UnknownVersionError
-from kidxlib.format.kafka_release import NEWEST, OLDEST, KafkaRelease
-from kidxlib.log.cluster_metadata.image import read_despite_damage
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.errors import MalformedError, UnknownVersionError
+from kidxlib.format.kafka_release import NEWEST, OLDEST, KafkaRelease, NodeRelease
+from kidxlib.log.cluster_metadata.image import registered_release
 from kidxlib.records.reader import Record
-from kidxlib.storage.log_dir import read_meta_properties
 
 _Read = TypeVar("_Read")
 
@@ -33,19 +30,21 @@ class ShownAs:
     path: Path
     given: KafkaRelease | None
     counts: bool = field(default=False, init=False)
-    _registered: KafkaRelease | None = field(default=None, init=False)
+    _of_node: NodeRelease = field(default_factory=NodeRelease, init=False)
 
     @property
     def is_assumed(self) -> bool:
         """Whether the release counts, and nothing says which one it is."""
-        return self.counts and self.given is None and self._registered is None
+        return self.counts and self._of_node.is_assumed
 
     def release(self) -> KafkaRelease:
-        """The release that the user has named; else that of the node, if it is known; else the newest."""
+        """The release that counts (`NodeRelease`). What the node has registered is read where nobody has named one."""
         if not self.counts:
             self.counts = True
-            self._registered = _registered_release(self.path) if self.given is None else None
-        return self.given or self._registered or NEWEST
+            self._of_node = NodeRelease(
+                self.given, registered_release(self.path.absolute()) if self.given is None else None
+            )
+        return self._of_node.release
 
     def decoded(self, record: Record, decode: Decoder) -> Decoded:
         if self.counts:
@@ -62,13 +61,3 @@ class ShownAs:
         except (MalformedError, UnknownVersionError):
             read(OLDEST)  # else releases do not differ
             return read(self.release())
-
-
-def _registered_release(path: Path) -> KafkaRelease | None:
-    """The release of the node whose log dir the file is in, by what it has registered; None where that is not known."""
-    for log_dir in path.absolute().parents[:2]:
-        with contextlib.suppress(CheckpointError, ClusterMetadataError, OSError):
-            node_id = read_meta_properties(log_dir).node_id
-            if node_id is not None:
-                return read_despite_damage(log_dir / METADATA_DIRECTORY).to_end.releases.get(node_id)
-    return None

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 from typing import Final, NamedTuple, Self
+
+from kidxlib.errors import UsageError
 
 _TEXT: Final = re.compile(r"([0-9]{1,3})\.([0-9]{1,3})(?:\.[0-9]{1,3})?")
 
@@ -23,6 +26,18 @@ class KafkaRelease(NamedTuple):
         found = _TEXT.fullmatch(text)
         return None if found is None else cls(int(found[1]), int(found[2]))
 
+    @classmethod
+    def given(cls, option: str, text: str) -> Self:
+        """The release that a user has named.
+
+        Raises:
+            UsageError: it is none whose answers were compared with Kafka's.
+        """
+        release = cls.parse(text)
+        if release is None or not OLDEST <= release <= NEWEST:
+            raise UsageError(f"{option} {text}: expected a version of Kafka from {OLDEST} to {NEWEST}")
+        return release
+
 
 #: From here on messages refuse counts that are too large, entries of a `.txnindex` any version but 0, and
 #: `kafka-dump-log` names the states of transactions.
@@ -33,6 +48,37 @@ KAFKA_4_3: Final = KafkaRelease(4, 3)
 #: The releases whose answers were compared with Kafka's.
 OLDEST: Final = KafkaRelease(3, 9)
 NEWEST: Final = KAFKA_4_4
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRelease:
+    """Which Kafka's answers count for what is on a node's disk, and who says so.
+
+    Attributes:
+        given: the release that the user has named (`--kafka-version`); None without one.
+        registered: the one that the node has registered, at least; None where that is not known.
+    """
+
+    given: KafkaRelease | None = None
+    registered: KafkaRelease | None = None
+
+    @property
+    def release(self) -> KafkaRelease:
+        """The release that the user has named; else that of the node, if it is known; else the newest."""
+        return self.given or self.registered or NEWEST
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether nothing says which one it is."""
+        return self.given is None and self.registered is None
+
+    def __str__(self) -> str:
+        if self.given is not None:
+            return f"Kafka {self.given}, as --kafka-version says"
+        if self.registered is not None:
+            return f"Kafka {self.registered}, as which the node has registered"
+        return f"Kafka {NEWEST}, as nothing says which one the node has (--kafka-version VERSION does)"
+
 
 #: The feature of which a node names the largest level that it supports, as it registers.
 METADATA_VERSION: Final = "metadata.version"

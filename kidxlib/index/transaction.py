@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from os import PathLike, fspath
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +16,9 @@ from kidxlib.format.kafka_release import KAFKA_4_3, KAFKA_4_4, NEWEST, KafkaRele
 from kidxlib.index.abstract_index import IN_MEMORY
 from kidxlib.storage.location import location
 from kidxlib.storage.opened_file import map_file
+
+#: A release, or a function that finds it, for what differs between releases on damage alone.
+WhichRelease: TypeAlias = KafkaRelease | Callable[[], KafkaRelease]
 
 _ENTRY_BYTES: Final = layouts.ABORTED_TRANSACTION.itemsize
 #: The version that is written.
@@ -66,25 +69,25 @@ class TransactionIndex:
     Attributes:
         name: the file, or another name for messages.
         base_offset: the segment's.
-        release: the Kafka whose answers are given.
     """
 
     def __init__(
-        self, read: Callable[[], NDArray[np.uint8]], base_offset: int, name: str, release: KafkaRelease = NEWEST
+        self, read: Callable[[], NDArray[np.uint8]], base_offset: int, name: str, release: WhichRelease = NEWEST
     ) -> None:
         self.name = name
         self.base_offset = base_offset
-        self.release = release
+        self._release = release
         self._read = read
         self._memory: NDArray[np.uint8] | None = None  # the whole file
         self._last_offset: int | None = None  # of the entry that was last appended to this object
 
     @classmethod
-    def open(cls, path: str | PathLike[str], base_offset: int, *, release: KafkaRelease = NEWEST) -> Self:
+    def open(cls, path: str | PathLike[str], base_offset: int, *, release: WhichRelease = NEWEST) -> Self:
         """Open an index file, which is mapped at the first use; empty if there is no file.
 
         Args:
-            release: the Kafka whose answers are wanted; before 4.4 it takes more versions of entries for 0.
+            release: the Kafka whose answers are wanted, or a function that finds it once answers differ: before 4.4
+                Kafka takes more versions of entries for 0.
 
         Raises (when first used):
             OSError: the file cannot be read.
@@ -98,10 +101,15 @@ class TransactionIndex:
         base_offset: int = 0,
         *,
         name: str = IN_MEMORY,
-        release: KafkaRelease = NEWEST,
+        release: WhichRelease = NEWEST,
     ) -> Self:
         """An index of bytes in memory, which are neither copied nor changed."""
         return cls(lambda: np.frombuffer(content, np.uint8), base_offset, name, release)
+
+    @property
+    def release(self) -> KafkaRelease:
+        """The Kafka whose answers are given."""
+        return self._release() if callable(self._release) else self._release
 
     def __len__(self) -> int:
         """The number of entries."""
@@ -238,6 +246,8 @@ class TransactionIndex:
         one above 0; from 4.4 on it refuses all but 0.
         """
         versions = entries["version"]
+        if not versions.any():
+            return
         of_older = versions >> 8 > _VERSION
         refused = versions != _VERSION if self.release >= KAFKA_4_4 else of_older
         if refused.any():
@@ -245,7 +255,8 @@ class TransactionIndex:
             takes = "" if of_older[number] else f", which only Kafka up to {KAFKA_4_3} takes for that"
             raise UnknownVersionError(
                 f"{self.name}: entry {first + number} is of version {versions[number]}, expected {_VERSION}{takes}: "
-                f"the index is corrupt or newer than Kafka {NEWEST}, rebuild it"
+                f"the index is corrupt or newer than Kafka {NEWEST}, rebuild it",
+                is_taken_by_older=not of_older[number],
             )
 
 

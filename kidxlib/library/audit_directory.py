@@ -20,6 +20,7 @@ from kidxlib.audit.tasks import PartitionAudit, partition_audits
 from kidxlib.audit.tiering import NotReady
 from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.discover import find_segments
@@ -91,6 +92,7 @@ def audit_directory(
     deep: bool = False,
     tiering: bool = False,
     clean_shutdown: bool | None = None,
+    kafka_version: str | None = None,
 ) -> AuditedDirectory:
     """Tell whether each log in a directory is whole, whether each index file is right, and what a broker would do with
     them at its next start. Nothing is written. All logs are read, one after the other, on one core; `kidx verify` takes
@@ -106,6 +108,7 @@ def audit_directory(
         deep: check the records in the batches, too.
         tiering: tell which segments are not ready for tiered storage.
         clean_shutdown: whether the broker stopped cleanly; None to believe the log dir.
+        kafka_version: the broker's Kafka, such as `4.3`; None for the one that it has registered, else the newest.
 
     Raises:
         UsageError: a directory is missing, cannot be listed or is not what it should be, or holds no segment of these
@@ -113,6 +116,7 @@ def audit_directory(
         OSError: a directory cannot be listed any more.
     """
     source = source_at(os.fspath(directory))
+    kafka = None if kafka_version is None else KafkaRelease.given("kafka_version", kafka_version)
     like = options or RecoverOptions()
     place = None if index_dir is None else existing_index_dir("index_dir", os.fspath(index_dir))
     target = Target(index_dir=place, by_source=False)
@@ -128,6 +132,7 @@ def audit_directory(
         tiering=tiering,
         topics=wanted,
         metadata={} if metadata is None else {source.name: metadata},
+        kafka_version=kafka,
     )
     tasks = {listed.key: list(listed.scan_tasks(rows)) for listed, rows in plan.by_partition()}
     audited: dict[PartitionKey, PartitionFindings] = {}

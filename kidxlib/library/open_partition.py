@@ -6,7 +6,9 @@ import os
 from pathlib import Path
 
 from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
+from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
 from kidxlib.format.topic_partition import parse_partition_directory
+from kidxlib.log.cluster_metadata.image import registered_release
 from kidxlib.log.log import Log
 from kidxlib.lookup.checked_segment import CheckedSegment
 from kidxlib.lookup.checkpoint_evidence import high_watermark_of
@@ -20,6 +22,7 @@ def open_partition(
     index_dir: str | os.PathLike[str] | None = None,
     *,
     log_start_offset: int | None = None,
+    kafka_version: str | None = None,
 ) -> Log:
     """The log of one partition, which answers as a broker does: by offset, by time, by leader epoch.
 
@@ -33,14 +36,17 @@ def open_partition(
         index_dir: the tree with its indexes, as `recover_directory` makes it; None if they are beside the logs.
         log_start_offset: offsets below it are not answered; None for that of the log dir's checkpoint file, or 0 if
             that has none.
+        kafka_version: the Kafka as which to answer where releases differ, which is on damage; None for the node's, as
+            it has registered, and else the newest.
 
     Raises:
-        UsageError: a URL is of another form.
+        UsageError: a URL is of another form, or `kafka_version` is none that kidx knows.
         NoSegmentsError: no segment is in the directory.
         CheckpointError: a checkpoint file is malformed.
         OSError: the directory cannot be listed, or a file cannot be looked at.
     """
     place = _place(directory)
+    given = None if kafka_version is None else KafkaRelease.given("kafka_version", kafka_version)
     partition, of_log_dir = parse_partition_directory(place.name), None
     if partition is not None:
         of_log_dir = LogDirEvidenceReader().evidence_on_log(place, partition, None, high_watermark_of(place, partition))
@@ -52,6 +58,7 @@ def open_partition(
         log_start_offset=log_start_offset or 0,
         segment_type=CheckedSegment,
         of_log_dir=of_log_dir,
+        release=lambda: NodeRelease(given, registered_release(place)).release,
     )
 
 

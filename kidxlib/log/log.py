@@ -17,6 +17,8 @@ from typing import Final, Self
 from kidxlib.errors import KidxError, NoSegmentsError, OffsetOutOfRangeError, UsageError
 from kidxlib.format import segment_files
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
+from kidxlib.format.kafka_release import NEWEST
+from kidxlib.index.transaction import WhichRelease
 from kidxlib.log.overlaps import LogRange, Overlap, overlaps_of
 from kidxlib.log.segment import (
     EARLIEST,
@@ -234,6 +236,7 @@ class Log:
         log_start_offset: int = 0,
         segment_type: type[LogSegment] = LogSegment,
         of_log_dir: LogDirEvidence | None = None,
+        release: WhichRelease = NEWEST,
     ) -> Self:
         """Open the log in a partition's directory. The `leader-epoch-checkpoint` is read at once. Other files are
         opened when they are needed.
@@ -243,6 +246,7 @@ class Log:
             index_directory: where indexes are, and perhaps the `leader-epoch-checkpoint`, which may also be beside the
                 logs; None: all are beside the logs.
             log_start_offset: from the broker's checkpoint file; 0 if it has none.
+            release: as of `TransactionIndex.open`.
 
         Raises:
             NoSegmentsError: the directory has no segments.
@@ -254,7 +258,11 @@ class Log:
         epochs = None if indexes is None else read_leader_epochs(indexes)
         base_offsets = [segment_files.parse_segment_log(path.name) for path in logs.iterdir()]
         return cls(
-            [segment_type.open(logs, offset, indexes) for offset in base_offsets if offset is not None],
+            [
+                segment_type.open(logs, offset, indexes, release=release)
+                for offset in base_offsets
+                if offset is not None
+            ],
             name=str(logs),
             log_start_offset=log_start_offset,
             leader_epochs=read_leader_epochs(logs) if epochs is None else epochs,

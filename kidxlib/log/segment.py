@@ -13,9 +13,10 @@ from os import PathLike
 from typing import Final, Self
 
 from kidxlib.format import layouts, segment_files
+from kidxlib.format.kafka_release import NEWEST
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex, TimestampOffset
-from kidxlib.index.transaction import TransactionIndex
+from kidxlib.index.transaction import TransactionIndex, WhichRelease
 from kidxlib.java import as_long
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.records.reader import Record, base_offset, first_record_since, offset_of_max_timestamp
@@ -119,7 +120,12 @@ class LogSegment:
 
     @classmethod
     def open(
-        cls, directory: str | PathLike[str], base_offset: int, index_directory: str | PathLike[str] | None = None
+        cls,
+        directory: str | PathLike[str],
+        base_offset: int,
+        index_directory: str | PathLike[str] | None = None,
+        *,
+        release: WhichRelease = NEWEST,
     ) -> Self:
         """A segment with the files in a directory. Files are opened when they are needed; the log's status is read at
         once.
@@ -127,6 +133,7 @@ class LogSegment:
         Args:
             directory: where the log is, here or in `s3://<bucket>/<prefix>`.
             index_directory: where the indexes are; None: beside the log.
+            release: as of `TransactionIndex.open`.
 
         Raises:
             OSError: there is no log.
@@ -143,7 +150,7 @@ class LogSegment:
             base_offset,
             OffsetIndex.open(index(segment_files.OFFSET_INDEX_SUFFIX), base_offset),
             TimeIndex.open(index(segment_files.TIME_INDEX_SUFFIX), base_offset),
-            TransactionIndex.open(index(segment_files.TRANSACTION_INDEX_SUFFIX), base_offset),
+            TransactionIndex.open(index(segment_files.TRANSACTION_INDEX_SUFFIX), base_offset, release=release),
             mtime_ms=log.stat().st_mtime_ns // NS_PER_MS,
         )
 

@@ -17,10 +17,11 @@ from numpy.typing import NDArray
 
 from kidxlib.errors import BrokenSegmentError, CorruptIndexError, MalformedRecordsError, describe_error
 from kidxlib.format import segment_files
+from kidxlib.format.kafka_release import NEWEST
 from kidxlib.index.abstract_index import filled_bytes
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex, TimestampOffset
-from kidxlib.index.transaction import TransactionIndex
+from kidxlib.index.transaction import TransactionIndex, WhichRelease
 from kidxlib.log.segment import LogSegment
 from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.options import RecoverOptions
@@ -153,6 +154,7 @@ class CheckedSegment(LogSegment):
         *,
         mtime_ms: int | None,
         max_timestamp: TimestampOffset | None = None,
+        release: WhichRelease = NEWEST,
     ) -> None:
         """`indexes` is the directory of index files, or a function that gives the place of one by its suffix."""
 
@@ -173,7 +175,7 @@ class CheckedSegment(LogSegment):
             base_offset,
             OffsetIndex.read_by(offsets.read, base_offset, offset_path),
             TimeIndex.read_by(times.read, base_offset, time_path),
-            TransactionIndex.open(path(segment_files.TRANSACTION_INDEX_SUFFIX), base_offset),
+            TransactionIndex.open(path(segment_files.TRANSACTION_INDEX_SUFFIX), base_offset, release=release),
             mtime_ms=mtime_ms,
             max_timestamp=max_timestamp,
         )
@@ -182,13 +184,18 @@ class CheckedSegment(LogSegment):
 
     @classmethod
     def open(
-        cls, directory: str | PathLike[str], base_offset: int, index_directory: str | PathLike[str] | None = None
+        cls,
+        directory: str | PathLike[str],
+        base_offset: int,
+        index_directory: str | PathLike[str] | None = None,
+        *,
+        release: WhichRelease = NEWEST,
     ) -> Self:
         logs = as_location(directory)
         indexes = logs if index_directory is None else as_location(index_directory)
         log = logs / segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)
         mtime_ms = log.stat().st_mtime_ns // NS_PER_MS
-        return cls(log, base_offset, indexes, ExpectedFiles(), mtime_ms=mtime_ms)
+        return cls(log, base_offset, indexes, ExpectedFiles(), mtime_ms=mtime_ms, release=release)
 
     @property
     def note(self) -> str | None:

@@ -86,6 +86,7 @@ class Message:
         flexible: the versions with compact lengths and tagged fields.
         fields: in the order of the bytes.
         structs: the common structs of the fields, by name.
+        since: the first Kafka that has the message; None if the oldest definitions have it.
         release: the Kafka that has the message so.
         is_by_release: whether an older one lacks the message, or fields of it.
     """
@@ -97,6 +98,7 @@ class Message:
     flexible: Versions
     fields: tuple[Field, ...]
     structs: Mapping[str, Struct]
+    since: KafkaRelease | None
     release: KafkaRelease
     is_by_release: bool
 
@@ -124,8 +126,12 @@ def _content() -> dict[str, Any]:
 
 def _is_in(given: Mapping[str, Any], release: KafkaRelease) -> bool:
     """Whether a release has a message or a field: those that came later than the oldest definitions say since when."""
-    since = KafkaRelease.parse(given.get("since", ""))
+    since = _since(given)
     return since is None or since <= release
+
+
+def _since(given: Mapping[str, Any]) -> KafkaRelease | None:
+    return KafkaRelease.parse(given.get("since", ""))
 
 
 def _message(given: Mapping[str, Any], release: KafkaRelease) -> Message:
@@ -140,6 +146,7 @@ def _message(given: Mapping[str, Any], release: KafkaRelease) -> Message:
             struct["name"]: Struct(_versions(struct["versions"]), _fields(struct["fields"], release))
             for struct in given.get("commonStructs", ())
         },
+        since=_since(given),
         release=release,
         is_by_release=_says_since(given),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,12 +18,18 @@ from kidxlib.audit.startup.last_stop import last_stops
 from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.cli.main import kidx
-from kidxlib.format.kafka_release import OLDEST
+from kidxlib.format.kafka_release import KAFKA_4_4, METADATA_VERSION, OLDEST
 from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
+from kidxlib.format.segment_files import LOG_SUFFIX
+from kidxlib.records.batch_headers import batches
+from kidxlib.records.reader import Record
+from kidxlib.storage.opened_log import LogFile
 from tests.kafka.recordings import Recordings
 from tests.kafka.start_disk import DAMAGES, Disk, unpack
 from tests.kafka.started_node import NOT_SERVED, start_node
+from tests.support.cluster_metadata import change
 from tests.support.kafka.jars import release_of
+from tests.support.logs import encoded
 from tests.support.logs.batches import Batch, encode
 
 #: What is told by other findings than obstacles: of the partition's own audit, or of what is not there.
@@ -162,6 +169,42 @@ def test_producer_snapshots_are_missing(recordings: Recordings, tmp_path: Path, 
         ended = CliRunner().invoke(kidx, arguments, standalone_mode=False)
         said = "1 open transaction (from offset 10 on) are served as if committed" in ended.output
         assert said == (ended.return_value != 0) == (not is_left), ended.output
+
+
+@pytest.mark.parametrize("what", ["UnregisterControllerRecord", "metadata.version 33"])
+def test_a_record_of_a_newer_kafka(what: str, recordings: Recordings, tmp_path: Path) -> None:
+    """Behind the latest snapshot, in the metadata's log. A node ends over it where kidx, asked for the node's Kafka,
+    says so; what the node has registered says 4.3.
+    """
+    for version in recordings.versions("starts"):
+
+        def start(version: str = version) -> Any:
+            with tempfile.TemporaryDirectory() as directory:
+                return start_node(_with_newer_record(what, Path(directory)), {}, version)
+
+        did = recordings.of("starts", f"the metadata's .log: {what}", start, kafka=version, seed=0)
+        assert did["serves"] == (release_of(version) >= KAFKA_4_4), did
+    disk = _with_newer_record(what, tmp_path)
+    for options, is_named in (((), True), (("--kafka-version", "4.4.0"), False), (("--kafka-version", "3.9"), True)):
+        for command in ("recover", "verify"):
+            arguments = [command, str(disk.a), str(disk.b), "--processes", "1", *options]
+            ended = CliRunner().invoke(kidx, arguments, standalone_mode=False)
+            assert (what in ended.output) == (ended.return_value != 0) == is_named, ended.output
+
+
+def _with_newer_record(what: str, directory: Path) -> Disk:
+    disk = unpack(directory)
+    log = max(disk.metadata.glob(f"*{LOG_SUFFIX}"))
+    with contextlib.closing(LogFile(str(log))) as opened:
+        *_, last = batches(opened)
+    if what == "UnregisterControllerRecord":
+        value = change(what, controllerId=7)
+    else:
+        value = change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=33)
+    record = Record(last.last_offset + 1, last.max_timestamp, None, value)
+    with log.open("ab") as file:
+        file.write(encoded.batch_v2([record], leader_epoch=last.partition_leader_epoch))
+    return disk
 
 
 def _with_open_transaction(directory: Path, *, is_left: bool) -> Disk:

@@ -22,6 +22,7 @@ from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.simulation import HOLDS_FOR, Recovery, StartupAction, StartupSimulation
 from kidxlib.cli.main import kidx
 from kidxlib.format import layouts
+from kidxlib.format.kafka_release import NodeRelease
 from kidxlib.library.audit_directory import audit_directory
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.segment import recover
@@ -119,7 +120,7 @@ def _simulate_many(
             clean_shutdown=clean,
             recovery_point=point,
             log_start_offset=start,
-            release=kafka.release,
+            kafka=NodeRelease(kafka.release),
         )
         simulated, again = simulate(), simulate(recoveries=_recoveries(directory))
         for with_all, without in zip(again.segments, simulated.segments, strict=True):

@@ -7,7 +7,7 @@ too small makes the search read on for nothing. One that is too large makes it m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
@@ -17,12 +17,15 @@ from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.finding_builder import entries_differ
 from kidxlib.errors import CorruptIndexError, UnknownVersionError
 from kidxlib.format import layouts
-from kidxlib.format.kafka_release import KAFKA_4_4, NEWEST, KafkaRelease
+from kidxlib.format.kafka_release import KAFKA_4_4, NodeRelease
 from kidxlib.format.segment_files import TRANSACTION_INDEX_SUFFIX
 from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
 from kidxlib.recovery.partition_fold import StateSource
 from kidxlib.recovery.scan import scan_state
 
+#: Reasons of findings that buckets have, too.
+FAILS_CHECK: Final = "fails-sanity-check"
+OTHER_VERSION: Final = "other-version"
 _NO_BOUND: Final = 2**63 - 1
 
 
@@ -36,7 +39,7 @@ class TransactionsOfSegment:
         markers: producer ids and offsets of the abort markers in the segment.
         later_first_offset: the smallest first offset of the transactions that are aborted in later segments, or are
             open at the end of the log; None without any.
-        release: the Kafka of the broker, as far as it is known.
+        kafka: the broker's.
     """
 
     base_offset: int
@@ -44,7 +47,7 @@ class TransactionsOfSegment:
     state_source: StateSource
     markers: frozenset[tuple[int, int]]
     later_first_offset: int | None
-    release: KafkaRelease = NEWEST
+    kafka: NodeRelease = field(default_factory=NodeRelease)
 
 
 def markers_in(events: NDArray[np.void]) -> frozenset[tuple[int, int]]:
@@ -66,36 +69,43 @@ def audit_transaction_index(content: NDArray[np.uint8] | None, logs: Transaction
         )
     if content is None or content.tobytes() == expected:
         return Finding(file=TRANSACTION_INDEX_SUFFIX, verdict=Verdict.IDENTICAL)
-    index = TransactionIndex.from_bytes(content, logs.base_offset, release=logs.release)
+    index = TransactionIndex.from_bytes(content, logs.base_offset, release=logs.kafka.release)
     try:
         index.sanity_check()
         found = index.all()
     except (CorruptIndexError, UnknownVersionError) as error:
-        number = next((n for n in range(len(index)) if not _passes(index, n, logs.base_offset)), 0)
-        detail = str(error).partition(": ")[2]
-        return _broken(
-            "fails-sanity-check", number, detail, "a broker that starts rebuilds the segment's indexes, or fails"
-        )
+        return refused_transaction_index(index, error, logs.kafka)
     recovered = TransactionIndex.from_bytes(expected, logs.base_offset).all()
     wrong = _wrong_set(found, recovered, logs) or _wrong_stable_offset(found, logs)
-    return wrong or _refused_later(content, logs.release) or _safe(found, recovered, len(content))
+    return wrong or refused_later(index, logs.kafka) or _safe(found, recovered, len(content))
 
 
-def _refused_later(content: NDArray[np.uint8], release: KafkaRelease) -> Finding | None:
+def refused_transaction_index(
+    index: TransactionIndex, error: CorruptIndexError | UnknownVersionError, kafka: NodeRelease
+) -> Finding:
+    """The finding on an index that the broker's Kafka refuses."""
+    number = next((n for n in range(len(index)) if not _passes(index, n)), 0)
+    detail, why = str(error).partition(": ")[2], "a broker that starts rebuilds the segment's indexes, or fails"
+    if isinstance(error, UnknownVersionError) and error.is_taken_by_older:
+        detail, why = f"{detail}; {kafka}, counts", "a broker that starts fails"
+    return _broken(FAILS_CHECK, number, detail, why)
+
+
+def refused_later(index: TransactionIndex, kafka: NodeRelease) -> Finding | None:
     """The finding on a version that the broker's Kafka takes for 0, and newer ones refuse."""
     size = layouts.ABORTED_TRANSACTION.itemsize
-    versions = np.frombuffer(content.data, layouts.ABORTED_TRANSACTION, len(content) // size)["version"]
+    content = index.to_bytes()
+    versions = np.frombuffer(content, layouts.ABORTED_TRANSACTION, len(content) // size)["version"]
     if not versions.any():
         return None
     number = int(np.flatnonzero(versions)[0])
     return Finding(
         file=TRANSACTION_INDEX_SUFFIX,
         verdict=Verdict.SAFE,
-        reason="other-version",
+        reason=OTHER_VERSION,
         position=number * size,
-        detail=f"entry {number} is of version {versions[number]}, expected 0",
-        consequence=f"Kafka {release}, as which the broker has registered, takes it for 0; from {KAFKA_4_4} on a "
-        "broker that starts fails: rebuild the index before an upgrade",
+        detail=f"entry {number} is of version {versions[number]}, expected 0; {kafka}, takes it for 0",
+        consequence=f"from {KAFKA_4_4} on a broker that starts fails: rebuild the index before an upgrade",
     )
 
 
@@ -187,8 +197,8 @@ def _broken(reason: str, number: int, detail: str, consequence: str) -> Finding:
     )
 
 
-def _passes(index: TransactionIndex, number: int, base_offset: int) -> bool:
+def _passes(index: TransactionIndex, number: int) -> bool:
     try:
-        return index.entry(number).last_offset >= base_offset
+        return index.entry(number).last_offset >= index.base_offset
     except UnknownVersionError:
         return False

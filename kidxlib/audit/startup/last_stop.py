@@ -13,10 +13,10 @@ from kidxlib.audit.startup import checkpoints
 from kidxlib.audit.startup.log_dir_entries import directories_in
 from kidxlib.audit.startup.markers import of_another_time, why_false
 from kidxlib.audit.startup.metadata_log import lost_metadata
-from kidxlib.audit.startup.node import accepted_properties, obstacles_of_folders, obstacles_of_node
+from kidxlib.audit.startup.node import accepted_properties, kafka_of, obstacles_of_folders, obstacles_of_node
 from kidxlib.audit.startup.obstacles import Obstacle
 from kidxlib.format import checkpoint_files, segment_files
-from kidxlib.format.kafka_release import NEWEST, KafkaRelease
+from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
 from kidxlib.format.topic_partition import (
     METADATA_TOPIC,
     TopicPartition,
@@ -53,7 +53,7 @@ class PartitionStop:
             missing, or have no line for it.
         lost_from: those of them that must have said something, so that the file or the line is lost.
         is_only_replica: by the cluster's metadata no other node has a replica.
-        release: the broker's Kafka by what it has registered; the newest where that is not known.
+        kafka: whose answers count.
     """
 
     clean_shutdown: bool
@@ -66,7 +66,7 @@ class PartitionStop:
     not_in: tuple[str, ...] = ()
     lost_from: tuple[str, ...] = ()
     is_only_replica: bool = False
-    release: KafkaRelease = NEWEST
+    kafka: NodeRelease = field(default_factory=NodeRelease)
 
     @property
     def known_end(self) -> int:
@@ -111,7 +111,7 @@ class LastStop:
         written: the checkpoints that a clean stop of this node writes a line for each partition into.
         has_properties: a node has made the log dir its own (`meta.properties`).
         only_replicas: the partitions of which no other node has a replica, by the cluster's metadata.
-        release: the node's Kafka, as in `PartitionStop`.
+        kafka: as in `PartitionStop`.
     """
 
     clean_shutdown: bool
@@ -130,7 +130,7 @@ class LastStop:
     written: frozenset[str] = frozenset()
     has_properties: bool = False
     only_replicas: frozenset[TopicPartition] = frozenset()
-    release: KafkaRelease = NEWEST
+    kafka: NodeRelease = field(default_factory=NodeRelease)
 
     @property
     def failures(self) -> tuple[str, ...]:
@@ -143,7 +143,7 @@ class LastStop:
         if partition.topic == METADATA_TOPIC:
             # `KafkaRaftLog.createLog`: the whole log is recovered at each start, and no checkpoint names it. So a clean
             # stop may leave its last indexes preallocated, as it does from 4.4 on (`KafkaRaftLog.close`).
-            return PartitionStop(False, 0, 0, 0, of_broker=self.of_broker, release=self.release)
+            return PartitionStop(False, 0, 0, 0, of_broker=self.of_broker, kafka=self.kafka)
         not_in = tuple(self._not_in(partition)) if self.of_broker else ()
         return PartitionStop(
             self.clean_shutdown,
@@ -156,7 +156,7 @@ class LastStop:
             not_in,
             tuple(filter(self._is_lost, not_in)),
             partition in self.only_replicas,
-            self.release,
+            self.kafka,
         )
 
     def _is_lost(self, name: str) -> bool:
@@ -184,15 +184,22 @@ class LastStop:
 
 
 def last_stops(
-    log_dirs: Sequence[Location], clean_shutdown: bool | None = None, metadata: ClusterMetadata | None = None
+    log_dirs: Sequence[Location],
+    clean_shutdown: bool | None = None,
+    metadata: ClusterMetadata | None = None,
+    kafka_version: KafkaRelease | None = None,
 ) -> Mapping[Location, LastStop]:
     """How the node with these log dirs stopped, and what it meets as it starts. `clean_shutdown` is the answer to use;
-    None reads it from each log dir. `metadata` is read to its end.
+    None reads it from each log dir. `metadata` is read to its end. `kafka_version` is the node's; None for what it has
+    registered.
     """
     # An archive may hold other directories, and no broker is to start there.
     of_broker = [log_dir for log_dir in log_dirs if _is_of_broker(log_dir)]
-    found = obstacles_of_node(of_broker, metadata)
-    stops = {log_dir: _last_stop(log_dir, found.get(log_dir, ()), clean_shutdown, metadata) for log_dir in log_dirs}
+    found = obstacles_of_node(of_broker, metadata, kafka_version)
+    stops = {
+        log_dir: _last_stop(log_dir, found.get(log_dir, ()), clean_shutdown, metadata, kafka_version)
+        for log_dir in log_dirs
+    }
     for log_dir in of_broker:
         stops[log_dir] = _with_doubts(log_dir, stops[log_dir], metadata, reads_marker=clean_shutdown is None)
     return stops
@@ -256,17 +263,25 @@ def _of_unknown_topics(
 
 
 def last_stop_of_folders(
-    log_dir: Location, folders: Sequence[Location], clean_shutdown: bool | None, metadata: ClusterMetadata | None
+    log_dir: Location,
+    folders: Sequence[Location],
+    clean_shutdown: bool | None,
+    metadata: ClusterMetadata | None,
+    kafka_version: KafkaRelease | None = None,
 ) -> LastStop:
     """How the broker stopped, by some of a log dir's folders alone: it may be any directory, and the others do not
     count.
     """
     obstacles = obstacles_of_folders(log_dir, folders, metadata) if _is_of_broker(log_dir) else ()
-    return _last_stop(log_dir, obstacles, clean_shutdown, metadata)
+    return _last_stop(log_dir, obstacles, clean_shutdown, metadata, kafka_version)
 
 
 def _last_stop(
-    log_dir: Location, obstacles: Sequence[Obstacle], clean_shutdown: bool | None, metadata: ClusterMetadata | None
+    log_dir: Location,
+    obstacles: Sequence[Obstacle],
+    clean_shutdown: bool | None,
+    metadata: ClusterMetadata | None,
+    kafka_version: KafkaRelease | None,
 ) -> LastStop:
     names = checkpoint_files.LOG_DIR_CHECKPOINTS
     read = [checkpoints.read_offsets(log_dir, name) for name in names]
@@ -275,9 +290,6 @@ def _last_stop(
         clean_shutdown = (log_dir / CLEAN_SHUTDOWN_FILE).exists()
     properties = accepted_properties(log_dir)
     is_kraft = isinstance(properties, MetaProperties) and properties.is_kraft
-    release = NEWEST
-    if metadata is not None and isinstance(properties, MetaProperties) and properties.node_id is not None:
-        release = metadata.releases.get(properties.node_id, NEWEST)
     return LastStop(
         clean_shutdown,
         points.by_partition,
@@ -303,7 +315,7 @@ def _last_stop(
             else (checkpoint_files.RECOVERY_POINT_CHECKPOINT,)
         ),
         has_properties=properties is not None,
-        release=release,
+        kafka=kafka_of(properties, metadata, kafka_version),
     )
 
 

@@ -39,7 +39,7 @@ from kidxlib.audit.startup.simulation import (
 )
 from kidxlib.errors import CorruptIndexError, MalformedRecordsError, UnknownVersionError
 from kidxlib.format import segment_files
-from kidxlib.format.kafka_release import NEWEST, KafkaRelease
+from kidxlib.format.kafka_release import NodeRelease
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.index.transaction import TransactionIndex
@@ -52,6 +52,7 @@ from kidxlib.storage.location import Location, files_in, location
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import LogFile
 
+_NOT_KNOWN: Final = NodeRelease()
 _SWAPPED_LOG_SUFFIX: Final = f"{segment_files.LOG_SUFFIX}{segment_files.SWAP_SUFFIX}"
 
 
@@ -69,7 +70,7 @@ class _LoadArguments:
     clean_shutdown: bool
     recovery_point: int
     log_start_offset: int
-    release: KafkaRelease
+    kafka: NodeRelease
 
 
 @dataclass(slots=True)
@@ -294,20 +295,20 @@ def simulate_startup(
     clean_shutdown: bool,
     recovery_point: int = 0,
     log_start_offset: int = 0,
-    release: KafkaRelease = NEWEST,
+    kafka: NodeRelease = _NOT_KNOWN,
     recoveries: Mapping[int, Recovery] = MappingProxyType({}),
     read_log: ReadLog = read_in_chunks,
 ) -> StartupSimulation:
     """What `LogLoader.load` does with a partition's directory, with the topic's options at the broker's start and the
-    offsets of the log dir's checkpoint files, 0 where they say nothing. Segments in `recoveries` were read with these
-    options already; `read_log` reads the others.
+    offsets of the log dir's checkpoint files, 0 where they say nothing. `kafka` is the broker's. Segments in
+    `recoveries` were read with these options already; `read_log` reads the others.
     """
     arguments = _LoadArguments(
         options=options,
         clean_shutdown=clean_shutdown,
         recovery_point=recovery_point,
         log_start_offset=log_start_offset,
-        release=release,
+        kafka=kafka,
     )
     state = _LoadState.of_directory(directory, arguments, recoveries, read_log)
     with contextlib.suppress(_LoadStopped):
@@ -448,12 +449,13 @@ def _why_rebuilt(state: _LoadState, segment: SimulatedSegment) -> str | None:
     path = state.files.get(segment_files.segment_file(segment.base_offset, segment_files.TRANSACTION_INDEX_SUFFIX))
     if path is None:
         return None
+    kafka = state.arguments.kafka
     try:
-        TransactionIndex.open(path, segment.base_offset, release=state.arguments.release).sanity_check()
+        TransactionIndex.open(path, segment.base_offset, release=kafka.release).sanity_check()
     except CorruptIndexError as error:
         return str(error)
     except UnknownVersionError as error:
-        _fail(segment, str(error))
+        _fail(segment, f"{error}; {kafka}, counts" if error.is_taken_by_older else str(error))
     return None
 
 

@@ -37,7 +37,7 @@ from kidxlib.audit.startup.metadata_log import RESTORE, loses_at_start, lost_met
 from kidxlib.audit.startup.obstacles import INT_BITS, LONG_BITS, Effect, KafkaThrows, Obstacle, Thrown, unreadable
 from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError, UnreadableMessageError
 from kidxlib.format import segment_files, topic_partition
-from kidxlib.format.kafka_release import METADATA_VERSION
+from kidxlib.format.kafka_release import METADATA_VERSION, KafkaRelease, NodeRelease
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, SnapshotId
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
@@ -99,12 +99,13 @@ _MISNAMED: Final = "move the file out of the directory"
 
 
 def obstacles_of_node(
-    log_dirs: Sequence[Location], metadata: ClusterMetadata | None = None
+    log_dirs: Sequence[Location], metadata: ClusterMetadata | None = None, kafka_version: KafkaRelease | None = None
 ) -> Mapping[Location, tuple[Obstacle, ...]]:
     """What a node meets in its log dirs (as `log.dirs` names them), by log dir, without their checkpoints and
-    partitions. Without `metadata` ids of topics are compared with each other alone.
+    partitions. Without `metadata` ids of topics are compared with each other alone. `kafka_version` is the node's; None
+    for what it has registered.
     """
-    obstacles = [(obstacle, str(obstacle.where)) for obstacle in _obstacles_of_node(log_dirs, metadata)]
+    obstacles = [(obstacle, str(obstacle.where)) for obstacle in _obstacles_of_node(log_dirs, metadata, kafka_version)]
     return {
         log_dir: tuple(
             obstacle for obstacle, where in obstacles if obstacle.where == log_dir or where.startswith(f"{log_dir}/")
@@ -131,6 +132,17 @@ def accepted_properties(log_dir: Location) -> MetaProperties | Obstacle | None:
     if (log_dir / METADATA_DIRECTORY).exists() or _ends(properties):
         return Obstacle(path, why, Effect.ENDS, str(Thrown.OTHER), _MEND)
     return Obstacle(path, why, Effect.LOG_DIR, str(Thrown.IO), _MEND)
+
+
+def kafka_of(
+    properties: MetaProperties | Obstacle | None, metadata: ClusterMetadata | None, kafka_version: KafkaRelease | None
+) -> NodeRelease:
+    """The Kafka of the node that has a log dir with these `accepted_properties`. `kafka_version` is what the user has
+    named.
+    """
+    if metadata is None or not isinstance(properties, MetaProperties) or properties.node_id is None:
+        return NodeRelease(kafka_version)
+    return NodeRelease(kafka_version, metadata.releases.get(properties.node_id))
 
 
 def registered_node(metadata: ClusterMetadata | None, directory_id: str | None) -> int | None:
@@ -477,13 +489,34 @@ def _topic_id_obstacles(path: Location | None) -> Iterator[Obstacle]:
             )
 
 
-def _obstacles_of_node(log_dirs: Sequence[Location], metadata: ClusterMetadata | None) -> Iterator[Obstacle]:
+def _newer_record_obstacles(metadata: ClusterMetadata, kafka: NodeRelease) -> Iterator[Obstacle]:
+    """The first record of the node's own copy that its Kafka does not know. A node reads its latest snapshot and all
+    records behind it as it starts (`KRaftControlRecordStateMachine.maybeLoadLog`).
+    """
+    unknown = [record for record in metadata.newer_records if kafka.release < record.since]
+    if unknown:
+        first = min(unknown, key=lambda record: -1 if record.offset is None else record.offset)
+        newest = max(record.since for record in unknown)
+        where = "its latest snapshot has" if first.offset is None else f"the record at offset {first.offset} is"
+        yield _ends_node(
+            metadata.directory,
+            f"{where} {first.found}, which Kafka knows since {first.since}; {kafka}, counts",
+            first.exception,
+            f"start the node with Kafka {newest} or newer",
+        )
+
+
+def _obstacles_of_node(
+    log_dirs: Sequence[Location], metadata: ClusterMetadata | None, kafka_version: KafkaRelease | None
+) -> Iterator[Obstacle]:
     yield from with_ids(_obstacles_of_properties(log_dirs, metadata), directory_ids_of(log_dirs, metadata))
     yield from _two_metadata_logs(log_dirs)
     yield from stopped_apart(log_dirs)
     for log_dir in log_dirs:
-        is_read = metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY and not metadata.left_out
-        yield from obstacles_of_raft(log_dir, metadata_is_read=is_read)
+        own = metadata if metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY else None
+        yield from obstacles_of_raft(log_dir, metadata_is_read=own is not None and not own.left_out)
+        if own is not None:
+            yield from _newer_record_obstacles(own, kafka_of(accepted_properties(log_dir), own, kafka_version))
     for log_dir in log_dirs:
         yield from obstacles_in_log_dir(log_dir)
     directories = {log_dir: directories_in(log_dir) for log_dir in log_dirs}

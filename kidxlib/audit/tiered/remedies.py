@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Final
 
+from kidxlib.audit.index_files.transaction_index import OTHER_VERSION
 from kidxlib.audit.tiered.finding import ALL_OBJECTS, METADATA
 from kidxlib.audit.tiered.local_epochs import DELETES, HIDES
 from kidxlib.audit.tiered.metadata import EXPIRED, STALLED
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
+from kidxlib.format.kafka_release import KAFKA_4_4
 from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX, INDEXES_SUFFIX, MANIFEST_SUFFIX
 
@@ -59,6 +61,7 @@ _BY_REASON: Final = {
     (MANIFEST_SUFFIX, "not-read"): "nothing: kidx has no keys, and reads no objects that the plugin has changed",
     (ALL_OBJECTS, "orphan"): f"make sure that no other cluster uses this bucket; then {_DELETE}",
     (ALL_OBJECTS, "left-after-delete"): _DELETE,
+    (TRANSACTION_INDEX_SUFFIX, OTHER_VERSION): f"before an upgrade, with --kafka-version {KAFKA_4_4}, {_INDEX}",
     (TRANSACTION_INDEX_SUFFIX, "perhaps-missing"): "ask --level full, which reads the logs",
     (TRANSACTION_INDEX_SUFFIX, "never-asked-for"): _METADATA_IS_WRONG,
     (TRANSACTION_INDEX_SUFFIX, "not-in-metadata"): _METADATA_IS_WRONG,

@@ -10,6 +10,7 @@ from kidxlib.audit.finding import Finding
 from kidxlib.audit.tiered.finding import RemoteSegmentKey, broken, safe
 from kidxlib.errors import RemoteLogMetadataError
 from kidxlib.format.checkpoint_files import EpochEntry
+from kidxlib.format.kafka_release import NodeRelease
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
     OFFSET_INDEX_SUFFIX,
@@ -51,6 +52,7 @@ class RemoteSegmentToRead:
         before: the segment that ends where this one begins, whose snapshot has the state of producers there; None if no
             segment or several end there. It has its own `before`, and that one none.
         options: the options with which its indexes are made.
+        kafka: the brokers'.
         local_log: a log in a log dir with the same base offset and size, which is read in place of the object if it
             proves to be the same; None if there is none.
     """
@@ -68,6 +70,7 @@ class RemoteSegmentToRead:
     has_aborted: bool | None
     before: RemoteSegmentToRead | None
     options: RecoverOptions
+    kafka: NodeRelease = field(default_factory=NodeRelease)
     local_log: Location | None = None
 
     @property

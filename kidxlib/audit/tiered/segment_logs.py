@@ -18,7 +18,15 @@ from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.index_files.leader_epochs import LogEpochs, audit_epochs
 from kidxlib.audit.index_files.snapshot import audit_snapshot
 from kidxlib.audit.index_files.sparse_indexes import Entries, audit_offset_index, audit_time_index, one_of_each_class
-from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index, markers_in
+from kidxlib.audit.index_files.transaction_index import (
+    FAILS_CHECK,
+    OTHER_VERSION,
+    TransactionsOfSegment,
+    audit_transaction_index,
+    markers_in,
+    refused_later,
+    refused_transaction_index,
+)
 from kidxlib.audit.logs.log import audit_log
 from kidxlib.audit.tiered.finding import METADATA, broken, safe
 from kidxlib.audit.tiered.listing import FETCHES_FAIL, REPLICAS_FAIL, SILENT
@@ -26,6 +34,7 @@ from kidxlib.audit.tiered.remote_segment import Contents, RemoteSegmentToRead, r
 from kidxlib.errors import CheckpointError, CorruptIndexError, LogChangedError, SnapshotError, UnknownVersionError
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
+from kidxlib.format.kafka_release import KAFKA_4_4
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.format.segment_files import (
     LOG_SUFFIX,
@@ -52,7 +61,8 @@ from kidxlib.storage.small_files import parse_epoch_entries
 _CONSEQUENCES: Final[Mapping[tuple[str, str], str]] = {
     (OFFSET_INDEX_SUFFIX, "fails-sanity-check"): FETCHES_FAIL,
     (TIME_INDEX_SUFFIX, "fails-sanity-check"): FETCHES_FAIL,
-    (TRANSACTION_INDEX_SUFFIX, "fails-sanity-check"): FETCHES_FAIL,
+    (TRANSACTION_INDEX_SUFFIX, FAILS_CHECK): FETCHES_FAIL,
+    (TRANSACTION_INDEX_SUFFIX, OTHER_VERSION): f"from {KAFKA_4_4} on {FETCHES_FAIL}",
     (TRANSACTION_INDEX_SUFFIX, "missing"): SILENT,
     (SNAPSHOT_SUFFIX, "unreadable"): REPLICAS_FAIL,
 }
@@ -264,13 +274,15 @@ def _findings_on_both_indexes(segment: RemoteSegmentToRead, contents: Contents) 
 
 
 def _findings_on_transaction_index(segment: RemoteSegmentToRead, content: bytes) -> Iterator[Finding]:
-    index = TransactionIndex.from_bytes(content, segment.start_offset)
+    index = TransactionIndex.from_bytes(content, segment.start_offset, release=segment.kafka.release)
     try:
         index.sanity_check()
         entries = index.all()
     except (CorruptIndexError, UnknownVersionError) as error:
-        yield _refused(segment, TRANSACTION_INDEX_SUFFIX, error)
+        yield _as_remote(segment, refused_transaction_index(index, error, segment.kafka))
         return
+    if (later := refused_later(index, segment.kafka)) is not None:
+        yield _as_remote(segment, later)
     outside = [entry for entry in entries if not segment.start_offset <= entry.last_offset <= segment.end_offset]
     if outside:
         yield broken(
@@ -472,6 +484,7 @@ def findings_on_transaction_indexes(logs: ReadLogs) -> Iterator[tuple[ReadSegmen
                 state_source=read.folded.state_source,
                 markers=read.markers,
                 later_first_offset=later,
+                kafka=read.segment.kafka,
             )
             index = None if content is None else np.frombuffer(content, np.uint8)
             yield read, _as_remote(read.segment, audit_transaction_index(index, transactions))

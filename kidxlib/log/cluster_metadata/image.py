@@ -8,6 +8,7 @@ Sources: `MetadataDelta`, `TopicsDelta`, `ConfigurationsDelta`, `MetadataBatchLo
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import functools
 from collections import defaultdict
@@ -15,17 +16,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from kidxlib.errors import ClusterMetadataError, UnreadableMessageError
+from kidxlib.errors import CheckpointError, ClusterMetadataError, UnreadableMessageError
 from kidxlib.format import segment_files
 from kidxlib.format.kafka_release import METADATA_VERSION, KafkaRelease, release_of_level
 from kidxlib.format.segment_files import SnapshotId
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.java import parse_integer
-from kidxlib.log.cluster_metadata.replica import Endpoint, MetadataBatch, Replica, endpoints_of, read_replica
+from kidxlib.log.cluster_metadata.replica import (
+    METADATA_DIRECTORY,
+    Endpoint,
+    MetadataBatch,
+    Replica,
+    endpoints_of,
+    read_replica,
+)
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, read_framed
 from kidxlib.records.reader import Record
 from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.log_dir import read_meta_properties
 from kidxlib.text.times import show_time
 from kidxlib.text.words import quoted
 
@@ -33,7 +42,7 @@ from kidxlib.text.words import quoted
 _TOPIC: Final = 2
 _BROKER: Final = 4
 
-_CHANGES: Final = ("TopicRecord", "RemoveTopicRecord", "ConfigRecord")
+_CHANGES: Final = ("TopicRecord", "RemoveTopicRecord", "ConfigRecord", "FeatureLevelRecord")
 _NODE_CHANGES: Final = (
     "RegisterBrokerRecord",
     "BrokerRegistrationChangeRecord",
@@ -106,6 +115,38 @@ class BrokerRegistration:
     endpoints: tuple[Endpoint, ...]
 
 
+@dataclass(frozen=True, slots=True)
+class NewerRecord:
+    """A record that Kafka only knows since a release: an older node ends over it.
+
+    Attributes:
+        offset: None: it is in the snapshot.
+        found: what it is.
+        exception: what the older node throws.
+    """
+
+    offset: int | None
+    found: str
+    since: KafkaRelease
+    exception: str
+
+    @classmethod
+    def of(cls, offset: int | None, change: FramedMessage) -> NewerRecord | None:
+        """The record as one that not all releases take: by its type, or by the `metadata.version` that it sets
+        (`FeatureControlManager.replay`); None for others.
+        """
+        message, values = change.message, change.values
+        if message.since is not None:
+            found = f"{message.name} (type {message.api_key})"
+            throws = f"UnsupportedVersionException: Unknown metadata id {message.api_key}"
+            return cls(offset, found, message.since, throws)
+        if message.name == "FeatureLevelRecord" and values["name"] == METADATA_VERSION:
+            level = values["featureLevel"]
+            throws = f"IllegalArgumentException: No MetadataVersion with feature level {level}"
+            return cls(offset, f"{METADATA_VERSION} {level}", release_of_level(level), throws)
+        return None
+
+
 def _is_wanted(record: Record) -> bool:
     """Whether an image reads a record. One that is not a metadata record is read too, so that its error is reported."""
     return record.value is None or record.value[:1] != b"\1" or record.value.startswith(_wanted_prefixes())
@@ -135,6 +176,7 @@ class _Image:
         log_dirs: by node id, the ids of the log dirs that the broker last registered; without brokers whose log dirs
             have no ids. Records of brokers from a newer Kafka are skipped.
         releases: by node id, the Kafka that the node was of at least as it last registered, as far as it has said so.
+        newer_records: by the release that first knows it, the first such record.
     """
 
     def __init__(self) -> None:
@@ -143,17 +185,22 @@ class _Image:
         self.brokers: dict[int, BrokerRegistration] = {}
         self.controllers: dict[int, tuple[Endpoint, ...]] = {}
         self.releases: dict[int, KafkaRelease] = {}
+        self.newer_records: dict[KafkaRelease, NewerRecord] = {}
         self.topic_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.broker_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.assignments: dict[TopicPartition, Assignment] = {}
         self._names: dict[str, str] = {}
         self._open: list[FramedMessage] | None = None
 
-    def apply(self, batches: Iterable[MetadataBatch]) -> None:
+    def apply(self, batches: Iterable[MetadataBatch], *, is_snapshot: bool = False) -> None:
         """Apply batches. The changes of a transaction count once it has ended."""
         for batch in batches:
             for record in batch.records:
-                self._apply(_read(record))
+                change = _read(record)
+                newer = NewerRecord.of(None if is_snapshot else record.offset, change)
+                if newer is not None:
+                    self.newer_records.setdefault(newer.since, newer)
+                self._apply(change)
 
     def _apply(self, change: FramedMessage) -> None:
         match change.message.name:
@@ -192,7 +239,7 @@ class _Image:
                     self.topics.pop(name, None)
                     self.topic_configs.pop(name, None)
                     self._forget_partitions(name)
-            case _:
+            case "ConfigRecord":
                 self._configure(values["resourceType"], values["resourceName"], values["name"], values["value"])
 
     def _assign(self, values: dict[str, Any]) -> None:
@@ -280,7 +327,7 @@ class ClusterMetadata:
         as_of: how far the copy was read.
         end_offset: where the copy ends; records from `as_of` on may not be committed.
         topics: topic ids by name, as in `partition.metadata`.
-        topic_configs, assignments, broker_configs, log_dirs, releases: as in `_Image`.
+        topic_configs, assignments, broker_configs, log_dirs, releases, newer_records: as in `_Image`.
         brokers, controllers: by node id, what the node registered.
         static_voters, dynamic_voters, only_voter: as in `Replica`.
         at_end: the metadata if all of the copy is committed; None: all is known to be committed.
@@ -298,6 +345,7 @@ class ClusterMetadata:
     brokers: Mapping[int, BrokerRegistration] = field(default_factory=dict)
     controllers: Mapping[int, tuple[Endpoint, ...]] = field(default_factory=dict)
     releases: Mapping[int, KafkaRelease] = field(default_factory=dict)
+    newer_records: tuple[NewerRecord, ...] = ()
     static_voters: frozenset[int] | None = None
     dynamic_voters: Mapping[int, tuple[Endpoint, ...]] | None = None
     only_voter: int | None = None
@@ -343,6 +391,18 @@ def read_despite_damage(directory: Location, high_watermark: int | None = None) 
         return metadata
 
 
+def registered_release(path: Location) -> KafkaRelease | None:
+    """The release of the node whose log dir a file or a partition's directory is in, by what it has registered; None
+    where that is not known. `path` is absolute.
+    """
+    for log_dir in (path.parent, path.parent.parent):
+        with contextlib.suppress(CheckpointError, ClusterMetadataError, OSError):
+            node_id = read_meta_properties(log_dir).node_id
+            if node_id is not None:
+                return read_despite_damage(log_dir / METADATA_DIRECTORY).to_end.releases.get(node_id)
+    return None
+
+
 def _without(directory: Location, latest: SnapshotId, high_watermark: int | None) -> ClusterMetadata | None:
     """The metadata of a copy without its latest snapshot; None if the rest ends before that snapshot does."""
     left_out = segment_files.kraft_snapshot_file(latest)
@@ -369,7 +429,7 @@ def _of_replica(directory: Location, replica: Replica, high_watermark: int | Non
 def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch]) -> ClusterMetadata:
     """The metadata after a copy's snapshot and some batches of its log."""
     image = _Image()
-    image.apply(replica.snapshot)
+    image.apply(replica.snapshot, is_snapshot=True)
     image.apply(log)
     offset, timestamp_ms = replica.snapshot_end, replica.snapshot_ms
     if log:
@@ -387,6 +447,7 @@ def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch
         brokers=dict(image.brokers),
         controllers=dict(image.controllers),
         releases=dict(image.releases),
+        newer_records=tuple(image.newer_records.values()),
         dynamic_voters=replica.dynamic_voters,
         static_voters=replica.static_voters,
         only_voter=replica.only_voter,

@@ -599,6 +599,7 @@ def _planned(request: AuditRequest, plan: Plan, catalog: TablesCatalog | None) -
         tiering=how.tiering,
         topics=request.topics,
         metadata=request.known_topics.by_source,
+        kafka_version=how.kafka_version,
     )
     with_remote, not_compared = _with_remote_segments(request, plan, audits)
     lost = (stop.lost_metadata for stop in stops.values())

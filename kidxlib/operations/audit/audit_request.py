@@ -8,6 +8,7 @@ import re
 from dataclasses import dataclass, field
 
 from kidxlib.audit.finding import Verdict
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.indexing.source import Source, Target
 from kidxlib.run.context import RunContext
 from kidxlib.run.index_options import OptionsFor
@@ -26,6 +27,7 @@ class HowToAudit:
         list_safe: report each safe file by itself, and not all of a kind together.
         alone: do not count it as a problem that the broker has other log dirs which were not named.
         max_bytes: read at most so many bytes of logs, partitions with the oldest audit first; None for all.
+        kafka_version: the brokers' Kafka; None for what each node has registered.
     """
 
     deep: bool
@@ -35,6 +37,7 @@ class HowToAudit:
     list_safe: bool = False
     alone: bool = False
     max_bytes: int | None = None
+    kafka_version: KafkaRelease | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,4 +77,6 @@ class AuditRequest:
         }
         if self.how.max_bytes is not None:
             asked["max_bytes"] = self.how.max_bytes
+        if self.how.kafka_version is not None:
+            asked["kafka_version"] = str(self.how.kafka_version)
         return self.context.run_id(hashlib.sha256(json.dumps(asked).encode()).hexdigest())

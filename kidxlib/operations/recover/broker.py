@@ -13,6 +13,7 @@ from kidxlib.audit.startup.last_stop import LastStop, last_stops
 from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.simulation import HOLDS_FOR
 from kidxlib.errors import CheckpointError, UsageError
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
@@ -102,9 +103,12 @@ class StoppedBroker:
         return tuple(log_dir for log_dir in self.log_dirs if log_dir.stop.clean_shutdown)
 
 
-def stopped_broker(paths: Iterable[str], cluster_metadata: str | None = None) -> StoppedBroker:
+def stopped_broker(
+    paths: Iterable[str], cluster_metadata: str | None = None, kafka_version: KafkaRelease | None = None
+) -> StoppedBroker:
     """Read which broker some log dirs belong to, how it stopped, and what it meets as it starts. A wrong log dir does
     not hide the others. `cluster_metadata`: a directory with the cluster's metadata; None for that of a log dir.
+    `kafka_version`: the broker's Kafka; None for what it has registered.
     """
     refusals: list[Refusal] = []
     listed: dict[Path, list[str]] = {}
@@ -123,7 +127,7 @@ def stopped_broker(paths: Iterable[str], cluster_metadata: str | None = None) ->
                 listed[path] = names
     if not listed:
         raise UsageError("; ".join(refusal.text for refusal in refusals))
-    stops = last_stops(list(listed), None, _metadata(listed, cluster_metadata))
+    stops = last_stops(list(listed), None, _metadata(listed, cluster_metadata), kafka_version)
     log_dirs = [_log_dir(path, names, stops[path]) for path, names in listed.items()]
     for log_dir in log_dirs:
         refusals += (Refusal(str(obstacle), is_loss=obstacle.is_loss) for obstacle in log_dir.stop.obstacles)

@@ -576,7 +576,7 @@ def _simulate(
         clean_shutdown=stop.clean_shutdown,
         recovery_point=recovery_point,
         log_start_offset=stop.log_start_offset,
-        release=stop.release,
+        kafka=stop.kafka,
         recoveries=reader.recoveries,
         read_log=reader.read,
     )

@@ -255,7 +255,7 @@ def ensure_same_start(forecast: Forecast, level: Level) -> StartupSimulation:
         clean_shutdown=level is Level.MARKER,
         recovery_point=forecast.stop.recovery_point if end is None else end,
         log_start_offset=forecast.stop.log_start_offset,
-        release=forecast.stop.release,
+        kafka=forecast.stop.kafka,
         recoveries=forecast.recoveries,
     )
     for what, before, now in (

@@ -15,6 +15,7 @@ from rich.filesize import decimal
 
 from kidxlib.audit.finding import Finding
 from kidxlib.errors import LockHeldError, UntrustedError, UsageError
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.place import Place
@@ -69,6 +70,7 @@ class RecoverRequest:
             is right.
         broker_logs: the broker's own logs since its last start.
         or_leave: neither a refusal nor a dropped record is a failure.
+        kafka_version: the broker's Kafka; None for what it has registered.
     """
 
     log_dirs: Sequence[str]
@@ -86,6 +88,7 @@ class RecoverRequest:
     trusts: bool
     broker_logs: Sequence[Path]
     or_leave: bool
+    kafka_version: KafkaRelease | None
     metadata: MetadataOptions
 
 
@@ -478,7 +481,7 @@ def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker
 
 
 def _broker(request: RecoverRequest, not_locked: Sequence[str]) -> StoppedBroker:
-    broker = stopped_broker(request.log_dirs, request.metadata.cluster_metadata)
+    broker = stopped_broker(request.log_dirs, request.metadata.cluster_metadata, request.kafka_version)
     return replace(broker, not_locked=tuple(not_locked))
 
 

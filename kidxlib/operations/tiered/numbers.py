@@ -27,6 +27,7 @@ from kidxlib.audit.tiered.metadata import STALLED, STALLS
 from kidxlib.catalog.matching import Values
 from kidxlib.errors import UsageError
 from kidxlib.format import layouts
+from kidxlib.format.kafka_release import KAFKA_4_4, NEWEST, KafkaRelease
 from kidxlib.format.segment_files import TIME_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.discover import add_segments, find_partitions
 from kidxlib.indexing.listed import NOT_SEEN
@@ -359,15 +360,20 @@ class WhatIf:
         return self.then - self.due
 
 
-def what_if(sides: Sides, own: Mapping[TopicId, Mapping[str, int]], others: Mapping[str, int]) -> list[WhatIf]:
+def what_if(
+    sides: Sides,
+    own: Mapping[TopicId, Mapping[str, int]],
+    others: Mapping[str, int],
+    release: KafkaRelease = NEWEST,
+) -> list[WhatIf]:
     """What other settings (`others`) in place of the topics' own would free of each topic, in the order of names.
-    Settings have Kafka's names.
+    Settings have Kafka's names. `release` is the brokers' Kafka.
     """
     topics: dict[TopicId, WhatIf] = {}
     for partition in sides.partitions:
         topic = partition.topic, partition.topic_id
         settings = own.get(topic, {})
-        due, then = _deleted(sides, partition, settings), _deleted(sides, partition, {**settings, **others})
+        due, then = (_deleted(sides, partition, those, release) for those in (settings, {**settings, **others}))
         so_far = topics.get(topic)
         if so_far is not None:
             due, then = so_far.due + due, so_far.then + then
@@ -376,13 +382,13 @@ def what_if(sides: Sides, own: Mapping[TopicId, Mapping[str, int]], others: Mapp
     return list(topics.values())
 
 
-def _deleted(sides: Sides, partition: TopicIdPartition, settings: Mapping[str, int]) -> Deleted:
+def _deleted(sides: Sides, partition: TopicIdPartition, settings: Mapping[str, int], release: KafkaRelease) -> Deleted:
     rows = sides.remote_of(partition)
     remote, copied_to = _remote_segments(rows), _highest_copied(rows) + 1
     ms, bytes_ = settings.get(RETENTION_MS, UNLIMITED), settings.get(RETENTION_BYTES, UNLIMITED)
     gone = 0
     if len(remote):
-        whole, end = _with_local_segments(remote, sides.furthest(partition), copied_to)
+        whole, end = _with_local_segments(remote, sides.furthest(partition), copied_to, release)
         policy = TopicPolicy(retention_ms=ms, retention_bytes=bytes_)
         bounds = Bounds(0, end, _NO_END if len(whole) > len(remote) else end)
         # One ms later, as a leader also deletes a segment that is exactly as old as the limit.
@@ -412,14 +418,21 @@ def _remote_segments(rows: pa.Table) -> Segments:
     )
 
 
-def _with_local_segments(remote: Segments, log: LocalLog | None, copied_to: int) -> tuple[Segments, int]:
-    """The remote segments and then the local ones that are not copied; and the offset up to which all is copied."""
-    is_local = np.zeros(0, np.bool_) if log is None else log.segments.base_offsets >= copied_to
+def _with_local_segments(
+    remote: Segments, log: LocalLog | None, copied_to: int, release: KafkaRelease
+) -> tuple[Segments, int]:
+    """The remote segments and then the local ones that are not copied; and the offset up to which all is copied.
+
+    Up to 4.3 a segment that begins at the last copied offset counts as not copied: one of a single offset counts twice
+    (`UnifiedLog.onlyLocalLogSegmentsSize`).
+    """
+    first = copied_to if release >= KAFKA_4_4 else copied_to - 1
+    is_local = np.zeros(0, np.bool_) if log is None else log.segments.base_offsets >= first
     if log is None or not is_local.any():
         return remote, copied_to
     only_local = log.segments.part(int(np.argmax(is_local)), len(log.segments))
     pairs = ((getattr(remote, name), getattr(only_local, name)) for name in Segments.__slots__)
-    return Segments(*(np.concatenate(pair) for pair in pairs)), int(only_local.base_offsets[0])
+    return Segments(*(np.concatenate(pair) for pair in pairs)), max(int(only_local.base_offsets[0]), copied_to)
 
 
 def _first_segments(segments: Segments, count: int) -> Amount:
@@ -466,7 +479,7 @@ def numbers_of(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadat
         as_of_ms=sides.as_of_ms,
         log_dirs=[source.path for source in log_dirs],
         topics=_sizes_of(sides, counts.object_bytes, copied),
-        what_if=what_if(sides, settings, request.what_if) if request.what_if else (),
+        what_if=what_if(sides, settings, request.what_if, request.kafka.release) if request.what_if else (),
     )
 
 

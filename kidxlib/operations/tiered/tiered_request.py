@@ -15,6 +15,7 @@ from kidxlib.audit.finding import Verdict
 from kidxlib.audit.tiered.finding import Level
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.errors import UsageError, describe_error
+from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
 from kidxlib.indexing.directories import ensure_no_overlap
 from kidxlib.indexing.remote_logs import LAYOUTS
 from kidxlib.indexing.source import Source, parse_topics, source_at, split_name
@@ -80,6 +81,7 @@ class TieredRequest:
         interval_bytes: the index interval; None: each topic's configuration.
         known_topics: the topics' configurations in the metadata of the log dirs' clusters.
         what_if: other settings of topics by Kafka's names, to compute what they would free.
+        kafka_version: the brokers' Kafka; None for what they have registered.
         recorded_as: None if no catalog records the run.
         asked_before: the requests to object stores that this process had sent before.
     """
@@ -96,6 +98,7 @@ class TieredRequest:
     fail_on: Verdict
     known_topics: KnownTopics
     what_if: Mapping[str, int] = field(default_factory=dict)
+    kafka_version: KafkaRelease | None = None
     recorded_as: RecordedAudit | None = None
     asked_before: Requests = field(default_factory=requests_made)
 
@@ -104,6 +107,15 @@ class TieredRequest:
         """The log dirs of the metadata, each once. Files with exported records are left out: they may lie anywhere."""
         places = set(map(str, self.places))
         return list({str(source.path): source for source in self.metadata if str(source.path) in places}.values())
+
+    @property
+    def kafka(self) -> NodeRelease:
+        """The Kafka of the brokers that read the bucket: the newest that one of them has registered."""
+        clusters = [metadata.to_end for metadata in self.known_topics.read()]
+        registered = [
+            release for cluster in clusters for node, release in cluster.releases.items() if node in cluster.brokers
+        ]
+        return NodeRelease(self.kafka_version, max(registered, default=None))
 
 
 def _parse_settings(texts: Iterable[str]) -> dict[str, int]:
@@ -134,6 +146,7 @@ def tiered_request(
     fail_on: str = Verdict.BROKEN.value,
     what_if: Sequence[str] = (),
     now: str | None = None,
+    kafka_version: KafkaRelease | None = None,
     is_repair: bool = False,
 ) -> TieredRequest:
     """Make the request of options. `tiered` is the bucket, perhaps with the name of its source in the catalog. The run
@@ -162,6 +175,8 @@ def tiered_request(
             "interval_bytes": interval_bytes,
             "stuck_after": stuck_after,
         }
+        if kafka_version is not None:
+            asked["kafka_version"] = str(kafka_version)
         recorded_as = _recorded_as(context, source, level, bucket, sources, asked)
     return TieredRequest(
         layout=plugin,
@@ -176,6 +191,7 @@ def tiered_request(
         fail_on=Verdict(fail_on),
         known_topics=read_known_topics(metadata, sources),
         what_if=_parse_settings(what_if),
+        kafka_version=kafka_version,
         recorded_as=recorded_as,
     )
 

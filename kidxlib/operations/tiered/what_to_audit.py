@@ -208,7 +208,7 @@ class TieredPlan:
         first = rows[0]
         partition = TopicIdPartition(first.topic_id, first.topic, first.partition)
         directory = self.directory(partition)
-        options = self.topics.options(partition, directory)
+        options, kafka = self.topics.options(partition, directory), self.topics.request.kafka
         segments = [
             RemoteSegmentToRead(
                 partition=partition,
@@ -224,6 +224,7 @@ class TieredPlan:
                 has_aborted=_has_aborted(row, flag_since),
                 before=None,
                 options=options,
+                kafka=kafka,
             )
             for row in rows
         ]

@@ -7,6 +7,7 @@ from typing import Final
 import click
 
 from kidxlib.audit.finding import Verdict
+from kidxlib.format.kafka_release import NEWEST, KafkaRelease
 from kidxlib.terminal.console import show_details
 from kidxlib.terminal.options.numbers import IntegerRange
 from kidxlib.terminal.progress import end_phases
@@ -46,6 +47,19 @@ verbose: Final = click.option(
     expose_value=False,
     callback=_begin,
     help="Also say what was skipped, and how long each phase took.",
+)
+
+
+def _release(_context: click.Context, parameter: click.Parameter, value: str | None) -> KafkaRelease | None:
+    return None if value is None else KafkaRelease.given(parameter.opts[0], value)
+
+
+#: For a command whose answers differ between versions of Kafka (`NodeRelease`).
+kafka_version: Final = click.option(
+    "--kafka-version",
+    metavar="VERSION",
+    callback=_release,
+    help=f"Answer as this Kafka, where versions differ. [default: the node's, as it has registered; else {NEWEST}]",
 )
 as_json: Final = click.option("--json", "as_json", is_flag=True, help="Print one JSON object on standard output.")
 

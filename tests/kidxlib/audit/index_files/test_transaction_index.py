@@ -11,7 +11,7 @@ import numpy as np
 from kidxlib.audit.finding import Verdict
 from kidxlib.audit.index_files.transaction_index import TransactionsOfSegment, audit_transaction_index
 from kidxlib.format import layouts
-from kidxlib.format.kafka_release import KAFKA_4_3
+from kidxlib.format.kafka_release import KAFKA_4_3, NodeRelease
 from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
 from kidxlib.recovery.partition_fold import StateSource
 from tests.conftest import Say
@@ -160,7 +160,8 @@ def test_files_that_are_missing_or_not_whole() -> None:
     finding = audit_transaction_index(np.frombuffer(bytes(newer), np.uint8), logs)
     assert (finding.verdict, finding.reason, finding.position) == (Verdict.BROKEN, "fails-sanity-check", 34)
     assert finding.detail is not None and "which only Kafka up to 4.3 takes for that" in finding.detail
-    older = replace(logs, release=KAFKA_4_3)
+    assert "as nothing says which one the node has" in finding.detail
+    older = replace(logs, kafka=NodeRelease(registered=KAFKA_4_3))
     finding = audit_transaction_index(np.frombuffer(bytes(newer), np.uint8), older)
     assert (finding.verdict, finding.reason, finding.position) == (Verdict.SAFE, "other-version", 34)
     assert finding.consequence is not None and "from 4.4 on a broker that starts fails" in finding.consequence

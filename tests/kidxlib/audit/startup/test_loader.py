@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,7 @@ from kidxlib.audit.startup.simulation import Removal
 from kidxlib.catalog.results import StartupRow
 from kidxlib.cli.main import kidx
 from kidxlib.format import checkpoint_files, layouts, segment_files
-from kidxlib.format.kafka_release import KAFKA_4_3, NEWEST
+from kidxlib.format.kafka_release import KAFKA_4_3, NEWEST, NodeRelease
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import read_cluster_metadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
@@ -93,14 +94,28 @@ def test_versions_of_aborted_transactions_go_by_the_kafka_of_the_node(tree: Path
     index = tree / "txn-mixed-0" / segment_files.segment_file(84, segment_files.TRANSACTION_INDEX_SUFFIX)
     index.write_bytes(b"\0\1" + index.read_bytes()[2:])
     for release, action in ((KAFKA_4_3, "load"), (NEWEST, "fail")):
-        started = simulate_startup(index.parent, RecoverOptions(), clean_shutdown=True, release=release)
+        started = simulate_startup(index.parent, RecoverOptions(), clean_shutdown=True, kafka=NodeRelease(release))
         assert {segment.base_offset: segment.action for segment in started.segments}[84] == action
+    for options, code, verdict in (((), 3, "broken"), (("--kafka-version", "4.3"), 0, "safe")):
+        found = verified(tree, *options, code=code)
+        [file] = [each for each in found["files"] if each["path"] == str(index)]
+        assert file["verdict"] == verdict and "--kafka-version" in file["detail"], file
+        planned = CliRunner().invoke(kidx, ["recover", str(tree), *options])
+        assert ("is of version 1" in planned.stdout) == (code == 3), planned.stdout
     (tree / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
-    for level, release in ((None, NEWEST), (30, KAFKA_4_3), (33, NEWEST)):
+    for level, given, release in (
+        (None, None, NEWEST),
+        (None, KAFKA_4_3, KAFKA_4_3),
+        (30, None, KAFKA_4_3),
+        (30, NEWEST, NEWEST),
+        (33, None, NEWEST),
+    ):
         node = of_broker("RegisterBrokerRecord", 1, [topic_id("a")], level=level)
         copy = write_copy(tree.parent / f"metadata-{level}", {0: leader_change(0, [1]) + data(1, [node])})
-        stop = last_stops([tree], metadata=read_cluster_metadata(copy).to_end)[tree]
-        assert stop.of(TopicPartition("txn-mixed", 0)).release == release
+        stop = last_stops([tree], metadata=read_cluster_metadata(copy).to_end, kafka_version=given)[tree]
+        kafka = stop.of(TopicPartition("txn-mixed", 0)).kafka
+        assert (kafka.release, kafka.is_assumed) == (release, level is given is None)
+        shutil.rmtree(copy)
 
 
 def test_a_malformed_log_that_is_to_be_swapped_in_is_named(tree: Path) -> None:
