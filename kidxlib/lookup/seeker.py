@@ -14,8 +14,9 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import ArrayLike, NDArray
 
-from kidxlib.errors import UsageError, describe_error
+from kidxlib.errors import MalformedRecordsError, UsageError, describe_error
 from kidxlib.format import layouts
+from kidxlib.format.kafka_release import KAFKA_4_3
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.log import Log, LogDirEvidence
 from kidxlib.log.segment import EARLIEST_PENDING_UPLOAD, LATEST, MAX_TIMESTAMP, LogSegment
@@ -284,6 +285,8 @@ def _look_inside(segment: LogSegment, since: int, walks: NDArray[np.void], rows:
         answers.records(rows_hit, offsets[at[hit]], timestamps[at[hit]])
         if batch.is_control and len(rows_hit):
             answers.note(rows_hit, MARKER)
+        if not inside.complete:
+            _remark_on_damage_behind(segment, batch, rows_hit, answers)
         missed = numbers[~hit]
         if inside.complete:
             walks["position"][missed], walks["outcome"][missed] = batch.next_position, SearchOutcome.UNDECIDED
@@ -302,8 +305,23 @@ def _answer_time_by_hand(segment: LogSegment, since: int, row: int, target: int,
                 first = reader.base_offset(segment.log, batch)
                 answers.batches(rows, segment.base_offset, batch.position, first, batch.partition_leader_epoch)
                 answers.records(rows, record.offset, record.timestamp)
+                _remark_on_damage_behind(segment, batch, rows, answers)
     except FILE_ERRORS as error:
         answers.unsure(rows, f"{log_name(segment)}: {describe_error(error)}")
+
+
+def _remark_on_damage_behind(segment: LogSegment, batch: batch_headers.Batch, rows: Longs, answers: Answers) -> None:
+    """Remark on damage behind the record that was found in a compressed batch: up to 4.3 Kafka reads all of it before
+    it answers, and fails (`FileRecords.searchForTimestamp`, `DefaultRecordBatch.iterator`).
+    """
+    if not len(rows) or not batch.is_v2 or batch.codec == layouts.CODEC_NONE:
+        return
+    try:
+        for _ in reader.records(segment.log, batch):
+            pass
+    except MalformedRecordsError as error:
+        fails = f"Kafka up to {KAFKA_4_3} fails on it, and does not find the record"
+        answers.file_error(rows, f"{log_name(segment)}: {describe_error(error)}, behind the record; {fails}")
 
 
 class Seeker:

@@ -579,10 +579,10 @@ def make(directory: Path) -> None:
     _ARCHIVE.parent.mkdir(exist_ok=True)
     with tarfile.open(_ARCHIVE, "w:gz") as archive:
         for path in sorted((directory / "disk").iterdir()):
-            archive.add(path, path.name, filter=_of_nobody)
+            archive.add(path, path.name, filter=of_nobody)
 
 
-def _of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+def of_nobody(entry: tarfile.TarInfo) -> tarfile.TarInfo:
     entry.uid = entry.gid = 0
     entry.uname = entry.gname = ""
     return entry

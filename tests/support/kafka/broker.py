@@ -77,7 +77,7 @@ class Broker:
         """Format a new broker's storage in `directory`.
 
         Args:
-            settings: more lines of `server.properties`.
+            settings: more lines of `server.properties`; None: without a line that would else be there.
             jars_before, jars_behind: what is on the class path on either side of Kafka's own jars.
             more_log_dirs: names of more log dirs.
             ports: the ports of the broker and of its controller; None for any.
@@ -104,6 +104,11 @@ class Broker:
     @property
     def bootstrap(self) -> str:
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def controller(self) -> str:
+        """The address of its controller."""
+        return f"127.0.0.1:{self._controller_port}"
 
     def copy(self, directory: Path, settings: Mapping[str, object] | None = None) -> Broker:
         """A stopped broker's twin in another directory, with all its files and their modification times, and with some
@@ -164,7 +169,7 @@ class Broker:
         )
 
     def _configure(self) -> None:
-        here, controller = self.bootstrap, f"127.0.0.1:{self._controller_port}"
+        here, controller = self.bootstrap, self.controller
         settings: dict[str, object] = {
             "process.roles": "broker,controller",
             "node.id": 1,
@@ -183,7 +188,7 @@ class Broker:
             **self._settings,
         }
         (self.directory / "server.properties").write_text(
-            "".join(f"{key}={value}\n" for key, value in settings.items())
+            "".join(f"{key}={value}\n" for key, value in settings.items() if value is not None)
         )
         (self.directory / "log4j2.properties").write_text(_LOGGING)
 

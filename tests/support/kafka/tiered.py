@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -54,7 +54,13 @@ _PLUGIN: Final = "org.apache.kafka.server.log.remote"
 _PLUGIN_OF: Final = "4.3.1"
 
 
-def tiered_broker(directory: Path, settings: Mapping[str, object], version: str = PROMISED) -> Broker:
+def tiered_broker(
+    directory: Path,
+    settings: Mapping[str, object],
+    version: str = PROMISED,
+    ports: tuple[int, int] | None = None,
+    format_with: Sequence[str] = (),
+) -> Broker:
     """A new `Broker` whose remote segments are in `directory/remote`. What its plugin needs and a later Kafka does not
     have comes from the plugin's Kafka.
     """
@@ -80,6 +86,8 @@ def tiered_broker(directory: Path, settings: Mapping[str, object], version: str 
         jars_before=[f"{JARS}/*"],
         jars_behind=[f"{jars_of(_PLUGIN_OF)}/kafka-clients-{_PLUGIN_OF}.jar"],
         version=version,
+        ports=ports,
+        format_with=format_with,
     )
 
 
