@@ -146,9 +146,13 @@ def test_files_are_rebuilt_byte_for_byte(disk: Disk, tmp_path: Path) -> None:
 
 
 def _files(disk: Disk, suffixes: tuple[str, ...]) -> Iterator[Path]:
-    for path in sorted(disk.log_dir.glob("*/*")):
-        if path.suffix in suffixes and "-delete" not in path.parent.name:
-            yield path
+    for directory in _partitions(disk):
+        yield from (path for path in sorted(directory.iterdir()) if path.suffix in suffixes)
+
+
+def _partitions(disk: Disk) -> list[Path]:
+    """The directories of partitions, without those that wait to be deleted."""
+    return [path.parent for path in sorted(disk.log_dir.glob("*/partition.metadata")) if path.parent.suffix == ""]
 
 
 @pytest.mark.parametrize("isolation", ["read_uncommitted", "read_committed"])
@@ -187,7 +191,7 @@ def test_it_is_dumped_and_decoded_as_kafkas_own_tool_does(disk: Disk, kafka: Kaf
     """Each file of each partition; logs with their records, and those of Kafka's own topics decoded."""
     copy, shown, dumped = tmp_path / "copy", b"", 0
     kafka_dump = KafkaDump(kafka, tmp_path)
-    for directory in sorted(path for path in disk.log_dir.iterdir() if (path / "partition.metadata").exists()):
+    for directory in _partitions(disk):
         shutil.copytree(directory, copy)
         decoder = _DECODERS.get(directory.name.rpartition("-")[0])
         for path in sorted(copy.iterdir()):

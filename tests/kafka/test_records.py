@@ -14,7 +14,10 @@ from hypothesis import strategies as st
 
 from kidxlib.errors import MalformedRecordsError
 from kidxlib.format import layouts
+from kidxlib.format.kafka_release import KAFKA_4_4
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.java import text_of
+from kidxlib.lookup.seeker import Seeker
 from kidxlib.records import batch_headers, reader
 from kidxlib.records.arrow.records import record_rows
 from kidxlib.records.arrow.schema import records_schema
@@ -382,6 +385,41 @@ def test_first_record_since(
                 record = reader.first_record_since(log, batch, timestamp, offset)
                 theirs = kafka.records.first_since(path, timestamp, 0, offset)
                 assert (record and (record.timestamp, record.offset)) == (theirs and theirs[:2])
+
+
+@pytest.mark.parametrize("way", encoded.WAYS)
+def test_damage_behind_the_record_of_a_time(kafka: Kafka, scratch: Path, rng: random.Random, way: str) -> None:
+    """Kafka finds the record all the same; up to 4.3 it does not in a compressed batch, and a seek says so."""
+    codec, compress = encoded.WAYS[way]
+    records = [Record(at, 1000 + at, b"k", rng.randbytes(200)) for at in range(400)]
+    log = scratch / "damaged-0" / segment_file(0, LOG_SUFFIX)
+    log.parent.mkdir()
+    said = 0
+    for where in (0.3, 0.6, 0.9, 2):
+
+        def damaged(body: bytes, where: float = where) -> bytes:
+            content = bytearray(compress(body))
+            for at in range(int(len(content) * where), min(int(len(content) * where) + 300, len(content))):
+                content[at] ^= 255
+            return bytes(content)
+
+        log.write_bytes(encoded.batch_v2(records, codec, damaged))
+        [answer] = Seeker.of_directory(log.parent).timestamps(np.array([1003])).to_pylist()
+        if not answer["answered"]:  # a codec reads ahead, and may fail before it gives the record
+            assert where < 1 and not answer["found"]
+            continue
+        assert (answer["found"], answer["offset"]) == (True, 3)
+        is_named = "Kafka up to 4.3 fails on it" in (answer["note"] or "")
+        assert answer["file_error"] or not is_named
+        assert not (is_named and where == 2)
+        said += is_named
+        if is_named and kafka.release < KAFKA_4_4:
+            with pytest.raises(KafkaThrewError):
+                kafka.records.first_since(log, 1003, 0, 0)
+        else:
+            theirs = kafka.records.first_since(log, 1003, 0, 0)
+            assert theirs is not None and theirs[1] == 3
+    assert (said > 0) == (codec != layouts.CODEC_NONE)
 
 
 _UTF8_PARTS: Final = (b"a", b"\x80", b"\xa0", b"\xbf", b"\xc0", b"\xc3", b"\xe0", b"\xed", b"\xef", b"\xf0", b"\xf4")
