@@ -27,7 +27,7 @@ from kidxlib.storage.opened_log import LogFile
 from tests.kafka.recordings import Recordings
 from tests.kafka.start_disk import DAMAGES, Disk, unpack
 from tests.kafka.started_node import NOT_SERVED, start_node
-from tests.support.cluster_metadata import change
+from tests.support.cluster_metadata import change, of_controller
 from tests.support.kafka.jars import release_of
 from tests.support.logs import encoded
 from tests.support.logs.batches import Batch, encode
@@ -176,13 +176,13 @@ def test_a_record_of_a_newer_kafka(what: str, recordings: Recordings, tmp_path: 
     """Behind the latest snapshot, in the metadata's log. A node ends over it where kidx, asked for the node's Kafka,
     says so; what the node has registered says 4.3.
     """
-    for version in recordings.versions("starts"):
+    for version in recordings.versions("newer_records"):
 
         def start(version: str = version) -> Any:
             with tempfile.TemporaryDirectory() as directory:
                 return start_node(_with_newer_record(what, Path(directory)), {}, version)
 
-        did = recordings.of("starts", f"the metadata's .log: {what}", start, kafka=version, seed=0)
+        did = recordings.of("newer_records", what, start, kafka=version, seed=0)
         assert did["serves"] == (release_of(version) >= KAFKA_4_4), did
     disk = _with_newer_record(what, tmp_path)
     for options, is_named in (((), True), (("--kafka-version", "4.4.0"), False), (("--kafka-version", "3.9"), True)):
@@ -198,12 +198,13 @@ def _with_newer_record(what: str, directory: Path) -> Disk:
     with contextlib.closing(LogFile(str(log))) as opened:
         *_, last = batches(opened)
     if what == "UnregisterControllerRecord":
-        value = change(what, controllerId=7)
+        values = [of_controller(7, "CONTROLLER://127.0.0.1:9093"), change(what, controllerId=7)]
     else:
-        value = change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=33)
-    record = Record(last.last_offset + 1, last.max_timestamp, None, value)
+        values = [change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=33)]
+    first = last.last_offset + 1
+    written = [Record(first + at, last.max_timestamp, None, value) for at, value in enumerate(values)]
     with log.open("ab") as file:
-        file.write(encoded.batch_v2([record], leader_epoch=last.partition_leader_epoch))
+        file.write(encoded.batch_v2(written, leader_epoch=last.partition_leader_epoch))
     return disk
 
 

@@ -18,6 +18,7 @@ from kidxlib.format.segment_files import (
     TIME_INDEX_SUFFIX,
     TRANSACTION_INDEX_SUFFIX,
 )
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import (
     AIVEN,
     EPOCHS_SUFFIX,
@@ -27,6 +28,7 @@ from kidxlib.log.remote.layout import (
     object_name,
 )
 from tests.docs.pages import PROJECT
+from tests.support import cluster_metadata as made_up
 from tests.support.audits import verified_tiered
 from tests.support.tiered_sites import RemoteSegment, Site
 
@@ -157,3 +159,28 @@ def test_a_transaction_index_that_was_not_copied(bucket: Path, level: str) -> No
     assert [(each["file"], each["reason"]) for each in _audited(bucket, level, 3)] == [
         (TRANSACTION_INDEX_SUFFIX, "missing")
     ]
+
+
+@pytest.mark.parametrize("level", ["indexes", "full"])
+def test_versions_of_aborted_transactions_go_by_the_kafka_of_brokers(tmp_path: Path, level: str) -> None:
+    """By what is asked for, or what brokers have registered; the finding names the other answer."""
+    site = _SAMPLE.copy(tmp_path)
+    indexes = (segment.objects().get(TRANSACTION_INDEX_SUFFIX) for segment in site.segments("payments"))
+    index = next(path for path in indexes if path is not None)
+    index.write_bytes(b"\0\1" + index.read_bytes()[2:])
+    where = (site.bucket, "--tiered-metadata", site.log_dir, "--level", level)
+    for version, code, reason, said in (
+        ("4.4", 3, "fails-sanity-check", "which only Kafka up to 4.3 takes for that"),
+        ("4.3", 0, "other-version", "Kafka 4.3, as --kafka-version says, takes it for 0"),
+    ):
+        [finding] = verified_tiered(*where, "--kafka-version", version, code=code)["findings"]
+        assert (finding["file"], finding["reason"]) == (TRANSACTION_INDEX_SUFFIX, reason)
+        assert said in finding["detail"] and "fetches of offsets" in finding["consequence"], finding
+        assert ("from 4.4 on" in finding["consequence"]) == (code == 0)
+    metadata = site.log_dir / METADATA_DIRECTORY
+    for level_of_node, reason in ((30, "other-version"), (33, "fails-sanity-check")):
+        shutil.rmtree(metadata)
+        node = made_up.of_broker("RegisterBrokerRecord", 1, [made_up.topic_id("a")], level=level_of_node)
+        made_up.write_copy(metadata, {0: made_up.leader_change(0, [1]) + made_up.data(1, [node])})
+        found = verified_tiered(*where, code=3 if level_of_node > 30 else 0)
+        assert reason in {finding["reason"] for finding in found["findings"]}

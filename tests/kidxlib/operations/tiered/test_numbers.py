@@ -160,10 +160,14 @@ def test_of_two_copies_the_one_that_goes_further_says_what_is_to_be_copied(site:
     assert (found["local_bytes"], found["copy_lag_bytes"]) == (40, 10)
 
 
-def _goes(site: Site, *settings: str, now_ms: int) -> dict[str, tuple[int, int]]:
+def _goes(site: Site, *settings: str, now_ms: int, kafka: str = "4.4") -> dict[str, tuple[int, int]]:
     """Segments and bytes that go on each side, with what goes by the settings that the topic has."""
     options = [text for setting in settings for text in ("--what-if", setting)]
-    [found] = [each for each in _numbers(site, *options, "--now", now_ms)["what_if"] if each["topic"] == _TOPIC]
+    [found] = [
+        each
+        for each in _numbers(site, *options, "--now", now_ms, "--kafka-version", kafka)["what_if"]
+        if each["topic"] == _TOPIC
+    ]
     return {
         side: tuple(found["due"][side][name] + found["freed"][side][name] for name in ("segments", "log_bytes"))
         for side in ("bucket", "log_dirs")
@@ -209,6 +213,20 @@ def test_what_other_settings_would_free(site: Site) -> None:
     assert _goes(site, f"retention.bytes={whole - sizes[0] + 1}", now_ms=now_ms)["bucket"] == (0, 0)
     found = _goes(site, "retention.bytes=0", "local.retention.bytes=-2", stays, now_ms=now_ms)
     assert found == {"bucket": (len(segments), sum(sizes))} | all_copied
+
+
+def test_what_begins_at_the_last_copied_offset_counts_as_not_copied_up_to_4_3(site: Site) -> None:
+    """As a segment of a single offset does that is on both sides (`UnifiedLog.onlyLocalLogSegmentsSize`)."""
+    segments = site.segments(_TOPIC)
+    last, sizes = segments[-1], [each.row["log_bytes"] for each in segments]
+    now_ms, end = last.row["max_timestamp_ms"] + 100, last.offsets[1] + 1
+    logs = {end - 1: (70, now_ms, now_ms), end: (30, now_ms, now_ms), end + 9: (5, None, now_ms)}
+    _write_log(site.log_dir / f"{_TOPIC}-0", last.partition.topic_id, logs)
+    for kafka, not_copied in (("4.3", 105), ("4.4", 35)):
+        limit = sum(sizes[1:]) + not_copied
+        for more, goes in ((0, (1, sizes[0])), (1, (0, 0))):
+            found = _goes(site, f"retention.bytes={limit + more}", now_ms=now_ms, kafka=kafka)
+            assert found["bucket"] == goes, (kafka, more)
 
 
 @pytest.mark.parametrize("text", ["retention.ms", "retention.ms=", "retention.ms=-2", "cleanup.policy=1", "x=1"])
