@@ -18,10 +18,14 @@ import pyarrow as pa
 import pytest
 
 import kidxlib
+from kidxlib.errors import UnknownVersionError
 from kidxlib.indexing.segments import FinishedPartition
 from kidxlib.jit import compiler
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.log import EpochEndOffset
-from tests.support.logs.golden import SAMPLES
+from tests.support.cluster_metadata import data, leader_change, of_broker, topic_id, write_copy
+from tests.support.logs.golden import SAMPLES, committed
+from tests.support.seeks import golden_directory
 
 PACKAGE: Final = Path(kidxlib.__file__).parent
 PROJECT: Final = PACKAGE.parent
@@ -161,6 +165,34 @@ def test_a_path_may_be_text() -> None:
         assert segment.size == LOG.stat().st_size
         assert segment.offset_index.name == f"{directory}/00000000000000005797.index"
         assert kidxlib.Seeker.of_directory(path, directory).log.log_end_offset == 10_333
+
+
+def test_what_differs_between_releases_goes_by_the_node(tmp_path: Path) -> None:
+    """Aborted transactions of a version that Kafka 4.3 takes: by what is asked for, else by what was registered."""
+    directory = tmp_path / "txn-mixed-0"
+    golden_directory([each for each in committed() if each.log.parent.name == directory.name], directory)
+    index = directory / "00000000000000000084.txnindex"
+    index.write_bytes(b"\0\1" + index.read_bytes()[2:])
+
+    def aborted(kafka_version: str | None = None) -> int:
+        log = kidxlib.open_partition(directory, kafka_version=kafka_version)
+        return len(log.segments[1].transaction_index.all())
+
+    (tmp_path / "meta.properties").write_text("version=1\nnode.id=1\ncluster.id=c\n")
+    node = of_broker("RegisterBrokerRecord", 1, [topic_id("a")], level=30)
+    for registered in (False, True):
+        if registered:
+            write_copy(tmp_path / METADATA_DIRECTORY, {0: leader_change(0, [1]) + data(1, [node])})
+        for kafka_version, is_taken in ((None, registered), ("4.3.1", True), ("4.4", False)):
+            if is_taken:
+                assert aborted(kafka_version) > 0
+            else:
+                with pytest.raises(UnknownVersionError, match=r"which only Kafka up to 4\.3 takes"):
+                    aborted(kafka_version)
+            found = kidxlib.audit_directory(directory, kafka_version=kafka_version)
+            assert (found.worst is kidxlib.Verdict.BROKEN) == (not is_taken)
+    with pytest.raises(kidxlib.UsageError, match=r"kafka_version 2: expected a version of Kafka from 3\.9 to 4\.4"):
+        kidxlib.open_partition(directory, kafka_version="2")
 
 
 def test_what_is_not_public_is_not_there() -> None:
