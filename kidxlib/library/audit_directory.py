@@ -134,19 +134,27 @@ def audit_directory(
         metadata={} if metadata is None else {source.name: metadata},
         kafka_version=kafka,
     )
+    audited, facts = _audited_partitions(plan, audits, deep)
+    known = read_known_topics(MetadataOptions(), (source,))
+    partitions = _with_gaps(audited, facts, plan, known)
+    return AuditedDirectory(
+        tuple(sorted(partitions, key=lambda partition: partition.topic_partition)),
+        (*plan.warnings, *(note for stop in stops.values() for note in stop.notes), *known.warnings),
+        tuple(failure for stop in stops.values() for failure in stop.failures),
+    )
+
+
+def _audited_partitions(
+    plan: Plan, audits: Mapping[PartitionKey, PartitionAudit], deep: bool
+) -> tuple[dict[PartitionKey, PartitionFindings], pa.Table]:
+    """The findings of each partition, but for gaps, and the facts by which gaps are found."""
     tasks = {listed.key: list(listed.scan_tasks(rows)) for listed, rows in plan.by_partition()}
     audited: dict[PartitionKey, PartitionFindings] = {}
     facts: list[dict[str, Any]] = []
     for key, audit in audits.items():
         audited[key], segments = _audited(audit, tasks.get(key, []), deep)
         facts += [{**dict(zip(PARTITION_KEY, key, strict=True)), **row} for row in segments]
-    known = read_known_topics(MetadataOptions(), (source,))
-    partitions = _with_gaps(audited, pa.Table.from_pylist(facts, SEGMENTS.schema(FACTS)), plan, known)
-    return AuditedDirectory(
-        tuple(sorted(partitions, key=lambda partition: partition.topic_partition)),
-        (*plan.warnings, *(note for stop in stops.values() for note in stop.notes), *known.warnings),
-        tuple(failure for stop in stops.values() for failure in stop.failures),
-    )
+    return audited, pa.Table.from_pylist(facts, SEGMENTS.schema(FACTS))
 
 
 def _with_gaps(

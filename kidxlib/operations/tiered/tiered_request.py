@@ -174,9 +174,8 @@ def tiered_request(
             "topics": topics,
             "interval_bytes": interval_bytes,
             "stuck_after": stuck_after,
+            **({} if kafka_version is None else {"kafka_version": str(kafka_version)}),
         }
-        if kafka_version is not None:
-            asked["kafka_version"] = str(kafka_version)
         recorded_as = _recorded_as(context, source, level, bucket, sources, asked)
     return TieredRequest(
         layout=plugin,
