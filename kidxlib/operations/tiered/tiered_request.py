@@ -158,8 +158,7 @@ def tiered_request(
             "__remote_log_metadata with --tiered-metadata DIR"
         )
     places = tuple(map(_metadata_place, tiered_metadata))
-    directories = (place.parent if place.name.endswith(EXPORT_SUFFIX) else place for place in places)
-    sources = tuple(source_at(str(directory)) for directory in directories)
+    sources = tuple(source_at(str(place.parent if place.name.endswith(EXPORT_SUFFIX) else place)) for place in places)
     name, place = split_name(tiered)
     plugin, recorded_as = LAYOUTS[layout or LOCAL.name], None
     bucket = _bucket(place, plugin)
