@@ -114,7 +114,7 @@ def test_versions_of_aborted_transactions_go_by_the_kafka_of_the_node(tree: Path
         copy = write_copy(tree.parent / f"metadata-{level}", {0: leader_change(0, [1]) + data(1, [node])})
         stop = last_stops([tree], metadata=read_cluster_metadata(copy).to_end, kafka_version=given)[tree]
         kafka = stop.of(TopicPartition("txn-mixed", 0)).kafka
-        assert (kafka.release, kafka.is_assumed) == (release, level is given is None)
+        assert (kafka.release, kafka.is_assumed) == (release, (level, given) == (None, None))
         shutil.rmtree(copy)
 
 
