@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import enum
 import functools
+import itertools
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -147,28 +148,10 @@ class _Image:
         self.broker_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.assignments: dict[TopicPartition, Assignment] = {}
         self._names: dict[str, str] = {}
-        self._open: list[FramedMessage] | None = None
 
     def apply(self, batches: Iterable[MetadataBatch]) -> None:
-        """Apply batches. The changes of a transaction count once it has ended."""
-        for batch in batches:
-            for record in batch.records:
-                self._apply(_read(record))
-
-    def _apply(self, change: FramedMessage) -> None:
-        match change.message.name:
-            case "BeginTransactionRecord":
-                self._open = []
-            case "AbortTransactionRecord":
-                self._open = None
-            case "EndTransactionRecord":
-                ended, self._open = self._open or [], None
-                for ended_change in ended:
-                    self._change(ended_change)
-            case _ if self._open is not None:
-                self._open.append(change)
-            case _:
-                self._change(change)
+        for change in changes_in(batches):
+            self._change(change)
 
     def _change(self, change: FramedMessage) -> None:
         values = change.values
@@ -236,6 +219,26 @@ class _Image:
             configs.pop(name, None)
         else:
             configs[name] = value
+
+
+def changes_in(batches: Iterable[MetadataBatch]) -> Iterator[FramedMessage]:
+    """The records of batches, in order. Those of a transaction count once it has ended."""
+    opened: list[FramedMessage] | None = None
+    for batch in batches:
+        for record in batch.records:
+            change = _read(record)
+            match change.message.name:
+                case "BeginTransactionRecord":
+                    opened = []
+                case "AbortTransactionRecord":
+                    opened = None
+                case "EndTransactionRecord":
+                    yield from opened or ()
+                    opened = None
+                case _ if opened is not None:
+                    opened.append(change)
+                case _:
+                    yield change
 
 
 def _read(record: Record) -> FramedMessage:
@@ -369,8 +372,7 @@ def _of_replica(directory: Location, replica: Replica, high_watermark: int | Non
 def _metadata(directory: Location, replica: Replica, log: Sequence[MetadataBatch]) -> ClusterMetadata:
     """The metadata after a copy's snapshot and some batches of its log."""
     image = _Image()
-    image.apply(replica.snapshot)
-    image.apply(log)
+    image.apply(itertools.chain(replica.snapshot, log))
     offset, timestamp_ms = replica.snapshot_end, replica.snapshot_ms
     if log:
         offset = log[-1].last_offset + 1

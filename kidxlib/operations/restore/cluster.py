@@ -8,9 +8,22 @@ from __future__ import annotations
 import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 from kidxlib.messages.typed_records import FramedMessage
 from kidxlib.storage.location import Location
+
+#: Settings that each topic of a restored cluster has a value of, as brokers' defaults may delete records; and the
+#: values with which none is deleted. `unclean.leader.election.enable` is among them: with it, a replica that lacks
+#: records leads as soon as it starts before the leader does, and the leader cuts its own log.
+SAFE_CONFIGS: Final[Mapping[str, str]] = {
+    "cleanup.policy": "delete",
+    "retention.bytes": "-1",
+    "retention.ms": "-1",
+    "unclean.leader.election.enable": "false",
+}
+#: The id of a log dir that the broker chooses itself (`DirectoryId.UNASSIGNED`).
+UNASSIGNED: Final = "AAAAAAAAAAAAAAAAAAAAAA"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +65,8 @@ class RestoredConfig:
     Attributes:
         value: the value in the restored metadata; None: the topic does not set it.
         proof: which source says what the setting was.
-        was: the value that this source has; None: the topic did not set it, or no source says.
+        was: the value that this source has; None: no source says, or the topic did not set it. Then the brokers' own
+            setting decided, which is in their `server.properties`: metadata does not prove its value.
     """
 
     name: str
