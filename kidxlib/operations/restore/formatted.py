@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +32,7 @@ from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, SnapshotId, kraft_snapshot_file
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage, read_framed, write_framed
-from kidxlib.records.batch_headers import batches, is_crc_valid
+from kidxlib.records.batch_headers import Batch, batches, is_crc_valid
 from kidxlib.records.batch_writer import moved_to, write_batch
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import records
@@ -60,6 +60,7 @@ class FormattedController:
         directory, name: the file with the levels.
         content: its bytes.
         header, footer: the batches of control records around the records.
+        header_records: how many records the header has.
         timestamp_ms: when it was formatted, in ms since the epoch.
         records: its records.
         voters: the ids of the first controllers of a dynamic quorum, with the ids of their log dirs; None: the quorum
@@ -72,6 +73,7 @@ class FormattedController:
     name: str
     content: bytes
     header: bytes
+    header_records: int
     footer: bytes
     timestamp_ms: int
     records: tuple[FramedMessage, ...]
@@ -89,7 +91,7 @@ class FormattedController:
 
     def content_with(self, restored: Sequence[FramedMessage]) -> bytes:
         """The file with other records."""
-        content, offset = self.header, _count(self.header)
+        content, offset = self.header, self.header_records
         for values in _in_batches(map(write_framed, restored)):
             content += write_batch(values, base_offset=offset, leader_epoch=0, timestamp_ms=self.timestamp_ms)
             offset += len(values)
@@ -127,11 +129,7 @@ def read_formatted(log_dir: Path) -> FormattedController:
         raise UsageError(
             f"{file.path}: it holds {more[0].message.name} already, as after a restore; format the directory anew"
         )
-    if snapshot is None or snapshot is file:
-        return file
-    from dataclasses import replace
-
-    return replace(file, voters=snapshot.voters)
+    return file if snapshot is None else replace(file, voters=snapshot.voters)
 
 
 def _properties(log_dir: Path) -> MetaProperties:
@@ -147,7 +145,7 @@ def _properties(log_dir: Path) -> MetaProperties:
 def _read(log_dir: Path, properties: MetaProperties, below: str, name: str) -> FormattedController:
     path = log_dir / below / name
     content = path.read_bytes()
-    controls: list[tuple[str | None, bytes, int]] = []
+    controls: list[tuple[str | None, bytes, Batch]] = []
     data: list[FramedMessage] = []
     voters: Mapping[int, str] | None = None
     try:
@@ -164,12 +162,12 @@ def _read(log_dir: Path, properties: MetaProperties, below: str, name: str) -> F
                     if control.name == "KRAFT_VOTERS" and control.fields is not None:
                         voters = {voter["voterId"]: voter["voterDirectoryId"] for voter in control.fields["voters"]}
                 raw = content[batch.position : batch.position + batch.size]
-                controls.append((read[0].name, raw, batch.max_timestamp))
+                controls.append((read[0].name, raw, batch))
     except (MalformedError, MalformedRecordsError, UnreadableMessageError) as error:
         raise UsageError(f"{path}: {error}; {_FORMAT}") from error
     if [control[0] for control in controls] != ["SNAPSHOT_HEADER", "SNAPSHOT_FOOTER"]:
         raise UsageError(f"{path}: no whole file from its header to its footer; {_FORMAT}")
-    (_, header, timestamp_ms), (_, footer, _) = controls
+    (_, header, first), (_, footer, _) = controls
     return FormattedController(
         log_dir=log_dir,
         properties=properties,
@@ -177,8 +175,9 @@ def _read(log_dir: Path, properties: MetaProperties, below: str, name: str) -> F
         name=name,
         content=content,
         header=header,
+        header_records=first.records_count or 0,
         footer=footer,
-        timestamp_ms=timestamp_ms,
+        timestamp_ms=first.max_timestamp,
         records=tuple(data),
         voters=voters,
     )
@@ -206,13 +205,6 @@ def write_metadata(controllers: Iterable[FormattedController], restored: Sequenc
             raise PublishError(f"{controller.path}: it has changed since it was read; format the directory anew")
         written.append(controller.path)
     return written
-
-
-def _count(header: bytes) -> int:
-    """How many records a batch has."""
-    from kidxlib.records.batch_headers import parse_batch
-
-    return (parse_batch(0, len(header), header).records_count) or 0
 
 
 def _in_batches(values: Iterable[bytes]) -> Iterable[list[bytes]]:
