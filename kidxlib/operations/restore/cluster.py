@@ -23,7 +23,7 @@ SAFE_CONFIGS: Final[Mapping[str, str]] = {
     "unclean.leader.election.enable": "false",
 }
 #: The id of a log dir that the broker chooses itself (`DirectoryId.UNASSIGNED`).
-UNASSIGNED: Final = "AAAAAAAAAAAAAAAAAAAAAA"
+UNASSIGNED: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -38,11 +38,8 @@ def records_of(cluster: RestoredCluster, formatted: Sequence[FramedMessage]) -> 
     made = {_user(record) for record in users}
     carried = [record for record in cluster.carried if _user(record) not in made]
     levels = sorted(cluster.features.items(), key=lambda level: (level[0] != METADATA_VERSION, level[0]))
-    level_records = [
-        _record("FeatureLevelRecord", name=name, featureLevel=level) for name, level in levels if level > 0
-    ]
     return [
-        *level_records,
+        *(_record("FeatureLevelRecord", name=name, featureLevel=level) for name, level in levels if level > 0),
         *carried,
         *users,
         *(record for topic in cluster.topics for record in _of_topic(topic, cluster.features[METADATA_VERSION])),
@@ -86,8 +83,8 @@ def _of_partition(partition: RestoredPartition, metadata_version: int) -> Framed
     )
 
 
-def _record(name: str, version: int = 0, **values: Any) -> FramedMessage:
-    return FramedMessage(messages_of(CLUSTER_METADATA)[name], version, values)
+def _record(message: str, version: int = 0, /, **values: Any) -> FramedMessage:
+    return FramedMessage(messages_of(CLUSTER_METADATA)[message], version, values)
 
 
 def kinds_of(records: Iterable[FramedMessage]) -> dict[str, int]:
