@@ -123,12 +123,12 @@ def read_formatted(log_dir: Path) -> FormattedController:
     if not found:
         raise UsageError(f"{log_dir}: no feature levels in it; {_FORMAT}, and not with --no-initial-controllers")
     (file,) = found
-    if METADATA_VERSION not in file.features:
-        raise UsageError(f"{file.path}: no {METADATA_VERSION} in it; {_FORMAT}")
     if more := [record for record in file.records if record.message.name not in _FORMAT_WRITES]:
         raise UsageError(
             f"{file.path}: it holds {more[0].message.name} already, as after a restore; format the directory anew"
         )
+    if METADATA_VERSION not in file.features:
+        raise UsageError(f"{file.path}: no {METADATA_VERSION} in it; {_FORMAT}")
     return file if snapshot is None else replace(file, voters=snapshot.voters)
 
 
