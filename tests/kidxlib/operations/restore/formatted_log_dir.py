@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, SnapshotId, kraft_snapshot_file
@@ -20,7 +20,7 @@ def levels(of: Mapping[str, int] = LEVELS) -> list[bytes]:
 
 
 def user(name: str, salt: bytes = b"s") -> bytes:
-    keys = {"salt": salt, "storedKey": b"k", "serverKey": b"k", "iterations": 4096}
+    keys: dict[str, Any] = {"salt": salt, "storedKey": b"k", "serverKey": b"k", "iterations": 4096}
     return change("UserScramCredentialRecord", name=name, mechanism=1, **keys)
 
 

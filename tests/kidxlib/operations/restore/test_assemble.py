@@ -45,7 +45,7 @@ _A, _B, _C, _D = (topic_id(letter) for letter in "abcd")
 
 
 def _found(topic: str, id_of_topic: str, number: int, epoch: int = 3) -> RestoredPartition:
-    replicas = {"replicas": (1, 2), "in_sync": (1,), "leader": 1, "directories": (_D, _D)}
+    replicas: dict[str, Any] = {"replicas": (1, 2), "in_sync": (1,), "leader": 1, "directories": (_D, _D)}
     return RestoredPartition(topic=topic, topic_id=id_of_topic, partition=number, leader_epoch=epoch, **replicas)
 
 
@@ -67,7 +67,7 @@ def _known(tmp_path: Path, values: Sequence[bytes] | None = None, **fields: Any)
 
 
 def test_metadata_and_folders_together(tmp_path: Path) -> None:
-    """Metadata says which partitions there are, and their ids; a topic that it does not know comes back all the same."""
+    """Metadata says which partitions there are, and their ids; a topic that it does not know comes back, too."""
     values = [
         *levels(),
         *(topic("t", _A), config("t", "retention.ms", "5")),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ def _quota(entity: str, value: float, *, remove: bool = False) -> bytes:
 
 
 def _acl(letter: str) -> bytes:
-    of = {"resourceType": 2, "resourceName": "t", "patternType": 3, "principal": "User:a", "host": "*"}
+    of: dict[str, Any] = {"resourceType": 2, "resourceName": "t", "patternType": 3, "principal": "User:a", "host": "*"}
     return change("AccessControlEntryRecord", id=topic_id(letter), **of, operation=2, permissionType=3)
 
 
