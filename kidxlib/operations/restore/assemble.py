@@ -37,6 +37,7 @@ _PRODUCER_ID_MAX: Final = 2**62
 
 _ELR: Final = "eligible.leader.replicas.version"
 _MIN_IN_SYNC: Final = "min.insync.replicas"
+_MIN_IN_SYNC_DEFAULT: Final = "1"
 _TIERED: Final = "remote.storage.enable"
 #: How the values of a coordinator's records are called that prove a level of 1.
 _PROVEN_BY: Final = (
@@ -201,10 +202,11 @@ def _some(names: Iterable[str], shown: int = 5) -> str:
 
 def _overridden(surviving: SurvivingMetadata) -> Iterator[CannotComeBack]:
     """A controller that begins a cluster with eligible leader replicas sets `min.insync.replicas` of all brokers to its
-    own value, behind all records that it is given (`ActivationRecordsGenerator.recordsForEmptyLog`).
+    own value, behind all records that it is given (`ActivationRecordsGenerator.recordsForEmptyLog`). So each such
+    cluster has a value, and 1, Kafka's default, is not told.
     """
     value = next((record.values["value"] for record in surviving.carried if _is_min_in_sync(record)), None)
-    if value is not None and surviving.features.get(_ELR, 0) > 0:
+    if value not in (None, _MIN_IN_SYNC_DEFAULT) and surviving.features.get(_ELR, 0) > 0:
         yield CannotComeBack(
             f"{_MIN_IN_SYNC} of all brokers",
             1,
