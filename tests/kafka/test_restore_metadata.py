@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, ScramCredentialInfo, ScramMechanism, UserScramCredentialUpsertion
 from confluent_kafka.cimpl import NewTopic
 
+from kidxlib.format.topic_partition import TopicPartition as KidxPartition
 from kidxlib.format.topic_partition import served_as
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.reading import json_object
