@@ -18,6 +18,7 @@ from kidxlib.format.kafka_release import NEWEST, KafkaRelease
 from kidxlib.java import as_short
 from kidxlib.messages.definitions import Message, messages_of
 from kidxlib.messages.reading import Readable, Values, read_message
+from kidxlib.messages.writing import unsigned_varint, write_message
 
 CLUSTER_METADATA: Final = "kafka-metadata"
 REMOTE_LOG_METADATA: Final = "kafka-storage"
@@ -73,6 +74,13 @@ def read_framed(value: bytes | None, module: str, release: KafkaRelease = NEWEST
             f"{readable.remaining} bytes less", f"Found {readable.remaining} byte(s) of garbage after {api_key}"
         )
     return FramedMessage(message, version, values)
+
+
+def write_framed(framed: FramedMessage) -> bytes:
+    """The record's value that `read_framed` reads (`AbstractApiMessageSerde.write`)."""
+    assert framed.message.api_key is not None
+    frame = b"".join(map(unsigned_varint, (_FRAME_VERSION, framed.message.api_key, framed.version)))
+    return frame + write_message(framed.message, framed.values, framed.version)
 
 
 def _short(readable: Readable, what: str) -> int:

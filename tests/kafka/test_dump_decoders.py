@@ -29,6 +29,8 @@ from kidxlib.messages.typed_records import (
     SHARE_GROUP_STATE,
     TRANSACTION_STATE,
 )
+from kidxlib.messages.writing import unsigned_varint as varint
+from kidxlib.messages.writing import write_message as message_bytes
 from kidxlib.records.reader import Record
 from tests.conftest import Say
 from tests.kafka.dumps import assert_as_kafka
@@ -38,8 +40,7 @@ from tests.support.kafka.classes import Kafka
 from tests.support.kafka.dump import KafkaDump
 from tests.support.kafka.tiered import METADATA_TOPIC, TIERED_TOPIC, metadata_records, tiered_broker
 from tests.support.logs import encoded
-from tests.support.messages import encoded as message_bytes
-from tests.support.messages import random_values, varint
+from tests.support.messages import random_values
 
 _OFFSETS: Final = "--offsets-decoder"
 _TRANSACTIONS: Final = "--transaction-log-decoder"

@@ -19,11 +19,11 @@ from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.typed_records import CLUSTER_METADATA
+from kidxlib.messages.writing import unsigned_varint as varint
+from kidxlib.messages.writing import write_message as message_bytes
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from tests.support.logs import encoded
-from tests.support.messages import encoded as message_bytes
-from tests.support.messages import varint
 
 _LEADER_CHANGE: Final = 2
 _SNAPSHOT_HEADER: Final = 3

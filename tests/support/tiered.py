@@ -11,10 +11,10 @@ from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.messages.typed_records import REMOTE_LOG_METADATA, FramedMessage
+from kidxlib.messages.writing import unsigned_varint as varint
+from kidxlib.messages.writing import write_message as message_bytes
 from kidxlib.records.reader import Record
 from tests.support.logs import encoded
-from tests.support.messages import encoded as message_bytes
-from tests.support.messages import varint
 
 SEGMENT: Final = "RemoteLogSegmentMetadataRecord"
 UPDATE: Final = "RemoteLogSegmentMetadataUpdateRecord"

@@ -190,32 +190,20 @@ class _Image:
         self.broker_configs: defaultdict[str, dict[str, str]] = defaultdict(dict)
         self.assignments: dict[TopicPartition, Assignment] = {}
         self._names: dict[str, str] = {}
-        self._open: list[FramedMessage] | None = None
 
     def apply(self, batches: Iterable[MetadataBatch], *, is_snapshot: bool = False) -> None:
         """Apply batches. The changes of a transaction count once it has ended."""
+        for change in _settled(self._read(batches, is_snapshot=is_snapshot)):
+            self._change(change)
+
+    def _read(self, batches: Iterable[MetadataBatch], *, is_snapshot: bool) -> Iterator[FramedMessage]:
         for batch in batches:
             for record in batch.records:
                 change = _read(record)
                 newer = NewerRecord.of(None if is_snapshot else record.offset, change)
                 if newer is not None:
                     self.newer_records.setdefault(newer.since, newer)
-                self._apply(change)
-
-    def _apply(self, change: FramedMessage) -> None:
-        match change.message.name:
-            case "BeginTransactionRecord":
-                self._open = []
-            case "AbortTransactionRecord":
-                self._open = None
-            case "EndTransactionRecord":
-                ended, self._open = self._open or [], None
-                for ended_change in ended:
-                    self._change(ended_change)
-            case _ if self._open is not None:
-                self._open.append(change)
-            case _:
-                self._change(change)
+                yield change
 
     def _change(self, change: FramedMessage) -> None:
         values = change.values
@@ -283,6 +271,28 @@ class _Image:
             configs.pop(name, None)
         else:
             configs[name] = value
+
+
+def changes_in(batches: Iterable[MetadataBatch]) -> Iterator[FramedMessage]:
+    """The records of batches, in order. Those of a transaction count once it has ended."""
+    return _settled(_read(record) for batch in batches for record in batch.records)
+
+
+def _settled(changes: Iterable[FramedMessage]) -> Iterator[FramedMessage]:
+    opened: list[FramedMessage] | None = None
+    for change in changes:
+        match change.message.name:
+            case "BeginTransactionRecord":
+                opened = []
+            case "AbortTransactionRecord":
+                opened = None
+            case "EndTransactionRecord":
+                yield from opened or ()
+                opened = None
+            case _ if opened is not None:
+                opened.append(change)
+            case _:
+                yield change
 
 
 def _read(record: Record) -> FramedMessage:

@@ -46,10 +46,12 @@ class MetadataBatch:
     """A batch with those of its records that the caller wants.
 
     Attributes:
+        epoch: the epoch of the leader that wrote it; in a snapshot that of the snapshot.
         timestamp_ms: the largest timestamp of all records of the batch; −1: none.
     """
 
     last_offset: int
+    epoch: int
     timestamp_ms: int
     records: Sequence[Record]
 
@@ -76,7 +78,7 @@ class Replica:
     """The contents of a copy.
 
     Attributes:
-        snapshot_end: the snapshot covers all offsets below this one; 0: there is no snapshot.
+        snapshot_id: of the snapshot; None: there is none.
         snapshot_ms: the timestamp of the last record that the snapshot covers; None: there is no snapshot.
         snapshot: the batches of the snapshot.
         log: the batches of the log from `snapshot_end` on, up to the first torn one.
@@ -86,7 +88,7 @@ class Replica:
         dynamic_voters: the endpoints of each voter, by id, from the last of these records; None: there are none.
     """
 
-    snapshot_end: int
+    snapshot_id: segment_files.SnapshotId | None
     snapshot_ms: int | None
     snapshot: Sequence[MetadataBatch]
     log: Sequence[MetadataBatch]
@@ -95,9 +97,21 @@ class Replica:
     dynamic_voters: Mapping[int, tuple[Endpoint, ...]] | None
 
     @property
+    def snapshot_end(self) -> int:
+        """The snapshot covers all offsets below this one; 0: there is no snapshot."""
+        return 0 if self.snapshot_id is None else self.snapshot_id.end_offset
+
+    @property
     def end_offset(self) -> int:
         """The offset after the last record."""
         return self.log[-1].last_offset + 1 if self.log else self.snapshot_end
+
+    @property
+    def last_epoch(self) -> int:
+        """The epoch of the last record. The copy with the largest (epoch, end offset) is the newest of a quorum."""
+        if self.log:
+            return self.log[-1].epoch
+        return 0 if self.snapshot_id is None else self.snapshot_id.epoch
 
 
 def ensure_whole_snapshot(path: Location) -> None:
@@ -145,7 +159,7 @@ class _Copy:
         has_one_voter = len(set(self.voters)) == 1 and len(self.voters[0]) == 1
         only_voter = min(self.voters[0]) if has_one_voter else None
         static = None if self.dynamic_voters is not None or not self.voters else self.voters[-1]
-        return Replica(start, snapshot_ms, snapshot, log, only_voter, static, self.dynamic_voters)
+        return Replica(latest, snapshot_ms, snapshot, log, only_voter, static, self.dynamic_voters)
 
     def read_snapshot(self, path: Location) -> tuple[list[MetadataBatch], int]:
         """The batches of a snapshot, and the timestamp of the last record that it covers."""
@@ -208,7 +222,8 @@ class _Copy:
                         self.dynamic_voters = {
                             voter["voterId"]: endpoints_of(voter["endpoints"]) for voter in fields["voters"]
                         }
-                yield MetadataBatch(batch.last_offset, batch.max_timestamp, data), controls
+                epoch = batch.partition_leader_epoch
+                yield MetadataBatch(batch.last_offset, epoch, batch.max_timestamp, data), controls
         except (MalformedError, MalformedRecordsError) as error:
             raise ClusterMetadataError(f"{path}: {error}; copy the directory again") from error
 

@@ -15,14 +15,14 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.reading import Values
 from kidxlib.messages.typed_records import CLUSTER_METADATA, TRANSACTION_STATE
+from kidxlib.messages.writing import unsigned_varint as varint
+from kidxlib.messages.writing import write_message as message_bytes
 from kidxlib.records.reader import Record
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.support.cluster_metadata import change, data, leader_change, of_broker, topic_id, write_copy
 from tests.support.dump import objects, run
 from tests.support.logs import encoded
 from tests.support.logs.golden import SAMPLES
-from tests.support.messages import encoded as message_bytes
-from tests.support.messages import varint
 
 _CONFIG = {"resourceType": 2, "resourceName": "orders", "name": "retention.ms", "value": "1000"}
 

@@ -13,7 +13,9 @@ from kidxlib.errors import UnreadableMessageError
 from kidxlib.format.kafka_release import KAFKA_4_3, NEWEST
 from kidxlib.messages.definitions import messages_of
 from kidxlib.messages.reading import Readable, json_text, read_message
-from tests.support.messages import encoded, random_values, varint
+from kidxlib.messages.writing import unsigned_varint as varint
+from kidxlib.messages.writing import write_message as encoded
+from tests.support.messages import random_values
 
 _MODULES = ("kafka-clients", "kafka-group-coordinator", "kafka-metadata", "kafka-share-coordinator", "kafka-storage")
 _MESSAGES = [

@@ -1,0 +1,242 @@
+"""The metadata that survives: of all copies of `__cluster_metadata` that the sources have, a broker's as much as a
+controller's, the newest; and what of it a restored cluster takes over.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Any, Final, NamedTuple
+
+from kidxlib.errors import CheckpointError, ClusterMetadataError, describe_error
+from kidxlib.log.cluster_metadata.image import ClusterMetadata, changes_in, read_despite_damage
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, Replica, read_replica
+from kidxlib.messages.definitions import messages_of
+from kidxlib.messages.typed_records import CLUSTER_METADATA, FramedMessage
+from kidxlib.operations.restore.cluster import CannotComeBack, MetadataSource
+from kidxlib.records.reader import Record
+from kidxlib.storage.location import Location
+from kidxlib.storage.log_dir import MetaProperties, read_meta_properties
+
+#: `ConfigResource.Type`. Topics' settings are the image's.
+_BROKER_RESOURCE: Final = 4
+_TOPIC_RESOURCE: Final = 2
+
+
+class _Key(NamedTuple):
+    """What a record sets, and the record that removes it again.
+
+    Attributes:
+        fields: the fields of the record that say which one it is.
+        removed_by: the name of the record that removes it; None: a value of the record itself does.
+    """
+
+    fields: tuple[str, ...]
+    removed_by: str | None = None
+
+
+#: The records that are taken over as they are.
+_CARRIED: Final[Mapping[str, _Key]] = {
+    "ConfigRecord": _Key(("resourceType", "resourceName", "name")),
+    "ClientQuotaRecord": _Key(("entity", "key")),
+    "AccessControlEntryRecord": _Key(("id",), "RemoveAccessControlEntryRecord"),
+    "UserScramCredentialRecord": _Key(("name", "mechanism"), "RemoveUserScramCredentialRecord"),
+    "DelegationTokenRecord": _Key(("tokenId",), "RemoveDelegationTokenRecord"),
+}
+_REMOVES: Final = {key.removed_by: name for name, key in _CARRIED.items() if key.removed_by is not None}
+_READ: Final = (
+    *_CARRIED,
+    *_REMOVES,
+    *("FeatureLevelRecord", "ProducerIdsRecord"),
+    *("BeginTransactionRecord", "EndTransactionRecord", "AbortTransactionRecord"),
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SurvivingMetadata:
+    """
+    Attributes:
+        source: the newest copy, and the older ones.
+        cluster_id: the old cluster's; None: no `meta.properties` beside a copy says.
+        metadata: its topics, assignments and configs, to the end of the copy.
+        features: levels by name.
+        next_producer_id: the first producer id that the controllers had not handed out.
+        carried: the records that are taken over as they are.
+        left_out: what it has and the restored cluster lacks.
+        unreadable: copies that cannot be read, each with why. One of them may have been the newest.
+    """
+
+    source: MetadataSource
+    cluster_id: str | None
+    metadata: ClusterMetadata
+    features: Mapping[str, int]
+    next_producer_id: int
+    carried: tuple[FramedMessage, ...]
+    left_out: tuple[CannotComeBack, ...]
+    unreadable: Mapping[Location, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    metadata: ClusterMetadata
+    replica: Replica
+    properties: MetaProperties
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.replica.last_epoch, self.replica.end_offset
+
+    @property
+    def source(self) -> MetadataSource:
+        is_committed = self.metadata.at_end is None
+        return MetadataSource(
+            directory=self.metadata.directory,
+            node_id=self.properties.node_id,
+            epoch=self.replica.last_epoch,
+            end_offset=self.replica.end_offset,
+            timestamp_ms=self.metadata.to_end.as_of.timestamp_ms,
+            is_committed=is_committed,
+        )
+
+
+def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None:
+    """The newest metadata that any log dir has; None: none has any.
+
+    The newest is the copy with the largest epoch and then the largest end, as an election would choose among these
+    nodes (`ReplicaState`, `KafkaRaftClient.handleVoteRequest`): where a majority of the controllers is among them, it
+    has all that was committed.
+
+    Raises:
+        ClusterMetadataError: copies are there, and none of them can be read; or they are of several clusters.
+    """
+    copies: list[_Copy] = []
+    unreadable: dict[Location, str] = {}
+    for log_dir in log_dirs:
+        directory = log_dir / METADATA_DIRECTORY
+        if not directory.exists():
+            continue
+        try:
+            copy = _read(log_dir, directory)
+        except (ClusterMetadataError, CheckpointError, OSError) as error:
+            unreadable[directory] = describe_error(error)
+        else:
+            if copy.replica.end_offset > 0:  # a node that has only been formatted has none
+                copies.append(copy)
+    if not copies:
+        if unreadable:
+            raise ClusterMetadataError(f"no copy of the metadata can be read: {next(iter(unreadable.values()))}")
+        return None
+    clusters = {copy.properties.cluster_id: copy.metadata.directory for copy in copies}
+    clusters.pop(None, None)
+    if len(clusters) > 1:
+        raise ClusterMetadataError(
+            f"{' and '.join(map(str, clusters.values()))}: metadata of several clusters "
+            f"({', '.join(sorted(map(str, clusters)))}); restore one cluster at a time"
+        )
+    newest, *older = sorted(copies, key=lambda copy: copy.place, reverse=True)
+    taken = _taken_over(newest.replica)
+    return SurvivingMetadata(
+        source=replace(newest.source, older=tuple(copy.source for copy in older)),
+        cluster_id=next(iter(clusters), None),
+        metadata=newest.metadata.to_end,
+        features=taken.features,
+        next_producer_id=taken.next_producer_id,
+        carried=tuple(taken.records.values()),
+        left_out=tuple(taken.left_out()),
+        unreadable=unreadable,
+    )
+
+
+def _read(log_dir: Location, directory: Location) -> _Copy:
+    metadata = read_despite_damage(directory)
+    replica = read_replica(directory, _is_wanted, left_out=metadata.left_out)
+    return _Copy(metadata, replica, read_meta_properties(log_dir))
+
+
+def _is_wanted(record: Record) -> bool:
+    return record.value is not None and record.value[1:2] in _wanted_types()
+
+
+@functools.cache
+def _wanted_types() -> frozenset[bytes]:
+    """The types of the records, as varints of one byte."""
+    messages = messages_of(CLUSTER_METADATA)
+    return frozenset(bytes((messages[name].api_key or 0,)) for name in _READ)
+
+
+@dataclass(slots=True)
+class _TakenOver:
+    """What the records so far leave.
+
+    Attributes:
+        records: the records to be taken over, by what they set.
+        broker_configs: settings of single brokers, by broker.
+    """
+
+    records: dict[tuple[Any, ...], FramedMessage] = field(default_factory=dict)
+    broker_configs: dict[str, dict[str, str]] = field(default_factory=dict)
+    features: dict[str, int] = field(default_factory=dict)
+    next_producer_id: int = 0
+
+    def apply(self, change: FramedMessage) -> None:
+        name, values = change.message.name, change.values
+        if name == "FeatureLevelRecord":
+            self.features[values["name"]] = values["featureLevel"]
+        elif name == "ProducerIdsRecord":
+            self.next_producer_id = values["nextProducerId"]
+        elif name in _REMOVES:
+            self.records.pop(_key(_REMOVES[name], values), None)
+        elif name == "ConfigRecord" and values["resourceType"] == _TOPIC_RESOURCE:
+            pass  # the image has them
+        elif name == "ConfigRecord" and values["resourceType"] == _BROKER_RESOURCE and values["resourceName"]:
+            configs = self.broker_configs.setdefault(values["resourceName"], {})
+            if values["value"] is None:
+                configs.pop(values["name"], None)
+            else:
+                configs[values["name"]] = values["value"]
+        elif values.get("remove") or (name == "ConfigRecord" and values["value"] is None):
+            self.records.pop(_key(name, values), None)
+        else:
+            self.records[_key(name, values)] = change
+
+    def left_out(self) -> Iterable[CannotComeBack]:
+        """Settings of one broker name its machine, such as `advertised.listeners`: a restored broker that took them
+        over would send its clients to the old one.
+        """
+        count = sum(map(len, self.broker_configs.values()))
+        if count:
+            named = [f"broker {node}: {', '.join(sorted(set_))}" for node, set_ in sorted(self.broker_configs.items())]
+            yield CannotComeBack(
+                "settings of single brokers",
+                count,
+                f"they belong to the old machines ({'; '.join(named)}); set with kafka-configs what still holds",
+            )
+
+
+def _key(name: str, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    return name, *(_hashable(values[field]) for field in _CARRIED[name].fields)
+
+
+def _hashable(value: Any) -> Any:
+    """A quota's entity is a list of types and names."""
+    return tuple(sorted((str(part) for part in value), key=str)) if isinstance(value, list) else value
+
+
+def _taken_over(replica: Replica) -> _TakenOver:
+    taken = _TakenOver()
+    for change in changes_in(chain(replica.snapshot, replica.log)):
+        if change.message.name in _READ:
+            taken.apply(change)
+    return taken
+
+
+def made_from_folders() -> Sequence[CannotComeBack]:
+    """What no folder says, where no metadata survives."""
+    why = "only the cluster's metadata has them, and no copy survives"
+    kinds = (
+        *("ACLs", "SCRAM users", "quotas", "delegation tokens", "client metrics subscriptions"),
+        *("settings of groups", "settings of all brokers"),
+    )
+    return [CannotComeBack(kind, None, why) for kind in kinds]
