@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Final
 
+from kidxlib.audit.startup.last_stop import LastStop
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import (
     CheckpointError,
@@ -63,6 +64,7 @@ class OldReplica:
     Attributes:
         node_id: the broker's.
         place: the broker's log dirs.
+        last_stop: how the broker stopped, by the log dir of the folder.
         topic_id: from `partition.metadata`; None: it is not known.
         forecast: what a broker without recovery points would make of it.
         highest_epoch: the highest leader epoch in its batches and in `leader-epoch-checkpoint`; −1: there is none.
@@ -70,6 +72,7 @@ class OldReplica:
 
     node_id: int
     place: Place
+    last_stop: LastStop
     topic_id: str | None
     forecast: Forecast
     highest_epoch: int
@@ -130,7 +133,7 @@ class OldBroker:
         return self.plan.broker.log_dirs
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Inventory:
     """All sources.
 
@@ -236,13 +239,17 @@ def take_inventory(sources: Sequence[tuple[Place, StoppedBroker]], engine: Engin
                 cluster_id=next(iter(place.clusters), None),
                 place=place,
                 plan=plan,
-                replicas=[_replica(forecast, broker.node_id, place) for forecast in plan.forecasts],
+                replicas=[
+                    _replica(forecast, broker.node_id, place, log_dir.log_dir.stop)
+                    for log_dir in plan.log_dirs
+                    for forecast in log_dir.forecasts
+                ],
             )
         )
     return Inventory(brokers, known)
 
 
-def _replica(forecast: Forecast, node_id: int, place: Place) -> OldReplica:
+def _replica(forecast: Forecast, node_id: int, place: Place, stop: LastStop) -> OldReplica:
     listed = place.directories.get(forecast.directory.name)
     epochs = [entry.epoch for log in forecast.seen.logs for entry in log.epochs]
     with contextlib.suppress(OSError, CheckpointError):
@@ -251,6 +258,7 @@ def _replica(forecast: Forecast, node_id: int, place: Place) -> OldReplica:
     return OldReplica(
         node_id=node_id,
         place=place,
+        last_stop=stop,
         topic_id=None if listed is None else listed.topic_id,
         forecast=forecast,
         highest_epoch=max(epochs, default=-1),
