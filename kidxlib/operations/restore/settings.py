@@ -99,12 +99,16 @@ def _policy_of_nobody(topic: RestoredTopic) -> str | None:
 
 
 def lifts(topic: RestoredTopic) -> list[str]:
-    """The arguments of `kafka-configs --alter` that give a topic the settings that a source proves."""
+    """The arguments of `kafka-configs --alter` that give a topic the settings that a source proves, and let cleaners
+    work again.
+    """
     add = [f"{config.name}={config.was}" for config in topic.configs if config.is_held and config.was is not None]
     delete = [
         config.name
         for config in topic.configs
-        if config.is_held and config.was is None and config.proof is not ConfigProof.NOTHING
+        if config.is_held
+        and config.was is None
+        and (config.proof is not ConfigProof.NOTHING or config.name == _LEAST_LAG)
     ]
     for_topic = f"--alter --entity-type topics --entity-name {topic.name}"
     return [
