@@ -1,5 +1,5 @@
-"""Copies of logs and other files into new directories: by reflink where the file system has it, else byte by byte. Never
-by a hard link: a broker appends to logs and cuts them in place, so that a link would change the original.
+"""Copies of logs and other files into new directories: by reflink where the file system has it, else byte by byte.
+Never by a hard link: a broker appends to logs and cuts them in place, so that a link would change the original.
 """
 
 from __future__ import annotations
@@ -114,7 +114,9 @@ def _copy(file: FileCopy, owner: Owner) -> int | None:
         descriptor = os.open(file.target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with open(descriptor, "wb", buffering=0) as target:
             if status.st_size < file.size:
-                raise PublishError(f"{file.source}: {status.st_size} bytes, {file.size} when it was planned; plan again")
+                raise PublishError(
+                    f"{file.source}: {status.st_size} bytes, {file.size} when it was planned; plan again"
+                )
             checksum = None
             if _is_cloned(source.fileno(), descriptor):
                 target.truncate(file.size)

@@ -5,7 +5,6 @@ same, groups go on where they were, new producers lose nothing, and the source s
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path

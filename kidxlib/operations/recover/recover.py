@@ -37,7 +37,6 @@ from kidxlib.terminal.console import first_of_each_kind, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.gaps import gap_lines
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
 #: So many lines of a kind are shown one by one.

@@ -26,9 +26,10 @@ from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_fil
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import BrokerSettings
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.recover.broker import stopped_broker
+from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
+from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.publish import make_ready
-from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, planned_log_dirs
+from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, planned_log_dirs
 from kidxlib.operations.restore.formatted import write_metadata
 from kidxlib.operations.restore.inventory import OldReplica
 from kidxlib.operations.restore.records import records_of
@@ -44,6 +45,9 @@ from kidxlib.terminal.progress import begin_phase
 #: Files of a partition that are copied besides its logs, and its producer snapshots up to the end of the log. All
 #: others are made anew of the logs.
 _COPIED: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+_AGAIN: Final = (
+    "the sources are as they were, and no metadata was written: empty the new log dirs, format them, and plan again"
+)
 
 
 def apply_restore(plan: RestorePlan, backend: Backend) -> Copied:
@@ -60,8 +64,7 @@ def apply_restore(plan: RestorePlan, backend: Backend) -> Copied:
         done = copy_files(_files(path, replicas), _owner(path))
         copied = Copied(copied.reflinked + done.reflinked, copied.written + done.written)
     _publish({path: _checkpoints(by_log_dir[path]) for path in log_dirs})
-    for broker in plan.brokers:
-        _make_ready(plan, broker, by_log_dir, backend)
+    _make_ready(plan, by_log_dir, backend)
     begin_phase("writing the cluster's metadata")
     write_metadata(plan.controllers, records_of(plan.cluster, plan.controllers[0].records))
     with Publisher() as publisher:
@@ -114,23 +117,33 @@ def _checkpoints(replicas: Sequence[PlannedReplica]) -> dict[str, bytes]:
     return {name: offset_checkpoint(of_name) for name, of_name in offsets.items()}
 
 
-def _make_ready(
-    plan: RestorePlan, broker: NewBroker, by_log_dir: Mapping[Path, Sequence[PlannedReplica]], backend: Backend
-) -> None:
-    """Make a new broker's log dirs ready for its start, as `recover --level marker` does, and see that the broker comes
-    to the logs that the plan says.
+def _make_ready(plan: RestorePlan, by_log_dir: Mapping[Path, Sequence[PlannedReplica]], backend: Backend) -> None:
+    """Make the new log dirs ready for the first start, as `recover --level marker` does, and see that brokers come to
+    the logs that the plan says.
     """
-    stopped = stopped_broker([str(path) for path in broker.log_dirs])
-    known = _known(plan, broker)
+    planned: list[PlannedLogDir] = []
+    for broker in plan.brokers:
+        stopped = stopped_broker([str(path) for path in broker.log_dirs])
+        planned += planned_log_dirs(stopped, _known(plan, broker), backend.engine, f"copies-{broker.node_id}")
+    expected = {
+        log_dir / replica.topic_partition.directory: replica.source
+        for log_dir, replicas in by_log_dir.items()
+        for replica in replicas
+    }
+    for log_dir in planned:
+        for forecast in log_dir.forecasts:
+            _ensure_as_planned(forecast, expected.pop(forecast.directory, None))
+    if expected:
+        raise KidxError(f"{next(iter(expected))}: the copy is not there; {_AGAIN}")
     ready = RecoveryPlan(
-        broker=stopped,
+        broker=StoppedBroker(None, tuple(log_dir.log_dir for log_dir in planned), ()),
         level=Level.MARKER,
         cuts=False,
         accepts_loss=False,
         alone=False,
         everything=False,
         untrusted=None,
-        log_dirs=planned_log_dirs(stopped, known, backend.engine, f"copies-{broker.node_id}"),
+        log_dirs=planned,
         refusals=(),
         unknown=(),
         not_named=(),
@@ -141,25 +154,19 @@ def _make_ready(
         gaps=FoundGaps(),
         seconds=0.0,
     )
-    expected = {
-        log_dir / replica.topic_partition.directory: replica.source
-        for log_dir in broker.log_dirs
-        for replica in by_log_dir.get(log_dir, ())
-    }
-    for forecast in ready.forecasts:
-        source = expected.pop(forecast.directory, None)
-        ends = None if source is None else (source.start_offset, source.end_offset, source.kept_bytes)
-        simulation = forecast.simulation
-        kept = sum(segment.kept_bytes for segment in simulation.segments)
-        now = (simulation.log_start_offset or 0, simulation.log_end_offset or 0, kept)
-        if ends != now or forecast.dropped or forecast.refusals:
-            raise KidxError(
-                f"{forecast.directory}: the copy is to have (start, end, bytes) {ends}, and a broker would make {now} "
-                "of it; the source is as it was, and no metadata was written: empty the new log dirs, and plan again"
-            )
-    if expected:
-        raise KidxError(f"{next(iter(expected))}: the copy is not there; empty the new log dirs, and plan again")
     make_ready(ready, backend)
+
+
+def _ensure_as_planned(forecast: Forecast, source: OldReplica | None) -> None:
+    ends = None if source is None else (source.start_offset, source.end_offset, source.kept_bytes)
+    simulation = forecast.simulation
+    kept = sum(segment.kept_bytes for segment in simulation.segments)
+    now = (simulation.log_start_offset or 0, simulation.log_end_offset or 0, kept)
+    if ends != now or forecast.dropped or forecast.refusals:
+        raise KidxError(
+            f"{forecast.directory}: the copy is to have (start, end, bytes) {ends}, and a broker would make {now} of "
+            f"it; {_AGAIN}"
+        )
 
 
 def _known(plan: RestorePlan, broker: NewBroker) -> KnownTopics:

@@ -124,8 +124,11 @@ def judge(leader: OldReplica, replica: OldReplica, compared: ReplicaFindings) ->
     common_end = min(leader.end_offset, replica.end_offset)
     disagrees = [finding for finding in findings if _is_within(finding, common_start, common_end)]
     texts = [
-        f"{replica.topic_partition.directory}: {replica} and the leader's {leader.directory}: {finding.detail}"
-        .replace("in A", "the leader's").replace(" B ", " this one ").replace(" A ", " the leader ")
+        f"{replica.topic_partition.directory}: {replica} and the leader's {leader.directory}: {finding.detail}".replace(
+            "in A", "the leader's"
+        )
+        .replace(" B ", " this one ")
+        .replace(" A ", " the leader ")
         for finding in disagrees
     ]
     if replica.end_offset > leader.end_offset:
@@ -141,7 +144,10 @@ def judge(leader: OldReplica, replica: OldReplica, compared: ReplicaFindings) ->
     if replica.end_offset == leader.end_offset:
         return JudgedReplica(replica, True, True, f"in sync: {how} up to {leader.end_offset}")
     return JudgedReplica(
-        replica, True, False, f"catches up: {how} up to {replica.end_offset}, and the leader goes on to {leader.end_offset}"
+        replica,
+        True,
+        False,
+        f"catches up: {how} up to {replica.end_offset}, and the leader goes on to {leader.end_offset}",
     )
 
 

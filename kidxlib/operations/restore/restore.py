@@ -62,7 +62,9 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     """Plan a restore, and carry it out if it is the plan that somebody has seen."""
     outcome = Outcome()
     if request.apply is not None and _PLAN_ID.fullmatch(request.apply) is None:
-        raise UsageError(f"--apply {request.apply}: expected the id that the plan ends with, as in --apply 0123456789ab")
+        raise UsageError(
+            f"--apply {request.apply}: expected the id that the plan ends with, as in --apply 0123456789ab"
+        )
     proven = ProvenSettings.read(request.topic_configs)
     brokers = new_brokers(request.brokers)
     sources = source_brokers(request.sources)
@@ -151,7 +153,9 @@ def _tell(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
     _tell_kind(outcome, "disagrees", plan.disagreements)
     _tell_kind(outcome, "lost", plan.lost)
     _tell_kind(outcome, "missing in a log", plan.gaps)
-    _tell_kind(outcome, "not in the metadata", [f"topic {name}: restored all the same" for name in plan.not_in_metadata])
+    _tell_kind(
+        outcome, "not in the metadata", [f"topic {name}: restored all the same" for name in plan.not_in_metadata]
+    )
     _tell_kind(outcome, "cannot come back", [_cannot(each) for each in plan.cluster.cannot_come_back])
     _tell_kind(outcome, "retention", [*_first_day(plan, now)])
     _tell_kind(outcome, "refused", plan.refusals)
@@ -248,14 +252,18 @@ def _tell_end(outcome: Outcome, plan: RestorePlan, copied: Copied | None) -> Non
         outcome.line("nothing was written: the refused lines say what to do")
         return
     if copied is None:
-        outcome.line(f"nothing was written; the same command with --apply {plan.id} does it, if the plan is still the same")
+        outcome.line(
+            f"nothing was written; the same command with --apply {plan.id} does it, if the plan is still the same"
+        )
     else:
         shared = f", {decimal(copied.reflinked)} shared with the sources by reflink" if copied.reflinked else ""
         outcome.line(
             f"restored: {counted(len(plan.copied), 'partition')}; {decimal(copied.written)} copied, flushed and read "
             f"back{shared}"
         )
-    outcome.line("steps:", *(f"  {number}. {step}" for number, step in enumerate(_steps(plan, copied is None), start=1)))
+    outcome.line(
+        "steps:", *(f"  {number}. {step}" for number, step in enumerate(_steps(plan, copied is None), start=1))
+    )
 
 
 def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
@@ -265,7 +273,7 @@ def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
         yield f"run the same command with --apply {plan.id}"
     yield (
         "write offsets.retention.minutes=2147483647 and transactional.id.expiration.ms=2147483647 into the "
-        "server.properties of all new brokers: else offsets of groups that stood still for a week go in the first minutes"
+        "server.properties of all new brokers: else offsets of groups that stood still for a week go within minutes"
     )
     names = ", ".join(str(controller.log_dir) for controller in plan.controllers)
     yield f"start the controllers ({names}); one of them takes the metadata as it becomes active"

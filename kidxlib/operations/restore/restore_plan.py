@@ -119,7 +119,9 @@ class RestorePlan:
     @property
     def gaps(self) -> list[str]:
         """What is missing within logs that are copied."""
-        copied = {(str(each.source.place.name), each.topic_partition) for each in self.copied if each.source is not None}
+        copied = {
+            (str(each.source.place.name), each.topic_partition) for each in self.copied if each.source is not None
+        }
         return [
             f"{TopicPartition(gap.topic, gap.partition).directory} of broker {broker.node_id}: {gap.detail}"
             for broker in self.inventory.brokers
@@ -246,7 +248,7 @@ def plan_restore(
         evidence=inventory.evidence(),
     )
     cluster = with_settings(restored_cluster(known), proven, holds=options.holds)
-    lost = [*_lost(choices, inventory), *_empty(cluster)]
+    lost = [*_lost(choices, inventory), *_without_in_sync(choices, surviving), *_empty(cluster)]
     disagreements = [text for choice in choices for text in choice.disagreements]
     refusals = [
         *why_not_into(brokers, inventory.brokers, keeps_cluster_id=options.keeps_cluster_id),
@@ -386,9 +388,7 @@ class _Placing:
         if judged is None or not judged.is_copied:
             why = "begins empty: no source has its folder" if judged is None else judged.why
             return PlannedReplica(partition, node, None, None, False, False, why)
-        return self._planned(
-            partition, node, judged.replica, is_leader=False, in_sync=judged.in_sync, why=judged.why
-        )
+        return self._planned(partition, node, judged.replica, is_leader=False, in_sync=judged.in_sync, why=judged.why)
 
     def _planned(
         self, partition: TopicPartition, node: int, source: OldReplica, *, is_leader: bool, in_sync: bool, why: str
@@ -401,9 +401,7 @@ class _Placing:
         return sum(self._bytes[path] for path in self._brokers[node].log_dirs)
 
 
-def _restored(
-    choice: Choice, replicas: Sequence[PlannedReplica], brokers: Sequence[NewBroker]
-) -> RestoredPartition:
+def _restored(choice: Choice, replicas: Sequence[PlannedReplica], brokers: Sequence[NewBroker]) -> RestoredPartition:
     leader = choice.leader
     ids: Mapping[str, str] = {path: id_ for broker in brokers for path, id_ in broker.directory_ids.items()}
     epochs = [leader.highest_epoch, *(other.replica.highest_epoch for other in choice.others)]
@@ -440,6 +438,20 @@ def _lost(choices: Iterable[Choice], inventory: Inventory) -> Iterator[str]:
             yield (
                 f"{name}: offsets {end} to {known_end - 1} are in no log, and checkpoints say that consumers have seen "
                 f"them, or that they were flushed; the log of {leader} ends at {end}"
+            )
+
+
+def _without_in_sync(choices: Iterable[Choice], surviving: SurvivingMetadata | None) -> Iterator[str]:
+    """Partitions of which no source has a replica that was in sync: acknowledged records may be in none."""
+    for choice in choices if surviving is not None else ():
+        partition = choice.leader.topic_partition
+        assignment = surviving.metadata.assignments.get(partition) if surviving is not None else None
+        nodes = {choice.leader.node_id, *(other.replica.node_id for other in choice.others)}
+        if assignment is not None and assignment.in_sync and not nodes & set(assignment.in_sync):
+            alone = ", ".join(map(str, assignment.in_sync))
+            yield (
+                f"{partition.directory}: by the metadata only brokers {alone} were in sync, and no source has their "
+                f"folders: records behind offset {choice.leader.end_offset} may be gone"
             )
 
 

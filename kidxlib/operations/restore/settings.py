@@ -2,8 +2,8 @@
 
 No topic is deleted by a guess: where nobody says what a setting was, the value with which nothing is removed stands in
 its place (`SAFE_CONFIGS`), and never Kafka's default. Held topics have these values, whatever is proven, until somebody
-has checked the cluster. A compacted topic stays compacted, as coordinators and clients rely on that; no cleaner works on
-it while `min.compaction.lag.ms` is at its largest value.
+has checked the cluster. A compacted topic stays compacted, as coordinators and clients rely on that; no cleaner works
+on it while `min.compaction.lag.ms` is at its largest value.
 """
 
 from __future__ import annotations

@@ -87,7 +87,10 @@ def why_not_into(
             if (other := seen.setdefault(identity_of(path), path)) is not path:
                 yield f"{path}: the same directory as {other}; give each log dir a directory of its own"
             if (source_path := _overlapping(path, of_sources)) is not None:
-                yield f"{path}: it is, holds or lies in {source_path}, a source, where nothing is written; name a new directory"
+                yield (
+                    f"{path}: it is, holds or lies in {source_path}, a source, where nothing is written; name a new "
+                    "directory"
+                )
                 continue
             yield from _why_not_into(broker, path)
     yield from _why_not_this_cluster(brokers, sources, keeps_cluster_id=keeps_cluster_id)
@@ -105,7 +108,8 @@ def _why_not_into(broker: NewBroker, path: Path) -> Iterator[str]:
     names = sorted(os.listdir(path))
     if UNFINISHED in names:
         yield (
-            f"{path}: a restore into it was broken off; nothing in it is needed: remove all that is in it, and {_FORMAT}"
+            f"{path}: a restore into it was broken off; nothing in it is needed: remove all that is in it, and "
+            f"{_FORMAT}"
         )
         return
     if others := [name for name in names if name not in _FORMATTED]:
@@ -118,7 +122,10 @@ def _why_not_into(broker: NewBroker, path: Path) -> Iterator[str]:
     if meta == MetaProperties():
         yield f"{path}: not formatted, as it has no {META_PROPERTIES}; {_FORMAT}"
     elif meta.node_id != broker.node_id:
-        yield f"{path / META_PROPERTIES}: node.id is {meta.node_id}, and --broker says {broker.node_id}; give the node that it was formatted for"
+        yield (
+            f"{path / META_PROPERTIES}: node.id is {meta.node_id}, and --broker says {broker.node_id}; give the node "
+            "that it was formatted for"
+        )
     elif meta.directory_id is None:
         yield f"{path / META_PROPERTIES}: no directory.id in it; format it with Kafka 3.7 or newer"
 
@@ -128,7 +135,8 @@ def _why_not_this_cluster(
 ) -> Iterator[str]:
     clusters = sorted({cluster for broker in brokers for cluster in broker.clusters})
     if len(clusters) > 1:
-        yield f"--broker: the log dirs are of several clusters ({', '.join(clusters)}); format all with one --cluster-id"
+        names = ", ".join(clusters)
+        yield f"--broker: the log dirs are of several clusters ({names}); format all with one --cluster-id"
     old = {source.cluster_id for source in sources if source.cluster_id is not None}
     if old & set(clusters) and not keeps_cluster_id:
         yield (

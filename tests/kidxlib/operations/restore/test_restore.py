@@ -80,8 +80,10 @@ def _restore(old: Sequence[Path], new: dict[int, Path], *options: str, controlle
 
 
 def _applied(old: Sequence[Path], new: dict[int, Path], *options: str) -> Ended:
-    ended = _restore(old, new, *options, "--apply", _restore(old, new, *options).json["plan"])
-    assert ended.json["applied"], ended
+    planned = _restore(old, new, *options)
+    assert planned.out, planned
+    ended = _restore(old, new, *options, "--apply", planned.json["plan"])
+    assert ended.out and ended.json["applied"], ended
     return ended
 
 
