@@ -17,6 +17,7 @@ from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
 from kidxlib.format.kafka_release import METADATA_VERSION
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.restore.targets import UNFINISHED
 from kidxlib.records.batch_headers import Batch, batches
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
@@ -25,7 +26,16 @@ from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from kidxlib.terminal.command import run
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended
-from tests.support.cluster_metadata import change, snapshot, write_checkpoints
+from tests.support.cluster_metadata import (
+    change,
+    data,
+    leader_change,
+    partition,
+    snapshot,
+    topic,
+    write_checkpoints,
+    write_copy,
+)
 from tests.support.logs import golden
 from tests.support.terminal import without_progress
 
@@ -211,8 +221,8 @@ def test_the_longest_log_leads_and_a_shorter_one_catches_up(tmp_path: Path) -> N
     old, new = [_old(tmp_path, node) for node in (1, 2, 3)], {node: _new(tmp_path, node) for node in (1, 2, 3)}
     end = _shorten(old[0])
     plan = _applied(old, new).json
-    [partition] = plan["topics"][0]["partitions"]
-    assert (partition["leader"], sorted(partition["replicas"]), partition["in_sync"]) == (2, [1, 2, 3], [2, 3])
+    [planned] = plan["topics"][0]["partitions"]
+    assert (planned["leader"], sorted(planned["replicas"]), planned["in_sync"]) == (2, [1, 2, 3], [2, 3])
     ends = {each["node_id"]: each["end_offset"] for each in plan["replicas"]}
     assert ends[1] == end < ends[2] == ends[3]
     assert [_logs(log_dir)[-1].read_bytes() for log_dir in new.values()] == [
@@ -229,16 +239,16 @@ def test_replicas_that_disagree_have_to_be_accepted(tmp_path: Path) -> None:
     assert any(f"offsets {offset}" in line and "--accept-divergence" in line for line in refused.json["refused"])
     applied = _applied(old, new, "--accept-divergence")
     assert applied.code == ExitCode.PROBLEMS_FOUND
-    [partition] = applied.json["topics"][0]["partitions"]
-    assert (partition["leader"], partition["in_sync"], partition["leader_epoch"]) == (2, [2], 6)
+    [planned] = applied.json["topics"][0]["partitions"]
+    assert (planned["leader"], planned["in_sync"], planned["leader_epoch"]) == (2, [2], 6)
     assert not (new[1] / _PARTITION).exists() and (new[2] / _PARTITION).is_dir()
 
 
 def test_a_damaged_replica_does_not_lead(tmp_path: Path) -> None:
     old, new = [_old(tmp_path, node) for node in (1, 2)], {node: _new(tmp_path, node) for node in (1, 2)}
     _damage(old[0])
-    [partition] = _restore(old, new).json["topics"][0]["partitions"]
-    assert (partition["leader"], partition["in_sync"]) == (2, [2])
+    [planned] = _restore(old, new).json["topics"][0]["partitions"]
+    assert (planned["leader"], planned["in_sync"]) == (2, [2])
 
 
 def test_what_is_lost_has_to_be_accepted_and_the_source_keeps_it(tmp_path: Path) -> None:
@@ -262,6 +272,22 @@ def test_an_end_that_consumers_have_seen_is_missed(tmp_path: Path) -> None:
     (old[1] / HIGH_WATERMARK_CHECKPOINT).write_text("0\n1\ntxn-mixed 0 1000000\n")
     refused = _restore(old, new)
     assert refused.code == ExitCode.USAGE and any("to 999999 are in no log" in line for line in refused.json["refused"])
+
+
+def test_no_source_was_in_sync(tmp_path: Path) -> None:
+    """Where the last that was in sync is lost, records that it had acknowledged may be in no log."""
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    values = [
+        topic("txn-mixed", _TOPIC_ID),
+        partition(_TOPIC_ID, 0, [1, 2], []),
+        change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30),
+    ]
+    shrunk = change("PartitionChangeRecord", topicId=_TOPIC_ID, partitionId=0, isr=[2])
+    for metadata, is_lost in ((values, False), ([*values, shrunk], True)):
+        write_copy(old / METADATA_DIRECTORY, {0: leader_change(0, [9]) + data(1, metadata)})
+        planned = _restore([old], new)
+        assert (planned.code == ExitCode.USAGE) == is_lost, planned
+        assert any("only brokers 2 were in sync" in line for line in planned.json["lost"]) == is_lost
 
 
 def test_a_log_of_a_broker_that_is_gone_goes_to_another(tmp_path: Path) -> None:
@@ -310,8 +336,8 @@ def test_no_topic_is_deleted_by_a_guess(tmp_path: Path) -> None:
     )
 
     def values(*options: str) -> dict[str, str | None]:
-        [topic] = _restore([old], new, *options).json["topics"]
-        return {config["name"]: config["value"] for config in topic["configs"]}
+        [described] = _restore([old], new, *options).json["topics"]
+        return {config["name"]: config["value"] for config in described["configs"]}
 
     nothing = {"retention.ms": "-1", "retention.bytes": "-1", "unclean.leader.election.enable": "false"}
     assert values() == values("--no-hold-retention") == {"cleanup.policy": "delete", **nothing}
