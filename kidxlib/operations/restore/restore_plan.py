@@ -94,7 +94,7 @@ class RestorePlan:
 
     @cached_property
     def id(self) -> str:
-        """The same for two plans that would do the same."""
+        """A digest of what the plan does: two plans that would do the same have the same one."""
         return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:12]
 
     @property
