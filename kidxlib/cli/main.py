@@ -28,6 +28,7 @@ _COMMANDS: Final = {
     "recover": "Make a killed broker's log dirs ready for its start; change nothing without --apply.",
     "repair-tiered": "Make objects of remote segments anew; change no bucket without --apply.",
     "report": "Write a page that shows what a catalog knows.",
+    "restore": "Restore a cluster from its brokers' disks; write nothing without --apply.",
     "retention": "Plan which segments Kafka would delete, or apply a plan.",
     "seek": "Say where an offset or a time is.",
     "tables": "Keep a catalog's tables small and quick; change nothing without --apply.",

@@ -67,6 +67,19 @@ def _raise_malformed(path: Path, line: int, message: str) -> NoReturn:
     raise UsageError(f"{path}: line {line}: {message}")
 
 
+@dataclass(frozen=True, slots=True)
+class OwnSettings:
+    """The settings of one topic in the output of Kafka's tools.
+
+    Attributes:
+        of_topic: the values that were set for the topic itself, by Kafka's names.
+        listed: the names of all settings that the output has.
+    """
+
+    of_topic: Mapping[str, str]
+    listed: frozenset[str]
+
+
 #: The values of each topic by Kafka's names.
 Described = Mapping[str, Mapping[str, ConfigEntry]]
 
@@ -166,6 +179,22 @@ def read_described(path: Path, text: str) -> Described:
                 path, block.line, f"topic {topic}: described before, with other values; give one cluster's"
             )
     return configs_by_topic
+
+
+def read_own_settings(path: Path, text: str) -> dict[str, OwnSettings]:
+    """All settings of the topics that `kafka-configs --describe` lists in a file; none where it lists no topic.
+
+    Raises:
+        UsageError: a line is cut off, or a topic is described twice and differently.
+    """
+    topics: dict[str, OwnSettings] = {}
+    for topic, block in _blocks(path, text):
+        own = OwnSettings(
+            {name: entry.value for name, entry in block.entries.items() if entry.of_topic}, frozenset(block.entries)
+        )
+        if topics.setdefault(topic, own) != own:
+            _raise_malformed(path, block.line, f"topic {topic}: described before, with other values; give one cluster's")
+    return topics
 
 
 def _of_json(path: Path, text: str) -> Described:

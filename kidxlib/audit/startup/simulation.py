@@ -122,6 +122,8 @@ class Recovery:
         next_offset, map_end_offset: as in `SegmentFacts`.
         batches, records: up to the end of the scan; no records where wrappers hide their count.
         past: what is in the file after the end of the scan.
+        max_timestamp_ms: the largest timestamp of all batches, in ms since the epoch; −1: none.
+        highest_producer_id: of all batches; −1: none has one.
     """
 
     log_bytes: int
@@ -131,6 +133,8 @@ class Recovery:
     batches: int
     records: int | None
     past: PastEnd
+    max_timestamp_ms: int = -1
+    highest_producer_id: int = -1
 
     @classmethod
     def of(cls, log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> Self:
@@ -143,6 +147,8 @@ class Recovery:
             batches=facts.batches,
             records=facts.records,
             past=past_end(log, recovered, base_offset),
+            max_timestamp_ms=facts.max_timestamp_ms,
+            highest_producer_id=int(recovered.producer_events["producer_id"].max(initial=-1)),
         )
 
     def may_lack_records(self, base_offset: int) -> bool:

@@ -74,6 +74,7 @@ class Assignment:
         leader_epoch: the partition's current epoch.
         last_leader, led_epoch: the last node that led the partition, and its epoch. When the leader stops, the
             partition has no leader in an epoch of its own. −1: not known, as a snapshot does not say it.
+        in_sync: the nodes whose replicas have all acknowledged records.
     """
 
     replicas: tuple[int, ...]
@@ -81,6 +82,7 @@ class Assignment:
     leader_epoch: int = 0
     last_leader: int = _NO_LEADER
     led_epoch: int = -1
+    in_sync: tuple[int, ...] = ()
 
     @property
     def places(self) -> Iterator[tuple[int, str]]:
@@ -89,7 +91,7 @@ class Assignment:
 
     def changed(self, values: dict[str, Any]) -> Assignment:
         """The assignment after a change; fields that the change omits stay (`PartitionRegistration.merge`)."""
-        replicas, directories = values.get("replicas"), values.get("directories")
+        replicas, directories, in_sync = values.get("replicas"), values.get("directories"), values.get("isr")
         leader = values.get("leader", _SAME_LEADER)
         epoch = values.get("leaderEpoch", self.leader_epoch + (leader != _SAME_LEADER))
         changed = replace(
@@ -97,6 +99,7 @@ class Assignment:
             replicas=self.replicas if replicas is None else tuple(replicas),
             directories=self.directories if directories is None else tuple(directories),
             leader_epoch=epoch,
+            in_sync=self.in_sync if in_sync is None else tuple(in_sync),
         )
         is_led = leader not in (_SAME_LEADER, _NO_LEADER)
         return replace(changed, last_leader=leader, led_epoch=epoch) if is_led else changed

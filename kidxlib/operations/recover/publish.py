@@ -38,13 +38,14 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.build.build_request import BuildRequest
 from kidxlib.operations.build.without_catalog import read_and_finish
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, source_of
+from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, source_of
 from kidxlib.recovery.options import OptionsOfTopic
 from kidxlib.run.context import RunContext
 from kidxlib.storage.directory import DIRECTORY, Directory, flush_file_systems
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.publisher import Owner, Publisher, sweep
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs
+from kidxlib.terminal.progress import begin_phase
 
 #: The epoch that the broker had is not written: with it the controller would take the stop for a clean one, and count
 #: on records that may be gone (`ClusterControlManager.registerBroker`, KIP-966).
@@ -52,6 +53,34 @@ _UNKNOWN_EPOCH: Final = -1
 _ALL_AGES_NS: Final = 2**63
 
 _STARTS: Final = pa.schema([pa.field("start", pa.struct([pa.field("read_bytes", pa.int64())]))])
+
+
+def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
+    """Carry a plan out under the log dirs' locks. Return how many bytes of logs the broker reads as it starts now."""
+    for log_dir in plan.log_dirs:
+        sweep_leftovers(log_dir.log_dir.path, log_dir.forecasts)
+    to_rebuild = {log_dir.log_dir.path: plan.to_rebuild(log_dir) for log_dir in plan.log_dirs}
+    for log_dir in plan.log_dirs:
+        if forecasts := to_rebuild[log_dir.log_dir.path]:
+            rebuild(log_dir, forecasts, backend)
+    begin_phase("flushing")
+    for log_dir in plan.log_dirs:
+        flush(log_dir.log_dir.path, to_rebuild[log_dir.log_dir.path])
+    begin_phase("looking at it as the broker will")
+    left = [forecast for forecast in plan.forecasts if plan.is_left(forecast)]
+    others = [
+        forecast for forecast in plan.forecasts if not plan.is_left(forecast) and not forecast.stop.clean_shutdown
+    ]
+    read_then = sum(forecast.alone.read_bytes for forecast in left) + ensure_same_starts(
+        others, plan.level, backend.engine
+    )
+    for log_dir in plan.log_dirs:
+        path, points = log_dir.log_dir.path, log_dir.log_dir.stop.recovery_points
+        if forecasts := to_rebuild[path]:
+            advance_recovery_points(path, points, forecasts)
+    if plan.level is Level.MARKER:
+        write_markers([log_dir.path for log_dir in (*plan.broker.clean, *plan.broker.unclean)])
+    return read_then
 
 
 def sweep_leftovers(log_dir: Path, forecasts: Sequence[Forecast]) -> None:

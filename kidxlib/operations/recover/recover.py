@@ -26,14 +26,7 @@ from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.keep import KeptCopies
 from kidxlib.operations.recover.mend import Mending, MendRequest, Unmended, mend, mendings_of
 from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_noted, note_down
-from kidxlib.operations.recover.publish import (
-    advance_recovery_points,
-    ensure_same_starts,
-    flush,
-    rebuild,
-    sweep_leftovers,
-    write_markers,
-)
+from kidxlib.operations.recover.publish import make_ready
 from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.recover.refusals import refusals_to_apply
 from kidxlib.run.heartbeat import scratch_directory
@@ -45,7 +38,6 @@ from kidxlib.terminal.console import first_of_each_kind, warn, warn_of_first
 from kidxlib.terminal.exit_codes import ExitCode
 from kidxlib.terminal.gaps import gap_lines
 from kidxlib.terminal.outcome import Outcome
-from kidxlib.terminal.progress import begin_phase
 from kidxlib.text.words import counted
 
 #: So many lines of a kind are shown one by one.
@@ -455,7 +447,7 @@ def _carry_out(
             _note_down(plan.broker)
         return plan.start_bytes
     done = cut(plan, seen.known, copies) if request.truncate and copies is not None else plan
-    read_then = _apply(done, backend)
+    read_then = make_ready(done, backend)
     if request.trusts and not any(map(done.is_left, done.forecasts)) and not done.dropped:
         _note_down(plan.broker)
     _tell_applied(outcome, done, read_then, time.monotonic() - start)
@@ -483,34 +475,6 @@ def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker
 def _broker(request: RecoverRequest, not_locked: Sequence[str]) -> StoppedBroker:
     broker = stopped_broker(request.log_dirs, request.metadata.cluster_metadata, request.kafka_version)
     return replace(broker, not_locked=tuple(not_locked))
-
-
-def _apply(plan: RecoveryPlan, backend: Backend) -> int:
-    """Carry a plan out under the log dirs' locks. Return how many bytes of logs the broker reads as it starts now."""
-    for log_dir in plan.log_dirs:
-        sweep_leftovers(log_dir.log_dir.path, log_dir.forecasts)
-    to_rebuild = {log_dir.log_dir.path: plan.to_rebuild(log_dir) for log_dir in plan.log_dirs}
-    for log_dir in plan.log_dirs:
-        if forecasts := to_rebuild[log_dir.log_dir.path]:
-            rebuild(log_dir, forecasts, backend)
-    begin_phase("flushing")
-    for log_dir in plan.log_dirs:
-        flush(log_dir.log_dir.path, to_rebuild[log_dir.log_dir.path])
-    begin_phase("looking at it as the broker will")
-    left = [forecast for forecast in plan.forecasts if plan.is_left(forecast)]
-    others = [
-        forecast for forecast in plan.forecasts if not plan.is_left(forecast) and not forecast.stop.clean_shutdown
-    ]
-    read_then = sum(forecast.alone.read_bytes for forecast in left) + ensure_same_starts(
-        others, plan.level, backend.engine
-    )
-    for log_dir in plan.log_dirs:
-        path, points = log_dir.log_dir.path, log_dir.log_dir.stop.recovery_points
-        if forecasts := to_rebuild[path]:
-            advance_recovery_points(path, points, forecasts)
-    if plan.level is Level.MARKER:
-        write_markers([log_dir.path for log_dir in (*plan.broker.clean, *plan.broker.unclean)])
-    return read_then
 
 
 def _untrusted(request: RecoverRequest, broker: StoppedBroker) -> dict[Path, str] | None:

@@ -73,6 +73,7 @@ class Broker:
         ports: tuple[int, int] | None = None,
         java_options: Sequence[str] | None = None,
         format_with: Sequence[str] | None = (),
+        cluster_id: str = _CLUSTER_ID,
     ) -> None:
         """Format a new broker's storage in `directory`.
 
@@ -83,7 +84,9 @@ class Broker:
             ports: the ports of the broker and of its controller; None for any.
             java_options: options of the JVM; None for those with which it starts soonest.
             format_with: options of formatting; None: the caller puts log dirs there.
+            cluster_id: the id with which storage is formatted.
         """
+        self._cluster_id = cluster_id
         self.directory = directory
         self.log_dir = directory / "data"
         self.log_dirs = [self.log_dir, *(directory / name for name in more_log_dirs)]
@@ -210,7 +213,7 @@ class Broker:
     def _format(self, options: Sequence[str]) -> None:
         self.run_tool(
             "kafka.tools.StorageTool",
-            *("format", "--cluster-id", _CLUSTER_ID, "--config", "server.properties"),
+            *("format", "--cluster-id", self._cluster_id, "--config", "server.properties"),
             *options,
         )
 

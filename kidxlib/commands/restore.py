@@ -1,0 +1,138 @@
+"""`kidx restore`: a cluster back from its brokers' disks."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from kidxlib.commands.command import FIRST, JSON, CommandOptions, kidx_command, option, parameter
+from kidxlib.errors import UsageError
+from kidxlib.terminal.options import shared as shared_options
+from kidxlib.terminal.outcome import Outcome
+
+if TYPE_CHECKING:
+    from kidxlib.operations.backend import Backend
+    from kidxlib.operations.restore.restore import RestoreRequest
+
+
+@dataclass(frozen=True, kw_only=True)
+class Restore(CommandOptions):
+    """What to restore, and into what. The fields mean what those of `RestoreRequest` and `RestoreOptions` mean."""
+
+    sources: tuple[str, ...] = parameter(click.argument("sources", metavar="DIR[,DIR]…", nargs=-1), at=FIRST)
+    brokers: tuple[str, ...] = option(
+        "--broker",
+        "brokers",
+        metavar="ID=DIR[,DIR]",
+        multiple=True,
+        help="A new broker, and its log dirs, which kafka-storage format has just made. It gets the partitions of the "
+        "old broker with this id. May be repeated.",
+    )
+    controllers: tuple[Path, ...] = option(
+        "--controller",
+        "controllers",
+        metavar="DIR",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="The metadata log dir of a new controller: metadata.log.dir, or the first of its log.dirs. Name those of "
+        "all controllers. May be repeated.",
+    )
+    apply: str | None = option(
+        "--apply",
+        metavar="PLAN",
+        help="Do what the plan with this id says, which the plan ends with. Without it nothing is written.",
+    )
+    topic_configs: tuple[Path, ...] = option(
+        "--topic-configs",
+        "topic_configs",
+        metavar="FILE",
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Output of kafka-configs --describe --all --entity-type topics, for topics whose settings no surviving "
+        "metadata has. Only values that were set for a topic itself count. May be repeated.",
+    )
+    holds: bool = option(
+        "--hold-retention/--no-hold-retention",
+        "holds",
+        default=True,
+        show_default=True,
+        help="Give all topics settings with which Kafka removes no record, until you lift that.",
+    )
+    keeps_cluster_id: bool = option(
+        "--keep-cluster-id",
+        "keeps_cluster_id",
+        is_flag=True,
+        help="The new log dirs have the old cluster's id: no node of the old cluster lives, or will be started again.",
+    )
+    accepts_loss: bool = option(
+        "--accept-loss", "accepts_loss", is_flag=True, help="Go on without the records that the lost lines name."
+    )
+    accepts_divergence: bool = option(
+        "--accept-divergence",
+        "accepts_divergence",
+        is_flag=True,
+        help="Where replicas disagree, take the leader's records.",
+    )
+    processes: int | None = parameter(shared_options.processes, at=JSON - 1)
+
+    def __post_init__(self) -> None:
+        for what, given in (
+            ("DIR[,DIR]…: missing; name the log dirs of each old broker", self.sources),
+            ("--broker ID=DIR[,DIR]: missing; name each new broker, and its log dirs", self.brokers),
+            ("--controller DIR: missing; name the metadata log dir of each new controller", self.controllers),
+        ):
+            if not given:
+                raise UsageError(what)
+
+    @cached_property
+    def resolved(self) -> RestoreRequest:
+        from kidxlib.operations.restore.restore import RestoreRequest
+        from kidxlib.operations.restore.restore_plan import RestoreOptions
+
+        return RestoreRequest(
+            sources=self.sources,
+            brokers=self.brokers,
+            controllers=self.controllers,
+            topic_configs=self.topic_configs,
+            options=RestoreOptions(
+                holds=self.holds,
+                keeps_cluster_id=self.keeps_cluster_id,
+                accepts_loss=self.accepts_loss,
+                accepts_divergence=self.accepts_divergence,
+            ),
+            apply=self.apply,
+            now=datetime.now(UTC),
+        )
+
+
+def run_restore(request: Restore, backend: Backend) -> Outcome:
+    """Restore a cluster from its brokers' disks: its metadata, and the logs, into new directories.
+
+    DIR[,DIR]… are the log dirs of one old broker or controller each, with commas between them, or copies of them.
+    Nothing is written there. The newest metadata of any node is taken; if no copy survives, metadata is made from the
+    folders. Without --apply nothing is written: the plan says what comes from where, who leads and why, what is lost or
+    left out, and the steps for the first start.
+
+    Format the new nodes first (kafka-storage format), and start none of them before --apply is done.
+
+    Exit codes: 0 nothing is lost; 2 refused or wrong options, nothing written; 3 something is lost, replicas disagree,
+    or records are missing within a log, and you have accepted it; 1 failed.
+    """
+    from kidxlib.operations.restore.restore import restore
+
+    return restore(request.resolved, backend)
+
+
+def _opened(request: Restore) -> AbstractContextManager[Backend]:
+    from kidxlib.operations.local_once import open_local_once
+
+    return open_local_once(request.processes)
+
+
+restore = kidx_command("restore", Restore, run_restore, opened=_opened, reports_as="restore")

@@ -1,0 +1,190 @@
+"""Carries a restore out: copies folders, makes them ready for their brokers' first start, and then writes the metadata.
+
+The metadata comes last: until then the new directories are those of an empty cluster, and a node that starts on them
+sets the copies aside, and removes none.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Final
+
+from kidxlib.audit.gaps import FoundGaps
+from kidxlib.audit.startup.simulation import StartupAction
+from kidxlib.errors import KidxError
+from kidxlib.format.checkpoint_files import (
+    CLEANER_CHECKPOINT,
+    HIGH_WATERMARK_CHECKPOINT,
+    LEADER_EPOCH_CHECKPOINT,
+    LOG_START_OFFSET_CHECKPOINT,
+    offset_checkpoint,
+)
+from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_file
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.log.cluster_metadata.image import BrokerSettings
+from kidxlib.operations.backend import Backend
+from kidxlib.operations.recover.broker import StoppedBroker, stopped_broker
+from kidxlib.operations.recover.forecast import Forecast
+from kidxlib.operations.recover.publish import make_ready
+from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, planned_log_dirs
+from kidxlib.operations.restore.formatted import write_metadata
+from kidxlib.operations.restore.inventory import OldReplica
+from kidxlib.operations.restore.records import records_of
+from kidxlib.operations.restore.restore_plan import PlannedReplica, RestorePlan
+from kidxlib.operations.restore.targets import UNFINISHED, NewBroker
+from kidxlib.run.known_topics import KnownTopics, TopicsOfSource
+from kidxlib.storage.directory import Directory
+from kidxlib.storage.file_copy import Copied, FileCopy, copy_files, make_directory
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from kidxlib.storage.publisher import Owner, Publisher
+from kidxlib.terminal.progress import begin_phase
+
+#: Files of a partition that are copied besides its logs, and its producer snapshots up to the end of the log. All
+#: others are made anew of the logs.
+_COPIED: Final = (LEADER_EPOCH_CHECKPOINT, PARTITION_METADATA)
+_AGAIN: Final = (
+    "the sources are as they were, and no metadata was written: empty the new log dirs, format them, and plan again"
+)
+
+
+def apply_restore(plan: RestorePlan, backend: Backend) -> Copied:
+    """Carry a plan out that nothing refuses. The caller holds the locks of all log dirs."""
+    by_log_dir: dict[Path, list[PlannedReplica]] = defaultdict(list)
+    for replica in plan.copied:
+        assert replica.log_dir is not None
+        by_log_dir[replica.log_dir].append(replica)
+    log_dirs = [path for broker in plan.brokers for path in broker.log_dirs]
+    _publish({path: {UNFINISHED: f"{plan.id}\n".encode()} for path in log_dirs})
+    copied = Copied(0, 0)
+    begin_phase("copying")
+    for path, replicas in by_log_dir.items():
+        done = copy_files(_files(path, replicas), _owner(path))
+        copied = Copied(copied.reflinked + done.reflinked, copied.written + done.written)
+    _publish({path: _checkpoints(by_log_dir[path]) for path in log_dirs})
+    _make_ready(plan, by_log_dir, backend)
+    begin_phase("writing the cluster's metadata")
+    write_metadata(plan.controllers, records_of(plan.cluster, plan.controllers[0].records))
+    with Publisher() as publisher:
+        for path in log_dirs:
+            publisher.remove(Directory(str(path), ""), UNFINISHED)
+    return copied
+
+
+def _files(log_dir: Path, replicas: Iterable[PlannedReplica]) -> Iterator[FileCopy]:
+    """The files to copy; the directory of each is made first."""
+    owner = _owner(log_dir)
+    for replica in replicas:
+        assert replica.source is not None
+        directory = log_dir / replica.topic_partition.directory
+        make_directory(directory, replica.source.directory, owner)
+        for name, size in _files_of(replica.source):
+            yield FileCopy(replica.source.directory / name, directory / name, size)
+
+
+def _files_of(source: OldReplica) -> Iterator[tuple[str, int]]:
+    """The names of files, and the bytes that are copied of each: a log up to its last whole batch."""
+    for segment in source.forecast.simulation.segments:
+        if segment.action is not StartupAction.DELETE:
+            yield segment_file(segment.base_offset, LOG_SUFFIX), segment.kept_bytes
+    with os.scandir(source.directory) as entries:
+        for entry in sorted(entries, key=lambda entry: entry.name):
+            offset = parse_snapshot(entry.name)
+            if entry.name in _COPIED or (offset is not None and offset <= source.end_offset):
+                yield entry.name, entry.stat().st_size
+
+
+def _checkpoints(replicas: Sequence[PlannedReplica]) -> dict[str, bytes]:
+    """The checkpoints of a log dir, as those of the sources say of its partitions. Recovery points come once all is
+    made ready.
+    """
+    offsets: dict[str, dict[TopicPartition, int]] = {
+        name: {} for name in (HIGH_WATERMARK_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, CLEANER_CHECKPOINT)
+    }
+    for replica in replicas:
+        source, partition = replica.source, replica.topic_partition
+        assert source is not None
+        stop = source.last_stop
+        for name, of_stop in (
+            (HIGH_WATERMARK_CHECKPOINT, stop.high_watermarks),
+            (LOG_START_OFFSET_CHECKPOINT, stop.log_start_offsets),
+            (CLEANER_CHECKPOINT, stop.cleaner_offsets),
+        ):
+            if (offset := of_stop.get(partition)) is not None:
+                offsets[name][partition] = min(offset, source.end_offset)
+    return {name: offset_checkpoint(of_name) for name, of_name in offsets.items()}
+
+
+def _make_ready(plan: RestorePlan, by_log_dir: Mapping[Path, Sequence[PlannedReplica]], backend: Backend) -> None:
+    """Make the new log dirs ready for the first start, as `recover --level marker` does, and see that brokers come to
+    the logs that the plan says.
+    """
+    planned: list[PlannedLogDir] = []
+    for broker in plan.brokers:
+        stopped = stopped_broker([str(path) for path in broker.log_dirs])
+        planned += planned_log_dirs(stopped, _known(plan, broker), backend.engine, f"copies-{broker.node_id}")
+    expected = {
+        log_dir / replica.topic_partition.directory: replica.source
+        for log_dir, replicas in by_log_dir.items()
+        for replica in replicas
+    }
+    for log_dir in planned:
+        for forecast in log_dir.forecasts:
+            _ensure_as_planned(forecast, expected.pop(forecast.directory, None))
+    if expected:
+        raise KidxError(f"{next(iter(expected))}: the copy is not there; {_AGAIN}")
+    ready = RecoveryPlan(
+        broker=StoppedBroker(None, tuple(log_dir.log_dir for log_dir in planned), ()),
+        level=Level.MARKER,
+        cuts=False,
+        accepts_loss=False,
+        alone=False,
+        everything=False,
+        untrusted=None,
+        log_dirs=planned,
+        refusals=(),
+        unknown=(),
+        not_named=(),
+        without_metadata=(),
+        is_only_voter=False,
+        absent=(),
+        aside=(),
+        gaps=FoundGaps(),
+        seconds=0.0,
+    )
+    make_ready(ready, backend)
+
+
+def _ensure_as_planned(forecast: Forecast, source: OldReplica | None) -> None:
+    ends = None if source is None else (source.start_offset, source.end_offset, source.kept_bytes)
+    simulation = forecast.simulation
+    kept = sum(segment.kept_bytes for segment in simulation.segments)
+    now = (simulation.log_start_offset or 0, simulation.log_end_offset or 0, kept)
+    if ends != now or forecast.dropped or forecast.refusals:
+        raise KidxError(
+            f"{forecast.directory}: the copy is to have (start, end, bytes) {ends}, and a broker would make {now} of "
+            f"it; {_AGAIN}"
+        )
+
+
+def _known(plan: RestorePlan, broker: NewBroker) -> KnownTopics:
+    """The topics' settings, for the intervals of their indexes: those of surviving metadata."""
+    if plan.surviving is None:
+        return KnownTopics()
+    of_source = TopicsOfSource(plan.surviving.metadata, BrokerSettings(None, None))
+    return KnownTopics({str(path): of_source for path in broker.log_dirs})
+
+
+def _owner(log_dir: Path) -> Owner:
+    return Owner.of((log_dir / META_PROPERTIES).stat())
+
+
+def _publish(files: Mapping[Path, Mapping[str, bytes]]) -> None:
+    with Publisher() as publisher:
+        for log_dir, contents in files.items():
+            owner = Owner(_owner(log_dir).user, _owner(log_dir).group, 0o644)
+            for name, content in contents.items():
+                publisher.stage(Directory(str(log_dir), ""), name, content, owner)
+        publisher.commit()

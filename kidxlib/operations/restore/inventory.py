@@ -1,0 +1,302 @@
+"""What the sources of a restore have: the brokers, their replicas as a start without recovery points would take them,
+and what the logs say of producers and coordinators. Nothing is written, and every log is read once.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+from kidxlib.audit.startup.last_stop import LastStop
+from kidxlib.engine.protocol import Engine
+from kidxlib.errors import (
+    CheckpointError,
+    MalformedError,
+    MalformedRecordsError,
+    SnapshotError,
+    UnknownRecordTypeError,
+    UnreadableMessageError,
+    UsageError,
+)
+from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
+from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_file
+from kidxlib.format.topic_partition import TopicPartition
+from kidxlib.messages.typed_records import (
+    CONSUMER_OFFSETS,
+    SHARE_GROUP_STATE,
+    TRANSACTION_STATE,
+    read_coordinator_record,
+)
+from kidxlib.operations.compare.place import Place, list_place
+from kidxlib.operations.recover.broker import LogDir, StoppedBroker, stopped_broker
+from kidxlib.operations.recover.forecast import Forecast
+from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, recovery_plan, source_of
+from kidxlib.operations.restore.cluster import LogEvidence
+from kidxlib.records.batch_headers import batches
+from kidxlib.records.reader import records
+from kidxlib.run.known_topics import KnownTopics, read_known_topics
+from kidxlib.run.options import MetadataOptions
+from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import read_leader_epochs
+from kidxlib.storage.store.s3 import is_object
+
+#: The topics whose records coordinators write, and the definitions of these.
+COORDINATOR_TOPICS: Final = {
+    "__consumer_offsets": CONSUMER_OFFSETS,
+    "__transaction_state": TRANSACTION_STATE,
+    "__share_group_state": SHARE_GROUP_STATE,
+}
+_TRANSACTIONS: Final = "__transaction_state"
+#: Fields of a `TransactionLogValue` with ids of producers.
+_PRODUCER_IDS: Final = ("producerId", "previousProducerId", "nextProducerId")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldReplica:
+    """A partition's folder in a log dir of a source.
+
+    Attributes:
+        node_id: the broker's.
+        place: the broker's log dirs.
+        last_stop: how the broker stopped, by the log dir of the folder.
+        topic_id: from `partition.metadata`; None: it is not known.
+        forecast: what a broker without recovery points would make of it.
+        highest_epoch: the highest leader epoch in its batches and in `leader-epoch-checkpoint`; −1: there is none.
+    """
+
+    node_id: int
+    place: Place
+    last_stop: LastStop
+    topic_id: str | None
+    forecast: Forecast
+    highest_epoch: int
+
+    @property
+    def topic_partition(self) -> TopicPartition:
+        return self.forecast.topic_partition
+
+    @property
+    def directory(self) -> Path:
+        return self.forecast.directory
+
+    @property
+    def last_epoch(self) -> int:
+        """The leader epoch of its last batches; −1: it has none."""
+        return max((entry.epoch for log in self.forecast.seen.logs for entry in log.epochs), default=-1)
+
+    @property
+    def start_offset(self) -> int:
+        return self.forecast.simulation.log_start_offset or 0
+
+    @property
+    def end_offset(self) -> int:
+        """The offset behind the last whole batch, before any damage."""
+        return self.forecast.simulation.log_end_offset or 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """The bytes of logs up to the end."""
+        return sum(segment.kept_bytes for segment in self.forecast.simulation.segments)
+
+    @property
+    def whole(self) -> bool:
+        """Whether nothing is lost of what the broker had, as far as its checkpoints and its log tell."""
+        return not self.forecast.refusals and not self.forecast.loses
+
+    def __str__(self) -> str:
+        return f"broker {self.node_id}: {self.directory}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OldBroker:
+    """A source: the log dirs of one broker, or a directory of its metadata.
+
+    Attributes:
+        plan: what a start would make of all its partitions.
+        cluster_id: None: `meta.properties` does not say it.
+    """
+
+    node_id: int
+    cluster_id: str | None
+    place: Place
+    plan: RecoveryPlan
+    replicas: Sequence[OldReplica]
+
+    @property
+    def log_dirs(self) -> Sequence[LogDir]:
+        return self.plan.broker.log_dirs
+
+
+@dataclass(frozen=True)
+class Inventory:
+    """All sources.
+
+    Attributes:
+        known: the topics of surviving metadata, by log dir.
+    """
+
+    brokers: Sequence[OldBroker]
+    known: KnownTopics
+
+    @cached_property
+    def replicas(self) -> Mapping[TopicPartition, Sequence[OldReplica]]:
+        """All replicas of each partition, in the order of brokers."""
+        by_partition: dict[TopicPartition, list[OldReplica]] = defaultdict(list)
+        for broker in self.brokers:
+            for replica in broker.replicas:
+                by_partition[replica.topic_partition].append(replica)
+        return dict(sorted(by_partition.items()))
+
+    @property
+    def paths(self) -> list[Path]:
+        return [log_dir.path for broker in self.brokers for log_dir in broker.log_dirs]
+
+    @property
+    def log_bytes(self) -> int:
+        return sum(
+            segment.log_bytes
+            for replicas in self.replicas.values()
+            for replica in replicas
+            for segment in replica.forecast.simulation.segments
+        )
+
+    def evidence(self) -> LogEvidence:
+        """What the logs say of producers and of coordinators' records, of which all are read."""
+        highest = -1
+        versions: dict[tuple[str, int], int] = {}
+        for replicas in self.replicas.values():
+            for replica in replicas:
+                recoveries = replica.forecast.recoveries.values()
+                highest = max([highest, *(recovery.highest_producer_id for recovery in recoveries)])
+                highest = max([highest, *_ids_in_snapshots(replica.directory)])
+                if replica.topic_partition.topic in COORDINATOR_TOPICS:
+                    highest = max(highest, _read_coordinator_records(replica, versions))
+        return LogEvidence(highest_producer_id=highest, coordinator_records=versions)
+
+
+def source_brokers(texts: Sequence[str]) -> list[tuple[Place, StoppedBroker]]:
+    """The brokers of the sources, each named by its log dirs with commas between them. Nothing but small files is read.
+
+    Raises:
+        UsageError: a source is no broker's, or two are the same broker's, or they are of several clusters.
+    """
+    brokers: list[tuple[Place, StoppedBroker]] = []
+    of_node: dict[int, str] = {}
+    clusters: dict[str, str] = {}
+    for text in texts:
+        if any(is_object(part) for part in text.split(",")):
+            raise UsageError(f"{text}: in an object store; expected log dirs of this machine: copy them here first")
+        place = list_place(text, is_copy=True)
+        broker = stopped_broker([str(path) for path in place.log_dirs])
+        if broker.node_id is None:
+            raise UsageError(
+                f"{text}: no {META_PROPERTIES} there says which broker's it is; expected all log dirs of one broker, "
+                "with commas between them, each with that file: copy it from the disk, too"
+            )
+        if (other := of_node.setdefault(broker.node_id, text)) != text:
+            raise UsageError(
+                f"{text}: of node {broker.node_id}, as {other} is: name all log dirs of a broker together, with commas "
+                "between them, and one copy of each"
+            )
+        for cluster in place.clusters:
+            clusters.setdefault(cluster, text)
+        brokers.append((place, broker))
+    if len(clusters) > 1:
+        of = ", ".join(f"{text} of {cluster}" for cluster, text in clusters.items())
+        raise UsageError(f"the sources are of several clusters: {of}; name those of one")
+    return brokers
+
+
+def take_inventory(sources: Sequence[tuple[Place, StoppedBroker]], engine: Engine) -> Inventory:
+    """Read all logs of all sources, as a start without recovery points would."""
+    log_dirs = [log_dir for _, broker in sources for log_dir in broker.log_dirs]
+    known = read_known_topics(MetadataOptions(), map(source_of, log_dirs))
+    brokers = []
+    for number, (place, broker) in enumerate(sources):
+        plan = recovery_plan(
+            broker,
+            known,
+            Level.CHECKPOINT,
+            cuts=True,
+            accepts_loss=True,
+            alone=True,
+            everything=True,
+            untrusted=None,
+            engine=engine,
+            scans=None,
+            name=f"forecasts-{number}",
+        )
+        assert broker.node_id is not None
+        brokers.append(
+            OldBroker(
+                node_id=broker.node_id,
+                cluster_id=next(iter(place.clusters), None),
+                place=place,
+                plan=plan,
+                replicas=[
+                    _replica(forecast, broker.node_id, place, log_dir.log_dir.stop)
+                    for log_dir in plan.log_dirs
+                    for forecast in log_dir.forecasts
+                ],
+            )
+        )
+    return Inventory(brokers, known)
+
+
+def _replica(forecast: Forecast, node_id: int, place: Place, stop: LastStop) -> OldReplica:
+    listed = place.directories.get(forecast.directory.name)
+    epochs = [entry.epoch for log in forecast.seen.logs for entry in log.epochs]
+    with contextlib.suppress(OSError, CheckpointError):
+        checkpoint = read_leader_epochs(forecast.directory)
+        epochs += [entry.epoch for entry in checkpoint.entries] if checkpoint is not None else []
+    return OldReplica(
+        node_id=node_id,
+        place=place,
+        last_stop=stop,
+        topic_id=None if listed is None else listed.topic_id,
+        forecast=forecast,
+        highest_epoch=max(epochs, default=-1),
+    )
+
+
+def _ids_in_snapshots(directory: Path) -> Iterator[int]:
+    """The largest producer id of each producer snapshot that can be read."""
+    for path in directory.iterdir():
+        if parse_snapshot(path.name) is not None:
+            with contextlib.suppress(OSError, SnapshotError), path.open("rb") as file:
+                entries = read_snapshot(file.read(SNAPSHOT_BYTES_MAX))
+                yield int(entries["producer_id"].max(initial=-1))
+
+
+def _read_coordinator_records(replica: OldReplica, versions: dict[tuple[str, int], int]) -> int:
+    """Note the largest version of each record's value, and return the largest producer id in the records."""
+    topic, highest = replica.topic_partition.topic, -1
+    module = COORDINATOR_TOPICS[topic]
+    for key, value in _keyed_records(replica):
+        try:
+            record = read_coordinator_record(key, value, module)
+        except (UnreadableMessageError, UnknownRecordTypeError):
+            continue  # of a newer Kafka: its version is not known
+        if record.value is None or record.value_version is None:
+            continue
+        kind = (module, record.record_type)
+        versions[kind] = max(versions.get(kind, 0), record.value_version)
+        if topic == _TRANSACTIONS:
+            highest = max(highest, *(int(record.value.get(name, -1)) for name in _PRODUCER_IDS))
+    return highest
+
+
+def _keyed_records(replica: OldReplica) -> Iterator[tuple[bytes, bytes | None]]:
+    for segment in replica.forecast.simulation.segments:
+        log = LogFile(str(replica.directory / segment_file(segment.base_offset, LOG_SUFFIX)))
+        log.keep_valid(segment.kept_bytes)
+        with contextlib.closing(log), contextlib.suppress(MalformedError, MalformedRecordsError):
+            for batch in batches(log):
+                if not batch.is_control:
+                    yield from ((record.key, record.value) for record in records(log, batch) if record.key is not None)

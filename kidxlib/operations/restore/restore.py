@@ -1,0 +1,292 @@
+"""Plans the restore of a cluster, shows the plan, and carries it out where nobody refuses that."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Final
+
+from rich.filesize import decimal
+
+from kidxlib.errors import UsageError
+from kidxlib.operations.backend import Backend
+from kidxlib.operations.restore.apply import apply_restore
+from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
+from kidxlib.operations.restore.formatted import FormattedController, read_formatted
+from kidxlib.operations.restore.inventory import source_brokers, take_inventory
+from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore
+from kidxlib.operations.restore.settings import ProvenSettings, lifts, unproven
+from kidxlib.operations.restore.targets import new_brokers
+from kidxlib.storage.file_copy import Copied
+from kidxlib.storage.lock import locked, locked_to_read
+from kidxlib.terminal.console import first_of_each_kind, warn_of_first
+from kidxlib.terminal.exit_codes import ExitCode
+from kidxlib.terminal.outcome import Outcome
+from kidxlib.text.times import show_time
+from kidxlib.text.words import counted
+
+#: So many lines of a kind are shown one by one.
+_SHOWN: Final = 20
+_MORE: Final = "; --json has them all"
+_DAY: Final = timedelta(days=1)
+_PLAN_ID: Final = re.compile(r"[0-9a-f]{12}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RestoreRequest:
+    """What is to be restored.
+
+    Attributes:
+        sources: all log dirs of one old broker or controller each, with commas between them.
+        brokers: `ID=DIR[,DIR]` of each new broker.
+        controllers: the new controllers' metadata log dirs.
+        topic_configs: outputs of `kafka-configs --describe --all`.
+        apply: the id of the plan that is to be carried out; None: only plan.
+        now: for what retention would remove.
+    """
+
+    sources: Sequence[str]
+    brokers: Sequence[str]
+    controllers: Sequence[Path]
+    topic_configs: Sequence[Path]
+    options: RestoreOptions
+    apply: str | None
+    now: datetime
+
+
+def restore(request: RestoreRequest, backend: Backend) -> Outcome:
+    """Plan a restore, and carry it out if it is the plan that somebody has seen."""
+    outcome = Outcome()
+    if request.apply is not None and _PLAN_ID.fullmatch(request.apply) is None:
+        raise UsageError(
+            f"--apply {request.apply}: expected the id that the plan ends with, as in --apply 0123456789ab"
+        )
+    proven = ProvenSettings.read(request.topic_configs)
+    brokers = new_brokers(request.brokers)
+    sources = source_brokers(request.sources)
+    with contextlib.ExitStack() as stack:
+        for log_dir in (log_dir for _, broker in sources for log_dir in broker.log_dirs):
+            stack.enter_context(locked_to_read(log_dir.path))
+        new_dirs = {path for broker in brokers for path in broker.log_dirs if path.is_dir()}
+        new_dirs |= {path.resolve() for path in request.controllers if path.is_dir()}
+        of_sources = {log_dir.path for _, broker in sources for log_dir in broker.log_dirs}
+        for path in sorted(new_dirs - of_sources):
+            stack.enter_context(locked_to_read(path) if request.apply is None else locked(path))
+        controllers = [_controller(path) for path in request.controllers]
+        inventory = take_inventory(sources, backend.engine)
+        plan = plan_restore(request.options, inventory, brokers, controllers, proven, backend.engine)
+        warn_of_first(inventory.known.warnings)
+        _tell(outcome, plan, request.now)
+        applies = request.apply is not None and not plan.refusals
+        if applies and request.apply != plan.id:
+            raise UsageError(
+                f"--apply {request.apply}: the plan is {plan.id} by now, as sources, targets or options have changed; "
+                "nothing was written: look at the plan again"
+            )
+        copied = apply_restore(plan, backend) if applies else None
+    _tell_end(outcome, plan, copied)
+    outcome.values.update(
+        plan=plan.id, applied=applies, refused=list(plan.refusals), lift=_lifts(plan), **plan.as_json()
+    )
+    return Outcome(
+        code=_exit_code(plan),
+        counts={"partitions": len(plan.copied), "refused": len(plan.refusals), "lost": len(plan.lost)},
+        bytes=plan.copied_bytes,
+        items=outcome.items,
+        values=outcome.values,
+        messages=outcome.messages,
+    )
+
+
+def _controller(path: Path) -> FormattedController:
+    if not path.is_dir():
+        raise UsageError(f"--controller {path}: no such directory; expected a metadata log dir that was just formatted")
+    return read_formatted(path.resolve())
+
+
+def _exit_code(plan: RestorePlan) -> ExitCode:
+    if plan.refusals:
+        return ExitCode.USAGE
+    has_problems = plan.lost or plan.disagreements or plan.gaps
+    return ExitCode.PROBLEMS_FOUND if has_problems else ExitCode.OK
+
+
+def _tell(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
+    outcome.line(*_metadata_lines(plan))
+    outcome.table(
+        "from",
+        ("broker", "log dirs", "stopped", "partitions", "bytes of logs"),
+        [
+            [
+                str(broker.node_id),
+                ", ".join(str(log_dir.path) for log_dir in broker.log_dirs),
+                "uncleanly" if broker.plan.broker.unclean else "cleanly",
+                len(broker.replicas),
+                sum(segment.log_bytes for each in broker.replicas for segment in each.forecast.simulation.segments),
+            ]
+            for broker in plan.inventory.brokers
+        ],
+        text_columns=3,
+    )
+    outcome.table(
+        "to",
+        ("broker", "log dirs", "copies", "leads", "in sync", "bytes of logs"),
+        [_row(plan, broker.node_id, ", ".join(map(str, broker.log_dirs))) for broker in plan.brokers],
+        text_columns=2,
+    )
+    outcome.table(
+        "topics",
+        ("topic", "topic id", "settings", "partitions", "all in sync", "bytes of logs"),
+        [_topic_row(plan, topic) for topic in plan.cluster.topics[:_SHOWN]],
+        text_columns=3,
+    )
+    outcome.more(len(plan.cluster.topics) - _SHOWN, _MORE)
+    behind = [f"{each.topic_partition.directory} on broker {each.node_id}: {each.why}" for each in plan.replicas]
+    behind = [line for line, each in zip(behind, plan.replicas, strict=True) if not each.in_sync]
+    _tell_kind(outcome, "not in sync", behind)
+    _tell_kind(outcome, "cut", plan.cut)
+    _tell_kind(outcome, "left out", plan.left_out)
+    _tell_kind(outcome, "disagrees", plan.disagreements)
+    _tell_kind(outcome, "lost", plan.lost)
+    _tell_kind(outcome, "missing in a log", plan.gaps)
+    _tell_kind(
+        outcome, "not in the metadata", [f"topic {name}: restored all the same" for name in plan.not_in_metadata]
+    )
+    _tell_kind(outcome, "cannot come back", [_cannot(each) for each in plan.cluster.cannot_come_back])
+    _tell_kind(outcome, "retention", [*_first_day(plan, now)])
+    _tell_kind(outcome, "refused", plan.refusals)
+
+
+def _tell_kind(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
+    for line in first_of_each_kind(lines, _SHOWN, _MORE):
+        outcome.line(f"{what}: {line}")
+
+
+def _metadata_lines(plan: RestorePlan) -> Iterator[str]:
+    source = plan.cluster.source
+    if source is None:
+        yield "metadata: no copy survives; it is made from the folders, which do not say what else the cluster had"
+    else:
+        time = "no time" if source.timestamp_ms is None else show_time(source.timestamp_ms)
+        older = f"; {counted(len(source.older), 'older copy', 'older copies')}" if source.older else ""
+        yield (
+            f"metadata: of node {source.node_id}: {source.directory}, to offset {source.end_offset} of epoch "
+            f"{source.epoch}, {time}{older}; what was changed after that is not known"
+        )
+        if not source.is_committed:
+            yield "metadata: its last records may not have been committed; they are taken"
+    yield f"cluster: {plan.cluster.cluster_id}; next producer id {plan.cluster.next_producer_id}"
+
+
+def _row(plan: RestorePlan, node_id: int, log_dirs: str) -> list[str | int]:
+    of_node = [replica for replica in plan.replicas if replica.node_id == node_id]
+    return [
+        str(node_id),
+        log_dirs,
+        sum(1 for replica in of_node if replica.source is not None),
+        sum(1 for replica in of_node if replica.is_leader),
+        sum(1 for replica in of_node if replica.in_sync),
+        sum(replica.source.kept_bytes for replica in of_node if replica.source is not None),
+    ]
+
+
+def _topic_row(plan: RestorePlan, topic: RestoredTopic) -> list[str | int]:
+    of_topic = [replica for replica in plan.replicas if replica.topic_partition.topic == topic.name]
+    settings = "none is proven" if unproven(topic) else "by the metadata"
+    if any(config.proof is ConfigProof.DESCRIBED for config in topic.configs):
+        settings = "by --topic-configs"
+    in_sync = sum(1 for each in topic.partitions if set(each.in_sync) == set(each.replicas))
+    copied = sum(replica.source.kept_bytes for replica in of_topic if replica.source is not None and replica.is_leader)
+    return [topic.name, topic.topic_id, settings, len(topic.partitions), in_sync, copied]
+
+
+def _cannot(what: CannotComeBack) -> str:
+    return f"{what.kind}, {'how many is not known' if what.count is None else what.count}: {what.why}"
+
+
+def _first_day(plan: RestorePlan, now: datetime) -> Iterator[str]:
+    """What Kafka would remove in the first day by the settings that are proven."""
+    until_ms = int((now + _DAY).timestamp() * 1000)
+    for topic in plan.cluster.topics:
+        was = {config.name: config.was for config in topic.configs}
+        removed = [*_removed(plan, topic, was, until_ms)]
+        if removed:
+            held = "held" if plan.options.holds else "not held"
+            yield (
+                f"topic {topic.name}: its proven settings remove {counted(len(removed), 'segment')}, "
+                f"{decimal(sum(removed))}, in the first day: {held}"
+            )
+    held = "no cleaner works on compacted topics" if plan.options.holds else "cleaners work on compacted topics"
+    yield f"{held}; consumers' offsets are not held by topics: see the steps"
+
+
+def _removed(plan: RestorePlan, topic: RestoredTopic, was: dict[str, str | None], until_ms: int) -> Iterator[int]:
+    """The bytes of each segment that goes by its age or by the size of its partition."""
+    if "delete" not in (was.get("cleanup.policy") or "delete"):
+        return
+    ms, size = (int(was.get(name) or -1) for name in ("retention.ms", "retention.bytes"))
+    for replica in plan.replicas:
+        if replica.topic_partition.topic != topic.name or not replica.is_leader or replica.source is None:
+            continue
+        forecast = replica.source.forecast
+        excess = replica.source.kept_bytes - size if size >= 0 else 0
+        for segment in forecast.simulation.segments[:-1]:
+            recovery = forecast.recoveries.get(segment.base_offset)
+            is_old = ms >= 0 and recovery is not None and 0 <= recovery.max_timestamp_ms < until_ms - ms
+            if not is_old and excess < segment.kept_bytes:
+                break
+            excess -= segment.kept_bytes
+            yield segment.kept_bytes
+
+
+def _lifts(plan: RestorePlan) -> list[str]:
+    return [command for topic in plan.cluster.topics for command in lifts(topic)]
+
+
+def _tell_end(outcome: Outcome, plan: RestorePlan, copied: Copied | None) -> None:
+    if plan.refusals:
+        outcome.line("nothing was written: the refused lines say what to do")
+        return
+    if copied is None:
+        outcome.line(
+            f"nothing was written; the same command with --apply {plan.id} does it, if the plan is still the same"
+        )
+    else:
+        shared = f", {decimal(copied.reflinked)} shared with the sources by reflink" if copied.reflinked else ""
+        outcome.line(
+            f"restored: {counted(len(plan.copied), 'partition')}; {decimal(copied.written)} copied, flushed and read "
+            f"back{shared}"
+        )
+    outcome.line(
+        "steps:", *(f"  {number}. {step}" for number, step in enumerate(_steps(plan, copied is None), start=1))
+    )
+
+
+def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
+    """What to do, in order."""
+    yield "see that no node of the old cluster runs, or will be started again"
+    if is_to_apply:
+        yield f"run the same command with --apply {plan.id}"
+    yield (
+        "write offsets.retention.minutes=2147483647 and transactional.id.expiration.ms=2147483647 into the "
+        "server.properties of all new brokers: else offsets of groups that stood still for a week go within minutes"
+    )
+    names = ", ".join(str(controller.log_dir) for controller in plan.controllers)
+    yield f"start the controllers ({names}); one of them takes the metadata as it becomes active"
+    order = ", ".join(str(broker.node_id) for broker in plan.brokers)
+    yield f"start the brokers ({order}), with no client; none may say 'Found stray log dir'"
+    yield "compare kafka-topics --describe with this plan, and consume what matters, before producers start"
+    yield "set what cannot come back: ACLs, users, quotas"
+    if plan.options.holds:
+        count = len(_lifts(plan))
+        yield f"lift the hold, topic by topic: {counted(count, 'command')} of kafka-configs, as lift in --json has them"
+    unknown = [topic.name for topic in plan.cluster.topics if unproven(topic)]
+    if unknown:
+        yield (
+            f"set retention and cleanup.policy of {counted(len(unknown), 'topic')} that nothing proves, as "
+            f"{', '.join(unknown[:3])}: kafka-configs --alter --entity-type topics --entity-name TOPIC --add-config …"
+        )

@@ -1,0 +1,498 @@
+"""The plan of a restore: which replica goes where, who leads, what is lost or left out, and why the plan is refused."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from kidxlib.engine.protocol import Engine
+from kidxlib.errors import ClusterMetadataError, UsageError
+from kidxlib.format.topic_partition import TopicPartition, loaded_as
+from kidxlib.operations.restore.assemble import Known, restored_cluster, why_not
+from kidxlib.operations.restore.choose import Choice, JudgedReplica, choose
+from kidxlib.operations.restore.cluster import (
+    UNASSIGNED,
+    RestoredBroker,
+    RestoredCluster,
+    RestoredPartition,
+    RestoredTopic,
+)
+from kidxlib.operations.restore.formatted import FormattedController
+from kidxlib.operations.restore.inventory import Inventory, OldReplica
+from kidxlib.operations.restore.settings import ProvenSettings, lifts, with_settings
+from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_metadata
+from kidxlib.operations.restore.targets import NewBroker, why_not_into
+from kidxlib.text.words import counted
+
+_REMOTE_METADATA: Final = "__remote_log_metadata"
+
+
+@dataclass(frozen=True, slots=True)
+class RestoreOptions:
+    """What somebody has decided.
+
+    Attributes:
+        holds: everything by which Kafka removes records is held.
+        keeps_cluster_id: no node of the old cluster lives.
+        accepts_loss: go on without records that are gone.
+        accepts_divergence: of replicas that disagree, the leader's records are taken.
+    """
+
+    holds: bool
+    keeps_cluster_id: bool
+    accepts_loss: bool
+    accepts_divergence: bool
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedReplica:
+    """A replica of a restored partition on a new broker.
+
+    Attributes:
+        log_dir: None where it begins empty: the broker chooses.
+        source: the folder that is copied; None where it begins empty.
+        why: whether it is in sync, in words.
+    """
+
+    topic_partition: TopicPartition
+    node_id: int
+    log_dir: Path | None
+    source: OldReplica | None
+    is_leader: bool
+    in_sync: bool
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class RestorePlan:
+    """
+    Attributes:
+        replicas: in the order of partitions and of their replicas.
+        lost: records that the old cluster had, and the restored one lacks, a line each.
+        disagreements: how replicas differ from the leader's, a line each.
+        left_out: folders that are not restored, a line each.
+        refusals: why the plan is not applied, each with what to do.
+    """
+
+    options: RestoreOptions
+    inventory: Inventory
+    brokers: Sequence[NewBroker]
+    controllers: Sequence[FormattedController]
+    surviving: SurvivingMetadata | None
+    cluster: RestoredCluster
+    replicas: Sequence[PlannedReplica]
+    lost: Sequence[str]
+    disagreements: Sequence[str]
+    left_out: Sequence[str]
+    refusals: Sequence[str]
+
+    @cached_property
+    def id(self) -> str:
+        """A digest of what the plan does: two plans that would do the same have the same one."""
+        return hashlib.sha256(json.dumps(self.as_json(), sort_keys=True).encode()).hexdigest()[:12]
+
+    @property
+    def copied(self) -> list[PlannedReplica]:
+        return [replica for replica in self.replicas if replica.source is not None]
+
+    @property
+    def copied_bytes(self) -> int:
+        return sum(replica.source.kept_bytes for replica in self.replicas if replica.source is not None)
+
+    @property
+    def cut(self) -> list[str]:
+        """What of the copied logs is left out: what no start would keep."""
+        return [
+            f"{replica.source.directory}: {dropped.amount} of segment {dropped.base_offset} ({dropped.why}); the copy "
+            f"ends at offset {replica.source.end_offset}"
+            for replica in self.copied
+            if replica.source is not None
+            for dropped in replica.source.forecast.dropped
+        ]
+
+    @property
+    def gaps(self) -> list[str]:
+        """What is missing within logs that are copied."""
+        copied = {
+            (str(each.source.place.name), each.topic_partition) for each in self.copied if each.source is not None
+        }
+        return [
+            f"{TopicPartition(gap.topic, gap.partition).directory} of broker {broker.node_id}: {gap.detail}"
+            for broker in self.inventory.brokers
+            for gap in broker.plan.gaps.lost
+            if (str(broker.place.name), TopicPartition(gap.topic, gap.partition)) in copied
+        ]
+
+    @property
+    def not_in_metadata(self) -> list[str]:
+        """Topics that are restored, and that surviving metadata does not know."""
+        if self.surviving is None:
+            return []
+        return [topic.name for topic in self.cluster.topics if topic.name not in self.surviving.metadata.topics]
+
+    def as_json(self) -> dict[str, Any]:
+        """What the plan does, without anything that another run would say otherwise."""
+        source = self.cluster.source
+        return {
+            "cluster_id": self.cluster.cluster_id,
+            "metadata": None
+            if source is None
+            else {
+                "directory": str(source.directory),
+                "node_id": source.node_id,
+                "epoch": source.epoch,
+                "end_offset": source.end_offset,
+                "timestamp_ms": source.timestamp_ms,
+                "committed": source.is_committed,
+                "older": [str(older.directory) for older in source.older],
+            },
+            "features": dict(self.cluster.features),
+            "next_producer_id": self.cluster.next_producer_id,
+            "holds_retention": self.options.holds,
+            "sources": [
+                {
+                    "node_id": broker.node_id,
+                    "cluster_id": broker.cluster_id,
+                    "log_dirs": [str(log_dir.path) for log_dir in broker.log_dirs],
+                    "partitions": len(broker.replicas),
+                }
+                for broker in self.inventory.brokers
+            ],
+            "controllers": [str(controller.path) for controller in self.controllers],
+            "topics": [_topic_as_json(topic) for topic in self.cluster.topics],
+            "replicas": [_replica_as_json(replica) for replica in self.replicas],
+            "cut": self.cut,
+            "gaps": self.gaps,
+            "lost": list(self.lost),
+            "disagreements": list(self.disagreements),
+            "left_out": list(self.left_out),
+            "not_in_metadata": self.not_in_metadata,
+            "cannot_come_back": [
+                {"kind": each.kind, "count": each.count, "why": each.why} for each in self.cluster.cannot_come_back
+            ],
+        }
+
+
+def _topic_as_json(topic: RestoredTopic) -> dict[str, Any]:
+    return {
+        "topic": topic.name,
+        "topic_id": topic.topic_id,
+        "partitions": [
+            {
+                "partition": partition.partition,
+                "leader": partition.leader,
+                "leader_epoch": partition.leader_epoch,
+                "replicas": list(partition.replicas),
+                "in_sync": list(partition.in_sync),
+                "begins_empty": partition.begins_empty,
+            }
+            for partition in topic.partitions
+        ],
+        "configs": [
+            {"name": config.name, "value": config.value, "proof": config.proof.value, "was": config.was}
+            for config in topic.configs
+        ],
+        "lift": lifts(topic),
+    }
+
+
+def _replica_as_json(replica: PlannedReplica) -> dict[str, Any]:
+    source = replica.source
+    return {
+        "partition": replica.topic_partition.directory,
+        "node_id": replica.node_id,
+        "log_dir": None if replica.log_dir is None else str(replica.log_dir),
+        "from": None if source is None else str(source.directory),
+        "start_offset": None if source is None else source.start_offset,
+        "end_offset": None if source is None else source.end_offset,
+        "last_epoch": None if source is None else source.last_epoch,
+        "log_bytes": None if source is None else source.kept_bytes,
+        "leader": replica.is_leader,
+        "in_sync": replica.in_sync,
+        "why": replica.why,
+    }
+
+
+def plan_restore(
+    options: RestoreOptions,
+    inventory: Inventory,
+    brokers: Sequence[NewBroker],
+    controllers: Sequence[FormattedController],
+    proven: ProvenSettings,
+    engine: Engine,
+) -> RestorePlan:
+    """Plan a restore. Nothing is written."""
+    try:
+        surviving = surviving_metadata(inventory.paths)
+    except ClusterMetadataError as error:
+        raise UsageError(f"{error}; take this copy away only if you know that another or none is better") from error
+    sorted_out = _sort_out(inventory, surviving)
+    choices = choose(sorted_out.partitions, inventory.known, engine)
+    placed = _Placing(brokers, surviving)
+    replicas = [replica for choice in choices for replica in placed.place(choice)]
+    by_partition: dict[TopicPartition, list[PlannedReplica]] = defaultdict(list)
+    for replica in replicas:
+        by_partition[replica.topic_partition].append(replica)
+    found = [_restored(choice, by_partition[choice.leader.topic_partition], brokers) for choice in choices]
+    known = Known(
+        surviving=surviving,
+        found=found,
+        brokers=[RestoredBroker(broker.node_id, broker.directory_ids) for broker in brokers],
+        controllers=controllers,
+        evidence=inventory.evidence(),
+    )
+    cluster = with_settings(restored_cluster(known), proven, holds=options.holds)
+    lost = [*_lost(choices, inventory), *_without_in_sync(choices, surviving), *_empty(cluster)]
+    disagreements = [text for choice in choices for text in choice.disagreements]
+    refusals = [
+        *why_not_into(brokers, inventory.brokers, keeps_cluster_id=options.keeps_cluster_id),
+        *why_not(known, cluster),
+        *_why_not_controllers(controllers, brokers),
+        *sorted_out.refusals,
+        *(refusal.text for choice in choices for refusal in choice.leader.forecast.refusals),
+        *_why_not_tiered(choices),
+        *(() if options.accepts_loss else map(_accept_loss, lost)),
+        *(() if options.accepts_divergence else map(_accept_divergence, disagreements)),
+    ]
+    return RestorePlan(
+        options=options,
+        inventory=inventory,
+        brokers=brokers,
+        controllers=controllers,
+        surviving=surviving,
+        cluster=cluster,
+        replicas=replicas,
+        lost=lost,
+        disagreements=disagreements,
+        left_out=sorted_out.left_out,
+        refusals=list(dict.fromkeys(refusals)),
+    )
+
+
+def _accept_loss(text: str) -> str:
+    return f"{text}: look for another copy, and name it as a source; else --accept-loss goes on without"
+
+
+def _accept_divergence(text: str) -> str:
+    return f"{text}: --accept-divergence takes the leader's records, and this broker fetches them anew"
+
+
+@dataclass(frozen=True, slots=True)
+class _SortedOut:
+    """
+    Attributes:
+        partitions: the replicas of each partition that may be restored.
+        left_out, refusals: as in `RestorePlan`.
+    """
+
+    partitions: Sequence[Sequence[OldReplica]]
+    left_out: Sequence[str]
+    refusals: Sequence[str]
+
+
+def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None) -> _SortedOut:
+    """Leave out folders of other topics of the same name, and of nodes that the metadata does not assign."""
+    partitions: list[list[OldReplica]] = []
+    left_out: list[str] = []
+    refusals: list[str] = []
+    ids: dict[str, set[str]] = defaultdict(set)
+    for partition, replicas in inventory.replicas.items():
+        assignment = None if surviving is None else surviving.metadata.assignments.get(partition)
+        topic_id = None if surviving is None else surviving.metadata.topics.get(partition.topic)
+        kept = []
+        for replica in replicas:
+            if replica.topic_id is None:
+                refusals.append(
+                    f"{replica.directory}: no partition.metadata that can be read, so nobody knows which topic it is: "
+                    "take the folder out of the source; or put the file in place with kidx recover --mend on a copy"
+                )
+            elif topic_id is not None and replica.topic_id != topic_id:
+                left_out.append(
+                    f"{replica.directory}: topic id {replica.topic_id}, and the metadata has {topic_id} for this name"
+                )
+            else:
+                kept.append(replica)
+        assigned = [each for each in kept if assignment is None or each.node_id in assignment.replicas]
+        if assigned:
+            names = {id(each) for each in assigned}
+            left_out += [
+                f"{each.directory}: the metadata does not assign it to broker {each.node_id}"
+                for each in kept
+                if id(each) not in names
+            ]
+            kept = assigned
+        ids[partition.topic] |= {replica.topic_id for replica in kept if replica.topic_id is not None}
+        if kept:
+            partitions.append(kept)
+    for topic, of_topic in ids.items():
+        if len(of_topic) > 1:
+            refusals.append(
+                f"topic {topic}: folders with several topic ids ({', '.join(sorted(of_topic))}), and no metadata says "
+                "which of them was deleted: take those of the deleted topic out of the sources"
+            )
+    aside, of_aside = _aside(inventory)
+    return _SortedOut(partitions, [*left_out, *aside], [*refusals, *of_aside])
+
+
+def _aside(inventory: Inventory) -> tuple[list[str], list[str]]:
+    """Folders that a broker deletes, moves or has set aside; and refusals where such a folder is the only one."""
+    left_out: list[str] = []
+    refusals: list[str] = []
+    for broker in inventory.brokers:
+        for folder in broker.plan.aside:
+            partition = loaded_as(folder.path.name)
+            if partition is None or partition in inventory.replicas or folder.kind == "-delete":
+                left_out.append(f"{folder.path}: a folder {folder.kind}")
+            else:
+                refusals.append(
+                    f"{folder.path}: a folder {folder.kind}, and no source has {partition.directory}: if its records "
+                    f"are wanted, rename it to {partition.directory} in a copy of the log dir; else take it away there"
+                )
+    return left_out, refusals
+
+
+class _Placing:
+    """Gives replicas to new brokers: to the one with the old node's id; where there is none, the leader's goes to the
+    broker with the fewest bytes. Within a broker, to the log dir with the fewest bytes.
+    """
+
+    def __init__(self, brokers: Sequence[NewBroker], surviving: SurvivingMetadata | None) -> None:
+        self._brokers = {broker.node_id: broker for broker in brokers}
+        self._surviving = surviving
+        self._bytes: Counter[Path] = Counter({path: 0 for broker in brokers for path in broker.log_dirs})
+
+    def place(self, choice: Choice) -> Iterator[PlannedReplica]:
+        leader, partition = choice.leader, choice.leader.topic_partition
+        judged = {other.replica.node_id: other for other in choice.others}
+        assignment = None if self._surviving is None else self._surviving.metadata.assignments.get(partition)
+        wanted = (leader.node_id, *judged) if assignment is None else assignment.replicas
+        nodes = [node for node in dict.fromkeys(wanted) if node in self._brokers]
+        if (leads := leader.node_id) not in nodes:
+            leads = nodes[0] if nodes else min(self._brokers, key=lambda node: (self._bytes_of(node), node))
+            nodes = nodes or [leads]
+        for node in nodes:
+            if node == leads:
+                where = "" if node == leader.node_id else f", from old broker {leader.node_id}"
+                why = f"leads{where}: epoch {leader.last_epoch}, end {leader.end_offset}"
+                yield self._planned(partition, node, leader, is_leader=True, in_sync=True, why=why)
+            else:
+                yield self._of(partition, node, judged.get(node))
+
+    def _of(self, partition: TopicPartition, node: int, judged: JudgedReplica | None) -> PlannedReplica:
+        if judged is None or not judged.is_copied:
+            why = "begins empty: no source has its folder" if judged is None else judged.why
+            return PlannedReplica(partition, node, None, None, False, False, why)
+        return self._planned(partition, node, judged.replica, is_leader=False, in_sync=judged.in_sync, why=judged.why)
+
+    def _planned(
+        self, partition: TopicPartition, node: int, source: OldReplica, *, is_leader: bool, in_sync: bool, why: str
+    ) -> PlannedReplica:
+        log_dir = min(self._brokers[node].log_dirs, key=lambda path: (self._bytes[path], str(path)))
+        self._bytes[log_dir] += source.kept_bytes
+        return PlannedReplica(partition, node, log_dir, source, is_leader, in_sync, why)
+
+    def _bytes_of(self, node: int) -> int:
+        return sum(self._bytes[path] for path in self._brokers[node].log_dirs)
+
+
+def _restored(choice: Choice, replicas: Sequence[PlannedReplica], brokers: Sequence[NewBroker]) -> RestoredPartition:
+    leader = choice.leader
+    ids: Mapping[str, str] = {path: id_ for broker in brokers for path, id_ in broker.directory_ids.items()}
+    epochs = [leader.highest_epoch, *(other.replica.highest_epoch for other in choice.others)]
+    assert leader.topic_id is not None
+    return RestoredPartition(
+        topic=leader.topic_partition.topic,
+        topic_id=leader.topic_id,
+        partition=leader.topic_partition.partition,
+        replicas=tuple(replica.node_id for replica in replicas),
+        in_sync=tuple(replica.node_id for replica in replicas if replica.in_sync),
+        leader=next(replica.node_id for replica in replicas if replica.is_leader),
+        leader_epoch=max(epochs) + 1,
+        directories=tuple(ids.get(str(replica.log_dir), UNASSIGNED) for replica in replicas),
+    )
+
+
+def _lost(choices: Iterable[Choice], inventory: Inventory) -> Iterator[str]:
+    """Records that consumers have seen, or whole batches, that no copied log has."""
+    marks: Counter[TopicPartition] = Counter()
+    for broker in inventory.brokers:
+        for log_dir in broker.log_dirs:
+            for partition, offset in log_dir.stop.high_watermarks.items():
+                marks[partition] = max(marks[partition], offset)
+    for choice in choices:
+        leader = choice.leader
+        name, end = leader.topic_partition.directory, leader.end_offset
+        if leader.forecast.refusals:
+            continue
+        for dropped in leader.forecast.dropped:
+            if not dropped.is_torn:
+                yield f"{leader.directory}: {dropped.amount} of segment {dropped.base_offset} ({dropped.why})"
+        known_end = max(marks[leader.topic_partition], leader.forecast.stop.known_end)
+        if end < known_end:
+            yield (
+                f"{name}: offsets {end} to {known_end - 1} are in no log, and checkpoints say that consumers have seen "
+                f"them, or that they were flushed; the log of {leader} ends at {end}"
+            )
+
+
+def _without_in_sync(choices: Iterable[Choice], surviving: SurvivingMetadata | None) -> Iterator[str]:
+    """Partitions of which no source has a replica that was in sync: acknowledged records may be in none."""
+    for choice in choices if surviving is not None else ():
+        partition = choice.leader.topic_partition
+        assignment = surviving.metadata.assignments.get(partition) if surviving is not None else None
+        nodes = {choice.leader.node_id, *(other.replica.node_id for other in choice.others)}
+        if assignment is not None and assignment.in_sync and not nodes & set(assignment.in_sync):
+            alone = ", ".join(map(str, assignment.in_sync))
+            yield (
+                f"{partition.directory}: by the metadata only brokers {alone} were in sync, and no source has their "
+                f"folders: records behind offset {choice.leader.end_offset} may be gone"
+            )
+
+
+def _empty(cluster: RestoredCluster) -> Iterator[str]:
+    for topic in cluster.topics:
+        for partition in topic.partitions:
+            if partition.begins_empty:
+                yield f"{topic.name}-{partition.partition}: no source has a folder, so that it begins empty at offset 0"
+
+
+def _why_not_tiered(choices: Iterable[Choice]) -> Iterator[str]:
+    """Refusals for partitions that look tiered where no metadata says so: their log begins in a bucket
+    (`LogManager.checkpointLogStartOffsets`).
+    """
+    for choice in choices:
+        leader = choice.leader
+        segments = leader.forecast.simulation.segments
+        start = leader.forecast.stop.log_start_offset
+        if leader.topic_partition.topic == _REMOTE_METADATA and leader.end_offset > 0:
+            yield (
+                f"{leader.directory}: the cluster had tiered storage, and two clusters would delete from one bucket; "
+                "tiered topics are not restored: take this folder and those of tiered topics out of the sources"
+            )
+        elif segments and 0 < start < segments[0].base_offset:
+            yield (
+                f"{leader.directory}: its log begins at offset {start}, and its first segment at "
+                f"{segments[0].base_offset}: the rest is in a bucket; tiered topics are not restored: take the folder "
+                "out of the source"
+            )
+
+
+def _why_not_controllers(controllers: Sequence[FormattedController], brokers: Sequence[NewBroker]) -> Iterator[str]:
+    clusters = {cluster for broker in brokers for cluster in broker.clusters}
+    for controller in controllers:
+        if controller.properties.cluster_id not in clusters:
+            yield (
+                f"--controller {controller.log_dir}: formatted for cluster {controller.properties.cluster_id}, and the "
+                f"brokers for {', '.join(sorted(clusters)) or 'none'}; format all nodes with one --cluster-id"
+            )
+
+
+def summary_of(plan: RestorePlan) -> str:
+    partitions = sum(len(topic.partitions) for topic in plan.cluster.topics)
+    return f"{counted(len(plan.cluster.topics), 'topic')}, {counted(partitions, 'partition')}"

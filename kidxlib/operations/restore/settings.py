@@ -1,0 +1,128 @@
+"""Settings of restored topics: those that a source proves, and the hold on everything by which Kafka removes records.
+
+No topic is deleted by a guess: where nobody says what a setting was, the value with which nothing is removed stands in
+its place (`SAFE_CONFIGS`), and never Kafka's default. Held topics have these values, whatever is proven, until somebody
+has checked the cluster. A compacted topic stays compacted, as coordinators and clients rely on that; no cleaner works
+on it while `min.compaction.lag.ms` is at its largest value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from kidxlib.errors import UsageError
+from kidxlib.format.topic_partition import COMPACTED_BY_BROKERS
+from kidxlib.operations.restore.cluster import (
+    SAFE_CONFIGS,
+    ConfigProof,
+    RestoredCluster,
+    RestoredConfig,
+    RestoredTopic,
+)
+from kidxlib.retention.described_configs import OwnSettings, read_own_settings
+
+_CLEANUP: Final = "cleanup.policy"
+_COMPACT: Final = "compact"
+_LEAST_LAG: Final = "min.compaction.lag.ms"
+_MOST_LAG: Final = "max.compaction.lag.ms"
+_FOREVER: Final = str(2**63 - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class ProvenSettings:
+    """What the files of `--topic-configs` say, by topic."""
+
+    by_topic: Mapping[str, OwnSettings]
+
+    @classmethod
+    def read(cls, files: Sequence[Path]) -> ProvenSettings:
+        by_topic: dict[str, OwnSettings] = {}
+        for path in files:
+            try:
+                text = path.read_text()
+            except (OSError, UnicodeDecodeError) as error:
+                raise UsageError(f"--topic-configs {path}: cannot be read: {error}") from error
+            settings = read_own_settings(path, text)
+            if not settings:
+                raise UsageError(
+                    f"--topic-configs {path}: no topic in it; expected the output of kafka-configs --describe --all "
+                    "--entity-type topics"
+                )
+            for topic, own in settings.items():
+                if by_topic.setdefault(topic, own) != own:
+                    raise UsageError(f"--topic-configs {path}: topic {topic}: another file says otherwise; keep one")
+        return cls(by_topic)
+
+
+def with_settings(cluster: RestoredCluster, proven: ProvenSettings, *, holds: bool) -> RestoredCluster:
+    """The cluster, with the settings that each topic gets."""
+    has_metadata = cluster.source is not None
+    topics = (
+        replace(topic, configs=tuple(_settings(topic, proven.by_topic.get(topic.name), has_metadata, holds)))
+        for topic in cluster.topics
+    )
+    return replace(cluster, topics=tuple(topics))
+
+
+def _settings(
+    topic: RestoredTopic, described: OwnSettings | None, has_metadata: bool, holds: bool
+) -> Iterator[RestoredConfig]:
+    own = {config.name: config for config in topic.configs}
+    if described is not None:
+        for name, value in described.of_topic.items():
+            own.setdefault(name, RestoredConfig(name=name, value=value, proof=ConfigProof.DESCRIBED, was=value))
+    policy = own[_CLEANUP].was if _CLEANUP in own else _policy_of_nobody(topic)
+    held = {**SAFE_CONFIGS, _CLEANUP: policy or SAFE_CONFIGS[_CLEANUP]}
+    if _COMPACT in held[_CLEANUP] and holds:
+        held[_LEAST_LAG] = _FOREVER
+    nobody = ConfigProof.METADATA if has_metadata else ConfigProof.NOTHING
+    for name, safe in held.items():
+        config = own.pop(name, None)
+        if config is None:
+            is_listed = described is not None and name in described.listed
+            yield RestoredConfig(name=name, value=safe, proof=ConfigProof.DESCRIBED if is_listed else nobody, was=None)
+        else:
+            yield replace(config, value=safe) if holds else config
+    if holds and _MOST_LAG in own:  # a broker refuses one below `min.compaction.lag.ms`
+        yield replace(own.pop(_MOST_LAG), value=None)
+    yield from own.values()
+
+
+def _policy_of_nobody(topic: RestoredTopic) -> str | None:
+    """The policy of a topic that sets none. Brokers give some of their own topics one
+    (`GroupCoordinatorConfig`, `TransactionLog`).
+    """
+    return _COMPACT if topic.name in COMPACTED_BY_BROKERS else None
+
+
+def lifts(topic: RestoredTopic) -> list[str]:
+    """The arguments of `kafka-configs --alter` that give a topic the settings that a source proves, and let cleaners
+    work again.
+    """
+    add = [f"{config.name}={config.was}" for config in topic.configs if config.is_held and config.was is not None]
+    delete = [
+        config.name
+        for config in topic.configs
+        if config.is_held
+        and config.was is None
+        and (config.proof is not ConfigProof.NOTHING or config.name == _LEAST_LAG)
+    ]
+    for_topic = f"--alter --entity-type topics --entity-name {topic.name}"
+    return [
+        *([f"{for_topic} --add-config {','.join(_quoted(value) for value in add)}"] if add else []),
+        *([f"{for_topic} --delete-config {','.join(delete)}"] if delete else []),
+    ]
+
+
+def _quoted(setting: str) -> str:
+    """A setting whose value has commas, as `kafka-configs` takes it."""
+    name, _, value = setting.partition("=")
+    return f"{name}=[{value}]" if "," in value else setting
+
+
+def unproven(topic: RestoredTopic) -> list[str]:
+    """The settings of a topic that no source says."""
+    return [config.name for config in topic.configs if config.proof is ConfigProof.NOTHING]

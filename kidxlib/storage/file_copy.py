@@ -1,0 +1,184 @@
+"""Copies of logs and other files into new directories: by reflink where the file system has it, else byte by byte.
+Never by a hard link: a broker appends to logs and cuts them in place, so that a link would change the original.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from kidxlib.errors import PublishError
+from kidxlib.format.checksums.crc import extend_crc32c
+from kidxlib.storage.directory import DIRECTORY, flush_file_systems
+from kidxlib.storage.publisher import Owner
+
+#: `FICLONE` of Linux's `linux/fs.h`.
+_CLONE: Final = 0x40049409
+#: A file system that has no reflinks, or not between these two files, answers so.
+_NOT_CLONED: Final = (errno.EOPNOTSUPP, errno.ENOTTY, errno.EXDEV, errno.EINVAL, errno.ENOSYS)
+_PIECE_BYTES: Final = 4 * 1024 * 1024
+#: So many files or bytes are flushed at a time, and then read back.
+_GROUP_FILES: Final = 512
+_GROUP_BYTES: Final = 1024 * 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class FileCopy:
+    """A file to be copied.
+
+    Attributes:
+        source: it is only read.
+        target: there is no such file; its directory is there.
+        size: so many bytes from the beginning; what is behind is left out.
+    """
+
+    source: Path
+    target: Path
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Copied:
+    """
+    Attributes:
+        reflinked: the bytes that the source and the copy share on the disk.
+        written: the bytes that were written, and read back.
+    """
+
+    reflinked: int
+    written: int
+
+
+def make_directory(path: Path, like: Path, owner: Owner) -> None:
+    """Make a directory with the permissions of another one.
+
+    Raises:
+        PublishError: it is there already, or cannot be made.
+    """
+    try:
+        path.mkdir()
+        os.chmod(path, os.stat(like).st_mode & 0o7777 | 0o700)
+        _give(path, owner)
+    except OSError as error:
+        raise PublishError(f"{path}: not made: {error.strerror}") from error
+
+
+def copy_files(files: Iterable[FileCopy], owner: Owner) -> Copied:
+    """Copy files durably, with their modification times. What was written is flushed, and read back from the disk.
+
+    Args:
+        owner: whose the copies are; each has the permissions of its source.
+
+    Raises:
+        PublishError: a copy is there already, cannot be written, or does not read back; or a source has become shorter.
+    """
+    reflinked = written = 0
+    for group in _groups(files):
+        checksums: dict[Path, int] = {}
+        for file in group:
+            try:
+                checksum = _copy(file, owner)
+            except OSError as error:
+                raise PublishError(f"{file.target}: not copied from {file.source}: {error.strerror}") from error
+            if checksum is None:
+                reflinked += file.size
+            else:
+                written += file.size
+                checksums[file.target] = checksum
+        _flush({file.target.parent for file in group})
+        for target, checksum in checksums.items():
+            _ensure_reads_back(target, checksum)
+    return Copied(reflinked, written)
+
+
+def _groups(files: Iterable[FileCopy]) -> Iterator[list[FileCopy]]:
+    group: list[FileCopy] = []
+    for file in files:
+        group.append(file)
+        if len(group) == _GROUP_FILES or sum(each.size for each in group) >= _GROUP_BYTES:
+            yield group
+            group = []
+    if group:
+        yield group
+
+
+def _copy(file: FileCopy, owner: Owner) -> int | None:
+    """Copy a file. Return the checksum of what was written; None for a reflink."""
+    with file.source.open("rb", buffering=0) as source:
+        status = os.fstat(source.fileno())
+        descriptor = os.open(file.target, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with open(descriptor, "wb", buffering=0) as target:
+            if status.st_size < file.size:
+                raise PublishError(
+                    f"{file.source}: {status.st_size} bytes, {file.size} when it was planned; plan again"
+                )
+            checksum = None
+            if _is_cloned(source.fileno(), descriptor):
+                target.truncate(file.size)
+            else:
+                checksum = _write(source.fileno(), descriptor, file.size)
+            os.fchmod(descriptor, status.st_mode & 0o777 | 0o600)
+            _give(descriptor, owner)
+            os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns))
+    return checksum
+
+
+def _is_cloned(source: int, target: int) -> bool:
+    import fcntl
+
+    try:
+        fcntl.ioctl(target, _CLONE, source)
+    except OSError as error:
+        if error.errno not in _NOT_CLONED:
+            raise
+        return False
+    return True
+
+
+def _write(source: int, target: int, size: int) -> int:
+    checksum, position = 0, 0
+    while position < size:
+        piece = os.pread(source, min(_PIECE_BYTES, size - position), position)
+        if not piece:
+            raise OSError(errno.EIO, f"the source ends at byte {position}, expected {size}")
+        view = memoryview(piece)
+        while view:
+            view = view[os.write(target, view) :]
+        checksum = extend_crc32c(checksum, piece)
+        position += len(piece)
+    return checksum
+
+
+def _give(place: int | Path, owner: Owner) -> None:
+    with contextlib.suppress(PermissionError):  # only root gives files away; the copy is the caller's own then
+        os.chown(place, owner.user, owner.group)
+
+
+def _flush(directories: Iterable[Path]) -> None:
+    by_device: dict[int, Path] = {}
+    for directory in directories:
+        by_device.setdefault(directory.stat().st_dev, directory)
+    for directory in by_device.values():
+        descriptor = os.open(directory, DIRECTORY)
+        try:
+            flush_file_systems([descriptor])
+        except OSError as error:
+            raise PublishError(f"{directory}: cannot be flushed: {error.strerror}; check this disk") from error
+        finally:
+            os.close(descriptor)
+
+
+def _ensure_reads_back(path: Path, expected: int) -> None:
+    """Read a file from the disk: its pages are dropped from memory first, as far as the kernel does that."""
+    checksum = 0
+    with path.open("rb", buffering=0) as file:
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+        while piece := file.read(_PIECE_BYTES):
+            checksum = extend_crc32c(checksum, piece)
+    if checksum != expected:
+        raise PublishError(f"{path}: it does not read back as it was written: check this disk")

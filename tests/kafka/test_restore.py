@@ -1,0 +1,150 @@
+"""A killed broker's disk, restored into new log dirs of a new cluster, with its metadata and without: consumers get the
+same, groups go on where they were, new producers lose nothing, and the source stays as it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
+
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.terminal.exit_codes import ExitCode
+from tests.faults.processes import Ended, kidx
+from tests.kafka.crashed import killed_broker
+from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read, read_all
+from tests.kafka.traffic import PARTITIONS
+from tests.support.kafka.broker import Broker
+
+_NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
+_TABLE: Final = ("table", 0)
+_ALL: Final = [*PARTITIONS, _TABLE]
+_GROUP: Final = "went-on"
+_COMMITTED: Final = {("plain", 0): 7, ("transactions", 1): 11, _TABLE: 3}
+_FRESH: Final = 50
+
+
+def _use(broker: Broker) -> None:
+    """A compacted topic, and a group with offsets."""
+    with broker.running():
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        topic = NewTopic(_TABLE[0], 1, 1, config={"cleanup.policy": "compact", "segment.ms": "1000000000"})
+        [created] = admin.create_topics([topic]).values()
+        created.result(TIMEOUT_SECONDS)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "enable.idempotence": True})
+        for number in range(200):
+            producer.produce(_TABLE[0], f"value{number}".encode(), f"key{number % 20}".encode(), partition=0)
+        assert producer.flush(TIMEOUT_SECONDS) == 0
+        consumer = _consumer(broker.bootstrap)
+        offsets = [TopicPartition(*place, offset) for place, offset in _COMMITTED.items()]
+        consumer.commit(offsets=offsets, asynchronous=False)
+        consumer.close()
+
+
+def _consumer(bootstrap: str) -> Consumer:
+    return Consumer({"bootstrap.servers": bootstrap, "group.id": _GROUP, "enable.auto.commit": False})
+
+
+@pytest.fixture(scope="module")
+def killed(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Broker:
+    return killed_broker(tmp_path_factory.mktemp("restore") / "broker", broker_version, _use)
+
+
+@pytest.fixture(scope="module")
+def alone(killed: Broker, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+    """What consumers get of the disk where its own broker starts on it."""
+    broker = killed.copy(tmp_path_factory.mktemp("alone") / "broker")
+    with broker.running():
+        return read_all(broker.bootstrap, _ALL)
+
+
+def _state(broker: Broker) -> dict[str, tuple[int, int, int, str]]:
+    """Inode, mode, modification time and bytes of all files."""
+    found = {}
+    for log_dir in broker.log_dirs:
+        for path in sorted(log_dir.rglob("*")):
+            status = path.stat()
+            content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+            found[str(path)] = (status.st_ino, status.st_mode, status.st_mtime_ns, content)
+    return found
+
+
+def _new_broker(directory: Path, version: str) -> Broker:
+    return Broker(directory, {}, more_log_dirs=["more"], version=version, cluster_id=_NEW_CLUSTER)
+
+
+def _restore(old: Broker, new: Broker, *options: str) -> Ended:
+    return kidx(
+        *("restore", ",".join(map(str, old.log_dirs)), "--broker", f"1={','.join(map(str, new.log_dirs))}"),
+        *("--controller", new.log_dir, "--json", *options),
+    )
+
+
+def _restored(old: Broker, new: Broker) -> dict[str, Any]:
+    """Plan, and carry the plan out. Return it."""
+    planned = _restore(old, new)
+    assert planned.code == ExitCode.OK and not planned.json["applied"], planned
+    applied = _restore(old, new, "--apply", planned.json["plan"])
+    assert applied.code == ExitCode.OK and applied.json["applied"], applied
+    assert {**applied.json, "applied": False} == planned.json
+    return applied.json
+
+
+def _write_afresh(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> None:
+    """New producers, whose ids the logs must not know: their records would count as duplicates."""
+    for place in partitions:
+        for number in range(3):
+            producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True})
+            for _ in range(_FRESH):
+                producer.produce(place[0], b"fresh", f"fresh{number}".encode(), partition=place[1])
+            assert producer.flush(TIMEOUT_SECONDS) == 0
+
+
+def _assert_described(bootstrap: str, plan: Mapping[str, Any]) -> None:
+    """The cluster has the topics of the plan, their leaders and replicas in sync."""
+    metadata = AdminClient({"bootstrap.servers": bootstrap}).list_topics(timeout=TIMEOUT_SECONDS)
+    found = {
+        name: [(number, each.leader, each.replicas, each.isrs) for number, each in sorted(topic.partitions.items())]
+        for name, topic in metadata.topics.items()
+    }
+    assert found == {
+        topic["topic"]: [
+            (each["partition"], each["leader"], each["replicas"], each["in_sync"]) for each in topic["partitions"]
+        ]
+        for topic in plan["topics"]
+    }
+
+
+@pytest.mark.parametrize("survives", [True, False], ids=["metadata", "folders"])
+def test_a_cluster_comes_back_from_a_killed_brokers_disk(
+    killed: Broker, alone: Seen, tmp_path: Path, survives: bool
+) -> None:
+    old, new = killed.copy(tmp_path / "old"), _new_broker(tmp_path / "new", killed.version)
+    if not survives:
+        shutil.rmtree(old.log_dir / METADATA_DIRECTORY)
+    before = _state(old)
+    plan = _restored(old, new)
+    assert (plan["metadata"] is not None) == survives
+    with new.running() as run:
+        assert read_all(new.bootstrap, _ALL).differences(alone) == []
+        _assert_described(new.bootstrap, plan)
+        consumer = _consumer(new.bootstrap)
+        places = [TopicPartition(*place) for place in _COMMITTED]
+        offsets = consumer.committed(places, TIMEOUT_SECONDS)
+        assert {(each.topic, each.partition): each.offset for each in offsets} == _COMMITTED
+        consumer.close()
+        _write_afresh(new.bootstrap, [("plain", 0), ("plain", 1), _TABLE])
+        after = read(new.bootstrap, [("plain", 0), ("plain", 1), _TABLE], "read_uncommitted")
+    for place, seen in after.items():
+        assert len(seen.records) == len(alone.uncommitted[place].records) + 3 * _FRESH
+    said = "\n".join(run.lines())
+    assert "stray" not in said and said.count("Skipping recovery of") == len(new.log_dirs)
+    assert not [path for log_dir in new.log_dirs for path in log_dir.iterdir() if path.name.endswith("-stray")]
+    assert _state(old) == before

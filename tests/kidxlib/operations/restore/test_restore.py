@@ -1,0 +1,353 @@
+"""Plans of a restore, and what comes of them: who leads, what is refused, what is lost, and what is copied."""
+
+from __future__ import annotations
+
+import base64
+import io
+import os
+import shutil
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from kidxlib.cli.main import kidx
+from kidxlib.format.checkpoint_files import HIGH_WATERMARK_CHECKPOINT
+from kidxlib.format.kafka_release import METADATA_VERSION
+from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, LOG_SUFFIX
+from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
+from kidxlib.operations.restore.targets import UNFINISHED
+from kidxlib.records.batch_headers import Batch, batches
+from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
+from kidxlib.storage.opened_log import LogFile
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.terminal.command import run
+from kidxlib.terminal.exit_codes import ExitCode
+from tests.faults.processes import Ended
+from tests.support.cluster_metadata import (
+    change,
+    data,
+    leader_change,
+    partition,
+    snapshot,
+    topic,
+    write_checkpoints,
+    write_copy,
+)
+from tests.support.logs import golden
+from tests.support.terminal import without_progress
+
+_PARTITION: Final = "txn-mixed-0"
+_TOPIC_ID: Final = "nK9UueanTPWXzDtprD1jVw"
+_EPOCH_AT: Final = 12
+_CRC_COVERS_AT: Final = 70
+
+
+def _id(name: str) -> str:
+    return base64.urlsafe_b64encode(name.encode().ljust(16, b"-")[:16]).decode().rstrip("=")
+
+
+def _properties(log_dir: Path, node: int, cluster: str) -> None:
+    text = f"version=1\nnode.id={node}\ncluster.id={_id(cluster)}\ndirectory.id={_id(log_dir.name)}\n"
+    (log_dir / META_PROPERTIES).write_text(text)
+
+
+def _folder(log_dir: Path, name: str, topic_id: str) -> Path:
+    shutil.copytree(golden.SAMPLES / _PARTITION, log_dir / name)
+    (log_dir / name / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {topic_id}\n")
+    return log_dir / name
+
+
+def _old(root: Path, node: int) -> Path:
+    """A killed broker's log dir, without metadata."""
+    log_dir = root / f"old{node}"
+    _folder(log_dir, _PARTITION, _TOPIC_ID)
+    _properties(log_dir, node, "old")
+    write_checkpoints(log_dir)
+    return log_dir
+
+
+def _new(root: Path, node: int) -> Path:
+    """A log dir that was just formatted."""
+    log_dir = root / f"new{node}"
+    log_dir.mkdir()
+    _properties(log_dir, node, "new")
+    level = change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30)
+    (log_dir / BOOTSTRAP_SNAPSHOT).write_bytes(snapshot([level], 0))
+    return log_dir
+
+
+def _restore(old: Sequence[Path], new: dict[int, Path], *options: str, controller: Path | None = None) -> Ended:
+    brokers = [word for node, log_dir in new.items() for word in ("--broker", f"{node}={log_dir}")]
+    controllers = ("--controller", str(controller or next(iter(new.values()))))
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err), pytest.raises(SystemExit) as ended:
+        run(kidx, "kidx", ["restore", *map(str, old), *brokers, *controllers, *options, "--json"])
+    assert isinstance(ended.value.code, int)
+    return Ended(ended.value.code, out.getvalue(), without_progress(err.getvalue()))
+
+
+def _applied(old: Sequence[Path], new: dict[int, Path], *options: str) -> Ended:
+    planned = _restore(old, new, *options)
+    assert planned.out, planned
+    ended = _restore(old, new, *options, "--apply", planned.json["plan"])
+    assert ended.out and ended.json["applied"], ended
+    return ended
+
+
+def _logs(log_dir: Path) -> list[Path]:
+    return sorted((log_dir / _PARTITION).glob(f"*{LOG_SUFFIX}"))
+
+
+def _last_batch(log_dir: Path) -> Batch:
+    log = LogFile(str(_logs(log_dir)[-1]))
+    try:
+        return list(batches(log))[-1]
+    finally:
+        log.close()
+
+
+def _shorten(log_dir: Path) -> int:
+    """Take the last batch away. Return where the log ends then."""
+    last = _last_batch(log_dir)
+    os.truncate(_logs(log_dir)[-1], last.position)
+    return last.offset_field
+
+
+def _write(log_dir: Path, at: int, content: bytes) -> int:
+    """Write into the last batch. Return its first offset."""
+    last = _last_batch(log_dir)
+    with _logs(log_dir)[-1].open("r+b") as log:
+        log.seek(last.position + at)
+        log.write(content)
+    return last.offset_field
+
+
+def _set_epoch(log_dir: Path, epoch: int) -> int:
+    """Give the last batch another leader epoch, which its checksum does not cover."""
+    return _write(log_dir, _EPOCH_AT, epoch.to_bytes(4, "big"))
+
+
+def _damage(log_dir: Path) -> int:
+    return _write(log_dir, _CRC_COVERS_AT, b"\xff" * 4)
+
+
+def _contents(directory: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in sorted(directory.rglob("*")) if path.is_file()}
+
+
+def _unformatted(old: Path, new: Path) -> str:
+    (new / META_PROPERTIES).unlink()
+    return "not formatted"
+
+
+def _not_empty(old: Path, new: Path) -> str:
+    (new / "a-topic-0").mkdir()
+    return "it is not empty (a-topic-0 is in it)"
+
+
+def _broken_off(old: Path, new: Path) -> str:
+    (new / UNFINISHED).touch()
+    return "a restore into it was broken off"
+
+
+def _of_old_cluster(old: Path, new: Path) -> str:
+    _properties(new, 1, "old")
+    return "the id of the old cluster"
+
+
+def _of_other_node(old: Path, new: Path) -> str:
+    _properties(new, 7, "new")
+    return "node.id is 7, and --broker says 1"
+
+
+def _with_a_copied_id(old: Path, new: Path) -> str:
+    text = (new / META_PROPERTIES).read_text()
+    (new / META_PROPERTIES).write_text(text.replace(_id(new.name), _id(old.name)))
+    return "a copied meta.properties"
+
+
+def _without_topic_id(old: Path, new: Path) -> str:
+    (old / _PARTITION / PARTITION_METADATA).unlink()
+    return "nobody knows which topic it is"
+
+
+def _set_aside(old: Path, new: Path) -> str:
+    _folder(old, f"gone-0.{'0' * 32}-stray", _id("gone"))
+    return "rename it to gone-0 in a copy"
+
+
+def _two_ids(old: Path, new: Path) -> str:
+    _folder(old, "txn-mixed-1", _id("other"))
+    return "folders with several topic ids"
+
+
+def _tiered(old: Path, new: Path) -> str:
+    _folder(old, "__remote_log_metadata-0", _id("remote"))
+    return "tiered topics are not restored"
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [
+        *(_unformatted, _not_empty, _broken_off, _of_old_cluster, _of_other_node, _with_a_copied_id),
+        *(_without_topic_id, _set_aside, _two_ids, _tiered),
+    ],
+)
+def test_what_is_refused(tmp_path: Path, spoil: Callable[[Path, Path], str]) -> None:
+    old, new, controller = _old(tmp_path, 1), _new(tmp_path, 1), _new(tmp_path, 9)
+    expected = spoil(old, new)
+    before = _contents(tmp_path)
+    ended = _restore([old], {1: new}, controller=controller)
+    assert ended.code == ExitCode.USAGE and _contents(tmp_path) == before
+    assert any(expected in line for line in ended.json["refused"]), ended.json["refused"]
+
+
+def test_a_source_is_never_a_target(tmp_path: Path) -> None:
+    old, controller = _old(tmp_path, 1), _new(tmp_path, 9)
+    inside = old / "inside"
+    _new(tmp_path, 1).rename(inside)
+    before = _contents(tmp_path)
+    for target in (old, inside):
+        ended = _restore([old], {1: target}, controller=controller)
+        assert ended.code == ExitCode.USAGE and _contents(tmp_path) == before
+        assert any("where nothing is written" in line for line in ended.json["refused"])
+
+
+def test_the_longest_log_leads_and_a_shorter_one_catches_up(tmp_path: Path) -> None:
+    """Else the shorter one would lead where its broker starts first, and the others would cut their logs."""
+    old, new = [_old(tmp_path, node) for node in (1, 2, 3)], {node: _new(tmp_path, node) for node in (1, 2, 3)}
+    end = _shorten(old[0])
+    plan = _applied(old, new).json
+    [planned] = plan["topics"][0]["partitions"]
+    assert (planned["leader"], sorted(planned["replicas"]), planned["in_sync"]) == (2, [1, 2, 3], [2, 3])
+    ends = {each["node_id"]: each["end_offset"] for each in plan["replicas"]}
+    assert ends[1] == end < ends[2] == ends[3]
+    assert [_logs(log_dir)[-1].read_bytes() for log_dir in new.values()] == [
+        _logs(log_dir)[-1].read_bytes() for log_dir in old
+    ]
+
+
+def test_replicas_that_disagree_have_to_be_accepted(tmp_path: Path) -> None:
+    """The leader is the one with the later epoch, and the other begins empty."""
+    old, new = [_old(tmp_path, node) for node in (1, 2)], {node: _new(tmp_path, node) for node in (1, 2)}
+    offset = _set_epoch(old[1], 5)
+    refused = _restore(old, new)
+    assert refused.code == ExitCode.USAGE
+    assert any(f"offsets {offset}" in line and "--accept-divergence" in line for line in refused.json["refused"])
+    applied = _applied(old, new, "--accept-divergence")
+    assert applied.code == ExitCode.PROBLEMS_FOUND
+    [planned] = applied.json["topics"][0]["partitions"]
+    assert (planned["leader"], planned["in_sync"], planned["leader_epoch"]) == (2, [2], 6)
+    assert not (new[1] / _PARTITION).exists() and (new[2] / _PARTITION).is_dir()
+
+
+def test_a_damaged_replica_does_not_lead(tmp_path: Path) -> None:
+    old, new = [_old(tmp_path, node) for node in (1, 2)], {node: _new(tmp_path, node) for node in (1, 2)}
+    _damage(old[0])
+    [planned] = _restore(old, new).json["topics"][0]["partitions"]
+    assert (planned["leader"], planned["in_sync"]) == (2, [2])
+
+
+def test_what_is_lost_has_to_be_accepted_and_the_source_keeps_it(tmp_path: Path) -> None:
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    _damage(old)
+    before = _contents(old)
+    refused = _restore([old], new)
+    assert refused.code == ExitCode.USAGE and any("--accept-loss" in line for line in refused.json["refused"])
+    applied = _applied([old], new, "--accept-loss")
+    assert applied.code == ExitCode.PROBLEMS_FOUND and applied.json["lost"] and applied.json["cut"]
+    of_copy, of_source = _logs(new[1])[-1].read_bytes(), _logs(old)[-1].read_bytes()
+    assert of_copy == of_source[: len(of_copy)] and len(of_copy) < len(of_source)
+    assert {name: content for name, content in _contents(old).items() if name in before} == before
+
+
+def test_an_end_that_consumers_have_seen_is_missed(tmp_path: Path) -> None:
+    """The line of a broker that has lost the folder counts, too."""
+    old, new = [_old(tmp_path, node) for node in (1, 2)], {1: _new(tmp_path, 1)}
+    shutil.rmtree(old[1] / _PARTITION)
+    _folder(old[1], "another-0", _id("another"))
+    (old[1] / HIGH_WATERMARK_CHECKPOINT).write_text("0\n1\ntxn-mixed 0 1000000\n")
+    refused = _restore(old, new)
+    assert refused.code == ExitCode.USAGE and any("to 999999 are in no log" in line for line in refused.json["refused"])
+
+
+def test_no_source_was_in_sync(tmp_path: Path) -> None:
+    """Where the last that was in sync is lost, records that it had acknowledged may be in no log."""
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    values = [
+        topic("txn-mixed", _TOPIC_ID),
+        partition(_TOPIC_ID, 0, [1, 2], []),
+        change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=30),
+    ]
+    shrunk = change("PartitionChangeRecord", topicId=_TOPIC_ID, partitionId=0, isr=[2])
+    for metadata, is_lost in ((values, False), ([*values, shrunk], True)):
+        write_copy(old / METADATA_DIRECTORY, {0: leader_change(0, [9]) + data(1, metadata)})
+        planned = _restore([old], new)
+        assert (planned.code == ExitCode.USAGE) == is_lost, planned
+        assert any("only brokers 2 were in sync" in line for line in planned.json["lost"]) == is_lost
+
+
+def test_a_log_of_a_broker_that_is_gone_goes_to_another(tmp_path: Path) -> None:
+    old, new = [_old(tmp_path, node) for node in (1, 2)], {2: _new(tmp_path, 2)}
+    _shorten(old[1])
+    planned = _restore(old, new)
+    [replica] = planned.json["replicas"]
+    assert planned.code == ExitCode.OK
+    assert (replica["node_id"], replica["leader"], replica["from"]) == (2, True, str(old[0] / _PARTITION))
+
+
+def test_another_plan_is_not_applied(tmp_path: Path) -> None:
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    plan = _restore([old], new).json["plan"]
+    _shorten(old)
+    _restore([old], new, "--apply", plan).assert_one_line(ExitCode.USAGE, f"--apply {plan}", "by now")
+    assert not (new[1] / _PARTITION).exists() and not (new[1] / UNFINISHED).exists()
+
+
+def test_copies_are_files_of_their_own(tmp_path: Path) -> None:
+    """A broker appends to logs, and cuts them in place: a hard link would change the source. The marker has the epoch
+    with which the controller takes the stop for an unclean one.
+    """
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    _applied([old], new)
+    assert not (new[1] / UNFINISHED).exists()
+    assert (new[1] / CLEAN_SHUTDOWN_FILE).read_text() == '{"version":0,"brokerEpoch":-1}'
+    for source, copy in zip(_logs(old), _logs(new[1]), strict=True):
+        one, other = source.stat(), copy.stat()
+        assert source.read_bytes() == copy.read_bytes() and one.st_ino != other.st_ino
+        assert (one.st_nlink, other.st_nlink) == (1, 1) and one.st_mtime_ns == other.st_mtime_ns
+    again = _restore([old], new)
+    assert again.code == ExitCode.USAGE  # what was restored is not written over
+
+
+def test_no_topic_is_deleted_by_a_guess(tmp_path: Path) -> None:
+    """What nobody says gets the value with which nothing is removed, held or not; what is proven is held at first."""
+    old, new = _old(tmp_path, 1), {1: _new(tmp_path, 1)}
+    configs = tmp_path / "configs"
+    configs.write_text(
+        "All configs for topic txn-mixed are:\n"
+        "  cleanup.policy=compact sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:cleanup.policy=compact}\n"
+        "  retention.ms=1000 sensitive=false synonyms={STATIC_BROKER_CONFIG:log.retention.ms=1000}\n"
+        "  retention.bytes=5 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:retention.bytes=5}\n"
+        "  max.compaction.lag.ms=9 sensitive=false synonyms={DYNAMIC_TOPIC_CONFIG:max.compaction.lag.ms=9}\n"
+    )
+
+    def values(*options: str) -> dict[str, str | None]:
+        [described] = _restore([old], new, *options).json["topics"]
+        return {config["name"]: config["value"] for config in described["configs"]}
+
+    nothing = {"retention.ms": "-1", "retention.bytes": "-1", "unclean.leader.election.enable": "false"}
+    assert values() == values("--no-hold-retention") == {"cleanup.policy": "delete", **nothing}
+    described = ("--topic-configs", str(configs))
+    held = {"cleanup.policy": "compact", "min.compaction.lag.ms": str(2**63 - 1), "max.compaction.lag.ms": None}
+    assert values(*described) == {**nothing, **held}
+    proven = {"cleanup.policy": "compact", "retention.bytes": "5", "max.compaction.lag.ms": "9"}
+    assert values(*described, "--no-hold-retention") == {**nothing, **proven}
+    lifted = [line.partition("txn-mixed ")[2] for line in _restore([old], new, *described).json["lift"]]
+    assert lifted == [
+        "--add-config retention.bytes=5,max.compaction.lag.ms=9",
+        "--delete-config retention.ms,min.compaction.lag.ms",
+    ]
