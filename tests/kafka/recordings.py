@@ -1,7 +1,8 @@
 """What brokers did with disks, kept as JSON beside this module: each run of the tests compares kidx with it.
 
 `--exhaustive` starts the brokers again and fails where one does something else than what was recorded. `--record`
-writes what they do now. A recording is of one Kafka; it says when it was made and with which seed.
+writes what they do in cases of which nothing is recorded, so that a run that was stopped goes on; remove a case, or its
+file, to have it recorded again. A recording is of one Kafka; it says when it was made and with which seed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Recordings:
 
     Attributes:
         starts_brokers: brokers are started, and what they do is compared with what was recorded.
-        writes: what they do is recorded in place of being compared.
+        writes: what they do is recorded where nothing is, in place of being compared.
         chosen: the only version that this run is about; None for all that something was recorded of.
     """
 
@@ -59,7 +60,7 @@ class Recordings:
         recorded = _recorded(path)
         if self.starts_brokers and not self.writes and not recorded:
             return observe()
-        if self.writes:
+        if self.writes and case not in recorded:
             recorded[case] = {
                 "kafka": kafka,
                 "seed": seed,

@@ -412,12 +412,12 @@ def _snapshot_obstacles(
         own = segment_files.kraft_snapshot_file(max(renamed))
         newer = "reads the log from its first offset on"
         if start > 0:
-            newer = f"too (OffsetOutOfRangeException), as its log begins at offset {start}"
+            newer = f"does so, too (OffsetOutOfRangeException), as its log begins at offset {start}"
         yield Obstacle(
             renamed[max(renamed)],
             f"a node takes it for {own}, looks for that file, and then for no other snapshot",
             Effect.ENDS,
-            f"Kafka 3.9 ends with an error (NoSuchFileException); 4.3 {newer}",
+            f"Kafka 3.9 ends with an error (NoSuchFileException); from 4.3 on a node {newer}",
             f"name it {own} again if it is whole; else move it out of the directory",
         )
     if start > 0 and (latest is None or latest.end_offset < start):
