@@ -59,6 +59,17 @@ def test_all_obstacles_are_named_with_what_to_do(tmp_path: Path) -> None:
     assert "-stray: 1 folder, " in ended.output
 
 
+@pytest.mark.parametrize("is_empty", [True, False], ids=["empty", "NUL"])
+def test_the_snapshot_that_formatting_makes(tmp_path: Path, *, is_empty: bool) -> None:
+    """A node of 4.4.0 that has no later one serves all of its log where it is empty, and ends where it holds zeros."""
+    disk = unpack(tmp_path)
+    for snapshot in disk.snapshots:
+        snapshot.unlink()
+    (disk.metadata / "00000000000000000000-0000000000.checkpoint").write_bytes(b"" if is_empty else bytes(200))
+    failures = json.loads(_verify(disk.a, disk.b, "--json").stdout)["log_dir_failures"]
+    assert len(failures) == (not is_empty), failures
+
+
 def test_with_metadata_the_wrong_folder_alone_is_accused(tmp_path: Path) -> None:
     """In the log dir, by the partition's own directory, and by metadata of another log dir."""
     disk = unpack(tmp_path)

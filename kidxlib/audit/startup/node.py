@@ -195,8 +195,9 @@ def _obstacles_of_properties(log_dirs: Sequence[Location], metadata: ClusterMeta
 
 
 def was_formatted(log_dir: Location) -> bool:
-    """Whether a node with KRaft has left something in a log dir: `kafka-storage format` makes `bootstrap.checkpoint` in
-    each, and a broker with ZooKeeper has no epoch to write into `.kafka_cleanshutdown` (`KafkaServer.shutdown`).
+    """Whether a node with KRaft has left something in a log dir: up to 4.3 `kafka-storage format` makes
+    `bootstrap.checkpoint` in each, and a broker with ZooKeeper has no epoch to write into `.kafka_cleanshutdown`
+    (`KafkaServer.shutdown`).
     """
     if (log_dir / BOOTSTRAP_SNAPSHOT).exists():
         return True
@@ -428,8 +429,15 @@ def _snapshot_obstacles(
             "IllegalStateException",
             _RESTORE,
         )
-    elif latest is not None and not metadata_is_read:
+    elif latest is not None and not metadata_is_read and not _is_empty_at_zero(files, latest):
         yield from _latest_snapshot_obstacles(files[segment_files.kraft_snapshot_file(latest)], start, snapshots)
+
+
+def _is_empty_at_zero(files: Mapping[str, Location], snapshot: SnapshotId) -> bool:
+    """Whether a snapshot is empty that had nothing but what `kafka-storage format` of Kafka 4.4 wrote (KIP-1170): a
+    node reads nothing in it, and all of the log (tried with 4.4.0).
+    """
+    return snapshot.end_offset == 0 and files[segment_files.kraft_snapshot_file(snapshot)].stat().st_size == 0
 
 
 def _latest_snapshot_obstacles(path: Location, start: int, snapshots: list[SnapshotId]) -> Iterator[Obstacle]:
