@@ -85,6 +85,8 @@ _QUORUM_STATE_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
     0: ("clusterId", "leaderId", "leaderEpoch", "votedId", "appliedOffset", "currentVoters"),
     1: ("leaderId", "leaderEpoch", "votedId", "votedDirectoryId"),
 }
+#: The version of a quorum whose voters are in `controller.quorum.voters`; else they are in snapshots and the log.
+_VOTERS_IN_PROPERTIES: Final = 0
 _REMOVE_STATE: Final = (
     "remove the file: a node that is the quorum's only voter starts without it; of several voters, one that has "
     "forgotten its vote may vote twice in one epoch, so start it only while the others have a leader"
@@ -429,15 +431,21 @@ def _snapshot_obstacles(
             "IllegalStateException",
             _RESTORE,
         )
-    elif latest is not None and not metadata_is_read and not _is_empty_at_zero(files, latest):
+    elif latest is not None and not metadata_is_read and not _needs_no_snapshot(files, latest):
         yield from _latest_snapshot_obstacles(files[segment_files.kraft_snapshot_file(latest)], start, snapshots)
 
 
-def _is_empty_at_zero(files: Mapping[str, Location], snapshot: SnapshotId) -> bool:
-    """Whether a snapshot is empty that had nothing but what `kafka-storage format` of Kafka 4.4 wrote (KIP-1170): a
-    node reads nothing in it, and all of the log (tried with 4.4.0).
+def _needs_no_snapshot(files: Mapping[str, Location], snapshot: SnapshotId) -> bool:
+    """Whether a snapshot is empty that had nothing but what `kafka-storage format` of Kafka 4.4 wrote (KIP-1170), and
+    the node's voters are not in it: it reads nothing there, and all of the log (tried with 4.4.0).
     """
-    return snapshot.end_offset == 0 and files[segment_files.kraft_snapshot_file(snapshot)].stat().st_size == 0
+    if snapshot.end_offset > 0 or files[segment_files.kraft_snapshot_file(snapshot)].stat().st_size > 0:
+        return False
+    try:
+        state = json.loads(small_file(files[QUORUM_STATE]))
+    except (KeyError, OSError, ValueError):
+        return False
+    return isinstance(state, dict) and state.get("data_version") == _VOTERS_IN_PROPERTIES
 
 
 def _latest_snapshot_obstacles(path: Location, start: int, snapshots: list[SnapshotId]) -> Iterator[Obstacle]:
