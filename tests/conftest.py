@@ -65,7 +65,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="compare with this Kafka alone, whose jars are fetched; without it, with the two that are promised",
     )
     group.addoption(
-        "--record", action="store_true", help="write down what brokers do (tests/kafka/recordings.py), not compare it"
+        "--record",
+        action="store_true",
+        help="write down what brokers do in cases that nothing is recorded of (tests/kafka/recordings.py)",
     )
 
 

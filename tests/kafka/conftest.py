@@ -6,7 +6,7 @@ import functools
 import os
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +24,9 @@ from tests.support.kafka.jars import BESIDE, compared_with
 from tests.support.kafka.moved import not_there
 
 _MEMORY: Final = Path("/dev/shm")
+_HERE: Final = Path(__file__).parent
+#: The fixtures of a test that compares with the Kafka of `--kafka-version`.
+_OF_A_KAFKA: Final = {"kafka_version", "recordings"}
 
 
 @pytest.fixture(autouse=True)
@@ -38,15 +41,35 @@ def missing_classes_have_names(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """What compares with Kafka's classes does it with each version; what starts brokers takes long, and starts those of
-    one version alone.
+    """What compares with Kafka's classes does it with each version. What takes long, as brokers do, and what hardly
+    differs from version to version does it with one version alone.
     """
     if "kafka_version" in metafunc.fixturenames:
         chosen = metafunc.config.getoption("kafka_version")
         versions: list[Any] = [*compared_with(chosen)]
-        if chosen is None and "broker_version" in metafunc.fixturenames:
-            versions[-1] = pytest.param(BESIDE, marks=pytest.mark.exhaustive(f"brokers of Kafka {BESIDE}"))
+        if chosen is None and (reason := _why_promised_alone(metafunc)) is not None:
+            versions[-1] = pytest.param(BESIDE, marks=pytest.mark.exhaustive(reason))
         metafunc.parametrize("kafka_version", versions, indirect=True, scope="session")
+
+
+def _why_promised_alone(metafunc: pytest.Metafunc) -> str | None:
+    if "broker_version" in metafunc.fixturenames:
+        return f"brokers of Kafka {BESIDE}"
+    marker = metafunc.definition.get_closest_marker("promised_alone")
+    return None if marker is None else str(marker.args[0])
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """With `--kafka-version`, what compares with no Kafka, or always with the same ones, says nothing of that one."""
+    if config.getoption("kafka_version") is None:
+        return
+    left_out = [item for item in items if item.path.is_relative_to(_HERE) and not _OF_A_KAFKA & {*_fixtures(item)}]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in left_out]
+
+
+def _fixtures(item: pytest.Item) -> Sequence[str]:
+    return item.fixturenames if isinstance(item, pytest.Function) else ()
 
 
 @pytest.fixture(scope="session")

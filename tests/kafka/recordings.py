@@ -1,7 +1,8 @@
 """What brokers did with disks, kept as JSON beside this module: each run of the tests compares kidx with it.
 
 `--exhaustive` starts the brokers again and fails where one does something else than what was recorded. `--record`
-writes what they do now. A recording is of one Kafka; it says when it was made and with which seed.
+writes what they do in cases of which nothing is recorded, so that a run that was stopped goes on; remove a case, or its
+file, to have it recorded again. A recording is of one Kafka; it says when it was made and with which seed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Recordings:
 
     Attributes:
         starts_brokers: brokers are started, and what they do is compared with what was recorded.
-        writes: what they do is recorded in place of being compared.
+        writes: what they do is recorded where nothing is, in place of being compared.
         chosen: the only version that this run is about; None for all that something was recorded of.
     """
 
@@ -59,7 +60,7 @@ class Recordings:
         recorded = _recorded(path)
         if self.starts_brokers and not self.writes and not recorded:
             return observe()
-        if self.writes:
+        if self.writes and case not in recorded:
             recorded[case] = {
                 "kafka": kafka,
                 "seed": seed,
@@ -77,13 +78,16 @@ class Recordings:
         return found["did"]
 
     def known(self, name: str, case: str, *, kafka: str) -> Any:
-        """What a broker did in a case by its recording, which another test compares with a broker.
+        """What a broker did in a case by its recording, which another test makes, or compares with a broker.
 
         Raises:
             AssertionError: nothing was recorded for the case.
         """
         path = _path(name, kafka)
-        return self._case(path, _recorded(path), case)["did"]
+        recorded = _recorded(path)
+        if self.writes and case not in recorded:
+            pytest.skip(f"{case!r} is recorded in this run; run the test without --record")
+        return self._case(path, recorded, case)["did"]
 
     def _case(self, path: Path, recorded: dict[str, Any], case: str) -> dict[str, Any]:
         if not recorded and self.chosen is not None:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Final
 
 import numpy as np
+import pytest
 
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.recovery.coarsen import Indexes, from_denser, from_headers
@@ -58,6 +59,7 @@ def _as_kafka(
         first, at_hand = interval, expected
 
 
+@pytest.mark.promised_alone("generated logs are read with both")
 def test_golden_segments(kafka: Kafka, golden_segment: GoldenSegment, scratch: Path) -> None:
     """4 KiB → 64 KiB → 1 MiB → 4 KiB."""
     data = golden_segment.log.read_bytes()

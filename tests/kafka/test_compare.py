@@ -1,4 +1,4 @@
-"""`tests.kafka.compare` names the classes and methods that another Kafka does not have."""
+"""`tests.kafka.compare` tells what fails with another Kafka or did not run, and which classes and methods it lacks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any, Final
 import pytest
 from py4j.protocol import Py4JError
 
-from tests.kafka.compare import Result
+from tests.kafka.compare import Differences, Result
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.functions import LOG_PACKAGE
 from tests.support.kafka.moved import MovedError
@@ -36,3 +36,29 @@ def test_what_is_not_there_is_named(kafka: Kafka, name: str) -> None:
         _NOT_THERE[name](kafka)
     moved = Result("failed", str(caught.getrepr(style="short"))).moved
     assert any(name in each for each in moved), moved
+
+
+#: How a test ends with another Kafka and with the promised one (None: it is not there), and what is told of it.
+_ENDS: Final = {
+    ("passed", "passed"): None,
+    ("skipped", "skipped"): None,
+    ("passed", "skipped"): None,
+    ("failed", "passed"): "failing",
+    ("error", "skipped"): "failing",
+    ("error", None): "failing",
+    ("skipped", "passed"): "not_run",
+    (None, "passed"): "not_run",
+    ("failed", "failed"): "unknown",
+    ("passed", "error"): "unknown",
+    (None, "failed"): "unknown",
+}
+
+
+@pytest.mark.parametrize(("theirs", "promised"), _ENDS)
+def test_what_is_told(theirs: str | None, promised: str | None) -> None:
+    """What did not run with the other Kafka is told as what fails: it may hide a difference."""
+    found = Differences.of(*({} if each is None else {"a": Result(each)} for each in (theirs, promised)))
+    told = _ENDS[theirs, promised]
+    assert [name for name in ("failing", "not_run", "unknown") if getattr(found, name)] == ([told] if told else [])
+    assert found.is_alike == (told is None)
+    assert found.compared == (theirs == promised == "passed")

@@ -56,6 +56,7 @@ def kafka_dump(kafka: Kafka, tmp_path: Path) -> KafkaDump:
     return KafkaDump(kafka, tmp_path)
 
 
+@pytest.mark.promised_alone("mutated segments are dumped with both")
 def test_golden_segments(kafka_dump: KafkaDump, golden_segment: GoldenSegment, scratch: Path) -> None:
     """Real, synthetic and damaged segments with the files that Kafka's recovery wrote for them."""
     contents = {
@@ -205,6 +206,7 @@ def test_keys_that_are_numbers(kafka: Kafka, kafka_dump: KafkaDump, scratch: Pat
     )
 
 
+@pytest.mark.promised_alone("mutated segments are dumped with both")
 @pytest.mark.parametrize("key_version", [0, 1, -1])
 @pytest.mark.parametrize("control_type", [-1, 0, 1, 2, 3, 4, 5, 6, 7])
 def test_control_records(kafka_dump: KafkaDump, scratch: Path, control_type: int, key_version: int) -> None:
@@ -235,6 +237,7 @@ def test_control_records(kafka_dump: KafkaDump, scratch: Path, control_type: int
         assert_as_kafka(kafka_dump, log, ("--print-data-log",))
 
 
+@pytest.mark.promised_alone("mutated segments are dumped with both")
 @pytest.mark.parametrize("base_sequence", [-1, -5, 0, 2**31 - 3, 2**31 - 1, -(2**31)])
 @pytest.mark.parametrize("delta", [0, 1, 5, -1, 2**31 - 1, -(2**31)])
 def test_sequences_wrap(kafka_dump: KafkaDump, scratch: Path, base_sequence: int, delta: int) -> None:

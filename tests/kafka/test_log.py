@@ -102,6 +102,7 @@ def _compare_fetches(log: Log, theirs: KafkaLog, rng: random.Random, count: int)
         assert collect_aborted(log, start, upper_bound) == theirs.collect_aborted(start, upper_bound)
 
 
+@pytest.mark.promised_alone("random logs are looked up with both")
 def test_golden_logs(
     kafka: Kafka,
     scratch: Path,

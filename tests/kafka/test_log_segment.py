@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from kidxlib.format import layouts, segment_files
 from kidxlib.index.offset import OffsetIndex
@@ -61,6 +62,7 @@ def _segment(
     )
 
 
+@pytest.mark.promised_alone("batches in any order are appended with both")
 def test_golden_segments(kafka: Kafka, golden_segment: GoldenSegment, scratch: Path, exhaustive: bool) -> None:
     """Offsets and timestamps at batches and records and next to them, between them, and on both sides of all."""
     rng = random.Random(random.getrandbits(32))  # of pytest-randomly's seed

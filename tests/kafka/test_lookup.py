@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import numpy as np
+import pytest
 from numpy.typing import NDArray
 
 from kidxlib.errors import (
@@ -81,6 +82,7 @@ _ERRORS: Final[dict[str, type[KidxError]]] = {
 # ---- answers ----
 
 
+@pytest.mark.promised_alone("indexes made up are looked up with both")
 def test_indexes_that_kafka_has_written(
     kafka: Kafka, scratch: Path, golden_segments: list[GoldenSegment], rng: random.Random, say: Say, exhaustive: bool
 ) -> None:

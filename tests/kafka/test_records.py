@@ -168,6 +168,7 @@ def test_batches_of_other_clients(kafka: Kafka, scratch: Path, way: str) -> None
     assert _read(_log(data))[1] == list(encoded.RECORDS)
 
 
+@pytest.mark.promised_alone("damaged batches are read with both")
 @pytest.mark.parametrize("way", [way for way in encoded.WAYS if way != "none" and "zstd" not in way])
 @pytest.mark.parametrize("attributes", [0, layouts.ATTRIBUTE_LOG_APPEND_TIME])
 @pytest.mark.parametrize("inner_magic", [0, 1])
@@ -332,6 +333,7 @@ _ODD: Final[dict[str, bytes]] = {
 }
 
 
+@pytest.mark.promised_alone("damaged batches are read with both")
 @pytest.mark.parametrize("odd", _ODD)
 @pytest.mark.parametrize("following", [b"", encoded.batch_v2(encoded.RECORDS)], ids=["alone", "before a sound batch"])
 def test_odd_batches(kafka: Kafka, scratch: Path, odd: str, following: bytes) -> None:

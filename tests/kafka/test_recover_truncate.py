@@ -84,6 +84,7 @@ class _LogDir:
             (self.path / name).write_bytes(offset_checkpoint({each: offsets[each] for each in self.partitions}))
 
 
+@pytest.mark.promised_alone("starts are simulated with both")
 @pytest.mark.parametrize("level", ["checkpoint", "marker"])
 def test_logs_are_cut_as_by_log_loader(
     level: str, kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say

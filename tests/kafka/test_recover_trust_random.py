@@ -118,6 +118,7 @@ def _flushed(partition: KilledPartition, rng: random.Random) -> int:
     return rng.choice([0, 0, rng.choice(list(partition.base_offsets)), rng.randint(0, partition.end)])
 
 
+@pytest.mark.promised_alone("starts are simulated with both")
 @pytest.mark.parametrize("level", ["checkpoint", "marker"])
 def test_headers_tell_what_all_bytes_tell(
     level: str, kafka: Kafka, scratch: Path, rng: random.Random, exhaustive: bool, say: Say

@@ -220,6 +220,7 @@ def test_generated_partitions(
     assert set(reasons) == {reason.value for reason in REASONS} - never_here
 
 
+@pytest.mark.promised_alone("generated partitions are judged with both")
 def test_golden_partitions(
     retention: KafkaRetention, scratch: Path, golden_segments: list[GoldenSegment], rng: random.Random, say: Say
 ) -> None:

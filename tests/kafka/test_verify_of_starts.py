@@ -59,6 +59,21 @@ def test_all_obstacles_are_named_with_what_to_do(tmp_path: Path) -> None:
     assert "-stray: 1 folder, " in ended.output
 
 
+@pytest.mark.parametrize(("content", "version"), [(b"", 0), (b"", 1), (bytes(200), 0)], ids=["empty", "voters", "NUL"])
+def test_the_snapshot_that_formatting_makes(tmp_path: Path, content: bytes, version: int) -> None:
+    """A node of 4.4.0 that has no later one serves all of its log where it is empty, and ends where it holds zeros.
+    Where the quorum's voters are in it, they are lost.
+    """
+    disk = unpack(tmp_path)
+    state = disk.metadata / "quorum-state"
+    state.write_text(json.dumps({**json.loads(state.read_text()), "votedDirectoryId": "", "data_version": version}))
+    for snapshot in disk.snapshots:
+        snapshot.unlink()
+    (disk.metadata / "00000000000000000000-0000000000.checkpoint").write_bytes(content)
+    failures = json.loads(_verify(disk.a, disk.b, "--json").stdout)["log_dir_failures"]
+    assert len(failures) == (content != b"" or version > 0), failures
+
+
 def test_with_metadata_the_wrong_folder_alone_is_accused(tmp_path: Path) -> None:
     """In the log dir, by the partition's own directory, and by metadata of another log dir."""
     disk = unpack(tmp_path)

@@ -85,6 +85,8 @@ _QUORUM_STATE_FIELDS: Final[Mapping[int, tuple[str, ...]]] = {
     0: ("clusterId", "leaderId", "leaderEpoch", "votedId", "appliedOffset", "currentVoters"),
     1: ("leaderId", "leaderEpoch", "votedId", "votedDirectoryId"),
 }
+#: The version of a quorum whose voters are in `controller.quorum.voters`; else they are in snapshots and the log.
+_VOTERS_IN_PROPERTIES: Final = 0
 _REMOVE_STATE: Final = (
     "remove the file: a node that is the quorum's only voter starts without it; of several voters, one that has "
     "forgotten its vote may vote twice in one epoch, so start it only while the others have a leader"
@@ -207,8 +209,9 @@ def _obstacles_of_properties(log_dirs: Sequence[Location], metadata: ClusterMeta
 
 
 def was_formatted(log_dir: Location) -> bool:
-    """Whether a node with KRaft has left something in a log dir: `kafka-storage format` makes `bootstrap.checkpoint` in
-    each, and a broker with ZooKeeper has no epoch to write into `.kafka_cleanshutdown` (`KafkaServer.shutdown`).
+    """Whether a node with KRaft has left something in a log dir: up to 4.3 `kafka-storage format` makes
+    `bootstrap.checkpoint` in each, and a broker with ZooKeeper has no epoch to write into `.kafka_cleanshutdown`
+    (`KafkaServer.shutdown`).
     """
     if (log_dir / BOOTSTRAP_SNAPSHOT).exists():
         return True
@@ -424,12 +427,12 @@ def _snapshot_obstacles(
         own = segment_files.kraft_snapshot_file(max(renamed))
         newer = "reads the log from its first offset on"
         if start > 0:
-            newer = f"too (OffsetOutOfRangeException), as its log begins at offset {start}"
+            newer = f"does so, too (OffsetOutOfRangeException), as its log begins at offset {start}"
         yield Obstacle(
             renamed[max(renamed)],
             f"a node takes it for {own}, looks for that file, and then for no other snapshot",
             Effect.ENDS,
-            f"Kafka 3.9 ends with an error (NoSuchFileException); 4.3 {newer}",
+            f"Kafka 3.9 ends with an error (NoSuchFileException); from 4.3 on a node {newer}",
             f"name it {own} again if it is whole; else move it out of the directory",
         )
     if start > 0 and (latest is None or latest.end_offset < start):
@@ -440,8 +443,21 @@ def _snapshot_obstacles(
             "IllegalStateException",
             _RESTORE,
         )
-    elif latest is not None and not metadata_is_read:
+    elif latest is not None and not metadata_is_read and not _needs_no_snapshot(files, latest):
         yield from _latest_snapshot_obstacles(files[segment_files.kraft_snapshot_file(latest)], start, snapshots)
+
+
+def _needs_no_snapshot(files: Mapping[str, Location], snapshot: SnapshotId) -> bool:
+    """Whether a snapshot is empty that had nothing but what `kafka-storage format` of Kafka 4.4 wrote (KIP-1170), and
+    the node's voters are not in it: it reads nothing there, and all of the log (tried with 4.4.0).
+    """
+    if snapshot.end_offset > 0 or files[segment_files.kraft_snapshot_file(snapshot)].stat().st_size > 0:
+        return False
+    try:
+        state = json.loads(small_file(files[QUORUM_STATE]))
+    except (KeyError, OSError, ValueError):
+        return False
+    return isinstance(state, dict) and state.get("data_version") == _VOTERS_IN_PROPERTIES
 
 
 def _latest_snapshot_obstacles(path: Location, start: int, snapshots: list[SnapshotId]) -> Iterator[Obstacle]:
