@@ -5,6 +5,7 @@ done for it, and why not.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,9 +29,7 @@ from kidxlib.operations.recover.mend import Mending, MendRequest, Unmended, mend
 from kidxlib.operations.recover.page_cache import ensure_no_errors_in, ensure_noted, note_down
 from kidxlib.operations.recover.publish import (
     advance_recovery_points,
-    ensure_same_starts,
-    flush,
-    rebuild,
+    make_ready,
     sweep_leftovers,
     write_markers,
 )
@@ -487,23 +486,22 @@ def _broker(request: RecoverRequest, not_locked: Sequence[str]) -> StoppedBroker
 
 def _apply(plan: RecoveryPlan, backend: Backend) -> int:
     """Carry a plan out under the log dirs' locks. Return how many bytes of logs the broker reads as it starts now."""
-    for log_dir in plan.log_dirs:
-        sweep_leftovers(log_dir.log_dir.path, log_dir.forecasts)
     to_rebuild = {log_dir.log_dir.path: plan.to_rebuild(log_dir) for log_dir in plan.log_dirs}
-    for log_dir in plan.log_dirs:
-        if forecasts := to_rebuild[log_dir.log_dir.path]:
-            rebuild(log_dir, forecasts, backend)
-    begin_phase("flushing")
-    for log_dir in plan.log_dirs:
-        flush(log_dir.log_dir.path, to_rebuild[log_dir.log_dir.path])
-    begin_phase("looking at it as the broker will")
-    left = [forecast for forecast in plan.forecasts if plan.is_left(forecast)]
+    rebuilt = list(itertools.chain.from_iterable(to_rebuild.values()))
+    names, left = {forecast.directory for forecast in rebuilt}, list(filter(plan.is_left, plan.forecasts))
     others = [
-        forecast for forecast in plan.forecasts if not plan.is_left(forecast) and not forecast.stop.clean_shutdown
+        forecast
+        for forecast in plan.forecasts
+        if forecast.directory not in names and not plan.is_left(forecast) and not forecast.stop.clean_shutdown
     ]
-    read_then = sum(forecast.alone.read_bytes for forecast in left) + ensure_same_starts(
-        others, plan.level, backend.engine
-    )
+    _sweep(plan)
+    begin_phase("rebuilding, and looking at it as the broker will")
+    try:
+        read_then = make_ready(rebuilt, others, plan.level, backend.engine)
+    except BaseException:  # interrupted, or the disk is full: no offset index waits in a broker's directory
+        _sweep(plan)
+        raise
+    read_then += sum(forecast.alone.read_bytes for forecast in left)
     for log_dir in plan.log_dirs:
         path, points = log_dir.log_dir.path, log_dir.log_dir.stop.recovery_points
         if forecasts := to_rebuild[path]:
@@ -511,6 +509,11 @@ def _apply(plan: RecoveryPlan, backend: Backend) -> int:
     if plan.level is Level.MARKER:
         write_markers([log_dir.path for log_dir in (*plan.broker.clean, *plan.broker.unclean)])
     return read_then
+
+
+def _sweep(plan: RecoveryPlan) -> None:
+    for log_dir in plan.log_dirs:
+        sweep_leftovers(log_dir.log_dir.path, log_dir.forecasts)
 
 
 def _untrusted(request: RecoverRequest, broker: StoppedBroker) -> dict[Path, str] | None:
