@@ -1,15 +1,16 @@
 """The last steps of a recovery, in this order: side files of unflushed segments (indexes, producer snapshots, leader
-epochs) are made as the broker would make them; all that was written becomes durable; all workers see that the broker
-would come to the same logs; recovery points are written, then the marker.
+epochs) are made as the broker would make them; all that was written becomes durable; the start is simulated again on
+what is there now; recovery points are written, then the marker. Each worker does the first three, some partitions at a
+time; recovery points wait for all workers.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final, Self
 
@@ -18,7 +19,7 @@ import pyarrow.compute as pc
 
 from kidxlib.audit.startup.loader import simulate_startup
 from kidxlib.audit.startup.simulation import StartupSimulation
-from kidxlib.catalog.segments import SEGMENTS
+from kidxlib.catalog.segments import IntervalSource
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, Work, reads_little
 from kidxlib.errors import KidxError, PublishError
@@ -32,15 +33,13 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import pack
-from kidxlib.indexing.plan import AuxiliaryFiles, Plan
-from kidxlib.indexing.source import Target, parse_topics
+from kidxlib.indexing.finish_partition import finish, segment_task
+from kidxlib.indexing.segments import BuiltSegment, build
+from kidxlib.indexing.source import SegmentFile
+from kidxlib.indexing.tasks import BuildTask, PartitionTask, SegmentTask
 from kidxlib.operations.backend import Backend
-from kidxlib.operations.build.build_request import BuildRequest
-from kidxlib.operations.build.without_catalog import read_and_finish
 from kidxlib.operations.recover.forecast import Forecast
-from kidxlib.operations.recover.recovery_plan import Level, PlannedLogDir, RecoveryPlan, source_of
-from kidxlib.recovery.options import OptionsOfTopic
-from kidxlib.run.context import RunContext
+from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan
 from kidxlib.storage.directory import DIRECTORY, Directory, flush_file_systems
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.publisher import Owner, Publisher, sweep
@@ -57,23 +56,22 @@ _STARTS: Final = pa.schema([pa.field("start", pa.struct([pa.field("read_bytes", 
 
 def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
     """Carry a plan out under the log dirs' locks. Return how many bytes of logs the broker reads as it starts now."""
-    for log_dir in plan.log_dirs:
-        sweep_leftovers(log_dir.log_dir.path, log_dir.forecasts)
     to_rebuild = {log_dir.log_dir.path: plan.to_rebuild(log_dir) for log_dir in plan.log_dirs}
-    for log_dir in plan.log_dirs:
-        if forecasts := to_rebuild[log_dir.log_dir.path]:
-            rebuild(log_dir, forecasts, backend)
-    begin_phase("flushing")
-    for log_dir in plan.log_dirs:
-        flush(log_dir.log_dir.path, to_rebuild[log_dir.log_dir.path])
-    begin_phase("looking at it as the broker will")
-    left = [forecast for forecast in plan.forecasts if plan.is_left(forecast)]
+    rebuilt = list(itertools.chain.from_iterable(to_rebuild.values()))
+    names, left = {forecast.directory for forecast in rebuilt}, list(filter(plan.is_left, plan.forecasts))
     others = [
-        forecast for forecast in plan.forecasts if not plan.is_left(forecast) and not forecast.stop.clean_shutdown
+        forecast
+        for forecast in plan.forecasts
+        if forecast.directory not in names and not plan.is_left(forecast) and not forecast.stop.clean_shutdown
     ]
-    read_then = sum(forecast.alone.read_bytes for forecast in left) + ensure_same_starts(
-        others, plan.level, backend.engine
-    )
+    _sweep(plan)
+    begin_phase("rebuilding, and looking at it as the broker will")
+    try:
+        read_then = rebuild_and_look(rebuilt, others, plan.level, backend.engine)
+    except BaseException:  # interrupted, or the disk is full: no offset index waits in a broker's directory
+        _sweep(plan)
+        raise
+    read_then += sum(forecast.alone.read_bytes for forecast in left)
     for log_dir in plan.log_dirs:
         path, points = log_dir.log_dir.path, log_dir.log_dir.stop.recovery_points
         if forecasts := to_rebuild[path]:
@@ -81,6 +79,11 @@ def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
     if plan.level is Level.MARKER:
         write_markers([log_dir.path for log_dir in (*plan.broker.clean, *plan.broker.unclean)])
     return read_then
+
+
+def _sweep(plan: RecoveryPlan) -> None:
+    for log_dir in plan.log_dirs:
+        sweep_leftovers(log_dir.log_dir.path, log_dir.forecasts)
 
 
 def sweep_leftovers(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
@@ -149,79 +152,113 @@ def _publish(log_dir: Path, name: str, content: bytes) -> None:
         publisher.commit()
 
 
-def rebuild(planned: PlannedLogDir, forecasts: Sequence[Forecast], backend: Backend) -> None:
-    """Read the unflushed segments of some partitions, and write their side files beside them. The caller holds the log
-    dir's lock. A file that is right is not touched.
+def rebuild_and_look(rebuilt: Sequence[Forecast], others: Sequence[Forecast], level: Level, engine: Engine) -> int:
+    """Rebuild partitions, make them durable, and see that the broker comes to the same logs, also of `others`. Return
+    how many bytes of logs it reads of all. The caller holds the log dirs' locks.
     """
-    read_and_finish(_request(planned), _plan(planned.listed, forecasts), backend)
-    _publish_epochs(forecasts, _epochs_of_logs(planned, backend))
-
-
-def _plan(listed: Plan, forecasts: Sequence[Forecast]) -> Plan:
-    """The segments to read: each partition's from `scan_from` on."""
-    by_partition = {forecast.topic_partition: forecast for forecast in forecasts}
-    kept: list[int] = []
-    first: list[int] = []
-    to_read: list[Forecast] = []
-    for number, partition in enumerate(listed.partitions):
-        forecast = by_partition.get(partition.directory.topic_partition)
-        if forecast is not None and forecast.scan_from is not None:
-            kept.append(number)
-            first.append(forecast.scan_from)
-            to_read.append(forecast)
-    part = listed.part(kept, first)
-    part.partitions = [
-        replace(
-            partition,
-            recovered=forecast.recovered,
-            kept_scans=forecast.kept_scans,
-            choice=partition.choice if forecast.headers is None else _without_checksums(partition.choice),
-        )
-        for partition, forecast in zip(part.partitions, to_read, strict=True)
+    tasks = [
+        *(_ReadyTask(forecast, level, is_rebuilt=True) for forecast in rebuilt),
+        *(_ReadyTask(forecast, level, is_rebuilt=False) for forecast in others),
     ]
-    return part
+    with engine.stopping():
+        units, is_small = pack(tasks, engine.cores), reads_little(0, len(tasks))
+        staged = engine.run(Work("starts", units, make_partitions_ready, _STARTS, is_small=is_small, maps=True))
+    read_bytes: int = pc.sum(staged.rows("start")["read_bytes"]).as_py() or 0
+    staged.remove()
+    return read_bytes
 
 
-def _without_checksums(choice: OptionsOfTopic) -> OptionsOfTopic:
-    of_topic = choice.of_topic
-    return replace(
-        choice,
-        otherwise=replace(choice.otherwise, verify_crc=False),
-        of_topic=None if of_topic is None else replace(of_topic, verify_crc=False),
+@dataclass(frozen=True, slots=True)
+class _ReadyTask:
+    """A partition to rebuild, or to look at again only."""
+
+    forecast: Forecast
+    level: Level
+    is_rebuilt: bool
+
+    @property
+    def log_bytes(self) -> int:
+        """0: all was read for the forecast, and the scans are kept."""
+        return 0
+
+    def with_threads(self, threads: int) -> Self:
+        return replace(self)
+
+
+def make_partitions_ready(tasks: Iterable[_ReadyTask], use_mmap: bool) -> Iterator[ItemRows]:
+    """In a worker: what the broker reads of some partitions, once these are rebuilt and durable."""
+    begun = list(tasks)
+    rebuild([task.forecast for task in begun if task.is_rebuilt], use_mmap)
+    by_log_dir: dict[Path, list[Forecast]] = defaultdict(list)
+    for task in begun:
+        by_log_dir[task.forecast.directory.parent] += [task.forecast] if task.is_rebuilt else []
+    for log_dir, forecasts in by_log_dir.items():
+        flush(log_dir, forecasts)
+    read_bytes = sum(ensure_same_start(task.forecast, task.level).read_bytes for task in begun)
+    yield ItemRows(rows=[{"start": {"read_bytes": read_bytes}}])
+
+
+def rebuild(forecasts: Sequence[Forecast], use_mmap: bool) -> None:
+    """Write the side files of unflushed segments beside them, by the scans of the forecasts. A log whose scan was not
+    kept, or that has changed since, is read again. A file that is right is not touched.
+    """
+    epochs: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
+
+    def scanned(built: Iterable[BuiltSegment]) -> Iterator[SegmentTask]:
+        for segment in built:
+            if segment.recovered is not None:
+                changes = segment.recovered.leader_epochs[["epoch", "start_offset"]].tolist()
+                epochs[segment.task.segment.topic_partition] += changes
+            yield segment_task(segment)
+
+    to_read = [forecast for forecast in forecasts if forecast.scan_from is not None]
+    tasks = {forecast.topic_partition: _partition_task(forecast) for forecast in to_read}
+    built = build(itertools.chain.from_iterable(map(_build_tasks, to_read)), use_mmap)
+    by_partition = itertools.groupby(built, lambda segment: segment.task.segment.topic_partition)
+    for _ in finish((tasks[partition], scanned(of_partition)) for partition, of_partition in by_partition):
+        pass
+    _publish_epochs(to_read, epochs)
+
+
+def _build_tasks(forecast: Forecast) -> Iterator[BuildTask]:
+    """The segments to read, from `scan_from` on."""
+    segments = forecast.simulation.segments
+    for segment in segments:
+        if forecast.scan_from is None or segment.base_offset < forecast.scan_from:
+            continue
+        yield BuildTask(
+            segment=SegmentFile(
+                source="",
+                topic_partition=forecast.topic_partition,
+                base_offset=segment.base_offset,
+                path=str(forecast.directory / segment_file(segment.base_offset, LOG_SUFFIX)),
+                version=None,
+                active=segment is segments[-1],
+            ),
+            options=forecast.options,
+            index_directory=_directory(forecast),
+            topic_id=None,
+            interval_source=IntervalSource.SETTINGS,
+            in_place=True,
+            publish_truncated=False,  # the broker reads a torn segment again
+            kept_scans=forecast.kept_scans,
+        )
+
+
+def _partition_task(forecast: Forecast) -> PartitionTask:
+    return PartitionTask(
+        key=("", forecast.topic_partition.topic, forecast.topic_partition.partition),
+        segments_directory=_directory(forecast),
+        index_directory=_directory(forecast),
+        in_place=True,
+        snapshots=True,
+        epochs=False,  # they are merged with those that are there: most of them began before what is read
+        recovered=forecast.recovered,
     )
 
 
-def _request(planned: PlannedLogDir) -> BuildRequest:
-    choices = {partition.directory.topic_partition: partition.choice for partition in planned.listed.partitions}
-    return BuildRequest(
-        context=RunContext(catalog=None, database=None, now=datetime.now(UTC), event_log_dir=None),
-        sources=(source_of(planned.log_dir),),
-        target=Target(index_dir=None, by_source=False),
-        publish_truncated=False,  # the broker reads a torn segment again
-        topics=parse_topics(".*"),
-        interval_bytes=None,
-        max_index_bytes=None,
-        verify_crc=True,
-        # Epochs are merged with those that are there: most of them began before what is read.
-        auxiliary_files=AuxiliaryFiles(snapshots=True, epochs=False),
-        rebuild=False,
-        repair=False,
-        options_for=lambda partition: choices[partition.topic_partition],
-    )
-
-
-def _epochs_of_logs(planned: PlannedLogDir, backend: Backend) -> Mapping[TopicPartition, list[tuple[int, int]]]:
-    """The epochs that begin in what was read, with their offsets, in order."""
-    names = ["topic", "partition", "base_offset", "leader_epochs"]
-    rows = backend.catalog.tables.read(SEGMENTS, ["source", *names]).sort_by(
-        [(name, "ascending") for name in names[:3]]
-    )
-    by_partition: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
-    for row in rows.to_pylist():
-        if row["source"] == str(planned.log_dir.path):
-            epochs = ((entry["epoch"], entry["start_offset"]) for entry in row["leader_epochs"] or ())
-            by_partition[TopicPartition(row["topic"], row["partition"])] += epochs
-    return by_partition
+def _directory(forecast: Forecast) -> Directory:
+    return Directory(str(forecast.directory.parent), forecast.directory.name)
 
 
 def _publish_epochs(forecasts: Sequence[Forecast], of_logs: Mapping[TopicPartition, list[tuple[int, int]]]) -> None:
@@ -234,43 +271,9 @@ def _publish_epochs(forecasts: Sequence[Forecast], of_logs: Mapping[TopicPartiti
                 if known.is_new_epoch(epoch):
                     known.assign(epoch, start_offset)
             if known.entries != before:
-                log_dir, name = str(forecast.directory.parent), forecast.directory.name
                 owner = replace(Owner.of(forecast.directory.stat()), mode=0o644)
-                publisher.stage(Directory(log_dir, name), LEADER_EPOCH_CHECKPOINT, known.checkpoint(), owner)
+                publisher.stage(_directory(forecast), LEADER_EPOCH_CHECKPOINT, known.checkpoint(), owner)
         publisher.commit()
-
-
-@dataclass(frozen=True, slots=True)
-class _StartTask:
-    """A partition to look at again."""
-
-    forecast: Forecast
-    level: Level
-
-    @property
-    def log_bytes(self) -> int:
-        """0: the start is simulated by what was read of the logs before, so no log is read."""
-        return 0
-
-    def with_threads(self, threads: int) -> Self:
-        return replace(self)
-
-
-def ensure_same_starts(forecasts: Sequence[Forecast], level: Level, engine: Engine) -> int:
-    """See that the broker comes to the same logs, as partitions are now. Return how many bytes of logs it reads."""
-    tasks = [_StartTask(forecast, level) for forecast in forecasts]
-    with engine.stopping():
-        units, is_small = pack(tasks, engine.cores), reads_little(0, len(tasks))
-        staged = engine.run(Work("starts", units, look_at_starts, _STARTS, is_small=is_small))
-    read_bytes: int = pc.sum(staged.rows("start")["read_bytes"]).as_py() or 0
-    staged.remove()
-    return read_bytes
-
-
-def look_at_starts(tasks: Iterable[_StartTask]) -> Iterator[ItemRows]:
-    """In a worker: what the broker reads of some partitions."""
-    for task in tasks:
-        yield ItemRows(rows=[{"start": {"read_bytes": ensure_same_start(task.forecast, task.level).read_bytes}}])
 
 
 def ensure_same_start(forecast: Forecast, level: Level) -> StartupSimulation:

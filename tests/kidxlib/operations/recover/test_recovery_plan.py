@@ -18,7 +18,7 @@ from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.operations.recover.forecast import Forecast, forecast_partition
-from kidxlib.operations.recover.publish import ensure_same_starts
+from kidxlib.operations.recover.publish import rebuild_and_look
 from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.operations.recover.recovery_plan import ForecastTask, Level, forecasts_of
 from kidxlib.recovery.options import RecoverOptions
@@ -98,7 +98,7 @@ def test_nothing_is_kept_for_nobody(tasks: list[ForecastTask], engine: Engine) -
 
 def test_starts_that_are_the_same(tasks: list[ForecastTask], engine: Engine) -> None:
     """There are no indexes, so with a marker too a broker reads all logs."""
-    read_bytes = ensure_same_starts([_here(task) for task in tasks], Level.MARKER, engine)
+    read_bytes = rebuild_and_look([], [_here(task) for task in tasks], Level.MARKER, engine)
     assert read_bytes == sum(task.log_bytes for task in tasks)
 
 
@@ -107,4 +107,4 @@ def test_a_start_that_differs_is_an_error(tasks: list[ForecastTask], engine: Eng
     log = max(tasks[-1].directory.glob(f"*{LOG_SUFFIX}"))
     os.truncate(log, log.stat().st_size - 20)
     with pytest.raises(KidxError, match=f"{tasks[-1].directory}: by itself the log would end at offset"):
-        ensure_same_starts(forecasts, Level.MARKER, engine)
+        rebuild_and_look([], forecasts, Level.MARKER, engine)
