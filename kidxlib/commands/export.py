@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Final
@@ -123,10 +122,11 @@ def run_export(request: Export, _: None) -> Outcome:
     damage, damage was passed over, offsets beyond the high watermark were left out, or what was asked for is not there;
     1 failed.
     """
+    from kidxlib.jit.processor import cores
     from kidxlib.operations.export.export import export_records
     from kidxlib.reading.unread_offsets import lines_of_left_out
 
-    done = export_records(request.resolved, request.threads or len(os.sched_getaffinity(0)))
+    done = export_records(request.resolved, request.threads or cores())
     counts = {"rows": done.rows, "segments": done.segments, "damage": len(done.damage) + len(done.failed)}
     outcome = Outcome(
         code=ExitCode.OK if done.is_whole else ExitCode.PROBLEMS_FOUND, counts=counts, bytes=done.log_bytes

@@ -139,7 +139,7 @@ class IndexSizes:
             listed = self._listed[directory]
             return [listed.get(name, _NOT_SEEN) for name in names]
         try:
-            descriptor = os.open(str(directory), os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+            descriptor = os.open(str(directory), getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError:
             return [_NOT_SEEN] * len(names)
         try:

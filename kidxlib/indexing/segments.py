@@ -20,6 +20,7 @@ from kidxlib.format import layouts
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.finish_files import held_name
 from kidxlib.indexing.tasks import BuildTask, PartitionTask, ScanTask
+from kidxlib.jit.processor import cores
 from kidxlib.recovery.log_facts.record_facts import with_all_facts
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.parallel import recover_in_sections
@@ -160,7 +161,7 @@ def _scan(opened: OpenedLog, task: BuildTask, use_mmap: bool) -> RecoveredSegmen
 
 def recover_task(log: LogBytes, task: ScanTask) -> RecoveredSegment:
     base_offset, offset_index = task.segment.base_offset, None
-    threads = min(task.threads, len(os.sched_getaffinity(0)))
+    threads = min(task.threads, cores())
     if threads > 1:
         offset_index = read_file(task.index_directory, segment_file(base_offset, OFFSET_INDEX_SUFFIX))
     return recover_in_sections(log, base_offset, task.options, threads, offset_index)

@@ -1,13 +1,19 @@
-"""The instructions that compiled code may use on this processor. Numba's cache is separate for each kind of
-processor, and for each setting of its features.
+"""The cores that this process may use, and the instructions that compiled code may use on this processor. Numba's
+cache is separate for each kind of processor, and for each setting of its features.
 """
 
 from __future__ import annotations
 
+import os
 import platform
 
 from llvmlite import binding
 from numba import config
+
+
+def cores() -> int:
+    """How many cores this process may use; all that there are where the system does not tell (Linux alone does)."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def has_instructions(*features: str) -> bool:

@@ -14,6 +14,7 @@ from kidxlib.errors import UsageError
 from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.remote_logs import RemoteOptions
 from kidxlib.indexing.source import parse_topics
+from kidxlib.jit.processor import cores
 from kidxlib.reading.batches import batch_rows_of, count_of
 from kidxlib.reading.damage import OnDamage, TakeDamage, fail_on, warn_of
 from kidxlib.reading.gaps_between_logs import LogRead, gaps_of, known_end_of
@@ -214,7 +215,7 @@ class _Asked:
     @property
     def threads_to_use(self) -> int:
         if self.threads is None:
-            return min(len(os.sched_getaffinity(0)), _THREADS_MAX)
+            return min(cores(), _THREADS_MAX)
         if self.threads < 1:
             raise UsageError(f"threads {self.threads}: expected 1 or more")
         return self.threads

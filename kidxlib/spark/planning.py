@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -12,6 +11,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.directories import existing_index_dir
 from kidxlib.indexing.source import parse_topics
+from kidxlib.jit.processor import cores
 from kidxlib.reading.absent import BrokersMetadata, absent_partitions
 from kidxlib.reading.plan import ReadPlan, plan_reads
 from kidxlib.reading.request import ISOLATIONS, OffsetRange, ReadRequest, Times, read_request
@@ -101,7 +101,7 @@ def _plan(options: SourceOptions, request: ReadRequest) -> ReadPlan:
 
 
 def threads() -> int:
-    return len(os.sched_getaffinity(0))
+    return cores()
 
 
 def offsets_of(

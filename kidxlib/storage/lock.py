@@ -3,7 +3,8 @@
 Source: `LogManager.lockLogDirs`. Java's `FileChannel.lock` takes a POSIX record lock, and so does `fcntl.lockf`. A lock
 of flock(2), which the package filelock takes, would say nothing to a broker.
 
-`fcntl` is imported where a lock is asked for: what takes none works on systems that have no such module.
+`fcntl` is imported where a lock is asked for: what takes none works on systems that have no such module
+(`ensure_locks`).
 """
 
 from __future__ import annotations
@@ -23,8 +24,20 @@ LOCK_FILE: Final = ".lock"
 #: The mode with which Kafka's `FileLock` makes the file under brokers' umask.
 _LOCK_MODE: Final = 0o644
 
+MOUNTS: Final = Path("/proc/self/mountinfo")
 #: File systems on which another machine may not see a lock.
 _REMOTE_FILE_SYSTEMS: Final = ("nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "glusterfs", "lustre", "fuse.")
+
+
+def ensure_locks(path: Path) -> None:
+    """See that this system has locks of files, before anything is made at `path` that needs one."""
+    try:
+        import fcntl  # noqa: F401
+    except ImportError as error:
+        raise UsageError(
+            f"{path}: no lock can be taken: this system has no POSIX locks of files (Python's module fcntl), and "
+            "without one two writers spoil each other's work; run this on Linux"
+        ) from error
 
 
 @contextlib.contextmanager
@@ -34,6 +47,7 @@ def locked(log_dir: Path) -> Iterator[None]:
     The lock file is made if it is missing, and stays, as a broker leaves it. It gets the log dir's owner: a broker that
     may not open it does not start.
     """
+    ensure_locks(log_dir)
     file_system = _file_system(log_dir)
     if file_system.startswith(_REMOTE_FILE_SYSTEMS):
         raise UsageError(
@@ -86,15 +100,16 @@ _FLOCK: Final = struct.Struct("@hhqqi0q")
 
 def is_locked(log_dir: Path) -> bool:
     """Whether another process holds the lock of a log dir, as a running broker does. The lock is not taken, which would
-    need a writable file, so a broker may start right afterwards.
+    need a writable file, so a broker may start right afterwards. `UsageError` where the system has no such locks.
     """
     try:
         descriptor = os.open(log_dir / LOCK_FILE, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
     except FileNotFoundError:
         return False
-    import fcntl
-
     try:
+        ensure_locks(log_dir)
+        import fcntl
+
         request = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
         kind, *_ = _FLOCK.unpack(fcntl.fcntl(descriptor, fcntl.F_GETLK, request))
     finally:
@@ -106,7 +121,7 @@ def is_in_use(log_dir: Location) -> bool:
     """Whether a broker runs on a log dir of this machine. True also if its lock may not be looked at."""
     try:
         return isinstance(log_dir, Path) and is_locked(log_dir)
-    except OSError:
+    except (OSError, UsageError):
         return True
 
 
@@ -176,11 +191,17 @@ def _owner(log_dir: Path) -> os.stat_result:
 
 
 def _file_system(path: Path) -> str:
-    """The type of the file system of `path`; empty if it is not known."""
+    """The type of the file system of `path`; empty if no mount has its device, as in a subvolume of btrfs."""
     try:
-        mounts = Path("/proc/self/mountinfo").read_text().splitlines()
+        mounts = MOUNTS.read_text(errors="surrogateescape").splitlines()
+    except OSError as error:
+        raise UsageError(
+            f"{path}: {MOUNTS} cannot be read ({error.strerror}), so it is not known whether a lock keeps a broker on "
+            "another machine out; mount /proc, or write to an --index-dir instead"
+        ) from error
+    try:
         device = os.stat(path).st_dev
-    except OSError:
+    except OSError:  # which opening the lock says
         return ""
     number = f"{os.major(device)}:{os.minor(device)}"
     for mount in mounts:

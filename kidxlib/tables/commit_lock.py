@@ -18,6 +18,7 @@ from typing import Final
 from urllib.parse import unquote, urlsplit
 
 from kidxlib.errors import CatalogError
+from kidxlib.storage.lock import ensure_locks
 
 LOCK_FILE: Final = "_commit.lock"
 #: A run that waits longer tells the user.
@@ -80,6 +81,7 @@ def _lock_file(catalog: str) -> Path | None:
 
 def _locked(path: Path) -> int:
     """A descriptor that holds the lock, also until the process is killed."""
+    ensure_locks(path)
     import fcntl  # here, as not each system has it that a catalog in an object store is read on
 
     try:

@@ -1,9 +1,11 @@
-"""The library is imported where systems lack what Linux has. What needs such a thing fails when it is used."""
+"""Systems that lack what Linux has: the library is imported there, and a command works or says in one line why not."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -12,7 +14,7 @@ from tests.docs.pages import PROJECT
 
 #: Hides modules, functions of `os` and of the C library, and /proc from a process, as if there were none.
 HIDDEN: Final = """
-import os, sys
+import ctypes, os, sys
 
 for name in ("fcntl", "grp", "pwd", "resource"):
     sys.modules[name] = None
@@ -45,6 +47,7 @@ from kidxlib.cli.main import main
 main()
 """,
 }
+_LOG_DIR: Final = PROJECT / "samples" / "kafka-logs"
 
 
 @pytest.mark.parametrize("use", USES)
@@ -53,3 +56,65 @@ def test_nothing_that_linux_alone_has_is_needed_to_import(use: str) -> None:
         (sys.executable, "-c", HIDDEN + USES[use]), cwd=PROJECT, capture_output=True, text=True, check=False
     )
     assert (ended.returncode, ended.stderr) == (0, ""), ended.stderr
+
+
+@pytest.fixture
+def elsewhere(tmp_path: Path) -> dict[str, str]:
+    """The environment of processes, and of those that they start, from which all that is hidden."""
+    directory = tmp_path / "hidden"
+    directory.mkdir()
+    (directory / "sitecustomize.py").write_text(HIDDEN)
+    return {**os.environ, "PYTHONPATH": str(directory)}
+
+
+def _kidx(environment: dict[str, str], *arguments: str | Path) -> subprocess.CompletedProcess[str]:
+    program = "from kidxlib.cli.main import main; main()"
+    return subprocess.run(
+        (sys.executable, "-c", program, *arguments),
+        cwd=PROJECT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("seek", _LOG_DIR, "--topic", "plain-zstd", "--partition", "0", "--offset", "5"),
+        ("recover", _LOG_DIR),
+        ("verify", _LOG_DIR, "--json"),
+    ],
+    ids=lambda command: command[0],
+)
+def test_what_only_reads_says_the_same(command: tuple[str | Path, ...], elsewhere: dict[str, str]) -> None:
+    there, here = _kidx(elsewhere, *command), _kidx(dict(os.environ), *command)
+    assert (there.returncode, there.stdout) == (here.returncode, here.stdout), there.stderr
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("build", _LOG_DIR, "--in-place"),
+        ("build", "--source", f"it={_LOG_DIR}", "--catalog", "NEW", "--index-dir", "INDEX"),
+        ("export", _LOG_DIR, "--topics", "plain-zstd", "--output", "NEW.parquet"),
+    ],
+    ids=["in-place", "catalog", "export"],
+)
+def test_what_needs_a_lock_is_refused(
+    command: tuple[str | Path, ...], elsewhere: dict[str, str], tmp_path: Path
+) -> None:
+    inside = [tmp_path / word if isinstance(word, str) and word.isupper() else word for word in command]
+    ended = _kidx(elsewhere, *inside)
+    *_, last = ended.stderr.splitlines()
+    assert ended.returncode == 2 and "Traceback" not in ended.stderr and "no lock can be taken" in last, ended.stderr
+    assert {path.name for path in tmp_path.iterdir()} == {"hidden"}
+    assert not (_LOG_DIR / ".lock").exists()
+
+
+def test_doctor_names_what_is_missing(elsewhere: dict[str, str]) -> None:
+    ended = _kidx(elsewhere, "doctor")
+    [problem] = [line for line in ended.stderr.splitlines() if line.startswith("system, parts of Linux: ")]
+    assert ended.returncode == 3 and "Traceback" not in ended.stderr
+    assert all(f"no {part}: " in problem for part in ("/proc", "fcntl", "posix_fadvise", "statx"))

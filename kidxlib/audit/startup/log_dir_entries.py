@@ -64,11 +64,11 @@ class _User:
     @classmethod
     def of(cls, status: os.stat_result) -> _User:
         """The user who has a file. If the machine does not know the user's groups, the file's group alone counts."""
-        import pwd  # here, as not each system has it that index files are audited on
-
         try:
+            import pwd  # here, as not each system has it that index files are audited on
+
             name = pwd.getpwuid(status.st_uid).pw_name
-        except KeyError:
+        except (ImportError, KeyError):
             return cls(status.st_uid, frozenset({status.st_gid}))
         return cls(status.st_uid, frozenset(os.getgrouplist(name, status.st_gid)))
 
@@ -99,6 +99,8 @@ def _inaccessible(directory: Path, user: _User, *, is_log_dir: bool) -> Iterator
 
 
 def _has_access_list(path: str) -> bool:
+    if not hasattr(os, "listxattr"):
+        return False
     try:
         return "system.posix_acl_access" in os.listxattr(path)
     except OSError:

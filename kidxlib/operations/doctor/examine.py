@@ -4,6 +4,8 @@ this process (processor, cores, memory, page cache, files). `examine` has their 
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import platform
 import re
@@ -15,6 +17,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import metadata
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
@@ -23,7 +26,8 @@ from rich.filesize import decimal
 
 from kidxlib.format.checksums.choice import CHOSEN, FORCED_BY, candidates
 from kidxlib.format.checksums.folding import BLOCK_BYTES, folded_crc32c
-from kidxlib.jit.processor import has_instructions
+from kidxlib.jit.processor import cores, has_instructions
+from kidxlib.storage.lock import MOUNTS
 
 #: Instructions that decide how fast checksums are, by LLVM's names.
 _INSTRUCTIONS: Final = ("sse4.2", "pclmul", "avx2", "vpclmulqdq", "avx512f", "avx512bw")
@@ -34,6 +38,16 @@ _TRIES: Final = 5
 _MEMORY_BYTES_MIN: Final = 1 << 30
 #: Tables and stores may hold so many files open at once.
 _OPEN_FILES_MIN: Final = 1024
+
+#: Parts of Linux that kidx uses, and what does not work without them.
+_WITHOUT: Final = {
+    "/proc": "nothing can be written into a log dir, --trust-page-cache is refused, and free memory is not known; "
+    "mount it",
+    "fcntl": "no lock can be taken, so what writes into a log dir, a catalog on this machine, or a file of an export "
+    "is refused; run that on Linux",
+    "posix_fadvise": "what kidx reads stays in memory, in the place of what a broker reads; read a copy elsewhere",
+    "statx": "recover --trust-page-cache is refused; leave it out",
+}
 
 _DISTRIBUTION: Final = "kidx"
 #: `kidx[catalog] ; extra == "catalog"` and the like: a package's name, and the extra that asks for it.
@@ -64,8 +78,29 @@ class Fact:
     problem: str | None = None
 
 
+def fact_of_system() -> Fact:
+    """Which parts of Linux that kidx uses are there, and what does not work without the others."""
+    missing = [name for name, is_there in _is_there().items() if not is_there]
+    there = ", ".join(name for name in _WITHOUT if name not in missing)
+    return Fact(
+        "system",
+        "parts of Linux",
+        there or "none",
+        "; ".join(f"no {name}: {_WITHOUT[name]}" for name in missing) or None,
+    )
+
+
+def _is_there() -> Mapping[str, bool]:
+    return {
+        "/proc": bool(_text_if_there(MOUNTS)),
+        "fcntl": find_spec("fcntl") is not None,
+        "posix_fadvise": hasattr(os, "posix_fadvise"),
+        "statx": hasattr(ctypes.CDLL(None), "statx"),
+    }
+
+
 def facts_of_processor(cpuinfo: str) -> Iterator[Fact]:
-    """From the text of /proc/cpuinfo."""
+    """From the text of /proc/cpuinfo; an empty one where there is none."""
     fields: dict[str, str] = {}
     for line in cpuinfo.splitlines():
         name, _, value = line.partition(":")
@@ -77,8 +112,7 @@ def facts_of_processor(cpuinfo: str) -> Iterator[Fact]:
     yield Fact("processor", "kind", f"{kind} ({numbers})" if numbers else kind)
     instructions = [name for name in _INSTRUCTIONS if has_instructions(name)]
     yield Fact("processor", "instructions", ", ".join(instructions) or "none of those that kidx asks for")
-    cores = len(os.sched_getaffinity(0))
-    yield Fact("processor", "cores", f"{cores} for this process, {os.cpu_count()} in all")
+    yield Fact("processor", "cores", f"{cores()} for this process, {os.cpu_count()} in all")
 
 
 def facts_of_checksums() -> Iterator[Fact]:
@@ -106,9 +140,25 @@ def _facts_of_compiled_code() -> Iterator[Fact]:
 
 
 def facts_of_memory(meminfo: str, limits: Path) -> Iterator[Fact]:
-    """From the text of /proc/meminfo, and the directory of this process's control group, which has a container's
-    limits.
+    """From the text of /proc/meminfo, an empty one where there is none, and the directory of this process's control
+    group, which has a container's limits.
     """
+    if meminfo:
+        yield from _facts_of_free_memory(meminfo)
+    else:
+        yield Fact("memory", "of the machine", "not known")
+    for name, file in (("limit", "memory.max"), ("cores", "cpu.max")):
+        text = (limits / file).read_text().strip() if (limits / file).is_file() else "max"
+        if text.split()[0] == "max":
+            continue
+        if name == "limit":
+            yield Fact("container", "memory", decimal(int(text)))
+        else:
+            quota, period = map(int, text.split())
+            yield Fact("container", "cores", f"{quota / period:g}")
+
+
+def _facts_of_free_memory(meminfo: str) -> Iterator[Fact]:
     kib = {
         name: int(value.split()[0])
         for name, _, value in (line.partition(":") for line in meminfo.splitlines())
@@ -126,23 +176,17 @@ def facts_of_memory(meminfo: str, limits: Path) -> Iterator[Fact]:
     yield Fact(
         "memory", "page cache", f"{decimal(kib.get('Cached', 0) * 1024)} of files; logs in it are read from memory"
     )
-    for name, file in (("limit", "memory.max"), ("cores", "cpu.max")):
-        text = (limits / file).read_text().strip() if (limits / file).is_file() else "max"
-        if text.split()[0] == "max":
-            continue
-        if name == "limit":
-            yield Fact("container", "memory", decimal(int(text)))
-        else:
-            quota, period = map(int, text.split())
-            yield Fact("container", "cores", f"{quota / period:g}")
 
 
 def _facts_of_files() -> Iterator[Fact]:
-    import resource  # here, as not each system has it that `kidx` is imported on
-
-    open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    problem = f"raise it to {_OPEN_FILES_MIN:,} or more: ulimit -n" if 0 <= open_files < _OPEN_FILES_MIN else None
-    yield Fact("files", "open at once", f"{open_files:,}" if open_files >= 0 else "without limit", problem)
+    try:
+        import resource  # here, as not each system has it that `kidx` is imported on
+    except ImportError:
+        yield Fact("files", "open at once", "not known")
+    else:
+        open_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+        problem = f"raise it to {_OPEN_FILES_MIN:,} or more: ulimit -n" if 0 <= open_files < _OPEN_FILES_MIN else None
+        yield Fact("files", "open at once", f"{open_files:,}" if open_files >= 0 else "without limit", problem)
     place = tempfile.gettempdir()
     yield Fact("files", "temporary", f"{place}, {decimal(shutil.disk_usage(place).free)} free")
 
@@ -236,17 +280,23 @@ def requirements_of_kidx() -> Sequence[str]:
     return metadata.requires(_DISTRIBUTION) or ()
 
 
+def _text_if_there(path: Path) -> str:
+    with contextlib.suppress(FileNotFoundError):  # which `fact_of_system` says
+        return path.read_text(errors="surrogateescape")
+    return ""
+
+
 def examine() -> list[Fact]:
     """All facts, in order. Nothing is changed, but that loops may be compiled and kept."""
-    proc = Path("/proc")
-    group = control_group((proc / "self/cgroup").read_text())
+    group = control_group(_text_if_there(Path("/proc/self/cgroup")))
     return [
         *facts_of_kidx(),
+        fact_of_system(),
         *facts_of_packages(requirements_of_kidx()),
         fact_of_java(),
-        *facts_of_processor((proc / "cpuinfo").read_text()),
+        *facts_of_processor(_text_if_there(Path("/proc/cpuinfo"))),
         *facts_of_checksums(),
         *_facts_of_compiled_code(),
-        *facts_of_memory((proc / "meminfo").read_text(), group),
+        *facts_of_memory(_text_if_there(Path("/proc/meminfo")), group),
         *_facts_of_files(),
     ]

@@ -39,6 +39,7 @@ from kidxlib.reading.unread_offsets import LeftOut, Why
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.run.catalog_place import existing_tables
 from kidxlib.storage.location import FileVersion
+from kidxlib.storage.lock import ensure_locks
 from kidxlib.storage.log_dir import is_brokers
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.terminal import interrupts
@@ -146,6 +147,7 @@ class Staging:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Lock the directory, so that no other run works in it during the context."""
+        ensure_locks(self.directory)
         import fcntl  # here, as not each system has it that records are read on
 
         self.directory.mkdir(exist_ok=True)

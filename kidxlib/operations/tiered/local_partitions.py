@@ -17,7 +17,7 @@ from kidxlib.audit.finding import Finding
 from kidxlib.audit.startup.last_stop import PartitionStop, last_stop_of_folders
 from kidxlib.audit.tiered.finding import RemoteSegmentKey
 from kidxlib.audit.tiered.local_epochs import LocalLog, TieredPartition, finding_on_local_epochs, finding_on_local_start
-from kidxlib.errors import CheckpointError, RemoteLogMetadataError, describe_error
+from kidxlib.errors import CheckpointError, RemoteLogMetadataError, UsageError, describe_error
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT, EpochEntry
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
@@ -242,7 +242,7 @@ def _moved_start(partition: LocalPartition, entries: Sequence[EpochEntry] | None
             return 0
         cut = (log_dir / folder / LEADER_EPOCH_CHECKPOINT).stat().st_mtime
         started = (log_dir / LOG_START_OFFSET_CHECKPOINT).stat().st_mtime
-    except OSError:
+    except (OSError, UsageError):
         return 0
     return entries[0].start_offset if cut >= started else 0
 

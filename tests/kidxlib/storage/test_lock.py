@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from kidxlib.errors import UsageError
+from kidxlib.storage import lock
 from kidxlib.storage.lock import locked
 
 
@@ -129,3 +130,11 @@ def test_what_lies_in_a_mount_point_may_vanish(
         with pytest.raises(UsageError, match=message), locked(tmp_path):
             pass
         assert not (tmp_path / ".lock").exists()
+
+
+def test_where_nobody_tells_the_file_system_nothing_is_locked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may be one on which a lock keeps no broker of another machine out."""
+    monkeypatch.setattr(lock, "MOUNTS", tmp_path / "mountinfo")
+    with pytest.raises(UsageError, match="mount /proc"), locked(tmp_path):
+        pass
+    assert not (tmp_path / ".lock").exists()

@@ -9,7 +9,6 @@ libraries of Java's producer without their wrappers: only sizes matter.
 from __future__ import annotations
 
 import math
-import os
 import random
 import zlib
 from collections import defaultdict
@@ -34,6 +33,7 @@ from kidxlib.format.layouts import BATCH_V2_BYTES_MIN
 from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.format.topic_partition import INTERNAL_TOPICS
 from kidxlib.format.zstd import ZstdCompressor
+from kidxlib.jit.processor import cores
 from kidxlib.operations.report.savings.batch_kernel import (
     ESTIMATION_FACTOR,
     RECORD_OVERHEAD_MAX,
@@ -258,7 +258,7 @@ def measure_savings(
     measure = partial(
         _measured, places=places, settings=settings, bytes_max=bytes_max, has_just_started=has_just_started
     )
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0)), thread_name_prefix="kidx-savings") as pool:
+    with ThreadPoolExecutor(cores(), thread_name_prefix="kidx-savings") as pool:
         return list(pool.map(measure, samples))
 
 
