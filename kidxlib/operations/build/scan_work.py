@@ -13,6 +13,7 @@ from kidxlib.catalog.results import SCANNED, PublishedSegmentRow, Publishing
 from kidxlib.catalog.segments import EndFacts, IndexFacts, LogVersion, ReadCost
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.engine.work import ItemRows
+from kidxlib.indexing.plan import SegmentsToBuild
 from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, build_together
 from kidxlib.indexing.tasks import BuildTask
 from kidxlib.operations.build.scanned_rows import segment_batch
@@ -22,6 +23,11 @@ from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.scan.scan_state import begun_epochs
 from kidxlib.recovery.scanned_logs import ScannedLogs
 from kidxlib.storage.location import as_text
+
+
+def scan_shares(shares: Iterable[SegmentsToBuild], use_mmap: bool) -> Iterator[ItemRows]:
+    """`scan_segments` of all of them."""
+    return scan_segments((task for share in shares for task in share.tasks()), use_mmap)
 
 
 def scan_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[ItemRows]:
