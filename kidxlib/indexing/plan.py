@@ -105,7 +105,9 @@ class ListedPartition:
         """The tasks to read and index segments. `rows` are of `TO_READ`, all of this partition. `publish_truncated`:
         also the index of a valid prefix.
         """
-        paths = [str(self.directory.file(base_offset, LOG_SUFFIX)) for base_offset in rows["base_offset"].to_pylist()]
+        paths = [
+            str(self.directory.file(base_offset, LOG_SUFFIX)) for base_offset in rows["base_offset"].to_numpy().tolist()
+        ]
         return self.to_build().tasks(rows, paths, publish_truncated=publish_truncated)
 
     def to_build(self) -> PartitionToBuild:
@@ -166,7 +168,7 @@ class PartitionToBuild:
         columns = (rows[name].to_pylist() for name in TO_READ.names[1:])
         options = {
             interval: replace(self.options, interval_bytes=interval)
-            for interval in pc.unique(rows["interval_bytes"]).to_pylist()
+            for interval in np.unique(rows["interval_bytes"].to_numpy()).tolist()
         }
         for path, base_offset, log_bytes, mtime_ns, inode, active, interval, interval_source, all_facts in zip(
             paths, *columns, strict=True

@@ -207,13 +207,14 @@ class _ReadSegments:
 
 def _read(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_ReadSegments]:
     alone = partial(_read_alone, use_mmap=use_mmap)
+    room = np.empty(_TOGETHER_BYTES, np.uint8)  # of which no more takes memory than is used
     for is_in_store, some in groupby(tasks, key=lambda task: is_object(task.segment.path)):
         if is_in_store:
             yield from in_order(alone, some, lambda task: min(task.log_bytes, OBJECT_BYTES_MAX), OBJECT_BYTES_MAX)
             continue
         for together in _passes(some):
             if _is_small(together[0]):
-                yield from _read_together(together, use_mmap)
+                yield from _read_together(together, use_mmap, room)
             else:
                 yield alone(together[0])
 
@@ -242,7 +243,7 @@ def _passes(tasks: Iterable[BuildTask]) -> Iterator[list[BuildTask]]:
         yield together
 
 
-def _read_together(tasks: Sequence[BuildTask], use_mmap: bool) -> Iterator[_ReadSegments]:
+def _read_together(tasks: Sequence[BuildTask], use_mmap: bool, room: NDArray[np.uint8]) -> Iterator[_ReadSegments]:
     """Segments with small logs in one pass; those that are no longer small, alone after them."""
     read: list[BuildTask] = []
     grown: list[BuildTask] = []
@@ -250,7 +251,7 @@ def _read_together(tasks: Sequence[BuildTask], use_mmap: bool) -> Iterator[_Read
     ends: list[ScanEnd | None] = []
     scan_of: list[int] = []
     owners: list[Owner | None] = []
-    with OpenedTogether() as opened:
+    with OpenedTogether(room) as opened:
         for task in tasks:
             version, end, number, owner = task.segment.version, None, NOT_READ, None
             try:

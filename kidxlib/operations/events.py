@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import EVENT_KINDS
-from kidxlib.catalog.rows import SEGMENT_KEY
+from kidxlib.catalog.rows import SEGMENT_KEY, rows_of_kind
 from kidxlib.catalog.segments import LeaderEpochEntry
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.recovery.partition_fold import NO_EVENTS
@@ -30,7 +30,6 @@ def event_batches(
     """The events of segments, an array of dtype `scan_state.PRODUCER_EVENT`, as rows of `schema` with `event` set.
     `counts` are how many each segment has, in the order of the events.
     """
-    event_type = schema.field("event").type
     segment_of = np.repeat(np.arange(len(segments)), counts)
     keys: dict[str, Values] = {
         "source": pa.array([segment.source for segment in segments], pa.string()),
@@ -47,10 +46,7 @@ def event_batches(
             "timestamp_ms": pa.array(part["timestamp"]),
             **{name: pa.array(np.ascontiguousarray(part[name])) for name in _FIELDS},
         }
-        arrays = [columns[field.name].cast(field.type) for field in event_type]
-        struct = pa.StructArray.from_arrays(arrays, fields=list(event_type))
-        filled = [struct if field.name == "event" else pa.nulls(len(part), field.type) for field in schema]
-        yield pa.RecordBatch.from_arrays(filled, schema=schema)
+        yield rows_of_kind("event", columns, len(part), schema)
 
 
 def segment_rows(segments: pa.Table, schema: pa.Schema) -> pa.Table:

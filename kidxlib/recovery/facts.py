@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Final, NamedTuple, Self
@@ -39,14 +40,36 @@ class HourRecords(NamedTuple):
     certain_records: int
 
 
-def new_header_facts(log_bytes: NDArray[np.int64]) -> NDArray[np.void]:
-    """Facts of logs of which nothing was read, of dtype `header_facts_kernel.HEADER_FACTS`, by the logs' bytes."""
-    facts = np.zeros(len(log_bytes), kernel.HEADER_FACTS)
+def new_header_facts(log_bytes: Sequence[int], log_crc32c: int = 0) -> NDArray[np.void]:
+    """Facts of logs of which nothing was read, of dtype `header_facts_kernel.HEADER_FACTS`.
+
+    Args:
+        log_bytes: of each log.
+        log_crc32c: the CRC-32C of the batches that were checked before.
+    """
+    facts = np.repeat(_NEW_FACTS, len(log_bytes))
+    stretches = (max(_STRETCH_BYTES_MIN, -(-size // kernel.STRETCHES)) for size in log_bytes)
+    facts["stretch_shift"] = [(stretch_bytes - 1).bit_length() for stretch_bytes in stretches]
+    facts["log_crc32c"] = log_crc32c
+    return facts
+
+
+def _new_facts() -> NDArray[np.void]:
+    facts = np.zeros(1, kernel.HEADER_FACTS)
     facts["last_range"] = facts["stretch"] = -1
     facts["hour"] = kernel.NO_HOUR
-    stretch_bytes = np.maximum(_STRETCH_BYTES_MIN, -(-log_bytes // kernel.STRETCHES))
-    facts["stretch_shift"] = np.frexp(stretch_bytes - 1)[1]  # the bits of the number
     return facts
+
+
+def _new_stretches() -> NDArray[np.void]:
+    stretches = np.zeros(kernel.STRETCHES, kernel.STRETCH)
+    stretches["position"] = -1
+    stretches["smallest_timestamp"] = kernel.TIMESTAMP_MAX
+    return stretches
+
+
+_NEW_FACTS: Final = _new_facts()
+_NEW_STRETCHES: Final = _new_stretches()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,10 +88,8 @@ class Cells:
 
     @classmethod
     def empty(cls) -> Self:
-        stretches = np.zeros(kernel.STRETCHES, kernel.STRETCH)
-        stretches["position"] = -1
-        stretches["smallest_timestamp"] = kernel.TIMESTAMP_MAX
-        return cls(np.zeros(kernel.DIGESTS, np.uint64), stretches, np.zeros(kernel.HOUR_ROWS + 1, kernel.HOUR))
+        digests, stretches = np.zeros(kernel.DIGESTS, np.uint64), _NEW_STRETCHES.copy()
+        return cls(digests, stretches, np.zeros(kernel.HOUR_ROWS + 1, kernel.HOUR))
 
     def gather(self) -> tuple[tuple[SmallestTimestamp, ...], tuple[HourRecords, ...]]:
         """The smallest timestamps and the records by hour; the cells are empty then."""

@@ -70,7 +70,8 @@ class ScannedLogs:
     def of_log(self, name: str, number: int) -> NDArray[np.void]:
         """The rows of one log in an array that logs share."""
         rows: NDArray[np.void] = getattr(self, name)
-        return rows[self.bounds[name][number] : self.bounds[name][number + 1]]
+        bounds = self.bounds[name]
+        return rows[bounds[number] : bounds[number + 1]]
 
     def contents(self, name: str) -> list[bytes]:
         """Of each log, the bytes of its `offset_index` or its `time_index`."""
@@ -156,24 +157,38 @@ class _Scan:
 
         An index has at most one entry for each interval of the file, and for each batch of the smallest size.
         """
-        count, table = len(logs), np.zeros(len(logs), LOG)
-        table["base_offset"] = base_offsets
-        table["size"] = [log.size for log in logs]
-        table["interval_bytes"] = [each.interval_bytes for each in options]
-        table["max_offset_entries"] = [each.max_offset_entries for each in options]
-        table["max_time_entries"] = [each.max_time_entries for each in options]
-        table["trusted_to"] = np.where([each.verify_crc for each in options], checked_to, table["size"])
-        bytes_per_entry = np.maximum(table["interval_bytes"] + 1, layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN)
-        room = table["size"] // bytes_per_entry + 1
-        header_facts = new_header_facts(table["size"])
-        header_facts["log_crc32c"] = checked_crc32c
-        scan = cls(
-            logs=table,
-            states=scan_state.new_states(table["base_offset"]),
-            header_facts=header_facts,
+        rows: list[tuple[int, ...]] = []
+        windows: list[NDArray[np.uint8] | None] = []
+        offset_room = time_room = 0
+        too_large = []
+        for number, (log, base_offset, option) in enumerate(zip(logs, base_offsets, options, strict=True)):
+            size, interval_bytes = log.size, option.interval_bytes
+            max_offset_entries, max_time_entries = option.max_offset_entries, option.max_time_entries
+            room = size // max(interval_bytes + 1, layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN) + 1
+            offset_room += min(room, max_offset_entries)
+            time_room += min(room + 1, max_time_entries)
+            trusted_to = checked_to if option.verify_crc else size
+            limits = base_offset, size, interval_bytes, max_offset_entries, max_time_entries, trusted_to
+            if size > layouts.SEGMENT_BYTES_MAX:
+                too_large.append(number)
+                windows.append(None)
+                rows.append((*limits, 0, 0, 0))
+            else:
+                position, window = log.window(0)
+                windows.append(window)
+                rows.append((*limits, window.ctypes.data, len(window), position))
+        count = len(logs)
+        states = scan_state.new_states(base_offsets)
+        for number in too_large:
+            states[number]["end"] = EndReason.SEGMENT_TOO_LARGE
+            states[number]["found"], states[number]["expected"] = logs[number].size, layouts.SEGMENT_BYTES_MAX
+        return cls(
+            logs=np.array(rows, LOG),
+            states=states,
+            header_facts=new_header_facts([log.size for log in logs], checked_crc32c),
             bounds=np.zeros(count + 1, BOUNDS),
-            offset_entries=np.empty(int(np.minimum(room, table["max_offset_entries"]).sum()), scan_state.OFFSET_ENTRY),
-            time_entries=np.empty(int(np.minimum(room + 1, table["max_time_entries"]).sum()), scan_state.TIME_ENTRY),
+            offset_entries=np.empty(offset_room, scan_state.OFFSET_ENTRY),
+            time_entries=np.empty(time_room, scan_state.TIME_ENTRY),
             producer_events=np.empty(_FIRST_ROOM, scan_state.PRODUCER_EVENT),
             leader_epochs=np.empty(count + _FIRST_ROOM, scan_state.LEADER_EPOCH),
             digests=np.empty(count * kernel.DIGESTS, kernel.OFFSET_DIGEST),
@@ -181,16 +196,8 @@ class _Scan:
             hours=np.empty(count * (kernel.HOUR_ROWS + 1), kernel.HOUR_RECORDS),
             open_events=np.zeros(scan_state.OPEN_EVENT_SLOTS, np.int64),
             cells=Cells.empty(),
-            windows=[None] * count,
+            windows=windows,
         )
-        for number in range(count):
-            if table["size"][number] > layouts.SEGMENT_BYTES_MAX:
-                state = scan.states[number]
-                state["end"] = EndReason.SEGMENT_TOO_LARGE
-                state["found"], state["expected"] = table["size"][number], layouts.SEGMENT_BYTES_MAX
-            else:
-                scan.give(number, *logs[number].window(0))
-        return scan
 
     def give(self, number: int, position: int, window: NDArray[np.uint8]) -> None:
         """Give the loop the bytes of a log from a position on."""
@@ -265,14 +272,15 @@ def _checksums(
     scan: _Scan, logs: Sequence[LogBytes], options: Sequence[RecoverOptions], checked_to: int
 ) -> NDArray[np.int64]:
     """The CRC-32C of each whole log, or `NOT_KNOWN`."""
-    known_to = np.maximum(scan.states["position"], checked_to)
     crcs = scan.header_facts["log_crc32c"].astype(np.int64)
-    verified = np.array([each.verify_crc for each in options], np.bool_)
-    verified &= (scan.states["magics"] & _OTHER_MAGICS) == 0
-    crcs[~verified] = NOT_KNOWN
-    for number in np.flatnonzero(verified & (known_to != scan.logs["size"])).tolist():
-        crc = log_crc32c(logs[number], int(known_to[number]), int(crcs[number]))
-        crcs[number] = NOT_KNOWN if crc is None else crc
+    has_other = ((scan.states["magics"] & _OTHER_MAGICS) != 0).tolist()
+    for number, (position, log, option) in enumerate(zip(scan.states["position"].tolist(), logs, options, strict=True)):
+        known_to = max(position, checked_to)
+        if not option.verify_crc or has_other[number]:
+            crcs[number] = NOT_KNOWN
+        elif known_to != log.size:
+            crc = log_crc32c(log, known_to, int(crcs[number]))
+            crcs[number] = NOT_KNOWN if crc is None else crc
     return crcs
 
 

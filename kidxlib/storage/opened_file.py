@@ -194,7 +194,7 @@ def map_log(descriptor: int, size: int, *, access: Access = Access.NORMAL) -> Lo
         raise LogChangedError(f"file had {size} bytes when it was opened and has fewer now") from error
     if access is Access.RANDOM and hasattr(mmap, "MADV_RANDOM"):
         memory.madvise(mmap.MADV_RANDOM)
-    return WholeLog(np.frombuffer(memory, np.uint8))
+    return WholeLog(np.frombuffer(memory, np.uint8), is_mapped=True)
 
 
 def map_file(path: str) -> NDArray[np.uint8]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from kidxlib.catalog.matching import Flags, Values, flags_array, numbers_array, taken_at
 from kidxlib.catalog.results import SCANNED, PublishedSegmentRow
+from kidxlib.catalog.rows import rows_of_kind
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.format import layouts
 from kidxlib.format.checksums.crc import crc32c
@@ -43,14 +44,7 @@ def segment_batch(built: BuiltSegments, scans: ScannedLogs) -> pa.RecordBatch:
     of_logs = fact_columns(scans)
     if not np.array_equal(scan_of, np.arange(len(scans))):
         of_logs = {name: taken_at(column, scan_of) for name, column in of_logs.items()}
-    columns = _of_tasks(built.tasks) | _of_results(built) | of_logs
-    rows, kind = len(built.tasks), SCANNED.field("segment").type
-    struct = pa.StructArray.from_arrays(
-        [columns[field.name] if field.name in columns else pa.nulls(rows, field.type) for field in kind],
-        fields=list(kind),
-    )
-    nothing = {field.name: pa.nulls(rows, field.type) for field in SCANNED if field.name != "segment"}
-    return pa.RecordBatch.from_pydict({**nothing, "segment": struct}, SCANNED)
+    return rows_of_kind("segment", _of_tasks(built.tasks) | _of_results(built) | of_logs, len(built.tasks), SCANNED)
 
 
 def _of_tasks(tasks: Sequence[BuildTask]) -> dict[str, Values]:

@@ -62,7 +62,7 @@ def _fold_records(log: LogBytes, end: int) -> tuple[tuple[SmallestTimestamp, ...
         end: where the log's valid batches end.
     """
     cells = Cells.empty()
-    into = new_header_facts(np.array([log.size])), cells.stretches, cells.hours
+    into = new_header_facts([log.size]), cells.stretches, cells.hours
     room = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
     position, window_position, window, outcome = 0, 0, np.empty(0, np.uint8), NEEDS_BYTES
     window.setflags(write=False)

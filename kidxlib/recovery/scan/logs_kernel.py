@@ -7,7 +7,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import carray, from_dtype, types
+from numba import carray, from_dtype, types  # type: ignore[attr-defined]  # it does not name all that it exports
 
 from kidxlib.jit.compiler import njit
 from kidxlib.jit.memory_kernel import as_pointer

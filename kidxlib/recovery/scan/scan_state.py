@@ -5,6 +5,7 @@ partition's segments: producer events and leader epochs.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -87,15 +88,23 @@ OFFSET_ENTRY: Final = layouts.OFFSET_INDEX_ENTRY.newbyteorder("=")
 TIME_ENTRY: Final = layouts.TIME_INDEX_ENTRY.newbyteorder("=")
 
 
-def new_states(base_offsets: NDArray[np.int64]) -> np.ndarray[Any, Any]:
+def new_states(base_offsets: Sequence[int]) -> np.ndarray[Any, Any]:
     """The states of scans that have read nothing of segments with these base offsets: a `SCAN_STATE` record each."""
-    state = np.zeros(len(base_offsets), SCAN_STATE)
+    states = np.repeat(_NEW_STATE, len(base_offsets))
+    states["next_offset"] = states["map_end_offset"] = base_offsets
+    return states
+
+
+def _new_state() -> np.ndarray[Any, Any]:
+    state = np.zeros(1, SCAN_STATE)
     state["max_timestamp"] = state["last_time_entry_timestamp"] = layouts.NO_TIMESTAMP
     state["offset_of_max_timestamp"] = -1
     state["checked_position"] = state["odd_position"] = -1
-    state["next_offset"] = state["map_end_offset"] = base_offsets
     state["first_leader_epoch"] = state["last_leader_epoch"] = layouts.NO_LEADER_EPOCH
     return state
+
+
+_NEW_STATE: Final = _new_state()
 
 
 class EventKind(enum.IntEnum):

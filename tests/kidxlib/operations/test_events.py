@@ -44,7 +44,9 @@ def test_each_segment_gets_its_events(of_segments: list[NDArray[np.void]], rows_
         )
         for base_offset in range(len(of_segments))
     ]
-    keys = [dict(zip(SEGMENT_KEY, ("s", "t", 3, segment.base_offset), strict=True)) for segment in segments]
+    keys: list[dict[str, Any]] = [
+        dict(zip(SEGMENT_KEY, ("s", "t", 3, segment.base_offset), strict=True)) for segment in segments
+    ]
     events_of: dict[int, list[dict[str, Any]]] = {segment.base_offset: [] for segment in segments}
     counts = [len(events) for events in of_segments]
     for batch in event_batches(segments, counts, np.concatenate([NO_EVENTS, *of_segments]), SCANNED):
