@@ -74,7 +74,7 @@ class ScannedLogs:
         return rows[bounds[number] : bounds[number + 1]]
 
     def contents(self, name: str) -> list[bytes]:
-        """Of each log, the bytes of its `offset_index` or its `time_index`."""
+        """The bytes of each log's `offset_index` or `time_index`."""
         rows: NDArray[np.void] = getattr(self, name)
         ends = (self.bounds[name] * rows.itemsize).tolist()
         content = rows.tobytes()

@@ -111,6 +111,6 @@ class _CachedPages:
         self._arguments = ctypes.byref(self._range), ctypes.byref(self._found), 0
 
     def of(self, descriptor: int, size: int) -> int:
-        """Of the first `size` bytes; −1: the kernel does not tell."""
+        """The number of pages of the first `size` bytes; −1: the kernel does not tell."""
         self._range[1] = size
         return self._found[0] if _libc.syscall(_CACHESTAT, descriptor, *self._arguments) == 0 else -1
