@@ -129,6 +129,7 @@ class Row:
 
     __slots__ = ()
     _columns: ClassVar[tuple[Column, ...]] = ()
+    _names: ClassVar[tuple[str, ...]] = ()
     #: The columns with an enum, whose values become its members.
     _words: ClassVar[tuple[tuple[str, type[StrEnum]], ...]] = ()
 
@@ -138,7 +139,7 @@ class Row:
 
     @classmethod
     def names(cls) -> tuple[str, ...]:
-        return tuple(column.name for column in cls._columns)
+        return cls._names
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> Self:
@@ -158,7 +159,7 @@ class Row:
 
     def values(self) -> dict[str, Any]:
         """The columns' values by name, as `pyarrow.Table.from_pylist` takes them."""
-        return {name: getattr(self, name) for name in self.names()}
+        return {name: getattr(self, name) for name in self._names}
 
 
 @dataclass_transform(kw_only_default=True, frozen_default=True, field_specifiers=(column,))
@@ -253,6 +254,21 @@ def kinds_of(**kinds: Sequence[Column]) -> pa.Schema:
     )
 
 
+def rows_of_kind(kind: str, columns: Mapping[str, Any], count: int, schema: pa.Schema) -> pa.RecordBatch:
+    """Rows of one kind (`kinds_of`) from Arrow columns by name; a missing column is null."""
+    of_kind = schema.field(kind).type
+    struct = pa.StructArray.from_arrays(
+        [
+            _as_column(columns[field.name], field.type) if field.name in columns else pa.nulls(count, field.type)
+            for field in of_kind
+        ],
+        fields=list(of_kind),
+    )
+    return pa.RecordBatch.from_arrays(
+        [struct if field.name == kind else pa.nulls(count, field.type) for field in schema], schema=schema
+    )
+
+
 def rows_of_columns(columns: Mapping[str, Any], count: int, schema: pa.Schema) -> pa.Table:
     """A table from Arrow or NumPy columns by name; a missing column is null."""
     unknown = columns.keys() - set(schema.names)
@@ -264,12 +280,15 @@ def rows_of_columns(columns: Mapping[str, Any], count: int, schema: pa.Schema) -
 
 
 def _as_column(values: Any, kind: pa.DataType) -> Any:
-    return pa.array(values, kind) if isinstance(values, np.ndarray) else values.cast(kind)
+    if isinstance(values, np.ndarray):
+        return pa.array(values, kind)
+    return values if values.type == kind else values.cast(kind)
 
 
 def _made(cls: type[_R]) -> type[_R]:
     made = dataclass(frozen=True, slots=True, kw_only=True)(cls)
     made._columns = _declared_columns(made)
+    made._names = tuple(column.name for column in made._columns)
     made._words = tuple((column.name, column.words) for column in made._columns if column.words is not None)
     return made
 

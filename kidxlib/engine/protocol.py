@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
@@ -15,7 +15,6 @@ from kidxlib.engine.work import SharedRows, Work
 from kidxlib.errors import UsageError
 from kidxlib.indexing.source import Source
 from kidxlib.indexing.summary import PROBLEMS_KEPT
-from kidxlib.indexing.tasks import ScanTask
 from kidxlib.recovery.outcome import Status
 from kidxlib.storage.location import Location
 from kidxlib.storage.store.requests import Requests
@@ -63,9 +62,9 @@ class Engine(Protocol):
         """The requests to object stores by worker processes so far, counted as units end."""
 
 
-def source_directories(tasks: Iterable[ScanTask], sources: Sequence[Source]) -> list[Location]:
-    to_read = {task.segment.source for task in tasks}
-    return [source.path for source in sources if source.name in to_read]
+def source_directories(names: Collection[str], sources: Sequence[Source]) -> list[Location]:
+    """The directories of the sources with these names."""
+    return [source.path for source in sources if source.name in names]
 
 
 def ensure_logs_visible(staged: Staged) -> None:

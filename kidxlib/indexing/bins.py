@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol, Self, TypeVar
 
 
@@ -27,23 +27,33 @@ BINS_PER_CORE: Final = 4
 
 
 def pack(tasks: Iterable[_T], cores: int) -> list[list[_T]]:
-    """The biggest segments first, small ones together, so that no large segment runs on alone at the end. If there are
-    fewer segments than cores, several cores work on each.
+    """The tasks of each bin (`bins_of`). If there are fewer segments than cores, several cores work on each."""
+    listed = list(tasks)
+    if (threads := threads_of(len(listed), cores)) > 1:
+        listed = [task.with_threads(threads) for task in listed]
+    return [[listed[number] for number in bin_] for bin_ in bins_of([task.log_bytes for task in listed], cores)]
+
+
+def threads_of(segments: int, cores: int) -> int:
+    """How many cores may work on one of so many segments."""
+    return max(cores // segments, 1) if segments else 1
+
+
+def bins_of(log_bytes: Sequence[int], cores: int) -> list[list[int]]:
+    """The positions of the logs of each bin: the biggest first, small ones together, so that no large segment runs on
+    alone at the end.
     """
-    ordered = sorted(tasks, key=lambda task: task.log_bytes, reverse=True)
-    if ordered and (threads := cores // len(ordered)) > 1:
-        ordered = [task.with_threads(threads) for task in ordered]
-    total_bytes = sum(task.log_bytes for task in ordered)
+    ordered = sorted(range(len(log_bytes)), key=log_bytes.__getitem__, reverse=True)
     bins_wanted = cores * BINS_PER_CORE
-    bin_bytes = min(_BIN_BYTES, total_bytes // bins_wanted + 1)
+    bin_bytes = min(_BIN_BYTES, sum(log_bytes) // bins_wanted + 1)
     bin_segments = min(_BIN_SEGMENTS, len(ordered) // bins_wanted + 1)
-    bins: list[list[_T]] = []
+    bins: list[list[int]] = []
     room_bytes = room_segments = 0
-    for task in ordered:
-        if room_segments == 0 or room_bytes < task.log_bytes:
+    for number in ordered:
+        if room_segments == 0 or room_bytes < log_bytes[number]:
             bins.append([])
             room_bytes, room_segments = bin_bytes, bin_segments
-        bins[-1].append(task)
-        room_bytes -= task.log_bytes
+        bins[-1].append(number)
+        room_bytes -= log_bytes[number]
         room_segments -= 1
     return bins

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
-from dataclasses import replace
-from functools import cached_property
+from functools import cached_property, partial
 
 from kidxlib.errors import SnapshotError
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
@@ -134,14 +133,18 @@ def _publish_transaction_index(
     name = segment_file(folded.base_offset, TRANSACTION_INDEX_SUFFIX)
     content = folded.aborted.tobytes()
     if not files.task.may_write(name):
-        return lambda: Published.NONE, files.read(name)
+        return _nothing, files.read(name)
     present = files.read_present(name, len(content) + 1)
     if present is None and not content:
-        return lambda: Published.NONE, None
+        return _nothing, None
     is_kept = files.task.in_place and folded.base_offset not in files.task.recovered
     if is_kept and present not in (None, content) and folded.state_source is StateSource.UNKNOWN:
         return lambda: Published.KEPT, None
     return files.stage(name, content), content
+
+
+def _nothing() -> Published:
+    return Published.NONE
 
 
 class _Finisher:
@@ -151,13 +154,13 @@ class _Finisher:
         self._fold = PartitionFold(_BrokerSnapshots(task).content_at, task.start, task.recovered)
         self._base_offsets = list(task.earlier)
         self._states: list[FoldState] = []
-        # With what is done with the transaction index, once it is committed.
-        self._segments: list[tuple[FinishedSegment, Callable[[], Published]]] = []
+        # But for what is done with the transaction index, which is to be asked for once it is committed.
+        self._segments: list[tuple[partial[FinishedSegment], Callable[[], Published]]] = []
 
     @property
     def finished(self) -> FinishedPartition:
         """The result, once all is committed."""
-        segments = tuple(replace(segment, published=outcome()) for segment, outcome in self._segments)
+        segments = tuple(segment(published=outcome()) for segment, outcome in self._segments)
         return FinishedPartition(self._task, segments, tuple(self.files.kept), tuple(self._states))
 
     def keep_state(self) -> None:
@@ -182,13 +185,13 @@ class _Finisher:
             if self._task.in_place:
                 release_held(self.files, base_offset)
         else:
-            outcome, content = (lambda: Published.NONE), None
-        finished = FinishedSegment(
-            base_offset=folded.base_offset,
+            outcome, content = _nothing, None
+        finished = partial(
+            FinishedSegment,
+            base_offset=base_offset,
             state_source=folded.state_source,
             aborted=folded.aborted,
             failure=folded.failure,
-            published=Published.NONE,
             transaction_index_bytes=None if content is None else len(content),
             transaction_index_crc32c=None if content is None else crc32c(content),
         )

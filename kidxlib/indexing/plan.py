@@ -11,16 +11,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from kidxlib.catalog.matching import Flags, Values, numbers_array, words_array
+from kidxlib.catalog.matching import Flags, Positions, Values, numbers_array, words_array
 from kidxlib.catalog.partitions import rows_of_keys
 from kidxlib.catalog.segments import IntervalSource
 from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX
-from kidxlib.format.topic_partition import PartitionKey
+from kidxlib.format.topic_partition import PartitionKey, TopicPartition
+from kidxlib.indexing.bins import bins_of, threads_of
 from kidxlib.indexing.listed import (
     LISTED,
     TO_READ,
     Longs,
+    numbers_in,
     of_partitions,
     partitions_of,
     runs_of_partitions,
@@ -48,6 +50,9 @@ class AuxiliaryFiles:
 
 #: The words of the column `interval_source`.
 INTERVAL_SOURCES: Final = [source.value for source in IntervalSource]
+_INTERVAL_SOURCE: Final = {source.value: source for source in IntervalSource}
+#: Segments of a share: an interrupted worker finishes the share that it has begun.
+_SHARE_SEGMENTS: Final = 150
 #: A repair may write all that is broken.
 REPAIRED_AUXILIARY_FILES: Final = AuxiliaryFiles(snapshots=True, epochs=True)
 
@@ -100,21 +105,22 @@ class ListedPartition:
         """The tasks to read and index segments. `rows` are of `TO_READ`, all of this partition. `publish_truncated`:
         also the index of a valid prefix.
         """
-        in_place = self.in_place
-        choices = rows.select(["interval_bytes", "interval_source", "all_facts"]).to_pylist()
-        for segment, choice in zip(self._segment_files(rows), choices, strict=True):
-            yield BuildTask(
-                segment=segment,
-                options=replace(self.options, interval_bytes=choice["interval_bytes"]),
-                index_directory=self.index_directory,
-                topic_id=self.topic_id,
-                interval_source=IntervalSource(choice["interval_source"]),
-                in_place=in_place,
-                publish_truncated=publish_truncated,
-                only=self.only,
-                all_facts=choice["all_facts"],
-                kept_scans=self.kept_scans,
-            )
+        paths = [
+            str(self.directory.file(base_offset, LOG_SUFFIX)) for base_offset in rows["base_offset"].to_numpy().tolist()
+        ]
+        return self.to_build().tasks(rows, paths, publish_truncated=publish_truncated)
+
+    def to_build(self) -> PartitionToBuild:
+        return PartitionToBuild(
+            source=self.directory.source.name,
+            topic_partition=self.directory.topic_partition,
+            topic_id=self.topic_id,
+            options=self.options,
+            index_directory=self.index_directory,
+            in_place=self.in_place,
+            only=self.only,
+            kept_scans=self.kept_scans,
+        )
 
     def _segment_files(self, rows: pa.Table) -> Iterator[SegmentFile]:
         for row in rows.select(LISTED.names[1:]).to_pylist():
@@ -139,6 +145,106 @@ class ListedPartition:
             epochs=auxiliary_files.epochs,
             only=self.only,
             recovered=self.recovered,
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PartitionToBuild:
+    """What the tasks of a partition's segments have in common: see `BuildTask`."""
+
+    source: str
+    topic_partition: TopicPartition
+    topic_id: str | None
+    options: RecoverOptions
+    index_directory: Directory
+    in_place: bool
+    only: frozenset[str] | None
+    kept_scans: KeptScans | None
+
+    def tasks(
+        self, rows: pa.Table, paths: Sequence[str], *, publish_truncated: bool, threads: int = 1
+    ) -> Iterator[BuildTask]:
+        """The tasks of segments, rows of `TO_READ`, whose logs have these paths."""
+        columns = (rows[name].to_pylist() for name in TO_READ.names[1:])
+        options = {
+            interval: replace(self.options, interval_bytes=interval)
+            for interval in np.unique(rows["interval_bytes"].to_numpy()).tolist()
+        }
+        for path, base_offset, log_bytes, mtime_ns, inode, active, interval, interval_source, all_facts in zip(
+            paths, *columns, strict=True
+        ):
+            segment = SegmentFile(
+                source=self.source,
+                topic_partition=self.topic_partition,
+                base_offset=base_offset,
+                path=path,
+                version=None if log_bytes is None else FileVersion(log_bytes, mtime_ns, inode),
+                active=active,
+            )
+            yield BuildTask(
+                segment=segment,
+                options=options[interval],
+                index_directory=self.index_directory,
+                threads=threads,
+                topic_id=self.topic_id,
+                interval_source=_INTERVAL_SOURCE[interval_source],
+                in_place=self.in_place,
+                publish_truncated=publish_truncated,
+                only=self.only,
+                all_facts=all_facts,
+                kept_scans=self.kept_scans,
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SegmentsToBuild:
+    """Segments to read and to index, as columns: a worker gets them so, and makes their tasks.
+
+    Attributes:
+        partitions: those that the rows name by their position.
+        rows: of `TO_READ`; those of a partition follow each other.
+        paths: of the logs, a row each.
+        publish_truncated: as in `BuildTask`.
+        threads: as in `ScanTask`.
+    """
+
+    partitions: Sequence[PartitionToBuild]
+    rows: pa.Table
+    paths: Values
+    publish_truncated: bool
+    threads: int = 1
+
+    def tasks(self) -> Iterator[BuildTask]:
+        start = 0
+        for number, rows in runs_of_partitions(self.rows):
+            paths = self.paths.slice(start, rows.num_rows).to_pylist()
+            start += rows.num_rows
+            yield from self.partitions[number].tasks(
+                rows, paths, publish_truncated=self.publish_truncated, threads=self.threads
+            )
+
+    def packed(self, cores: int) -> list[list[SegmentsToBuild]]:
+        """The segments of each bin (`bins_of`), in shares that a worker does one after the other."""
+        threads = threads_of(self.rows.num_rows, cores)
+        return [
+            [
+                self._taken(np.array(bin_[start : start + _SHARE_SEGMENTS]), threads)
+                for start in range(0, len(bin_), _SHARE_SEGMENTS)
+            ]
+            for bin_ in map(sorted, bins_of(numbers_in(self.rows["log_bytes"])[0].tolist(), cores))
+        ]
+
+    def _taken(self, which: Positions, threads: int) -> SegmentsToBuild:
+        """Some of the segments: a copy, as a slice would take all of them to its worker."""
+        places: Values = pa.array(which)
+        rows = self.rows.take(places)
+        kept = np.unique(partitions_of(rows)).tolist()
+        return replace(
+            self,
+            partitions=[self.partitions[number] for number in kept],
+            rows=of_partitions(rows, kept),
+            paths=self.paths.take(places),
+            threads=threads,
         )
 
 
@@ -190,12 +296,21 @@ class Plan:
         return [task for listed, rows in self.by_partition() for task in listed.scan_tasks(rows)]
 
     def build_tasks(self, rows: pa.Table | None = None, *, publish_truncated: bool) -> list[BuildTask]:
-        """`ListedPartition.build_tasks` of all partitions. `rows` are of `TO_READ`; None for all segments."""
-        return [
-            task
-            for listed, of_partition in self.by_partition(self.to_read() if rows is None else rows)
-            for task in listed.build_tasks(of_partition, publish_truncated=publish_truncated)
-        ]
+        """The tasks of `to_build`."""
+        return list(self.to_build(rows, publish_truncated=publish_truncated).tasks())
+
+    def to_build(self, rows: pa.Table | None = None, *, publish_truncated: bool) -> SegmentsToBuild:
+        """Segments to read and index. `rows` are of `TO_READ`; None for all segments. `publish_truncated`: also the
+        index of a valid prefix.
+        """
+        rows = self.to_read() if rows is None else rows
+        kept = np.unique(partitions_of(rows)).tolist()
+        return SegmentsToBuild(
+            partitions=[self.partitions[number].to_build() for number in kept],
+            rows=of_partitions(rows, kept),
+            paths=self.paths_of_logs(rows),
+            publish_truncated=publish_truncated,
+        )
 
     def to_read(self) -> pa.Table:
         """All segments as rows of `TO_READ`, with the intervals that the options ask for."""

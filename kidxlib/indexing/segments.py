@@ -5,7 +5,7 @@ durable: a row in the catalog always has its files. An audit reads segments alik
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -25,11 +25,13 @@ from kidxlib.recovery.log_facts.record_facts import with_all_facts
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.parallel import recover_in_sections
 from kidxlib.recovery.partition_fold import FoldState, StateSource
-from kidxlib.recovery.segment import RecoveredSegment
+from kidxlib.recovery.scanned_logs import ScannedLogs, scan_logs
+from kidxlib.recovery.segment import RecoveredSegment, recovered_of
 from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
+from kidxlib.storage.opened_together import SMALL_BYTES, OpenedTogether
 from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
 from kidxlib.storage.store.requests import in_order
@@ -38,6 +40,12 @@ from kidxlib.storage.store.s3 import is_object
 #: Files published together, and rows held back until they are: one flush for all of them.
 GROUP_FILES: Final = 300
 GROUP_BYTES: Final = 32 * 1024 * 1024
+#: Of a segment.
+_INDEX_FILES: Final = 2
+#: Bytes of logs that are in memory for one pass over them.
+_TOGETHER_BYTES: Final = 32 * 1024 * 1024
+#: In place of the position of a scan.
+NOT_READ: Final = -1
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -98,10 +106,59 @@ class BuiltSegment:
     reads: Reads | None = None
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BuiltSegments:
+    """The result of reading and indexing segments, by columns: each attribute has a value for each segment.
+
+    Attributes:
+        versions, ends: as in `BuiltSegment`.
+        scans: of the logs that were read to the end, in the order of the segments; None of a log that was read alone.
+        scan_of: the position of each segment in `scans`; `NOT_READ` of a log that was not read to the end.
+        alone: the scan of a log that was read alone.
+        published: as in `BuiltSegment`.
+        offset_index, time_index: the content of the file afterwards; None where `BuiltSegment` has None.
+        reads: of the log that was read alone.
+    """
+
+    tasks: Sequence[BuildTask]
+    versions: Sequence[FileVersion | None]
+    ends: Sequence[ScanEnd]
+    scans: ScannedLogs | None
+    scan_of: Sequence[int]
+    alone: RecoveredSegment | None = None
+    published: Sequence[Published]
+    offset_index: Sequence[bytes | None]
+    time_index: Sequence[bytes | None]
+    reads: Reads | None = None
+
+    def __iter__(self) -> Iterator[BuiltSegment]:
+        for number, task in enumerate(self.tasks):
+            recovered = self.alone
+            if self.scans is not None and self.scan_of[number] != NOT_READ:
+                recovered = recovered_of(self.scans, self.scan_of[number])
+            offset_index, time_index = self.offset_index[number], self.time_index[number]
+            yield BuiltSegment(
+                task=task,
+                version=self.versions[number],
+                end=self.ends[number],
+                recovered=recovered,
+                published=self.published[number],
+                offset_index=None if offset_index is None else IndexFile.of(offset_index, layouts.OFFSET_INDEX_ENTRY),
+                time_index=None if time_index is None else IndexFile.of(time_index, layouts.TIME_INDEX_ENTRY),
+                reads=self.reads,
+            )
+
+
 def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
-    """Index segments and publish `<base offset>.index` and `.timeindex` in their index directories. Logs on a disk are
-    read one after the other, small ones in an object store several at a time. A damaged or vanished segment never stops
-    the others.
+    """`build_together`, segment by segment."""
+    for built in build_together(tasks, use_mmap):
+        yield from built
+
+
+def build_together(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegments]:
+    """Index segments and publish `<base offset>.index` and `.timeindex` in their index directories. Small logs on a
+    disk are read many in one pass, large ones one after the other, small ones in an object store several at a time. A
+    damaged or vanished segment never stops the others.
 
     In place, the `.index` of a segment with producers waits under another name until
     `kidxlib.indexing.finish_partition` has its transaction index.
@@ -110,9 +167,9 @@ def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
     process, so a second attempt should not map. Active segments are never mapped.
     """
     with Publisher() as publisher:
-        waiting: list[Callable[[], BuiltSegment]] = []
-        for read, owner in _read(tasks, use_mmap):
-            waiting.append(_staged(read, owner, publisher))
+        waiting: list[Callable[[], BuiltSegments]] = []
+        for read in _read(tasks, use_mmap):
+            waiting.append(_staged(read, publisher))
             if publisher.staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
                 publisher.commit()
                 yield from (built() for built in waiting)
@@ -121,17 +178,122 @@ def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
         yield from (built() for built in waiting)
 
 
-def _read(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[tuple[BuiltSegment, Owner | None]]:
-    """Segments without index files yet, and the owner of new files beside their logs."""
-    read = partial(_read_one, use_mmap=use_mmap)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _ReadSegments:
+    """Segments that were read, as in `BuiltSegments`, without index files yet; and the owners of new files beside
+    their logs.
+    """
+
+    tasks: Sequence[BuildTask]
+    versions: Sequence[FileVersion | None]
+    ends: Sequence[ScanEnd]
+    scans: ScannedLogs | None = None
+    scan_of: Sequence[int]
+    alone: RecoveredSegment | None = None
+    owners: Sequence[Owner | None]
+    reads: Reads | None = None
+
+    def index_contents(self) -> tuple[Sequence[bytes], Sequence[bytes]]:
+        """What the `.index` and the `.timeindex` should be, by the position in `scan_of`."""
+        if self.scans is not None:
+            return self.scans.contents("offset_index"), self.scans.contents("time_index")
+        return ([], []) if self.alone is None else ([self.alone.offset_index], [self.alone.time_index])
+
+    def has_producers(self, scan: int) -> bool:
+        """Whether a segment has producers, by its position in `scan_of`."""
+        if self.scans is not None:
+            return bool(self.scans.states["producer_events"][scan])
+        return self.alone is not None and len(self.alone.producer_events) > 0
+
+
+def _read(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_ReadSegments]:
+    alone = partial(_read_alone, use_mmap=use_mmap)
+    room = np.empty(_TOGETHER_BYTES, np.uint8)  # of which no more takes memory than is used
     for is_in_store, some in groupby(tasks, key=lambda task: is_object(task.segment.path)):
         if is_in_store:
-            yield from in_order(read, some, lambda task: min(task.log_bytes, OBJECT_BYTES_MAX), OBJECT_BYTES_MAX)
+            yield from in_order(alone, some, lambda task: min(task.log_bytes, OBJECT_BYTES_MAX), OBJECT_BYTES_MAX)
+            continue
+        for together in _passes(some):
+            if _is_small(together[0]):
+                yield from _read_together(together, use_mmap, room)
+            else:
+                yield alone(together[0])
+
+
+def _is_small(task: BuildTask) -> bool:
+    """Whether a log on a disk is read together with others."""
+    return task.log_bytes <= SMALL_BYTES and not task.all_facts and task.kept_scans is None
+
+
+def _passes(tasks: Iterable[BuildTask]) -> Iterator[list[BuildTask]]:
+    """Tasks that are done in one pass: small ones whose index files are published together, or one other."""
+    together: list[BuildTask] = []
+    log_bytes = 0
+    for task in tasks:
+        is_small = _is_small(task)
+        is_full = len(together) * _INDEX_FILES >= GROUP_FILES or log_bytes + task.log_bytes > _TOGETHER_BYTES
+        if together and (is_full or not is_small):
+            yield together
+            together, log_bytes = [], 0
+        if is_small:
+            together.append(task)
+            log_bytes += task.log_bytes
         else:
-            yield from map(read, some)
+            yield [task]
+    if together:
+        yield together
 
 
-def _read_one(task: BuildTask, use_mmap: bool) -> tuple[BuiltSegment, Owner | None]:
+def _read_together(tasks: Sequence[BuildTask], use_mmap: bool, room: NDArray[np.uint8]) -> Iterator[_ReadSegments]:
+    """Segments with small logs in one pass; those that are no longer small, alone after them."""
+    read: list[BuildTask] = []
+    grown: list[BuildTask] = []
+    versions: list[FileVersion | None] = []
+    ends: list[ScanEnd | None] = []
+    scan_of: list[int] = []
+    owners: list[Owner | None] = []
+    with OpenedTogether(room) as opened:
+        for task in tasks:
+            version, end, number, owner = task.segment.version, None, NOT_READ, None
+            try:
+                position = opened.open(task.segment.path, use_mmap=use_mmap and not task.segment.active)
+                if position is None:
+                    grown.append(task)
+                    continue
+                number, version = position, opened.versions[position]
+                owner = Owner.of(opened.statuses[position]) if task.in_place else None
+            except (LogChangedError, OSError) as error:
+                end = why_not_read(task.segment.path, error)
+            read.append(task)
+            versions.append(version)
+            ends.append(end)
+            scan_of.append(number)
+            owners.append(owner)
+        scanned = [task for task, number in zip(read, scan_of, strict=True) if number != NOT_READ]
+        scans = scan_logs(
+            opened.logs, [task.segment.base_offset for task in scanned], [task.options for task in scanned]
+        )
+        scan_ends = scans.ends()
+        for place, number in enumerate(scan_of):
+            if number == NOT_READ:
+                continue
+            ends[place] = scan_ends[number]
+            try:
+                opened.ensure_unchanged(number)
+            except LogChangedError as error:
+                ends[place], scan_of[place] = why_not_read(read[place].segment.path, error), NOT_READ
+    yield _ReadSegments(
+        tasks=read,
+        versions=versions,
+        ends=[end for end in ends if end is not None],
+        scans=scans,
+        scan_of=scan_of,
+        owners=owners,
+    )
+    yield from (_read_alone(task, use_mmap) for task in grown)
+
+
+def _read_alone(task: BuildTask, use_mmap: bool) -> _ReadSegments:
     version, reads, owner = task.segment.version, None, None
     recovered: RecoveredSegment | None
     try:
@@ -143,8 +305,15 @@ def _read_one(task: BuildTask, use_mmap: bool) -> tuple[BuiltSegment, Owner | No
         end = recovered.end
     except (LogChangedError, OSError) as error:
         recovered, end = None, why_not_read(task.segment.path, error)
-    read = BuiltSegment(task=task, version=version, end=end, recovered=recovered, published=Published.NONE, reads=reads)
-    return read, owner
+    return _ReadSegments(
+        tasks=[task],
+        versions=[version],
+        ends=[end],
+        scan_of=[NOT_READ if recovered is None else 0],
+        alone=recovered,
+        owners=[owner],
+        reads=reads,
+    )
 
 
 def _scanned_before(task: BuildTask, version: FileVersion) -> RecoveredSegment | None:
@@ -179,30 +348,59 @@ def why_not_read(path: str, error: LogChangedError | OSError) -> ScanEnd:
             return ScanEnd(Status.UNREADABLE, "cannot-read", 0, error.strerror or str(error))
 
 
-def _staged(read: BuiltSegment, owner: Owner | None, publisher: Publisher) -> Callable[[], BuiltSegment]:
-    """Stage the index files of a segment. The result is to be asked for once they are committed."""
-    task, recovered = read.task, read.recovered
-    if recovered is None or read.end.status is Status.QUARANTINED:
-        return lambda: read
-    if read.end.status is Status.TRUNCATED and not task.publish_truncated:
-        return lambda: replace(read, published=Published.KEPT)
+def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegments]:
+    """Stage the index files of segments. The result is to be asked for once they are committed."""
+    of_offset, of_time = read.index_contents()
+    offset_index: list[bytes | None] = []
+    time_index: list[bytes | None] = []
+    outcomes: list[tuple[Callable[[], Published], ...]] = []
+    for task, end, scan, owner in zip(read.tasks, read.ends, read.scan_of, read.owners, strict=True):
+        if scan == NOT_READ or end.status is Status.QUARANTINED:
+            outcomes.append((_nothing,))
+        elif end.status is Status.TRUNCATED and not task.publish_truncated:
+            outcomes.append((_kept,))
+        else:
+            # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
+            time, time_outcome = _publish(task, owner, publisher, TIME_INDEX_SUFFIX, of_time[scan])
+            hold = task.in_place and read.has_producers(scan)
+            offset, offset_outcome = _publish(task, owner, publisher, OFFSET_INDEX_SUFFIX, of_offset[scan], hold=hold)
+            offset_index.append(offset)
+            time_index.append(time)
+            outcomes.append((time_outcome, offset_outcome))
+            continue
+        offset_index.append(None)
+        time_index.append(None)
 
-    # The offset index last: a broker that finds one rebuilds nothing, not even a time index that is missing.
-    publish = partial(_publish, task, owner, publisher)
-    time_index, time_outcome = publish(TIME_INDEX_SUFFIX, recovered.time_index)
-    hold = task.in_place and len(recovered.producer_events) > 0
-    offset_index, offset_outcome = publish(OFFSET_INDEX_SUFFIX, recovered.offset_index, hold=hold)
-    present = replace(
-        read,
-        offset_index=None if offset_index is None else IndexFile.of(offset_index, layouts.OFFSET_INDEX_ENTRY),
-        time_index=None if time_index is None else IndexFile.of(time_index, layouts.TIME_INDEX_ENTRY),
-    )
-
-    def built() -> BuiltSegment:
-        outcomes = (time_outcome(), offset_outcome())
-        return replace(present, published=Published.WRITTEN if Published.WRITTEN in outcomes else Published.UNCHANGED)
+    def built() -> BuiltSegments:
+        return BuiltSegments(
+            tasks=read.tasks,
+            versions=read.versions,
+            ends=read.ends,
+            scans=read.scans,
+            scan_of=read.scan_of,
+            alone=read.alone,
+            published=[_together(outcome) for outcome in outcomes],
+            offset_index=offset_index,
+            time_index=time_index,
+            reads=read.reads,
+        )
 
     return built
+
+
+def _nothing() -> Published:
+    return Published.NONE
+
+
+def _kept() -> Published:
+    return Published.KEPT
+
+
+def _together(outcomes: tuple[Callable[[], Published], ...]) -> Published:
+    """What was done with the index files of a segment."""
+    if len(outcomes) == 1:
+        return outcomes[0]()
+    return Published.WRITTEN if Published.WRITTEN in [outcome() for outcome in outcomes] else Published.UNCHANGED
 
 
 def _publish(

@@ -53,6 +53,16 @@ def prefetch(_context, address):
 
 
 @intrinsic
+def as_pointer(_context, address):
+    """An address as `numba.carray` takes it: the array must not outlive the memory."""
+
+    def generate(context, builder, _signature, arguments):
+        return builder.inttoptr(arguments[0], cgutils.voidptr_t)
+
+    return types.voidptr(types.int64), generate
+
+
+@intrinsic
 def _byte_at(_context, address):
     """The byte at an address."""
 

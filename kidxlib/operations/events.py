@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.partitions import EVENT_KINDS
-from kidxlib.catalog.rows import SEGMENT_KEY
+from kidxlib.catalog.rows import SEGMENT_KEY, rows_of_kind
 from kidxlib.catalog.segments import LeaderEpochEntry
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.recovery.partition_fold import NO_EVENTS
@@ -24,24 +24,29 @@ _OF_SEGMENT: Final = -1
 _FIELDS: Final = tuple(name for name in PRODUCER_EVENT.names or () if name not in ("kind", "timestamp"))
 
 
-def event_batches(segment: SegmentFile, events: NDArray[np.void], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
-    """The events of a segment, an array of dtype `scan_state.PRODUCER_EVENT`, as rows of `schema` with `event` set."""
-    event_type = schema.field("event").type
+def event_batches(
+    segments: Sequence[SegmentFile], counts: Sequence[int], events: NDArray[np.void], schema: pa.Schema
+) -> Iterator[pa.RecordBatch]:
+    """The events of segments, an array of dtype `scan_state.PRODUCER_EVENT`, as rows of `schema` with `event` set.
+    `counts` are how many each segment has, in the order of the events.
+    """
+    segment_of = np.repeat(np.arange(len(segments)), counts)
+    keys: dict[str, Values] = {
+        "source": pa.array([segment.source for segment in segments], pa.string()),
+        "topic": pa.array([segment.topic_partition.topic for segment in segments], pa.string()),
+        "partition": pa.array([segment.topic_partition.partition for segment in segments]),
+        "base_offset": pa.array([segment.base_offset for segment in segments]),
+    }
     for start in range(0, len(events), _ROWS_PER_ARROW_BATCH):
-        part = events[start : start + _ROWS_PER_ARROW_BATCH]
+        rows = slice(start, start + _ROWS_PER_ARROW_BATCH)
+        part, of_part = events[rows], pa.array(segment_of[rows])
         columns = {
-            "source": pa.repeat(segment.source, len(part)),
-            "topic": pa.repeat(segment.topic_partition.topic, len(part)),
-            "partition": pa.repeat(segment.topic_partition.partition, len(part)),
-            "base_offset": pa.repeat(segment.base_offset, len(part)),
+            **{name: values.take(of_part) for name, values in keys.items()},
             "kind": EVENT_KINDS.take(pa.array(part["kind"])),
             "timestamp_ms": pa.array(part["timestamp"]),
             **{name: pa.array(np.ascontiguousarray(part[name])) for name in _FIELDS},
         }
-        arrays = [columns[field.name].cast(field.type) for field in event_type]
-        struct = pa.StructArray.from_arrays(arrays, fields=list(event_type))
-        filled = [struct if field.name == "event" else pa.nulls(len(part), field.type) for field in schema]
-        yield pa.RecordBatch.from_arrays(filled, schema=schema)
+        yield rows_of_kind("event", columns, len(part), schema)
 
 
 def segment_rows(segments: pa.Table, schema: pa.Schema) -> pa.Table:

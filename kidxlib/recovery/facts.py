@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Final, NamedTuple, Self
 
 import numpy as np
@@ -13,8 +15,6 @@ from kidxlib.recovery.log_facts import header_facts_kernel as kernel
 
 #: The least number of bytes of a stretch.
 _STRETCH_BYTES_MIN: Final = 4096
-#: Marks an unused row: below the hour of every timestamp.
-_NO_HOUR: Final = -2 * kernel.HOUR_MS
 
 
 class OffsetDigest(NamedTuple):
@@ -40,74 +40,83 @@ class HourRecords(NamedTuple):
     certain_records: int
 
 
+def new_header_facts(log_bytes: Sequence[int], log_crc32c: int = 0) -> NDArray[np.void]:
+    """Facts of logs of which nothing was read, of dtype `header_facts_kernel.HEADER_FACTS`.
+
+    Args:
+        log_bytes: of each log.
+        log_crc32c: the CRC-32C of the batches that were checked before.
+    """
+    facts = np.repeat(_NEW_FACTS, len(log_bytes))
+    stretches = (max(_STRETCH_BYTES_MIN, -(-size // kernel.STRETCHES)) for size in log_bytes)
+    facts["stretch_shift"] = [(stretch_bytes - 1).bit_length() for stretch_bytes in stretches]
+    facts["log_crc32c"] = log_crc32c
+    return facts
+
+
+def _new_facts() -> NDArray[np.void]:
+    facts = np.zeros(1, kernel.HEADER_FACTS)
+    facts["last_range"] = facts["stretch"] = -1
+    facts["hour"] = kernel.NO_HOUR
+    return facts
+
+
+def _new_stretches() -> NDArray[np.void]:
+    stretches = np.zeros(kernel.STRETCHES, kernel.STRETCH)
+    stretches["position"] = -1
+    stretches["smallest_timestamp"] = kernel.TIMESTAMP_MAX
+    return stretches
+
+
+_NEW_FACTS: Final = _new_facts()
+_NEW_STRETCHES: Final = _new_stretches()
+
+
 @dataclass(frozen=True, slots=True)
-class HeaderFacts:
-    """The arrays into which a scan folds facts from headers: see `header_facts_kernel`.
+class Cells:
+    """The arrays into which facts of one log are folded: see `header_facts_kernel`.
 
     Attributes:
-        facts: one `HEADER_FACTS` record.
         digests: of shape (`DIGESTS`,).
         stretches: of dtype `STRETCH`.
         hours: of dtype `HOUR`.
     """
 
-    facts: NDArray[np.void]
     digests: NDArray[np.uint64]
     stretches: NDArray[np.void]
     hours: NDArray[np.void]
 
     @classmethod
-    def of_log(cls, log_bytes: int, log_crc32c: int = 0) -> Self:
-        """Empty facts for a log.
+    def empty(cls) -> Self:
+        digests, stretches = np.zeros(kernel.DIGESTS, np.uint64), _NEW_STRETCHES.copy()
+        return cls(digests, stretches, np.zeros(kernel.HOUR_ROWS + 1, kernel.HOUR))
 
-        Args:
-            log_crc32c: the CRC-32C of the batches that were checked before.
-        """
-        facts = np.zeros(1, kernel.HEADER_FACTS)
-        facts["log_crc32c"] = log_crc32c
-        facts["last_range"] = facts["stretch"] = -1
-        facts["hour"] = _NO_HOUR
-        stretch_bytes = max(_STRETCH_BYTES_MIN, -(-log_bytes // kernel.STRETCHES))
-        facts["stretch_shift"] = (stretch_bytes - 1).bit_length()
-        stretches = np.zeros(kernel.STRETCHES, kernel.STRETCH)
-        stretches["position"] = -1
-        stretches["smallest_timestamp"] = kernel.TIMESTAMP_MAX
-        hours = np.zeros(kernel.HOUR_ROWS + 1, kernel.HOUR)
-        return cls(facts, np.zeros(kernel.DIGESTS, np.uint64), stretches, hours)
+    def gather(self) -> tuple[tuple[SmallestTimestamp, ...], tuple[HourRecords, ...]]:
+        """The smallest timestamps and the records by hour; the cells are empty then."""
+        timestamps = np.empty(kernel.STRETCHES, kernel.SMALLEST_TIMESTAMP)
+        hours = np.empty(kernel.HOUR_ROWS + 1, kernel.HOUR_RECORDS)
+        return (
+            smallest_timestamps(timestamps[: kernel.gather_timestamps(self.stretches, timestamps, 0)]),
+            records_by_hour(hours[: kernel.gather_hours(self.hours, hours, 0)]),
+        )
 
-    @property
-    def timestamps_are_certain(self) -> bool:
-        """Whether the smallest timestamp of every batch is in its header."""
-        return not self.facts[0]["uncertain_batches"]
 
-    def offset_digests(self) -> tuple[OffsetDigest, ...]:
-        """The digests of the ranges that have batches, in order."""
-        facts = self.facts[0]
-        first, last, shift = int(facts["first_range"]), int(facts["last_range"]), int(facts["range_shift"])
-        digests = self.digests.view(np.int64).tolist()
-        ranges = [(number << shift, 1 << shift, digests[number % kernel.DIGESTS]) for number in range(first, last + 1)]
-        return tuple(OffsetDigest(*digest) for digest in ranges if digest[2])
+def offset_digests(rows: NDArray[np.void]) -> tuple[OffsetDigest, ...]:
+    """Rows of dtype `header_facts_kernel.OFFSET_DIGEST`, those of one log."""
+    return tuple(OffsetDigest(*row) for row in rows.tolist())
 
-    def smallest_timestamps(self) -> tuple[SmallestTimestamp, ...]:
-        """The smallest timestamp from the begin on, and from each position where it becomes larger; empty without
-        records.
-        """
-        starts: dict[int, int] = {}  # positions by the smallest timestamp from there on
-        smallest, any_record = kernel.TIMESTAMP_MAX, False
-        for position, timestamp, has_timestamp in reversed(self.stretches.tolist()):
-            smallest, any_record = min(smallest, timestamp), any_record or has_timestamp
-            if position >= 0 and any_record:  # a batch begins in the stretch
-                starts[smallest] = position
-        return tuple(SmallestTimestamp(position, timestamp) for timestamp, position in reversed(starts.items()))
 
-    def records_by_hour(self) -> tuple[HourRecords, ...]:
-        """Records by hour, in order; if there are too many hours, the records of all others are last."""
-        used = self.hours["used"].nonzero()[0]
-        hours = self.hours[used].tolist()
-        further = [hours.pop()] if len(used) and used[-1] == kernel.HOUR_ROWS else []
-        known = [(max(start, layouts.NO_TIMESTAMP), *counts) for start, _, *counts in sorted(hours)]
-        known += [(None, *counts) for _, _, *counts in further]
-        return tuple(HourRecords(*row) for row in known if row[1])
+def smallest_timestamps(rows: NDArray[np.void]) -> tuple[SmallestTimestamp, ...]:
+    """Rows of dtype `header_facts_kernel.SMALLEST_TIMESTAMP`, those of one log."""
+    return tuple(SmallestTimestamp(*row) for row in rows.tolist())
+
+
+def records_by_hour(rows: NDArray[np.void]) -> tuple[HourRecords, ...]:
+    """Rows of dtype `header_facts_kernel.HOUR_RECORDS`, those of one log."""
+    return tuple(
+        HourRecords(None if hour == kernel.FURTHER_HOURS else hour, records, certain_records)
+        for hour, records, certain_records in rows.tolist()
+    )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -132,7 +141,7 @@ class SegmentFacts:
         offsets_increase: each batch's last offset is above that of the batch before it. Kafka compares only indexed
             batches.
         log_crc32c: CRC-32C of the whole file with its invalid tail; None if checksums were not verified, a batch is of
-            a magic other than 2 to 62, or more than `segment.TAIL_BYTES_MAX` bytes are invalid.
+            a magic other than 2 to 62, or more than `scanned_logs.TAIL_BYTES_MAX` bytes are invalid.
         log_crc64nvme: CRC-64/NVME of the whole file, as Java's long; None if not all bytes were read for it.
         offset_digests: digests of the batches by aligned ranges of base offsets, which may be added up.
         smallest_timestamp_ms: the smallest timestamp of a record, −1 if a record has none or there is no record; None
@@ -165,43 +174,22 @@ class SegmentFacts:
     records_by_hour: tuple[HourRecords, ...] | None
 
 
-def facts_of(state: np.void, header_facts: HeaderFacts, log_crc32c: int | None) -> SegmentFacts:
-    def known(field: str) -> int | None:
-        value = int(state[field])
-        return value if value >= 0 else None
-
-    magics = int(state["magics"])
-    smallest = header_facts.smallest_timestamps() if header_facts.timestamps_are_certain else None
-    return SegmentFacts(
-        next_offset=int(state["next_offset"]),
-        valid_bytes=int(state["position"]),
-        batches=int(state["batches"]),
-        records=None if state["compressed_messages"] else int(state["records"]),
-        max_timestamp_ms=int(state["max_timestamp"]),
-        offset_of_max_timestamp=known("offset_of_max_timestamp"),
-        first_leader_epoch=known("first_leader_epoch"),
-        last_leader_epoch=known("last_leader_epoch"),
-        magics=((-1,) if magics >> 63 else ()) + tuple(_bits(magics & (2**63 - 1))),
-        codecs=tuple(layouts.CODECS[codec] for codec in _bits(int(state["codecs"]))),
-        transactional_batches=int(state["transactional_batches"]),
-        control_batches=int(state["control_batches"]),
-        offset_entries=int(state["offset_entries"]),
-        time_entries=int(state["time_entries"]),
-        map_end_offset=int(state["map_end_offset"]),
-        offsets_increase=not state["disordered"],
-        log_crc32c=log_crc32c,
-        log_crc64nvme=None,
-        offset_digests=header_facts.offset_digests(),
-        smallest_timestamp_ms=None if smallest is None else smallest_of(smallest),
-        smallest_timestamps=smallest,
-        records_by_hour=None if state["compressed_messages"] else header_facts.records_by_hour(),
-    )
-
-
 def smallest_of(timestamps: tuple[SmallestTimestamp, ...]) -> int:
     """The smallest timestamp of all; −1 if there is no record."""
     return timestamps[0].timestamp_ms if timestamps else layouts.NO_TIMESTAMP
 
 
-def _bits(mask: int) -> list[int]:
-    return [bit for bit in range(mask.bit_length()) if mask >> bit & 1]
+@cache
+def magics_of(mask: int) -> tuple[int, ...]:
+    """The magics in a scan's state, ascending; −1 for any other than 0 to 62."""
+    return ((-1,) if mask >> 63 else ()) + _bits(mask & (2**63 - 1))
+
+
+@cache
+def codecs_of(mask: int) -> tuple[str, ...]:
+    """The names of the codecs in a scan's state."""
+    return tuple(layouts.CODECS[codec] for codec in _bits(mask))
+
+
+def _bits(mask: int) -> tuple[int, ...]:
+    return tuple(bit for bit in range(mask.bit_length()) if mask >> bit & 1)

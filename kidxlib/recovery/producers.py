@@ -114,14 +114,7 @@ class Producers:
 
         Kafka writes them in the order of a hash map. Readers accept any order.
         """
-        entries = np.empty(len(self._states), layouts.SNAPSHOT_ENTRY)
-        for field in _SNAPSHOT_FIELDS:
-            entries[field] = self._states[field]
-        header = np.zeros(1, layouts.SNAPSHOT_HEADER)
-        header["version"], header["entries"] = layouts.SNAPSHOT_VERSION, len(entries)
-        covered = header.tobytes()[CRC_COVERS_FROM:] + entries.tobytes()
-        header["crc"] = crc32c(covered)
-        return header.tobytes()[:CRC_COVERS_FROM] + covered
+        return _snapshot_of(self._states) if len(self._states) else _EMPTY_SNAPSHOT
 
     def apply(self, events: NDArray[np.void]) -> AppliedEvents:
         """Update the producers with the events of one segment (`LogSegment.updateProducerState`).
@@ -154,6 +147,21 @@ class Producers:
             aborted[:aborted_count].astype(layouts.ABORTED_TRANSACTION),
             _scan_end(ProducerFailure(failure), events[applied]) if failure else None,
         )
+
+
+def _snapshot_of(states: NDArray[np.void]) -> bytes:
+    entries = np.empty(len(states), layouts.SNAPSHOT_ENTRY)
+    for field in _SNAPSHOT_FIELDS:
+        entries[field] = states[field]
+    header = np.zeros(1, layouts.SNAPSHOT_HEADER)
+    header["version"], header["entries"] = layouts.SNAPSHOT_VERSION, len(entries)
+    covered = header.tobytes()[CRC_COVERS_FROM:] + entries.tobytes()
+    header["crc"] = crc32c(covered)
+    return header.tobytes()[:CRC_COVERS_FROM] + covered
+
+
+#: Most partitions have no producers, and are asked for a snapshot at each segment.
+_EMPTY_SNAPSHOT: Final = _snapshot_of(_NO_STATES)
 
 
 def _new_states(producer_ids: NDArray[np.int64]) -> NDArray[np.void]:

@@ -5,19 +5,19 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import io
 import os
 import stat
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
-from typing import Protocol
+from typing import Final, Protocol
 
 from kidxlib.errors import PublishError
 from kidxlib.storage.store.s3 import ObjectPath, ObjectStatus, is_object, open_object, read_object
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
+_PIECE_BYTES: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +98,17 @@ def why_not_opened(error: OSError) -> str:
 
 def read_at(directory: int, name: str, limit: int = -1) -> bytes | None:
     """Up to `limit` bytes, or all, of a regular file in an opened directory; None: there is no such file."""
-    file = _open_at(directory, name)
-    if file is None:
+    descriptor = _open_at(directory, name)
+    if descriptor is None:
         return None
-    with file:
-        return file.read(limit)
+    try:
+        return _read(descriptor, limit)
+    finally:
+        os.close(descriptor)
 
 
-def _open_at(directory: int, name: str) -> io.FileIO | None:
+def _open_at(directory: int, name: str) -> int | None:
+    """A descriptor of a regular file in an opened directory, which the caller closes; None: there is no such file."""
     try:
         descriptor = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=directory)
     except OSError:
@@ -113,7 +116,19 @@ def _open_at(directory: int, name: str) -> io.FileIO | None:
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         return None
-    return open(descriptor, "rb", buffering=0)
+    return descriptor
+
+
+def _read(descriptor: int, limit: int = -1) -> bytes:
+    """Up to `limit` bytes of a file, or all. No object of `io` is made: for a small file that takes longer than the
+    read.
+    """
+    if limit >= 0:
+        return os.read(descriptor, limit)
+    pieces = []
+    while piece := os.read(descriptor, _PIECE_BYTES):
+        pieces.append(piece)
+    return b"".join(pieces)
 
 
 def read_file(directory: Directory, name: str, limit: int = -1) -> bytes | None:
@@ -131,9 +146,11 @@ def read_end(directory: Directory, name: str, size: int) -> bytes | None:
         return None if content is None else content[max(len(content) - size, 0) :]
     with opened_directory(directory) as descriptor:
         if descriptor is not None and (file := _open_at(descriptor, name)) is not None:
-            with file:
-                file.seek(max(os.fstat(file.fileno()).st_size - size, 0))
-                return file.read(size)
+            try:
+                os.lseek(file, max(os.fstat(file).st_size - size, 0), os.SEEK_SET)
+                return _read(file, size)
+            finally:
+                os.close(file)
     return None
 
 

@@ -50,9 +50,10 @@ class LogBytes(Protocol):
 
 
 class WholeLog:
-    """A log that is all in memory: mapped, or a test's bytes."""
+    """A log that is all in memory: mapped, read as a whole, or a test's bytes."""
 
-    def __init__(self, data: NDArray[np.uint8]) -> None:
+    def __init__(self, data: NDArray[np.uint8], *, is_mapped: bool = False) -> None:
+        self.is_mapped = is_mapped
         self._data = data
         self._data.setflags(write=False)
 

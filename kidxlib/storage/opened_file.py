@@ -45,16 +45,16 @@ class _CachedPages:
     """
 
     def __init__(self, mapped: NDArray[np.uint8]) -> None:
-        self._mapped = mapped
+        self._mapped, self._address = mapped, mapped.ctypes.data
 
     def share(self) -> float:
         """The share of pages in memory, 0 to 1; in a large file that of a sample."""
         pages = -(-len(self._mapped) // _PAGE)
         places = min(max(len(self._mapped) // _BYTES_A_PLACE, _PLACES_MIN), _PLACES_MAX)
         if pages <= places * _PAGES_A_PLACE:
-            return float(self.all().mean())
+            return np.count_nonzero(self.all()) / pages
         cached = np.empty((places, _PAGES_A_PLACE), np.uint8)
-        start, room = self._mapped.ctypes.data, cached.ctypes.data
+        start, room = self._address, cached.ctypes.data
         for number in range(places):
             place = number * (pages - _PAGES_A_PLACE) // (places - 1)
             size = min(_PAGES_A_PLACE * _PAGE, len(self._mapped) - place * _PAGE)
@@ -66,9 +66,10 @@ class _CachedPages:
         """For each page from `first` to before `end`, whether it is in memory."""
         size = min(end * _PAGE, len(self._mapped)) - first * _PAGE
         cached = np.empty(-(-size // _PAGE), np.uint8)
-        if _libc.mincore(self._mapped.ctypes.data + first * _PAGE, size, cached.ctypes.data) != 0:
+        if _libc.mincore(self._address + first * _PAGE, size, cached.ctypes.data) != 0:
             cached[:] = 1
-        return (cached & 1).astype(np.bool_)
+        cached &= 1
+        return cached.view(np.bool_)
 
     def all(self) -> NDArray[np.bool_]:
         return self.where(0, -(-len(self._mapped) // _PAGE))
@@ -102,6 +103,8 @@ class _DropBehind:
 
 
 class OpenedFile:
+    """A file of this machine, opened for reading. Whoever has opened its descriptor closes it."""
+
     def __init__(self, descriptor: int, version: FileVersion) -> None:
         self._descriptor = descriptor
         self.version = version
@@ -122,9 +125,12 @@ class OpenedFile:
     ) -> LogBytes:
         size = self.version.size if size is None else size
         if access is Access.SEQUENTIAL and 0 < size <= layouts.SEGMENT_BYTES_MAX:  # longer logs are never read
-            cached = _CachedPages(map_log(self._descriptor, size).window(0)[1])
+            mapped = map_log(self._descriptor, size)
+            cached = _CachedPages(mapped.window(0)[1])
             if cached.share() < _IN_MEMORY:
                 return self._cold(cached, size)
+            if use_mmap:
+                return mapped
         if not use_mmap:
             return ChunkedLog(self._descriptor, size, chunk_bytes or CHUNK_BYTES)
         return map_log(self._descriptor, size, access=access)
@@ -163,13 +169,21 @@ class OpenedFile:
 @contextlib.contextmanager
 def open_log(path: str) -> Iterator[tuple[int, FileVersion]]:
     """Open a segment's log for reading: the descriptor, and the file's version."""
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    descriptor, status = open_file(path)
     try:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
-            raise OSError(errno.EINVAL, "not a regular file", path)
-        yield descriptor, FileVersion.of_descriptor(descriptor)
+        yield descriptor, FileVersion.of(status)
     finally:
         os.close(descriptor)
+
+
+def open_file(path: str) -> tuple[int, os.stat_result]:
+    """Open a regular file for reading: the descriptor, which the caller closes, and its status."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "not a regular file", path)
+    return descriptor, status
 
 
 def map_log(descriptor: int, size: int, *, access: Access = Access.NORMAL) -> LogBytes:
@@ -184,7 +198,7 @@ def map_log(descriptor: int, size: int, *, access: Access = Access.NORMAL) -> Lo
         raise LogChangedError(f"file had {size} bytes when it was opened and has fewer now") from error
     if access is Access.RANDOM and hasattr(mmap, "MADV_RANDOM"):
         memory.madvise(mmap.MADV_RANDOM)
-    return WholeLog(np.frombuffer(memory, np.uint8))
+    return WholeLog(np.frombuffer(memory, np.uint8), is_mapped=True)
 
 
 def map_file(path: str) -> NDArray[np.uint8]:

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 from kidxlib.errors import PublishError
 from kidxlib.storage.directory import (
@@ -64,8 +64,7 @@ class Owner:
         return cls(status.st_uid, status.st_gid, stat.S_IMODE(status.st_mode))
 
 
-@dataclass(frozen=True, slots=True)
-class _Staged:
+class _Staged(NamedTuple):
     directory: Directory
     name: str
     staging_name: str
@@ -154,13 +153,13 @@ class Publisher:
             descriptor = self._open(directory)
             if read_at(descriptor, name, len(content) + 1) == content:
                 self._staged_bytes -= len(content)
-                return lambda: Published.UNCHANGED
+                return _unchanged
             staging_name = f"{STAGING_PREFIX}{self._attempt}-{name}{STAGING_SUFFIX}"
             self._staged.append(_Staged(directory, name, staging_name, content))
             _write(descriptor, staging_name, content, owner)
         except OSError as error:
             raise _not_written(f"{directory}/{name}", error) from error
-        return lambda: Published.WRITTEN
+        return _written
 
     def remove(self, directory: Directory, name: str) -> None:
         """Remove a file that kidx has published, if it is there."""
@@ -346,6 +345,14 @@ def _rename_if(
     return Published.WRITTEN
 
 
+def _written() -> Published:
+    return Published.WRITTEN
+
+
+def _unchanged() -> Published:
+    return Published.UNCHANGED
+
+
 def _not_written(path: str | ObjectPath, error: OSError) -> PublishError:
     return PublishError(f"{path}: not written: {why_not_opened(error)}; what stood there is untouched")
 
@@ -353,10 +360,12 @@ def _not_written(path: str | ObjectPath, error: OSError) -> PublishError:
 def _write(directory: int, name: str, content: bytes, owner: Owner | None) -> None:
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(name, flags, 0o644 if owner is None else 0o600, dir_fd=directory)
-    with open(descriptor, "wb", buffering=0) as file:
+    try:
         if owner is not None:
             os.fchown(descriptor, owner.user, owner.group)
             os.fchmod(descriptor, owner.mode)
-        written = 0
+        written = os.write(descriptor, content)
         while written < len(content):
-            written += file.write(content[written:])
+            written += os.write(descriptor, content[written:])
+    finally:
+        os.close(descriptor)

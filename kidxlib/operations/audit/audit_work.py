@@ -141,11 +141,12 @@ def audit_segments(tasks: Iterable[SegmentAudit], use_mmap: bool, *, deep: bool)
     """Rows of `AUDITED`. Nothing is written. `deep` looks at the records, too."""
     for task in tasks:
         audited = audit_segment(task, use_mmap, deep=deep, clean_shutdown=task.clean_shutdown)
+        events = audited.scanned.producer_events
         files = [{Kind.FILE.value: row.values()} for row in rows_of_segment(task, audited)]
         yield ItemRows(
             segments=1,
             log_bytes=task.log_bytes,
-            batches=event_batches(task.segment, audited.scanned.producer_events, AUDITED),
+            batches=event_batches([task.segment], [len(events)], events, AUDITED),
             rows=[*files, {"segment": to_segment_row(task.segment, audited).values()}],
         )
 

@@ -144,7 +144,8 @@ def run_audit(
     """
     if tasks:
         engine.start()
-    log_bytes, directories = sum(task.log_bytes for task in tasks), source_directories(tasks, sources)
+    log_bytes = sum(task.log_bytes for task in tasks)
+    directories = source_directories({task.segment.source for task in tasks}, sources)
     # An earlier run with the same id may have been killed and have left rows.
     attempt = uuid.uuid4().hex[:16]
 

@@ -31,10 +31,10 @@ from kidxlib.catalog.partitions import (
     PartitionStateRow,
     partition_keys,
 )
-from kidxlib.catalog.results import TO_FINISH, FoldedPartition, KeptFile, Publishing
-from kidxlib.catalog.rows import SegmentKey
+from kidxlib.catalog.results import FINISHED, TO_FINISH, FoldedPartition, KeptFile
+from kidxlib.catalog.rows import rows_of_kind
 from kidxlib.catalog.segment_views import SegmentToFinish
-from kidxlib.catalog.segments import SEGMENTS, EndFacts, FinishedFacts
+from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.shares import share_rows_of, shares, with_rows
 from kidxlib.engine.work import ItemRows, SharedRows
@@ -45,7 +45,7 @@ from kidxlib.indexing.changes import PartitionChange
 from kidxlib.indexing.finish_files import Listings
 from kidxlib.indexing.finish_partition import finish
 from kidxlib.indexing.listed import Longs, numbers_in
-from kidxlib.indexing.segments import FinishedPartition, FinishedSegment
+from kidxlib.indexing.segments import FinishedPartition
 from kidxlib.indexing.tasks import PartitionTask, SegmentTask
 from kidxlib.operations.build.finish import finished_by_topic
 from kidxlib.operations.events import event_rows, segment_rows, to_leader_epochs, with_events
@@ -61,6 +61,8 @@ OF_LOG_VERSION: Final = ("base_offset", "next_offset", "log_bytes", "log_mtime_n
 #: 2⁶⁴ divided by the golden ratio: an odd number whose bits have no pattern.
 _FACTOR: Final = np.uint64(0x9E3779B97F4A7C15)
 _NONE: Final = -1
+#: Finished segments whose rows are made at the same time.
+_ROWS_AT_ONCE: Final = 1000
 #: Below every base offset: no state is good.
 _FROM_THE_START: Final = np.iinfo(np.int64).min
 
@@ -109,9 +111,20 @@ def finish_partitions(shares: Iterable[PartitionsToFinish]) -> Iterator[ItemRows
     for share in shares:
         tasks = {key: partition.task for key, partition in share.partitions.items()}
         in_order_of_rows = [tasks[key].index_directory for key in sorted(tasks)]
+        waiting: list[FinishedPartition] = []
         for finished in finish(_known_partitions(share.rows.batches(), tasks), in_order_of_rows):
-            partition = share.partitions[finished.task.key]
-            yield ItemRows(rows=[*_finished_rows(finished), *_kept_rows(finished, partition)])
+            waiting.append(finished)
+            if sum(len(partition.segments) for partition in waiting) >= _ROWS_AT_ONCE:
+                yield _item_rows(waiting, share.partitions)
+                waiting.clear()
+        yield _item_rows(waiting, share.partitions)
+
+
+def _item_rows(finished: Sequence[FinishedPartition], partitions: Mapping[PartitionKey, PartitionToFinish]) -> ItemRows:
+    rows: list[dict[str, Any]] = []
+    for partition in finished:
+        rows += [*_rows_beside(partition), *_kept_rows(partition, partitions[partition.task.key])]
+    return ItemRows(batches=[_segment_batch(finished)], rows=rows)
 
 
 def _known_partitions(
@@ -124,38 +137,56 @@ def _known_partitions(
 
 
 def _segment(head: dict[str, Any], events: NDArray[np.void]) -> tuple[PartitionKey, SegmentTask]:
-    facts = head["segment"]
-    problem_free = facts.pop("problem_free")
-    segment = SegmentToFinish.of_dict(facts)
+    segment = head["segment"]
     scanned = ScannedSegment(
         base_offset=head["base_offset"],
-        problem_free=problem_free,
-        next_offset=segment.next_offset,
-        map_end_offset=segment.map_end_offset,
+        problem_free=segment["problem_free"],
+        next_offset=segment["next_offset"],
+        map_end_offset=segment["map_end_offset"],
         producer_events=events,
-        leader_epochs=to_leader_epochs(segment.leader_epochs),
+        leader_epochs=to_leader_epochs(segment["leader_epochs"]),
     )
-    present = segment.status not in ABSENT
-    task = SegmentTask(scanned=scanned, present=present, published=segment.offset_index_bytes is not None)
+    present = segment["status"] not in ABSENT
+    task = SegmentTask(scanned=scanned, present=present, published=segment["offset_index_bytes"] is not None)
     return (head["source"], head["topic"], head["partition"]), task
 
 
-def _finished_rows(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
-    """Rows of `FINISHED`: segments, aborted transactions and kept files."""
+def _segment_batch(finished: Sequence[FinishedPartition]) -> pa.RecordBatch:
+    """Rows of `FINISHED` for segments."""
+    segments = [segment for partition in finished for segment in partition.segments]
+    keys = [partition.task.key for partition in finished for _ in partition.segments]
+    failures = [segment.failure for segment in segments]
+    columns: dict[str, Sequence[Any]] = {
+        "source": [source for source, _, _ in keys],
+        "topic": [topic for _, topic, _ in keys],
+        "partition": [partition for _, _, partition in keys],
+        "base_offset": [segment.base_offset for segment in segments],
+        "producer_state": [segment.state_source for segment in segments],
+        "aborted_transactions": [len(segment.aborted) for segment in segments],
+        "transaction_index_bytes": [segment.transaction_index_bytes for segment in segments],
+        "transaction_index_crc32c": [segment.transaction_index_crc32c for segment in segments],
+        "transaction_index_kept": [segment.published is Published.KEPT for segment in segments],
+        "status": [None if failure is None else failure.status for failure in failures],
+        "reason": [None if failure is None else failure.reason for failure in failures],
+        "reason_position": [None if failure is None else failure.position for failure in failures],
+        "reason_detail": [None if failure is None else failure.detail for failure in failures],
+        "published": [segment.published for segment in segments],
+    }
+    types = {field.name: field.type for field in FINISHED.field("segment").type}
+    arrays = {name: pa.array(values, types[name]) for name, values in columns.items()}
+    return rows_of_kind("segment", arrays, len(segments), FINISHED)
+
+
+def _rows_beside(finished: FinishedPartition) -> Iterator[dict[str, Any]]:
+    """Rows of `FINISHED`: aborted transactions and kept files."""
     source, topic, partition = finished.task.key
     for segment in finished.segments:
-        key = SegmentKey(source=source, topic=topic, partition=partition, base_offset=segment.base_offset)
-        yield {
-            "segment": {
-                **key.values(),
-                **_facts(segment).values(),
-                **({} if segment.failure is None else EndFacts.of_end(segment.failure).values()),
-                **Publishing(published=segment.published.value).values(),
-            }
-        }
         for _, producer_id, first_offset, last_offset, last_stable_offset in segment.aborted.tolist():
             aborted = AbortedTransactionRow(
-                **key.values(),
+                source=source,
+                topic=topic,
+                partition=partition,
+                base_offset=segment.base_offset,
                 producer_id=producer_id,
                 first_offset=first_offset,
                 last_offset=last_offset,
@@ -205,16 +236,6 @@ def _kept_rows(finished: FinishedPartition, partition: PartitionToFinish) -> Ite
         logs = partition.logs.get(state.base_offset)
         if logs is not None:
             yield {"state": _state_row(finished.task.key, state, logs).values()}
-
-
-def _facts(segment: FinishedSegment) -> FinishedFacts:
-    return FinishedFacts(
-        producer_state=segment.state_source.value,
-        aborted_transactions=len(segment.aborted),
-        transaction_index_bytes=segment.transaction_index_bytes,
-        transaction_index_crc32c=segment.transaction_index_crc32c,
-        transaction_index_kept=segment.published is Published.KEPT,
-    )
 
 
 class KeptStates:

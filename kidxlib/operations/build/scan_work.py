@@ -6,29 +6,61 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
+
 from kidxlib.catalog.results import SCANNED, PublishedSegmentRow, Publishing
 from kidxlib.catalog.segments import EndFacts, IndexFacts, LogVersion, ReadCost
 from kidxlib.catalog.tables import CATALOG_VERSION
 from kidxlib.engine.work import ItemRows
-from kidxlib.indexing.segments import BuiltSegment, build
+from kidxlib.indexing.plan import SegmentsToBuild
+from kidxlib.indexing.segments import NOT_READ, BuiltSegment, BuiltSegments, build_together
 from kidxlib.indexing.tasks import BuildTask
+from kidxlib.operations.build.scanned_rows import segment_batch
 from kidxlib.operations.events import event_batches, from_leader_epochs
 from kidxlib.recovery.facts import SegmentFacts
 from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.scan.scan_state import begun_epochs
+from kidxlib.recovery.scanned_logs import ScannedLogs
 from kidxlib.storage.location import as_text
+
+
+def scan_shares(shares: Iterable[SegmentsToBuild], use_mmap: bool) -> Iterator[ItemRows]:
+    """`scan_segments` of all of them."""
+    return scan_segments((task for share in shares for task in share.tasks()), use_mmap)
 
 
 def scan_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[ItemRows]:
     """Rows of `SCANNED`. Done again, it gives the same files and the same rows, but for `published`."""
-    for built in build(tasks, use_mmap):
-        events = built.recovered.producer_events if built.recovered else NO_EVENTS
+    for built in build_together(tasks, use_mmap):
+        if built.scans is None:
+            yield from map(_item_rows, built)
+            continue
         yield ItemRows(
-            segments=1,
-            log_bytes=built.task.log_bytes,
-            batches=event_batches(built.task.segment, events, SCANNED),
-            rows=[{"segment": _result_row(built).values()}],
+            segments=len(built.tasks),
+            log_bytes=sum(task.log_bytes for task in built.tasks),
+            batches=[*_event_batches(built, built.scans), segment_batch(built, built.scans)],
         )
+
+
+def _event_batches(built: BuiltSegments, scans: ScannedLogs) -> Iterator[pa.RecordBatch]:
+    if not len(scans.producer_events):
+        return
+    read = [(task, scan) for task, scan in zip(built.tasks, built.scan_of, strict=True) if scan != NOT_READ]
+    events = [scans.of_log("producer_events", scan) for _, scan in read]
+    segments, counts = [task.segment for task, _ in read], [len(of_log) for of_log in events]
+    yield from event_batches(segments, counts, np.concatenate([NO_EVENTS, *events]), SCANNED)
+
+
+def _item_rows(built: BuiltSegment) -> ItemRows:
+    """The rows of a segment that was read alone."""
+    segment, events = built.task.segment, built.recovered.producer_events if built.recovered else NO_EVENTS
+    return ItemRows(
+        segments=1,
+        log_bytes=built.task.log_bytes,
+        batches=event_batches([segment], [len(events)], events, SCANNED),
+        rows=[{"segment": _result_row(built).values()}],
+    )
 
 
 _FACT_NAMES: Final = {fact.name for fact in fields(SegmentFacts)} & set(PublishedSegmentRow.names())

@@ -12,7 +12,6 @@ import pyarrow as pa
 from kidxlib.catalog.results import SCANNED
 from kidxlib.engine.protocol import ensure_logs_visible, source_directories
 from kidxlib.engine.work import Work, reads_little
-from kidxlib.indexing.bins import pack
 from kidxlib.indexing.changes import Changes
 from kidxlib.indexing.listed import numbers_in, partitions_of, sum_of_bytes
 from kidxlib.indexing.plan import ListedPartition, Plan
@@ -83,20 +82,20 @@ def _done(request: BuildRequest, scanned: Scanned, segments: int) -> str:
 
 def _scan(run: BuildRun, rows: pa.Table, scanned: Scanned) -> float:
     """Read and record one wave, rows of `TO_READ`. Returns the bytes read a second."""
-    from kidxlib.operations.build.scan_work import scan_segments  # compiled loops: not imported if nothing is read
+    from kidxlib.operations.build.scan_work import scan_shares  # compiled loops: not imported if nothing is read
 
     engine, request = run.backend.engine, run.request
-    tasks = run.plan.build_tasks(rows, publish_truncated=request.publish_truncated)
+    to_build = run.plan.to_build(rows, publish_truncated=request.publish_truncated)
     read_bytes = sum_of_bytes(rows)
     scanned.waves += 1
     start = time.monotonic()
     work = Work(
         f"{run.build_id}-{scanned.waves}",
-        pack(tasks, engine.cores),
-        scan_segments,
+        to_build.packed(engine.cores),
+        scan_shares,
         SCANNED,
-        source_directories(tasks, request.sources),
-        is_small=reads_little(read_bytes, len(tasks)),
+        source_directories({partition.source for partition in to_build.partitions}, request.sources),
+        is_small=reads_little(read_bytes, rows.num_rows),
         maps=True,
     )
     with engine.stopping():

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
+from numba import from_dtype, types
 
 from kidxlib.jit.compiler import njit
 
@@ -50,6 +51,20 @@ HEADER_FACTS: Final = np.dtype(
 STRETCH: Final = np.dtype([("position", "i8"), ("smallest_timestamp", "i8"), ("has_timestamp", "i8")])
 #: Records of the batches whose largest timestamp is in an hour, and how many of these certainly are in it themselves.
 HOUR: Final = np.dtype([("start", "i8"), ("used", "i8"), ("records", "i8"), ("certain_records", "i8")])
+
+#: What is kept of a log's cells, a row for each. The digest of the batches whose base offset is one of `offsets` from
+#: `start_offset` on, a multiple of it:
+OFFSET_DIGEST: Final = np.dtype([("start_offset", "i8"), ("offsets", "i8"), ("digest", "i8")])
+#: the smallest timestamp of all records from the batch at a position to the end:
+SMALLEST_TIMESTAMP: Final = np.dtype([("position", "i8"), ("timestamp_ms", "i8")])
+#: and the records of the batches whose largest timestamp lies in an hour, −1 for no timestamp; `certain_records` of
+#: them surely lie in it.
+HOUR_RECORDS: Final = np.dtype([("hour_ms", "i8"), ("records", "i8"), ("certain_records", "i8")])
+#: In place of the hour, for all hours that were not told apart.
+FURTHER_HOURS: Final = -(2**63)
+
+#: In an unused row: below the hour of every timestamp.
+NO_HOUR: Final = -2 * HOUR_MS
 
 
 @njit(forceinline=True)
@@ -129,3 +144,76 @@ def enter_hour(facts, hours, timestamp):
     """Enter the hour of a timestamp; −1 has an hour before all others."""
     facts.hour = timestamp - timestamp % HOUR_MS
     facts.hour_row = _row_of(facts, hours, facts.hour)
+
+
+@njit
+def gather_digests(facts, digests, rows, end):
+    """Put the digests of the ranges that have batches behind `end` rows, in order, and clear them. Returns how many
+    rows there are then.
+    """
+    for number in range(facts.first_range, facts.last_range + 1):
+        slot = number & (DIGESTS - 1)
+        if digests[slot] != 0:
+            rows[end].start_offset = number << facts.range_shift
+            rows[end].offsets = np.int64(1) << facts.range_shift
+            rows[end].digest = np.int64(digests[slot])
+            digests[slot] = 0
+            end += 1
+    return end
+
+
+@njit(
+    types.int64(
+        types.Array(from_dtype(STRETCH), 1, "C"), types.Array(from_dtype(SMALLEST_TIMESTAMP), 1, "C"), types.int64
+    ),
+    cache=True,
+)
+def gather_timestamps(stretches, rows, end):
+    """Put the smallest timestamp from the begin on, and from each position where it becomes larger, behind `end` rows,
+    and clear the stretches; no row without records. Returns how many rows there are then.
+    """
+    first, smallest, any_record = end, np.int64(TIMESTAMP_MAX), False
+    for number in range(STRETCHES - 1, -1, -1):
+        stretch = stretches[number]
+        smallest = min(smallest, stretch.smallest_timestamp)
+        any_record = any_record or stretch.has_timestamp != 0
+        if stretch.position >= 0 and any_record:  # a batch begins in the stretch
+            if end == first or rows[end - 1].timestamp_ms != smallest:
+                end += 1
+            rows[end - 1].position = stretch.position
+            rows[end - 1].timestamp_ms = smallest
+        stretch.position, stretch.smallest_timestamp, stretch.has_timestamp = -1, TIMESTAMP_MAX, 0
+    for number in range((end - first) // 2):  # they were found from the end on
+        one, other = rows[first + number], rows[end - 1 - number]
+        position, timestamp = one.position, one.timestamp_ms
+        one.position, one.timestamp_ms = other.position, other.timestamp_ms
+        other.position, other.timestamp_ms = position, timestamp
+    return end
+
+
+@njit(
+    types.int64(types.Array(from_dtype(HOUR), 1, "C"), types.Array(from_dtype(HOUR_RECORDS), 1, "C"), types.int64),
+    cache=True,
+)
+def gather_hours(hours, rows, end):
+    """Put the records by hour behind `end` rows, in order, those of hours that were not told apart last, and clear the
+    hours. Returns how many rows there are then.
+    """
+    first = end
+    for number in range(HOUR_ROWS + 1):
+        hour = hours[number]
+        if hour.used == 0:
+            continue
+        if hour.records != 0:
+            start = np.int64(FURTHER_HOURS) if number == HOUR_ROWS else max(hour.start, np.int64(-1))
+            at = end
+            if number < HOUR_ROWS:
+                while at > first and rows[at - 1].hour_ms > start:
+                    rows[at].hour_ms = rows[at - 1].hour_ms
+                    rows[at].records = rows[at - 1].records
+                    rows[at].certain_records = rows[at - 1].certain_records
+                    at -= 1
+            rows[at].hour_ms, rows[at].records, rows[at].certain_records = start, hour.records, hour.certain_records
+            end += 1
+        hour.start, hour.used, hour.records, hour.certain_records = 0, 0, 0, 0
+    return end

@@ -13,7 +13,7 @@ from kidxlib.format.checksums import crc as checksums
 from kidxlib.java import as_long
 from kidxlib.records.batch_headers import parse_batch
 from kidxlib.records.columns import records_in
-from kidxlib.recovery.facts import HeaderFacts, SegmentFacts, smallest_of
+from kidxlib.recovery.facts import Cells, HourRecords, SegmentFacts, SmallestTimestamp, new_header_facts, smallest_of
 from kidxlib.recovery.log_facts.record_facts_kernel import DONE, NEEDS_BYTES, fold_timestamps, fold_window
 from kidxlib.storage.log_bytes import LogBytes
 
@@ -36,12 +36,9 @@ def with_all_facts(log: LogBytes, facts: SegmentFacts) -> SegmentFacts:
     facts = replace(facts, log_crc32c=log_crc32c, log_crc64nvme=log_crc64nvme)
     if by_records is None:
         return facts
-    smallest = by_records.smallest_timestamps()
+    smallest, by_hour = by_records
     return replace(
-        facts,
-        smallest_timestamp_ms=smallest_of(smallest),
-        smallest_timestamps=smallest,
-        records_by_hour=by_records.records_by_hour(),
+        facts, smallest_timestamp_ms=smallest_of(smallest), smallest_timestamps=smallest, records_by_hour=by_hour
     )
 
 
@@ -58,21 +55,21 @@ def _checksums(log: LogBytes) -> tuple[int, int]:
     return crc32c, as_long(crc64nvme)
 
 
-def _fold_records(log: LogBytes, end: int) -> HeaderFacts | None:
-    """Stretches and hours of all records of a log; None if some cannot be read.
+def _fold_records(log: LogBytes, end: int) -> tuple[tuple[SmallestTimestamp, ...], tuple[HourRecords, ...]] | None:
+    """The smallest timestamps and the hours of all records of a log; None if some cannot be read.
 
     Args:
         end: where the log's valid batches end.
     """
-    folded = HeaderFacts.of_log(log.size)
-    into = folded.facts, folded.stretches, folded.hours
+    cells = Cells.empty()
+    into = new_header_facts([log.size]), cells.stretches, cells.hours
     room = np.empty(_ROOM, np.int64), np.empty(_ROOM, np.int64)
     position, window_position, window, outcome = 0, 0, np.empty(0, np.uint8), NEEDS_BYTES
     window.setflags(write=False)
     while True:
         position, outcome = fold_window(window, window_position, position, end, *into, *room)
         if outcome == DONE:
-            return folded
+            return cells.gather()
         if outcome == NEEDS_BYTES:
             window_position, window = log.window(position)
             continue

@@ -14,7 +14,6 @@ from __future__ import annotations
 from typing import Final
 
 import numpy as np
-from numba import from_dtype, types
 
 from kidxlib.format import layouts
 from kidxlib.format.batch_header import (
@@ -42,25 +41,14 @@ from kidxlib.format.varint import int32, int64
 from kidxlib.jit.compiler import njit
 from kidxlib.recovery.log_facts.crc32c_kernel import with_batch
 from kidxlib.recovery.log_facts.header_facts_kernel import (
-    HEADER_FACTS,
-    HOUR,
     HOUR_MS,
-    STRETCH,
     TIMESTAMP_MAX,
     add_to_cell,
     digest_of,
     enter_cell,
 )
 from kidxlib.recovery.scan.ordinary_kernel import BATCHES_AHEAD, fold_ordinary, walk_ordinary
-from kidxlib.recovery.scan.scan_state import (
-    LEADER_EPOCH,
-    OFFSET_ENTRY,
-    PRODUCER_EVENT,
-    SCAN_STATE,
-    TIME_ENTRY,
-    EndReason,
-    EventKind,
-)
+from kidxlib.recovery.scan.scan_state import EndReason, EventKind
 from kidxlib.recovery.scan.written_kernel import (
     ADDED,
     CONTROL_BATCH_BYTES_MAX,
@@ -75,31 +63,7 @@ _ENTRY_SIZE_MIN: Final = layouts.ENTRY_SIZE_MIN
 _RELATIVE_OFFSET_MAX: Final = layouts.RELATIVE_OFFSET_MAX
 
 
-@njit(
-    types.void(
-        types.Array(types.uint8, 1, "C", readonly=True),
-        types.int64,
-        types.int64,
-        types.int64,
-        types.int64,
-        types.int64,
-        types.int64,
-        types.int64,
-        types.Array(from_dtype(SCAN_STATE), 1, "C"),
-        types.Array(from_dtype(OFFSET_ENTRY), 1, "C"),
-        types.Array(from_dtype(TIME_ENTRY), 1, "C"),
-        types.Array(from_dtype(PRODUCER_EVENT), 1, "C"),
-        types.Array(types.int64, 1, "C"),
-        types.Array(from_dtype(LEADER_EPOCH), 1, "C"),
-        types.Array(from_dtype(HEADER_FACTS), 1, "C"),
-        types.Array(types.uint64, 1, "C"),
-        types.Array(from_dtype(STRETCH), 1, "C"),
-        types.Array(from_dtype(HOUR), 1, "C"),
-    ),
-    cache=True,
-    boundscheck=False,
-    nogil=True,
-)
+@njit
 def scan(
     chunk,
     chunk_position,

@@ -5,6 +5,7 @@ partition's segments: producer events and leader epochs.
 from __future__ import annotations
 
 import enum
+from collections.abc import Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -87,15 +88,23 @@ OFFSET_ENTRY: Final = layouts.OFFSET_INDEX_ENTRY.newbyteorder("=")
 TIME_ENTRY: Final = layouts.TIME_INDEX_ENTRY.newbyteorder("=")
 
 
-def new_state(base_offset: int) -> np.ndarray[Any, Any]:
-    """The state of a scan that has read nothing of a segment with this base offset: one `SCAN_STATE` record."""
+def new_states(base_offsets: Sequence[int]) -> np.ndarray[Any, Any]:
+    """The states of scans that have read nothing of segments with these base offsets: a `SCAN_STATE` record each."""
+    states = np.repeat(_NEW_STATE, len(base_offsets))
+    states["next_offset"] = states["map_end_offset"] = base_offsets
+    return states
+
+
+def _new_state() -> np.ndarray[Any, Any]:
     state = np.zeros(1, SCAN_STATE)
     state["max_timestamp"] = state["last_time_entry_timestamp"] = layouts.NO_TIMESTAMP
     state["offset_of_max_timestamp"] = -1
     state["checked_position"] = state["odd_position"] = -1
-    state["next_offset"] = state["map_end_offset"] = base_offset
     state["first_leader_epoch"] = state["last_leader_epoch"] = layouts.NO_LEADER_EPOCH
     return state
+
+
+_NEW_STATE: Final = _new_state()
 
 
 class EventKind(enum.IntEnum):
@@ -135,9 +144,15 @@ def begun_epochs(changes: NDArray[np.void]) -> NDArray[np.void]:
     Args:
         changes: of dtype `LEADER_EPOCH`, in the order of the log.
     """
+    return changes[are_begun(changes)]
+
+
+def are_begun(changes: NDArray[np.void]) -> NDArray[np.bool_]:
+    """Which of the changes of one log `begun_epochs` has."""
     epochs = changes["epoch"]
     before = np.concatenate([[NO_LEADER_EPOCH], np.maximum.accumulate(epochs)[:-1]]) if len(epochs) else epochs
-    return changes[epochs > before]
+    begun: NDArray[np.bool_] = epochs > before
+    return begun
 
 
 #: A slot for the lowest bits of a producer's id has the event that its next data batch may be collapsed into, as the

@@ -15,6 +15,7 @@ from kidxlib.catalog.rows import SEGMENT_KEY
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.operations.events import event_batches, from_leader_epochs, to_leader_epochs, with_events
+from kidxlib.recovery.partition_fold import NO_EVENTS
 from kidxlib.recovery.scan.scan_state import LEADER_EPOCH, PRODUCER_EVENT, EventKind
 from tests.conftest import one_in
 
@@ -32,9 +33,8 @@ def records(dtype: np.dtype[np.void]) -> st.SearchStrategy[NDArray[np.void]]:
 @given(of_segments=st.lists(records(PRODUCER_EVENT), max_size=4), rows_per_batch=st.integers(1, 5))
 def test_each_segment_gets_its_events(of_segments: list[NDArray[np.void]], rows_per_batch: int) -> None:
     """Rows as the catalog gives them, in batches that end anywhere."""
-    rows = []
-    for base_offset, events in enumerate(of_segments):
-        segment = SegmentFile(
+    segments = [
+        SegmentFile(
             source="s",
             topic_partition=TopicPartition("t", 3),
             base_offset=base_offset,
@@ -42,13 +42,22 @@ def test_each_segment_gets_its_events(of_segments: list[NDArray[np.void]], rows_
             version=None,
             active=False,
         )
-        key = dict(zip(SEGMENT_KEY, ("s", "t", 3, base_offset), strict=True))
-        rows.append({**key, "position": -1, "segment": {"status": "ok"}})
-        for batch in event_batches(segment, events, SCANNED):
-            event_rows: list[Any] = batch.column("event").to_pylist()
-            for row in event_rows:
-                assert {name: row.pop(name) for name in key} == key
-                rows.append({**key, "position": row["position"], "event": row})
+        for base_offset in range(len(of_segments))
+    ]
+    keys: list[dict[str, Any]] = [
+        dict(zip(SEGMENT_KEY, ("s", "t", 3, segment.base_offset), strict=True)) for segment in segments
+    ]
+    events_of: dict[int, list[dict[str, Any]]] = {segment.base_offset: [] for segment in segments}
+    counts = [len(events) for events in of_segments]
+    for batch in event_batches(segments, counts, np.concatenate([NO_EVENTS, *of_segments]), SCANNED):
+        found_rows: list[Any] = batch.column("event").to_pylist()
+        for row in found_rows:
+            key = {name: row.pop(name) for name in SEGMENT_KEY}
+            assert key == keys[key["base_offset"]]
+            events_of[key["base_offset"]].append({**key, "position": row["position"], "event": row})
+    rows = []
+    for key in keys:
+        rows += [{**key, "position": -1, "segment": {"status": "ok"}}, *events_of[key["base_offset"]]]
     table = pa.Table.from_pylist(rows, TO_FINISH)
     found = list(with_events(iter(table.to_batches(max_chunksize=rows_per_batch))))
     assert [head["base_offset"] for head, _ in found] == list(range(len(of_segments)))

@@ -26,7 +26,8 @@ from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.scan.ordinary_kernel import BATCHES_AHEAD
 from kidxlib.recovery.scan.scan_state import EndReason
-from kidxlib.recovery.segment import TAIL_BYTES_MAX, RecoveredSegment, recover
+from kidxlib.recovery.scanned_logs import TAIL_BYTES_MAX
+from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import ChunkedLog, WholeLog
 from kidxlib.storage.opened_file import map_log, open_log
 from tests.model import facts as facts_model

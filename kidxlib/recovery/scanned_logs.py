@@ -1,0 +1,323 @@
+"""Scans many logs in one pass (`scan_logs`): what is found of them are columns, a row a log or an entry, from the
+compiled loop to the catalog's table. `kidxlib.recovery.segment` looks at one log of them.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.format import layouts
+from kidxlib.format.checksums import crc as checksums
+from kidxlib.recovery.facts import Cells, new_header_facts
+from kidxlib.recovery.log_facts import header_facts_kernel as kernel
+from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.outcome import ScanEnd, Status, scan_end
+from kidxlib.recovery.scan import logs_kernel, scan_state
+from kidxlib.recovery.scan.logs_kernel import BOUNDS, LOG
+from kidxlib.recovery.scan.scan_state import EndReason
+from kidxlib.storage.log_bytes import LogBytes
+
+#: How many producer events and leader epochs there is room for at first.
+_FIRST_ROOM: Final = 256
+#: Bits of the magics without a CRC-32C: 0, 1 and all below 0, which are read as 1. Magics above 62, which have one,
+#: share the bit of those below 0. No Kafka writes either, so a log with any gets no checksum.
+_OTHER_MAGICS: Final = np.uint64(1 << 0 | 1 << 1 | 1 << 63)
+
+#: The most bytes after the valid batches that are read, for the checksum only.
+TAIL_BYTES_MAX: Final = 16 * 1024 * 1024
+
+#: Where a log's checksum is not known.
+NOT_KNOWN: Final = -1
+
+
+@dataclass(frozen=True, slots=True)
+class ScannedLogs:
+    """What was found of logs, by columns: row `i` of these is of log `i`, and the rows of log `i` in the arrays that
+    logs share are those from `bounds[i]` to `bounds[i + 1]`.
+
+    Attributes:
+        states: of dtype `scan_state.SCAN_STATE`, of shape (n,): where and why each scan ended, and its counts.
+        header_facts: of dtype `header_facts_kernel.HEADER_FACTS`, of shape (n,).
+        log_crc32c: CRC-32C of each whole log, or `NOT_KNOWN`; of shape (n,).
+        bounds: of dtype `logs_kernel.BOUNDS`, of shape (n + 1,).
+        offset_index, time_index: the entries of the index files, as the files have them.
+        producer_events, leader_epochs: of dtypes `scan_state.PRODUCER_EVENT` and `LEADER_EPOCH`.
+        digests, timestamps, hours: of dtypes `OFFSET_DIGEST`, `SMALLEST_TIMESTAMP` and `HOUR_RECORDS` of
+            `header_facts_kernel`.
+    """
+
+    states: NDArray[np.void]
+    header_facts: NDArray[np.void]
+    log_crc32c: NDArray[np.int64]
+    bounds: NDArray[np.void]
+    offset_index: NDArray[np.void]
+    time_index: NDArray[np.void]
+    producer_events: NDArray[np.void]
+    leader_epochs: NDArray[np.void]
+    digests: NDArray[np.void]
+    timestamps: NDArray[np.void]
+    hours: NDArray[np.void]
+
+    def __len__(self) -> int:
+        return len(self.states)
+
+    def of_log(self, name: str, number: int) -> NDArray[np.void]:
+        """The rows of one log in an array that logs share."""
+        rows: NDArray[np.void] = getattr(self, name)
+        bounds = self.bounds[name]
+        return rows[bounds[number] : bounds[number + 1]]
+
+    def contents(self, name: str) -> list[bytes]:
+        """The bytes of each log's `offset_index` or `time_index`."""
+        rows: NDArray[np.void] = getattr(self, name)
+        ends = (self.bounds[name] * rows.itemsize).tolist()
+        content = rows.tobytes()
+        return [content[start:end] for start, end in itertools.pairwise(ends)]
+
+    def ends(self) -> list[ScanEnd]:
+        """How each scan ended."""
+        at_end = EndReason.END_OF_FILE
+        positions, reasons = self.states["position"].tolist(), self.states["end"].tolist()
+        return [
+            _end_of_file(position) if reason == at_end else scan_end(self.states[number])
+            for number, (position, reason) in enumerate(zip(positions, reasons, strict=True))
+        ]
+
+
+def _end_of_file(position: int) -> ScanEnd:
+    return ScanEnd(Status.OK, None, position, None)
+
+
+def scan_logs(
+    logs: Sequence[LogBytes],
+    base_offsets: Sequence[int],
+    options: Sequence[RecoverOptions],
+    checked_to: int = 0,
+    checked_crc32c: int = 0,
+) -> ScannedLogs:
+    """Scan logs as `LogSegment.recover` does, without changing them.
+
+    Args:
+        logs: the bytes of each `.log`.
+        base_offsets: the segments' base offsets, from their file names.
+        options: the options of each segment's indexes.
+        checked_to: of one log alone: the checksums of all batches that start before this position are known to be
+            right.
+        checked_crc32c: the CRC-32C of all bytes before that position, if no batch there is of magic 0 or 1.
+
+    Raises:
+        LogChangedError: a log shrank while it was read in chunks.
+    """
+    scan = _Scan.of(logs, base_offsets, options, checked_to, checked_crc32c)
+    number = 0
+    while (number := scan.go_on(number)) < len(logs):
+        state = scan.states[number]
+        if state["end"] == EndReason.NEEDS_ROOM:
+            scan.make_room()
+        position, chunk = _next_chunk(logs[number], state)
+        scan.give(number, position, chunk)
+    return scan.scanned(_checksums(scan, logs, options, checked_to))
+
+
+@dataclass(slots=True)
+class _Scan:
+    """The arrays that the compiled loop works with, as `logs_kernel.scan_logs` names them."""
+
+    logs: NDArray[np.void]
+    states: NDArray[np.void]
+    header_facts: NDArray[np.void]
+    bounds: NDArray[np.void]
+    offset_entries: NDArray[np.void]
+    time_entries: NDArray[np.void]
+    producer_events: NDArray[np.void]
+    leader_epochs: NDArray[np.void]
+    digests: NDArray[np.void]
+    timestamps: NDArray[np.void]
+    hours: NDArray[np.void]
+    open_events: NDArray[np.int64]
+    cells: Cells
+    windows: list[NDArray[np.uint8] | None]  # the bytes at hand, which the loop has by their addresses
+
+    @classmethod
+    def of(
+        cls,
+        logs: Sequence[LogBytes],
+        base_offsets: Sequence[int],
+        options: Sequence[RecoverOptions],
+        checked_to: int,
+        checked_crc32c: int,
+    ) -> Self:
+        """Logs of which nothing was read, with room for all entries of their indexes and for a few events.
+
+        An index has at most one entry for each interval of the file, and for each batch of the smallest size.
+        """
+        rows: list[tuple[int, ...]] = []
+        windows: list[NDArray[np.uint8] | None] = []
+        offset_room = time_room = 0
+        too_large = []
+        for number, (log, base_offset, option) in enumerate(zip(logs, base_offsets, options, strict=True)):
+            size, interval_bytes = log.size, option.interval_bytes
+            max_offset_entries, max_time_entries = option.max_offset_entries, option.max_time_entries
+            room = size // max(interval_bytes + 1, layouts.LOG_OVERHEAD + layouts.ENTRY_SIZE_MIN) + 1
+            offset_room += min(room, max_offset_entries)
+            time_room += min(room + 1, max_time_entries)
+            trusted_to = checked_to if option.verify_crc else size
+            limits = base_offset, size, interval_bytes, max_offset_entries, max_time_entries, trusted_to
+            if size > layouts.SEGMENT_BYTES_MAX:
+                too_large.append(number)
+                windows.append(None)
+                rows.append((*limits, 0, 0, 0))
+            else:
+                position, window = log.window(0)
+                windows.append(window)
+                rows.append((*limits, window.ctypes.data, len(window), position))
+        count = len(logs)
+        states = scan_state.new_states(base_offsets)
+        for number in too_large:
+            states[number]["end"] = EndReason.SEGMENT_TOO_LARGE
+            states[number]["found"], states[number]["expected"] = logs[number].size, layouts.SEGMENT_BYTES_MAX
+        return cls(
+            logs=np.array(rows, LOG),
+            states=states,
+            header_facts=new_header_facts([log.size for log in logs], checked_crc32c),
+            bounds=np.zeros(count + 1, BOUNDS),
+            offset_entries=np.empty(offset_room, scan_state.OFFSET_ENTRY),
+            time_entries=np.empty(time_room, scan_state.TIME_ENTRY),
+            producer_events=np.empty(_FIRST_ROOM, scan_state.PRODUCER_EVENT),
+            leader_epochs=np.empty(count + _FIRST_ROOM, scan_state.LEADER_EPOCH),
+            digests=np.empty(count * kernel.DIGESTS, kernel.OFFSET_DIGEST),
+            timestamps=np.empty(count * kernel.STRETCHES, kernel.SMALLEST_TIMESTAMP),
+            hours=np.empty(count * (kernel.HOUR_ROWS + 1), kernel.HOUR_RECORDS),
+            open_events=np.zeros(scan_state.OPEN_EVENT_SLOTS, np.int64),
+            cells=Cells.empty(),
+            windows=windows,
+        )
+
+    def give(self, number: int, position: int, window: NDArray[np.uint8]) -> None:
+        """Give the loop the bytes of a log from a position on."""
+        self.windows[number] = window
+        self.logs[number : number + 1].view(np.int64)[-3:] = window.ctypes.data, len(window), position
+
+    def go_on(self, first: int) -> int:
+        """The number of the log whose scan needs something; the number of logs once all are scanned."""
+        return int(
+            logs_kernel.scan_logs(
+                first,
+                self.logs,
+                self.states,
+                self.header_facts,
+                self.bounds,
+                self.offset_entries,
+                self.time_entries,
+                self.producer_events,
+                self.leader_epochs,
+                self.digests,
+                self.timestamps,
+                self.hours,
+                self.open_events,
+                self.cells.digests,
+                self.cells.stretches,
+                self.cells.hours,
+            )
+        )
+
+    def make_room(self) -> None:
+        """Give the events and epochs that logs share twice the room."""
+        self.producer_events = _twice(self.producer_events)
+        self.leader_epochs = _twice(self.leader_epochs)
+
+    def scanned(self, log_crc32c: NDArray[np.int64]) -> ScannedLogs:
+        end = self.bounds[-1]
+        return ScannedLogs(
+            states=self.states,
+            header_facts=self.header_facts,
+            log_crc32c=log_crc32c,
+            bounds=self.bounds,
+            offset_index=self.offset_entries[: end["offset_index"]].astype(layouts.OFFSET_INDEX_ENTRY),
+            time_index=self.time_entries[: end["time_index"]].astype(layouts.TIME_INDEX_ENTRY),
+            producer_events=self.producer_events[: end["producer_events"]].copy(),
+            leader_epochs=self.leader_epochs[: end["leader_epochs"]].copy(),
+            digests=self.digests[: end["digests"]].copy(),
+            timestamps=self.timestamps[: end["timestamps"]].copy(),
+            hours=self.hours[: end["hours"]].copy(),
+        )
+
+
+def _twice(items: NDArray[np.void]) -> NDArray[np.void]:
+    return np.concatenate([items, np.empty_like(items)])
+
+
+def _next_chunk(log: LogBytes, state: np.void) -> tuple[int, NDArray[np.uint8]]:
+    """The next bytes for the scan, and where they start. For a batch larger than a window, the scan needs either all
+    its bytes or its checksum, which is put into the state.
+    """
+    next_position, needed = int(state["position"]), int(state["needed"])
+    position, chunk = log.window(next_position)
+    if needed <= position + len(chunk) - next_position:
+        return position, chunk
+    if state["needs_whole_batch"]:
+        return next_position, np.frombuffer(log.read(next_position, needed), np.uint8)
+    state["checked_position"] = next_position
+    state["checked_crc"] = batch_checksum(log, next_position, needed)
+    return log.window(next_position)
+
+
+def _checksums(
+    scan: _Scan, logs: Sequence[LogBytes], options: Sequence[RecoverOptions], checked_to: int
+) -> NDArray[np.int64]:
+    """The CRC-32C of each whole log, or `NOT_KNOWN`."""
+    crcs = scan.header_facts["log_crc32c"].astype(np.int64)
+    has_other = ((scan.states["magics"] & _OTHER_MAGICS) != 0).tolist()
+    for number, (position, log, option) in enumerate(zip(scan.states["position"].tolist(), logs, options, strict=True)):
+        known_to = max(position, checked_to)
+        if not option.verify_crc or has_other[number]:
+            crcs[number] = NOT_KNOWN
+        elif known_to != log.size:
+            crc = log_crc32c(log, known_to, int(crcs[number]))
+            crcs[number] = NOT_KNOWN if crc is None else crc
+    return crcs
+
+
+def log_crc32c(log: LogBytes, position: int, crc: int) -> int | None:
+    """The CRC-32C of a log; None if the rest is long or cannot be read.
+
+    Args:
+        position: where the rest begins.
+        crc: the CRC-32C of the bytes before it.
+
+    Raises:
+        LogChangedError: the log shrank while it was read in chunks.
+    """
+    if log.size - position > TAIL_BYTES_MAX:
+        return None
+    try:
+        while position < log.size:
+            start, window = log.window(position)
+            crc = checksums.extend_crc32c(crc, window[position - start :].tobytes())
+            position = start + len(window)
+    except OSError:  # the scan did not need these bytes
+        return None
+    return crc
+
+
+def batch_checksum(log: LogBytes, batch_position: int, batch_bytes: int) -> int:
+    """The checksum of a batch larger than a window, computed in bounded memory."""
+    start, window = log.window(batch_position)
+    magic = int(window[batch_position - start + layouts.field_position(layouts.BATCH_V2, "magic")].view(np.int8))
+    if magic >= layouts.MAGIC_V2:
+        extend, covered = checksums.extend_crc32c, layouts.field_position(layouts.BATCH_V2, "attributes")
+    else:
+        extend, covered = checksums.extend_crc32, layouts.field_position(layouts.MESSAGE_V1, "magic")
+    crc, position, end = 0, batch_position + covered, batch_position + batch_bytes
+    while position < end:
+        start, window = log.window(position)
+        piece = window[position - start : end - start]
+        crc = extend(crc, piece.tobytes())
+        position += len(piece)
+    return crc

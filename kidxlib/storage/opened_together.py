@@ -1,0 +1,116 @@
+"""Small logs of this machine, opened together and all in memory, for a scan of many in one pass.
+
+A small file that is in memory is copied: to map it, to look which of its pages are there and to touch them takes four
+times as long.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import mmap
+import os
+from types import TracebackType
+from typing import Final, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from kidxlib.storage.location import FileVersion
+from kidxlib.storage.log_bytes import Access, LogBytes, WholeLog
+from kidxlib.storage.opened_file import OpenedFile, open_file
+
+#: A log of more bytes is opened alone.
+SMALL_BYTES: Final = 1024 * 1024
+#: The number of the system call, the same on all processors that kidx runs on.
+_CACHESTAT: Final = 451
+_libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class OpenedTogether:
+    """Small logs, opened one after the other. Use as a context, at whose end they are closed.
+
+    Args:
+        room: for bytes that are copied, uint8 of shape (n,), which the logs use up to the end of the context.
+
+    Attributes:
+        logs: their bytes, in the order in which they were opened; valid within the context.
+        versions: the version of each.
+        statuses: the status of each.
+    """
+
+    def __init__(self, room: NDArray[np.uint8]) -> None:
+        self.logs: list[LogBytes] = []
+        self.versions: list[FileVersion] = []
+        self.statuses: list[os.stat_result] = []
+        self._room = room
+        self._cached_pages = _CachedPages()
+        self._mapped: dict[int, tuple[int, OpenedFile]] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for descriptor, file in self._mapped.values():
+            file.close()
+            os.close(descriptor)
+
+    def open(self, path: str, *, use_mmap: bool) -> int | None:
+        """Open a log and have its bytes in memory: copied, if they are in memory; else read or mapped, as a large log.
+        Returns its position in `logs`; None: it is not small, and was not opened.
+
+        Raises:
+            OSError: it cannot be opened or read.
+            LogChangedError: it has changed while it was read.
+        """
+        descriptor, status = open_file(path)
+        file, stays_open = OpenedFile(descriptor, FileVersion.of(status)), False
+        try:
+            if status.st_size > SMALL_BYTES:
+                return None
+            log = self._copied(descriptor, status.st_size) or file.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
+            if not isinstance(log, WholeLog):
+                log = WholeLog(np.frombuffer(log.read(0, log.size), np.uint8))
+            stays_open = log.is_mapped
+            if not stays_open:
+                file.ensure_unchanged()
+        finally:
+            if not stays_open:
+                file.close()
+                os.close(descriptor)
+        if stays_open:
+            self._mapped[len(self.logs)] = descriptor, file
+        self.logs.append(log)
+        self.versions.append(file.version)
+        self.statuses.append(status)
+        return len(self.logs) - 1
+
+    def ensure_unchanged(self, number: int) -> None:
+        """Raise `LogChangedError` if a log has changed since it was opened; called after its bytes were used."""
+        if number in self._mapped:
+            self._mapped[number][1].ensure_unchanged()
+
+    def _copied(self, descriptor: int, size: int) -> WholeLog | None:
+        """The bytes of a file that is in memory; None if it is not, or nobody can tell, or there is no room."""
+        if size > len(self._room) or self._cached_pages.of(descriptor, size) < -(-size // mmap.PAGESIZE):
+            return None
+        bytes_of_log = self._room[:size]
+        if os.preadv(descriptor, [bytes_of_log.data], 0) < size:
+            return None
+        self._room = self._room[size:]
+        return WholeLog(bytes_of_log)
+
+
+class _CachedPages:
+    """How many pages of a file are in memory (cachestat(2), of Linux 6.5), without mapping it."""
+
+    def __init__(self) -> None:
+        self._range = (ctypes.c_uint64 * 2)()  # the first byte and how many
+        self._found = (ctypes.c_uint64 * 5)()  # first those in the page cache
+        self._arguments = ctypes.byref(self._range), ctypes.byref(self._found), 0
+
+    def of(self, descriptor: int, size: int) -> int:
+        """The number of pages of the first `size` bytes; −1: the kernel does not tell."""
+        self._range[1] = size
+        return self._found[0] if _libc.syscall(_CACHESTAT, descriptor, *self._arguments) == 0 else -1
