@@ -29,6 +29,7 @@ from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
+from kidxlib.storage.packed import PackedFile
 from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
 from kidxlib.storage.store.requests import in_order
@@ -68,12 +69,14 @@ class FinishedPartition:
         segments: by base offset.
         kept: names of snapshots and checkpoints that stay as they are, because no better ones are certain.
         states: before the last segment and after it, so far as they can be told.
+        packed: its files that a catalog is to keep, or to keep no longer.
     """
 
     task: PartitionTask
     segments: tuple[FinishedSegment, ...]
     kept: tuple[str, ...]
     states: tuple[FoldState, ...]
+    packed: tuple[PackedFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +88,7 @@ class BuiltSegment:
         recovered: None where the log was not read to the end (`end.status` is `unreadable` or `changed`).
         offset_index, time_index: None if there is none; of a segment with problems, whatever file exists.
         reads: requests and bytes that reading the log took, if it is an object; None if it is a file or was not opened.
+        packed: its index files that a catalog is to keep.
     """
 
     task: BuildTask
@@ -95,6 +99,7 @@ class BuiltSegment:
     offset_index: IndexFile | None = None
     time_index: IndexFile | None = None
     reads: Reads | None = None
+    packed: tuple[PackedFile, ...] = ()
 
 
 def build(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[BuiltSegment]:
@@ -195,6 +200,7 @@ def _staged(read: BuiltSegment, owner: Owner | None, publisher: Publisher) -> Ca
         read,
         offset_index=None if offset_index is None else IndexFile.of(offset_index, layouts.OFFSET_INDEX_ENTRY),
         time_index=None if time_index is None else IndexFile.of(time_index, layouts.TIME_INDEX_ENTRY),
+        packed=publisher.take_packed(),
     )
 
     def built() -> BuiltSegment:

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.conditions import Condition
+from kidxlib.catalog.index_bytes import packed_rows
 from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, positions_in
 from kidxlib.catalog.partitions import (
     PARTITION_STATES,
@@ -111,7 +112,8 @@ def finish_partitions(shares: Iterable[PartitionsToFinish]) -> Iterator[ItemRows
         in_order_of_rows = [tasks[key].index_directory for key in sorted(tasks)]
         for finished in finish(_known_partitions(share.rows.batches(), tasks), in_order_of_rows):
             partition = share.partitions[finished.task.key]
-            yield ItemRows(rows=[*_finished_rows(finished), *_kept_rows(finished, partition)])
+            packed = packed_rows(finished.packed)
+            yield ItemRows(rows=[*packed, *_finished_rows(finished), *_kept_rows(finished, partition)])
 
 
 def _known_partitions(

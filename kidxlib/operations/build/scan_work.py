@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from typing import Any, Final
 
+from kidxlib.catalog.index_bytes import packed_rows
 from kidxlib.catalog.results import SCANNED, PublishedSegmentRow, Publishing
 from kidxlib.catalog.segments import EndFacts, IndexFacts, LogVersion, ReadCost
 from kidxlib.catalog.tables import CATALOG_VERSION
@@ -27,7 +28,7 @@ def scan_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[ItemRo
             segments=1,
             log_bytes=built.task.log_bytes,
             batches=event_batches(built.task.segment, events, SCANNED),
-            rows=[{"segment": _result_row(built).values()}],
+            rows=[*packed_rows(built.packed), {"segment": _result_row(built).values()}],
         )
 
 
