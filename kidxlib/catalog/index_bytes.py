@@ -1,5 +1,5 @@
-"""The table `index_bytes`: index files that `build --pack` keeps in the catalog. `kidxlib.storage.packed` reads its rows
-as if they were files.
+"""The table `index_bytes`: index files that `build --pack` keeps in the catalog. `kidxlib.storage.packed` reads its
+rows as if they were files.
 """
 
 from __future__ import annotations

@@ -114,6 +114,20 @@ COMPACTED: Final = kinds_of(
 )
 
 
+@row
+class UnpackedPartition(PartitionOfSource):
+    """What was done with a partition's packed index files."""
+
+    written: int = column("files that were written")
+    unchanged: int = column("files that were there already")
+    file_bytes: int = column("bytes of all of them")
+    broken: Sequence[str] = column("files that were not written, and why")
+
+
+#: The kind of rows for partitions whose packed files were written as files.
+UNPACKED: Final = kinds_of(partition=UnpackedPartition.columns())
+
+
 class LogFinding(TypedDict):
     """What a log shows by itself, in the columns of `findings`."""
 

@@ -68,7 +68,8 @@ def remove_left(tables: Tables, sources: list[str]) -> None:
         return
     directories = tables.counts(SEGMENTS, [*PARTITIONS.key, "index_directory"], [of_sources, PRESENT])
     is_inside: Values = pc.starts_with(directories["index_directory"], SCHEME)
-    elsewhere = directories.filter(pc.invert(is_inside)).select(PARTITIONS.key)
+    is_elsewhere: Values = pc.invert(is_inside)
+    elsewhere = directories.filter(is_elsewhere).select(PARTITIONS.key)
     inside = directories.filter(is_inside).select(PARTITIONS.key)
     is_left = (positions_in(rows, elsewhere, PARTITIONS.key) >= 0) & (positions_in(rows, inside, PARTITIONS.key) < 0)
     _remove(tables, rows.filter(pa.array(is_left)))

@@ -33,6 +33,15 @@ def as_location(path: str | os.PathLike[str]) -> Location:
     return path if isinstance(path, Path | ObjectPath | PackedPath) else location(os.fspath(path))
 
 
+def plain(place: Location) -> Path | ObjectPath:
+    """A place on this machine or in an object store. A catalog packs index files alone, so that anything else is not
+    in it.
+    """
+    if isinstance(place, PackedPath):
+        raise UsageError(f"{place}: a catalog keeps index files there; expected a path, or {SCHEME}<bucket>/<key>")
+    return place
+
+
 def files_in(directory: Location) -> dict[str, Location]:
     """The regular files and objects directly in a directory, by name, without entries that cannot be looked at, such as
     a symlink to itself.

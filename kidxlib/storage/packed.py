@@ -139,6 +139,14 @@ class PackedPath:
             raise FileNotFoundError(errno.ENOENT, "no such file among the packed ones", str(self))
         return ObjectStatus(size, 0)
 
+    @property
+    def listed(self) -> ObjectStatus | None:
+        """The status of a file; None of a directory."""
+        return None if self.file() is None else self.stat()
+
+    def is_dir(self) -> bool:
+        return self.file() is None and self.exists()
+
     def is_file(self) -> bool:
         return self.file() is not None and self.name in self.parent.sizes()
 

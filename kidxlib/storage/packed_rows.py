@@ -84,7 +84,8 @@ class PackedRows:
         wanted = (file.source, file.topic, file.partition, file.base_offset, file.kind)
         for rows in self._rows(file.topic, file.partition, file.base_offset):
             match = pc.equal(rows["base_offset"], pa.scalar(file.base_offset, pa.int64()))
-            for number in pc.indices_nonzero(match).to_pylist():
+            numbers: list[Any] = pc.indices_nonzero(match).to_pylist()
+            for number in numbers:
                 if tuple(rows[name][number].as_py() for name in KEY) == wanted:
                     content: bytes = rows[CONTENT][number].as_py()
                     if crc32c(content) != rows[CRC][number].as_py():
@@ -100,9 +101,8 @@ class PackedRows:
         """The sizes in bytes of a partition's files, by name. Their contents are not read."""
         sizes: dict[str, int] = {}
         for rows in self._rows(topic, partition, contents=False):
-            match = pc.and_(pc.equal(rows["topic"], topic), pc.equal(rows["source"], source))
-            match = pc.and_(match, pc.equal(rows["partition"], pa.scalar(partition, pa.int32())))
-            found = rows.filter(match)
+            is_wanted = (pc.field("source") == source) & (pc.field("topic") == topic)
+            found = rows.filter(is_wanted & (pc.field("partition") == partition))
             columns = (found[name].to_pylist() for name in ("base_offset", "kind", SIZE))
             sizes.update({name_of(offset, kind): size for offset, kind, size in zip(*columns, strict=True)})
         return sizes
@@ -111,7 +111,7 @@ class PackedRows:
         """The names of the partitions' directories of a source."""
         names: set[str] = set()
         for rows in self._rows(contents=False):
-            of_source = rows.filter(pc.equal(rows["source"], source)).group_by(["topic", "partition"]).aggregate([])
+            of_source = rows.filter(pc.field("source") == source).group_by(["topic", "partition"]).aggregate([])
             names.update(f"{row['topic']}-{row['partition']}" for row in of_source.to_pylist())
         return names
 

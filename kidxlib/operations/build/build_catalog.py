@@ -92,7 +92,7 @@ def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence
         if file.file != LOG_SUFFIX and directory not in (None, audited):
             raise UsageError(
                 f"--repair: the last audit looked at {audited}, this build would write in {directory}; give both "
-                "the same --index-dir, or audit beside the logs and build with --in-place; packed index files need --pack"
+                "the same --index-dir, or audit beside the logs and build with --in-place, or with --pack"
             )
     say_before_repair(files)
     return repairs(plan, broken_files(files))
@@ -169,8 +169,8 @@ def ensure_as_recorded(request: BuildRequest, catalog: TablesCatalog) -> None:
     for source in request.sources:
         if source.name in recorded and recorded[source.name].packed:
             raise UsageError(
-                f"source {source.name}: its last build packed the index files in this catalog, and this one would write "
-                f"files to {here}, as the settings say; give --pack to go on there, or --index-dir {here}"
+                f"source {source.name}: its last build packed the index files in this catalog, and this one would "
+                f"write files to {here}, as the settings say; give --pack to go on there, or --index-dir {here}"
             )
         last = recorded[source.name].index_dir if source.name in recorded else here
         if last != here:
