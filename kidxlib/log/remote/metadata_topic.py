@@ -167,7 +167,8 @@ def _read(path: Location) -> pa.Table:
     import pyarrow.parquet as pq  # slow to import, and only exports need it
 
     try:
-        source: Any = path if isinstance(path, Path) else input_file(plain(path))
+        place = plain(path)
+        source: Any = place if isinstance(place, Path) else input_file(place)
         with pq.ParquetFile(source) as file:
             names = file.schema_arrow.names
             missing = [name for name in _COLUMNS if name not in names]

@@ -9,6 +9,7 @@ import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Final, Self
 
 import numpy as np
