@@ -139,7 +139,7 @@ def test_a_question_by_packed_indexes_asks_a_log_twice(store: ObjectStore, url: 
             store.requests.clear()
             answers[catalog] = kidx(*asked, "--catalog", catalog)
             assert answers[catalog].code == 0, answers[catalog]
-            counts[catalog] = len(store.counted("GET", "HEAD", prefix=f"{BUCKET}/kidx/"))
+            counts[catalog] = len(store.counted("GET", "HEAD", prefix="kidx/"))
         assert answers[packed].json == answers[of_files].json
         assert counts[packed] <= 2 <= counts[of_files]
     for name in store.contents("catalogs"):
