@@ -28,6 +28,7 @@ def packed(segments: int, rounds: int, place: Path, directory: Path) -> None:
     Whole commands are timed, from their start to their end. What they made is counted below the index directory and the
     catalog. Then the packed files are written as single ones, which have to be those of the other build.
     """
+    directory.mkdir(parents=True, exist_ok=True)
     shutil.rmtree(place, ignore_errors=True)
     note(f"linking {segments:,} segments below {place} …")
     write_log_dir(place / "kafka-logs", SEGMENT_BYTES, segments)

@@ -37,7 +37,11 @@ def packed_rows(files: Sequence[PackedFile]) -> list[dict[str, Any]]:
     return [
         {
             "packed": {
-                **{name: getattr(file, name) for name in INDEX_BYTES.key},
+                "source": file.source,
+                "topic": file.topic,
+                "partition": file.partition,
+                "base_offset": file.base_offset,
+                "kind": file.kind,
                 "size_bytes": None if file.content is None else len(file.content),
                 "crc32c": None if file.content is None else crc32c(file.content),
                 "content": file.content,

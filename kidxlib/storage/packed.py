@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import fnmatch
+import functools
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from urllib.parse import quote, unquote
 
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT
 from kidxlib.format.segment_files import AUXILIARY_SUFFIXES, parse_segment_file, segment_file
-from kidxlib.format.topic_partition import parse_partition_directory
+from kidxlib.format.topic_partition import PartitionKey, parse_partition_directory
 from kidxlib.storage.store.s3 import ObjectStatus, is_object
 
 if TYPE_CHECKING:  # delta-rs is slow to import
@@ -100,7 +101,7 @@ class PackedPath:
         return str(self)
 
     def __truediv__(self, name: str) -> PackedPath:
-        return PackedPath(self.catalog, (*self.parts, *name.split("/")))
+        return PackedPath(self.catalog, (*self.parts, *(name.split("/") if "/" in name else (name,))))
 
     @property
     def name(self) -> str:
@@ -114,17 +115,14 @@ class PackedPath:
         """The file at this place; None if no such file can be packed."""
         if len(self.parts) != len(("source", "directory", "file")):
             return None
-        source, directory, name = self.parts
-        partition, kind = parse_partition_directory(directory), kind_of(name)
-        if partition is None or kind is None:
-            return None
-        return PackedFile(unquote(source), partition.topic, partition.partition, *kind, content)
+        partition, kind = _partition_of(*self.parts[:2]), kind_of(self.parts[2])
+        return None if partition is None or kind is None else PackedFile(*partition, *kind, content)
 
     def sizes(self) -> dict[str, int]:
         """The sizes in bytes of the files in a partition's directory, by name; none if it has no files."""
         source, directory = self.parts
-        partition = parse_partition_directory(directory)
-        return {} if partition is None else self._rows().sizes(unquote(source), partition.topic, partition.partition)
+        partition = _partition_of(source, directory)
+        return {} if partition is None else self._rows().sizes(*partition)
 
     def read_bytes(self) -> bytes:
         file = self.file()
@@ -173,6 +171,12 @@ class PackedPath:
         from kidxlib.storage.packed_rows import packed_rows
 
         return packed_rows(self.catalog)
+
+
+@functools.lru_cache(maxsize=64)
+def _partition_of(source: str, directory: str) -> PartitionKey | None:
+    partition = parse_partition_directory(directory)
+    return None if partition is None else (unquote(source), partition.topic, partition.partition)
 
 
 def is_packed(path: str) -> bool:

@@ -162,10 +162,8 @@ class PackedRows:
 
     def _refresh(self) -> None:
         """Take the table's latest version."""
-        if self._delta is not None:
-            following = f"_delta_log/{self._delta.version() + 1:020}.json"
-            if self._system.get_file_info(following).type.name == "NotFound":
-                return
+        if self._delta is not None and not self._is_there(f"_delta_log/{self._delta.version() + 1:020}.json"):
+            return
         try:
             self._delta = DeltaTable(self._place, storage_options=storage_options(self._place))
         except TableNotFoundError:
@@ -185,6 +183,14 @@ class PackedRows:
             known.get(path) or _DataFile(path, of_file)
             for path, of_file in zip(paths, zip(*bounds, strict=True), strict=True)
         ]
+
+    def _is_there(self, name: str) -> bool:
+        """Whether the table has a file. One request of a store, which `get_file_info` would follow by a listing."""
+        try:
+            self._system.open_input_file(name).close()
+        except FileNotFoundError:
+            return False
+        return True
 
 
 def _column(actions: pa.Table, name: str) -> list[Any]:

@@ -35,6 +35,7 @@ from kidxlib.storage.directory import (
     open_below,
     opened_below,
     opened_directory,
+    packed_sizes,
     read_at,
     read_file,
     why_not_opened,
@@ -114,6 +115,7 @@ class Publisher:
         self._objects: list[_Object] = []
         self._packed: list[PackedFile] = []
         self._packed_files = 0  # since the last commit, taken or not
+        self._packed_in: tuple[Directory, PackedPath, frozenset[str]] | None = None
         self._staged_bytes = 0
         self._threads = ThreadPoolExecutor(AT_ONCE, "publisher")
 
@@ -192,10 +194,13 @@ class Publisher:
         return packed
 
     def _pack(self, directory: Directory, name: str, content: bytes | None) -> Callable[[], Published]:
-        file = (PackedPath.of(str(directory)) / name).file(content)
+        if self._packed_in is None or self._packed_in[0] != directory:
+            self._packed_in = directory, PackedPath.of(str(directory)), frozenset(packed_sizes(directory))
+        _, path, present = self._packed_in
+        file = (path / name).file(content)
         if file is None:
             raise PublishError(f"{directory}/{name}: not packed: a catalog keeps no such file")
-        if content is not None and read_file(directory, name) == content:
+        if content is not None and name in present and read_file(directory, name) == content:
             return lambda: Published.UNCHANGED
         self._packed.append(file)
         self._packed_files += 1
