@@ -30,7 +30,9 @@ def index_dir_to_write(option: str, path: str) -> Location:
     if not path:
         raise UsageError(f"{option} '': expected the path of a directory")
     if is_packed(path):
-        raise UsageError(f"{option} {path}: index files are packed by --pack, in the catalog that --catalog names")
+        raise UsageError(
+            f"{option} {path}: packed index files are in a catalog; give --pack, and the catalog with --catalog"
+        )
     if (place := given_location(f"{option} ", path)) is not None:
         return place
     try:

@@ -119,7 +119,9 @@ def unpack(backend: Backend, named: Sequence[str], pattern: re.Pattern[str], ind
     ensure_no_overlap(index_dir, tables.path, as_sources(_paths(source_paths(tables), sources)))
     keys = [key for key in partition_keys(counts) if key[0] in sources and pattern.fullmatch(key[1])]
     if not keys:
-        raise UsageError(f"{tables.path}: no packed index file of a topic that matches {pattern.pattern}")
+        raise UsageError(
+            f"{tables.path}: no packed index file of a topic that matches {pattern.pattern}; give another --topics"
+        )
     keys.sort(key=itemgetter(1, 2, 0))  # as files are sorted
     tasks = [_task(tables.path, key, index_dir, by_source=len(sources) > 1) for key in keys]
     size = -(-len(tasks) // (engine.cores * BINS_PER_CORE))
