@@ -177,16 +177,8 @@ def _files(directory: Path) -> dict[str, bytes]:
 
 def test_each_engine_packs_for_the_other(log_dir: Path, tmp_path: Path) -> None:
     """Index files that the job's executors have packed are those of a build with files; `kidx` finds nothing new."""
-    packed = (
-        "--source",
-        f"s={log_dir}",
-        "--catalog",
-        tmp_path / "catalog",
-        "--pack",
-        "--snapshots",
-        "--epochs",
-        "--json",
-    )
+    more = ("--snapshots", "--epochs", "--json")
+    packed = ("--source", f"s={log_dir}", "--catalog", tmp_path / "catalog", "--pack", *more)
     assert build_here(*packed).code == 0
     for build in (build_here, kidx_build_here):
         again = build(*packed)
