@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Final, TypedDict
 
 from kidxlib.catalog.findings import FileFinding
+from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PRODUCER_EVENTS, segments_with_events
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
 from kidxlib.catalog.rows import Int32, PartitionOfSource, Row, SegmentKey, column, columns_of, kinds_of, row, view_of
@@ -79,19 +80,23 @@ class CompactedFile(PartitionOfSource):
     max_scan_bytes_after: int | None = column("the same maximum, by the new index")
 
 
-#: The kinds of rows for scanned segments: facts and publishing, and producer events.
-SCANNED: Final = kinds_of(segment=PublishedSegmentRow.columns(), event=PRODUCER_EVENTS.columns)
+#: The kinds of rows for scanned segments: facts and publishing, producer events, and index files that are packed.
+SCANNED: Final = kinds_of(
+    segment=PublishedSegmentRow.columns(), event=PRODUCER_EVENTS.columns, packed=INDEX_BYTES.columns
+)
 
 #: The rows that partitions are finished from.
 TO_FINISH: Final = segments_with_events((*SegmentToFinish.columns(), *_SegmentToFold.columns()))
 
-#: The kinds of rows for finished partitions. Status and reason are null if they stay.
+#: The kinds of rows for finished partitions. Status and reason are null if they stay; of a packed file that is removed
+#: all but its key is.
 FINISHED: Final = kinds_of(
     segment=(*SegmentKey.columns(), *FinishedFacts.columns(), *EndFacts.columns(), *Publishing.columns()),
     aborted=ABORTED_TRANSACTIONS.columns,
     partition=FoldedPartition.columns(),
     state=PARTITION_STATES.columns,
     kept=KeptFile.columns(),
+    packed=INDEX_BYTES.columns,
 )
 
 #: The columns that are the same in all rows of a plan.
@@ -104,8 +109,23 @@ PLANNED: Final = kinds_of(
 
 #: The kinds of rows for compacted files. A segment's new facts are null for a file that is not one of its indexes.
 COMPACTED: Final = kinds_of(
-    compacted=(*CompactedFile.columns(), *columns_of(SegmentRow, (*IndexFacts.names(), *LogVersion.names())))
+    compacted=(*CompactedFile.columns(), *columns_of(SegmentRow, (*IndexFacts.names(), *LogVersion.names()))),
+    packed=INDEX_BYTES.columns,
 )
+
+
+@row
+class UnpackedPartition(PartitionOfSource):
+    """What was done with a partition's packed index files."""
+
+    written: int = column("files that were written")
+    unchanged: int = column("files that were there already")
+    file_bytes: int = column("bytes of all of them")
+    broken: Sequence[str] = column("files that were not written, and why")
+
+
+#: The kind of rows for partitions whose packed files were written as files.
+UNPACKED: Final = kinds_of(partition=UnpackedPartition.columns())
 
 
 class LogFinding(TypedDict):

@@ -196,6 +196,8 @@ class Table:
         key: rows are unique by these columns.
         sort_by: files are sorted by these columns, so that queries by their values skip files.
         asked_by: further columns by which queries skip files.
+        group_bytes: the most bytes in memory of a Parquet row group, in a table whose rows are read one by one and may
+            be large; None: any number of bytes.
     """
 
     name: str
@@ -203,6 +205,7 @@ class Table:
     key: tuple[str, ...]
     sort_by: tuple[str, ...]
     asked_by: tuple[str, ...] = ()
+    group_bytes: int | None = None
 
     @property
     def comment(self) -> str:

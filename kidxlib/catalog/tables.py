@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Final
 
 from kidxlib.catalog.findings import ACCEPTED, FINDINGS
+from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
 from kidxlib.catalog.retention_plans import RETENTION_PLANS
@@ -14,7 +15,7 @@ from kidxlib.catalog.rows import Formerly, Int32, Row, Table, column, row
 from kidxlib.catalog.segments import SEGMENTS
 
 #: Raised by one with every column that a release adds, and with each change of the layout. It is a property of tables.
-CATALOG_VERSION: Final = 9
+CATALOG_VERSION: Final = 10
 #: Since this version tables have the present layout: any writer brings them up to date, and later columns read as null.
 #: Only Spark writes earlier tables.
 LAYOUT_VERSION: Final = 7
@@ -61,7 +62,7 @@ BUILDS: Final = Table(
 
 TABLES: Final = (
     *(SEGMENTS, PARTITIONS, PRODUCER_EVENTS, ABORTED_TRANSACTIONS, PARTITION_STATES),
-    *(BUILDS, RETENTION_PLANS, FINDINGS, ACCEPTED, REMOTE_SEGMENTS),
+    *(BUILDS, RETENTION_PLANS, FINDINGS, ACCEPTED, REMOTE_SEGMENTS, INDEX_BYTES),
 )
 
 #: The order in which tables are brought to a new version. Older releases check only the first table's version, so they

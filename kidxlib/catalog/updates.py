@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from kidxlib.catalog.change import Found, TableChange
 from kidxlib.catalog.findings import FINDINGS
+from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.matching import Values, differing, flags_of, positions_in, taken_at
 from kidxlib.catalog.partitions import ABORTED_TRANSACTIONS, PARTITION_STATES, PARTITIONS, PRODUCER_EVENTS
 from kidxlib.catalog.remote_segments import REMOTE_SEGMENTS
@@ -59,6 +60,19 @@ def scanned(known: pa.Table, found: Found, *, build_id: str) -> TableChange:
 def events(known: pa.Table, found: Found) -> TableChange:
     """The producer events (`segment` and `event` of `SCANNED`), which replace all earlier events of these segments."""
     return _replaced(PRODUCER_EVENTS, known, found["segment"].select(SEGMENTS.key), found["event"])
+
+
+def packed(known: pa.Table, found: Found) -> TableChange:
+    """Index files (`packed` of `SCANNED`, `FINISHED` or `COMPACTED`) that are new or differ, and removed ones."""
+    rows = found["packed"]
+    is_kept = rows["content"].is_valid()
+    change = _rows_change(
+        INDEX_BYTES, known, rows.filter(is_kept).cast(INDEX_BYTES.schema()), ("size_bytes", "content")
+    )
+    removed_keys = rows.filter(pc.invert(is_kept)).select(INDEX_BYTES.key)
+    gone = known.select(INDEX_BYTES.key)
+    gone = gone.filter(pa.array(positions_in(gone, removed_keys, INDEX_BYTES.key) >= 0))
+    return TableChange(change.inserts, change.updates, gone, change.counted + gone.num_rows)
 
 
 def finished(known: pa.Table, found: Found, *, build_id: str) -> TableChange:

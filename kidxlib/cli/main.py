@@ -32,6 +32,7 @@ _COMMANDS: Final = {
     "retention": "Plan which segments Kafka would delete, or apply a plan.",
     "seek": "Say where an offset or a time is.",
     "tables": "Keep a catalog's tables small and quick; change nothing without --apply.",
+    "unpack": "Write the index files that a catalog keeps as single files.",
     "verify": "Audit index files and logs; change nothing.",
     "verify-tiered": "Audit remote segments of tiered storage; change nothing.",
     "who": "Say which producer wrote a record, and what became of its transaction.",

@@ -32,9 +32,10 @@ if TYPE_CHECKING:
 
 #: Options that only a build with a catalog has.
 _OF_CATALOGS: Final = (
-    *("sources", "sample", "rebuild", "fill_facts", "plan_on_executors", "dry_run", "settings_file", "now"),
+    *("pack", "sources", "sample", "rebuild", "fill_facts", "plan_on_executors", "dry_run", "settings_file", "now"),
 )
 _BOTH_PLACES: Final = "--in-place and --index-dir: give one of them, not both"
+_PACKED_ELSEWHERE: Final = "--pack and {option}: give one of them; --pack keeps index files in the catalog"
 _NO_PLACE: Final = "give --index-dir DIR to write there, or --in-place to write beside the segments"
 
 
@@ -58,6 +59,13 @@ class Build(WithOrWithoutCatalog):
     )
     in_place: bool = option(
         "--in-place", is_flag=True, help="Write beside the segments instead, under the log dir's lock.", at=FIRST
+    )
+    pack: bool = option(
+        "--pack",
+        is_flag=True,
+        help="Keep index files in the catalog, many in one object, where no broker reads them. kidx unpack writes them "
+        "as files.",
+        at=FIRST,
     )
     accept_truncated: bool = parameter(shared_options.accept_truncated, at=FIRST)
     topics: str | None = parameter(catalog_options.topics_to_read)
@@ -189,8 +197,8 @@ class Build(WithOrWithoutCatalog):
         known = read_known_topics(self.metadata, sources, lambda: sources_known_to(context.catalog))
         return BuildRequest(
             sources=sources,
-            target=Target(index_dir=index_dir, by_source=len(sources) > 1),
-            names_index_dir=self.index_dir is not None,
+            target=Target(index_dir=index_dir, by_source=len(sources) > 1 or self.pack),
+            names_index_dir=self.index_dir is not None or self.pack,
             publish_truncated=self.accept_truncated or not self.in_place,
             context=context,
             topics=parse_topics(build.topics if self.topics is None else self.topics),
@@ -218,6 +226,8 @@ class Build(WithOrWithoutCatalog):
     def _ensure_no_contradiction(self) -> None:
         for wrong, message in (
             (self.in_place and self.index_dir, _BOTH_PLACES),
+            (self.pack and self.in_place, _PACKED_ELSEWHERE.format(option="--in-place")),
+            (self.pack and self.index_dir, _PACKED_ELSEWHERE.format(option="--index-dir")),
             (self.in_place and not self._given_sources, "--in-place: name the log dir to write in with --source"),
             (self.rebuild and self.repair, "--rebuild and --repair: give one of them"),
             (self.fill_facts is not None and self.repair, "--fill-facts and --repair: give one of them"),
@@ -250,7 +260,7 @@ class Build(WithOrWithoutCatalog):
         sources = chosen_sources(given, sample=self.sample, options=named, settings=self.settings.build, remote=remote)
         if not given and not self.sample and catalog is not None:
             ensure_sample_alone(catalog)
-        index_dir = None if self.in_place else self._index_dir()
+        index_dir = None if self.in_place or self.pack else self._index_dir()
         ensure_no_overlap(index_dir, catalog, sources)
         if catalog is not None:
             ensure_usable(catalog)
@@ -258,7 +268,20 @@ class Build(WithOrWithoutCatalog):
             ensure_text("--source ", source.path)
         if index_dir is not None:
             ensure_text("--index-dir ", index_dir)
-        return sources, index_dir
+        return sources, self._packed_place() if self.pack else index_dir
+
+    def _packed_place(self) -> Location:
+        """Where the catalog keeps index files."""
+        from kidxlib.storage.packed import PackedPath
+        from kidxlib.storage.store.s3 import is_object
+
+        catalog = self.context.catalog
+        if catalog is None or ("://" in catalog and not is_object(catalog)):
+            raise UsageError(
+                f"--pack: Spark alone reaches the catalog {catalog or self.database}, and whoever reads an index could "
+                "not; give --catalog a directory or an s3:// URL"
+            )
+        return PackedPath(catalog.rstrip("/"))
 
     def _index_dir(self) -> Location:
         from kidxlib.indexing.directories import index_dir_to_write

@@ -40,7 +40,7 @@ class ForgetSource(OnCatalog):
 
 def run_forget(request: ForgetSource, backend: Backend) -> Outcome:
     """Remove all rows of SOURCE from the catalog, by the name that --source NAME=DIR gave it. No log and no index file
-    is touched, and nothing is removed but with --apply.
+    is touched, but packed index files are rows and go, too. Nothing is removed but with --apply.
 
     Exit codes: 0 no problems; 2 wrong options or inputs, nothing done; 1 failed.
     """
@@ -60,7 +60,7 @@ def run_forget(request: ForgetSource, backend: Backend) -> Outcome:
     outcome.line(*(f"  {table:<22}{count:>14,} rows {removed}" for table, count in rows.items()))
     if not request.apply:
         outcome.line("nothing was removed: --apply does it")
-    outcome.line("its logs and index files stay where they are")
+    outcome.line("its logs and index files stay where they are, but for packed ones")
     return outcome
 
 

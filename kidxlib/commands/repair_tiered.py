@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -90,7 +91,7 @@ class RepairTiered(OnBucket):
         logs = tuple(source_at(log_dir) for log_dir in self.logs)
         mirror = index_dir_to_write("--index-dir", self.index_dir)
         ensure_no_overlap(mirror, self.context.catalog, [*audit.metadata, *logs])
-        bucket = audit.bucket if isinstance(audit.bucket, ObjectPath) else audit.bucket.resolve()
+        bucket = audit.bucket.resolve() if isinstance(audit.bucket, Path) else audit.bucket
         if is_inside(mirror, bucket) or is_inside(bucket, mirror):
             raise UsageError(f"--index-dir {mirror} and {bucket}: one is inside the other; keep them apart")
         if self.apply and isinstance(bucket, ObjectPath):

@@ -305,10 +305,13 @@ def _answer_in(
     from kidxlib.lookup.seeker import Seeker
     from kidxlib.operations.seek.one_question import answer_of
     from kidxlib.storage.logs_aside import LogsAside
+    from kidxlib.storage.packed import given_packed
 
     name = partition.topic_partition
     high_watermark = high_watermark_of(partition.path, name, evidence_reader.offsets_in)
-    index_directory = None if index_dir is None else source_at(index_dir).path / name.directory
+    index_directory = None
+    if index_dir is not None:
+        index_directory = (given_packed(index_dir) or source_at(index_dir).path) / name.directory
     seeker: Seeker | str
     try:
         if partition.remote is not None:

@@ -62,6 +62,7 @@ from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.directory import Directory, FileStatus, read_end, read_file
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import opened_log
+from kidxlib.storage.packed import is_packed
 from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.remover import Remover
 from kidxlib.text.times import NS_PER_MS
@@ -113,6 +114,12 @@ class FilesToCompact:
             yield log, None if opened.status is None else Owner.of(opened.status)
             opened.ensure_unchanged()
 
+    def remove(self, directory: Directory, name: str) -> None:
+        if is_packed(directory.root):
+            self.publisher.remove(directory, name)
+        else:
+            self.remover.remove(directory, name)
+
     def place(self, directory: Directory, name: str) -> Place:
         return Place(os.path.join(str(directory), name), directory.root if self._is_beside_logs(directory) else None)
 
@@ -150,6 +157,8 @@ def compact(
 
 def _settled(waiting: list[Change], publisher: Publisher, remover: Remover) -> Iterator[Change]:
     publisher.commit()
+    if waiting:
+        waiting[0] = replace(waiting[0], packed=publisher.take_packed())
     if any(change.outcome is ChangeOutcome.REMOVED for change in waiting):
         remover.flush()
     yield from waiting
@@ -248,7 +257,7 @@ def _remove_orphan(files: FilesToCompact, directory: Directory, orphan: Orphan) 
     elif not files.may_write(place):
         outcome, reason = ChangeOutcome.KEPT, NOT_LOCKED
     elif files.mode is Mode.APPLY:
-        files.remover.remove(directory, orphan.name)
+        files.remove(directory, orphan.name)
         outcome = ChangeOutcome.REMOVED
     return Change(
         key=files.task.key,

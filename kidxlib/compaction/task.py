@@ -16,6 +16,7 @@ from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.recovery.coarsen import ScanCost
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import FileVersion
+from kidxlib.storage.packed import PackedFile
 
 
 class Mode(enum.Enum):
@@ -136,6 +137,7 @@ class Change:
         bytes_before: the size of the file, or of both indexes.
         bytes_after: None if it was not computed.
         coarsened: None if no index is made sparser or denser.
+        packed: files that a catalog is to keep, or to keep no longer, of this change and of others that settle with it.
     """
 
     key: PartitionKey
@@ -147,3 +149,4 @@ class Change:
     bytes_before: int
     bytes_after: int | None
     coarsened: Coarsened | None = None
+    packed: tuple[PackedFile, ...] = ()

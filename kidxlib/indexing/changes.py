@@ -41,7 +41,8 @@ from kidxlib.indexing.listed import TO_READ, Longs, numbers_in, partitions_of, r
 from kidxlib.indexing.plan import INTERVAL_SOURCES, AuxiliaryFiles, Plan
 from kidxlib.recovery.options import INTERVAL, MAX_INDEX
 from kidxlib.recovery.outcome import Status
-from kidxlib.storage.directory import Directory, list_directory, object_sizes
+from kidxlib.storage.directory import Directory, list_directory, object_sizes, packed_sizes
+from kidxlib.storage.packed import is_packed
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object
 
@@ -135,8 +136,8 @@ class IndexSizes:
     def _of_partition(self, directory: Directory, base_offsets: Sequence[int], suffixes: Sequence[str]) -> list[int]:
         beginnings = [segment_file(base_offset, "") for base_offset in base_offsets]
         names = [beginning + suffix for beginning in beginnings for suffix in suffixes]
-        if is_object(directory.root):
-            listed = self._listed[directory]
+        if is_object(directory.root) or is_packed(directory.root):
+            listed = self._listed[directory] if is_object(directory.root) else packed_sizes(directory)
             return [listed.get(name, _NOT_SEEN) for name in names]
         try:
             descriptor = os.open(str(directory), getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -15,6 +15,7 @@ from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.indexing.source import Source
 from kidxlib.storage.location import Location, given_location, is_inside
 from kidxlib.storage.log_dir import META_PROPERTIES, is_brokers
+from kidxlib.storage.packed import given_packed, is_packed
 from kidxlib.storage.store.s3 import SCHEME
 
 #: How many directories, and entries of each, are looked at for a log.
@@ -28,6 +29,10 @@ def index_dir_to_write(option: str, path: str) -> Location:
     """
     if not path:
         raise UsageError(f"{option} '': expected the path of a directory")
+    if is_packed(path):
+        raise UsageError(
+            f"{option} {path}: packed index files are in a catalog; give --pack, and the catalog with --catalog"
+        )
     if (place := given_location(f"{option} ", path)) is not None:
         return place
     try:
@@ -76,7 +81,18 @@ def _log_in(directory: Path) -> str | None:
 
 
 def existing_index_dir(option: str, path: str) -> Location:
-    """The absolute path of an index directory that a build has made, or its place in an object store."""
+    """The absolute path of an index directory that a build has made, or its place in an object store. With
+    `packed:<catalog>!/<source>`, the index files of a source that a build has packed in a catalog.
+    """
+    if (packed := given_packed(path)) is not None:
+        try:
+            if packed.exists():
+                return packed
+        except OSError as error:
+            raise UsageError(f"{option} {path}: {error.strerror}") from error
+        raise UsageError(
+            f"{option} {path}: no catalog with packed index files is there; expected one that was built with --pack"
+        )
     if (place := given_location(f"{option} ", path)) is not None:
         try:
             if place.exists():

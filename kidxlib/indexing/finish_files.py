@@ -13,6 +13,7 @@ from typing import Final, Self
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.tasks import PartitionTask
 from kidxlib.storage.directory import Directory, list_directory, read_file
+from kidxlib.storage.packed import PackedFile
 from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX, Owner, Published, Publisher, sweep
 from kidxlib.storage.store.requests import in_order
 from kidxlib.storage.store.s3 import is_object
@@ -93,6 +94,10 @@ class PartitionFiles:
             self.kept.append(name)
         else:
             self.stage(name, content)
+
+    def take_packed(self) -> tuple[PackedFile, ...]:
+        """The packed files that were staged or removed, once the superfluous ones are."""
+        return self._publisher.take_packed()
 
     def remove_superfluous(self) -> None:
         """Remove the superfluous files, once all others are published."""

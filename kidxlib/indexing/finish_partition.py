@@ -161,7 +161,9 @@ class _Finisher:
     def finished(self) -> FinishedPartition:
         """The result, once all is committed."""
         segments = tuple(segment(published=outcome()) for segment, outcome in self._segments)
-        return FinishedPartition(self._task, segments, tuple(self.files.kept), tuple(self._states))
+        return FinishedPartition(
+            self._task, segments, tuple(self.files.kept), tuple(self._states), self.files.take_packed()
+        )
 
     def keep_state(self) -> None:
         """Note the state after the segments so far, for the next time that this partition is finished."""

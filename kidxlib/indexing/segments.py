@@ -32,6 +32,7 @@ from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
 from kidxlib.storage.opened_together import SMALL_BYTES, OpenedTogether
+from kidxlib.storage.packed import PackedFile
 from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
 from kidxlib.storage.store.requests import in_order
@@ -77,12 +78,14 @@ class FinishedPartition:
         segments: by base offset.
         kept: names of snapshots and checkpoints that stay as they are, because no better ones are certain.
         states: before the last segment and after it, so far as they can be told.
+        packed: its files that a catalog is to keep, or to keep no longer.
     """
 
     task: PartitionTask
     segments: tuple[FinishedSegment, ...]
     kept: tuple[str, ...]
     states: tuple[FoldState, ...]
+    packed: tuple[PackedFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,6 +97,7 @@ class BuiltSegment:
         recovered: None where the log was not read to the end (`end.status` is `unreadable` or `changed`).
         offset_index, time_index: None if there is none; of a segment with problems, whatever file exists.
         reads: requests and bytes that reading the log took, if it is an object; None if it is a file or was not opened.
+        packed: its index files that a catalog is to keep.
     """
 
     task: BuildTask
@@ -104,6 +108,7 @@ class BuiltSegment:
     offset_index: IndexFile | None = None
     time_index: IndexFile | None = None
     reads: Reads | None = None
+    packed: tuple[PackedFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -118,6 +123,7 @@ class BuiltSegments:
         published: as in `BuiltSegment`.
         offset_index, time_index: the content of the file afterwards; None where `BuiltSegment` has None.
         reads: of the log that was read alone.
+        packed: the packed index files of all segments; the first `BuiltSegment` has them.
     """
 
     tasks: Sequence[BuildTask]
@@ -130,6 +136,7 @@ class BuiltSegments:
     offset_index: Sequence[bytes | None]
     time_index: Sequence[bytes | None]
     reads: Reads | None = None
+    packed: tuple[PackedFile, ...] = ()
 
     def __iter__(self) -> Iterator[BuiltSegment]:
         for number, task in enumerate(self.tasks):
@@ -146,6 +153,7 @@ class BuiltSegments:
                 offset_index=None if offset_index is None else IndexFile.of(offset_index, layouts.OFFSET_INDEX_ENTRY),
                 time_index=None if time_index is None else IndexFile.of(time_index, layouts.TIME_INDEX_ENTRY),
                 reads=self.reads,
+                packed=() if number else self.packed,
             )
 
 
@@ -371,6 +379,8 @@ def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegm
         offset_index.append(None)
         time_index.append(None)
 
+    packed = publisher.take_packed()
+
     def built() -> BuiltSegments:
         return BuiltSegments(
             tasks=read.tasks,
@@ -383,6 +393,7 @@ def _staged(read: _ReadSegments, publisher: Publisher) -> Callable[[], BuiltSegm
             offset_index=offset_index,
             time_index=time_index,
             reads=read.reads,
+            packed=packed,
         )
 
     return built

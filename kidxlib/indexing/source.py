@@ -23,6 +23,7 @@ from kidxlib.indexing.remote_logs import NOT_SAID, RemoteBucket, RemoteLogs, Rem
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import FileVersion, Location, as_text, given_location, identity_of, location
 from kidxlib.storage.log_dir import is_partition
+from kidxlib.storage.packed import PackedPath
 from kidxlib.storage.store.s3 import is_object
 
 
@@ -137,7 +138,8 @@ def source_at(path: str, name: str = "", remote: RemoteOptions = NOT_SAID) -> So
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Target:
     """Where index files go, or are: in a directory for each partition of an index directory, below their source's name
-    if `by_source`; without an index directory, beside the segments.
+    if `by_source`; without an index directory, beside the segments. An index directory may be the place in a catalog
+    that packs the files (`PackedPath`).
     """
 
     index_dir: Location | None
@@ -147,6 +149,8 @@ class Target:
         name = partition.topic_partition.directory
         if self.index_dir is None:
             return Directory(str(partition.log_dir), partition.path.name)
+        if isinstance(self.index_dir, PackedPath) and self.by_source:
+            return Directory(str(self.index_dir.of_source(self.index_dir.catalog, partition.source.name)), name)
         return Directory(str(self.index_dir), f"{partition.source.name}/{name}" if self.by_source else name)
 
 

@@ -13,7 +13,7 @@ from kidxlib.log.log import Log
 from kidxlib.lookup.checked_segment import CheckedSegment
 from kidxlib.lookup.checkpoint_evidence import high_watermark_of
 from kidxlib.reading.log_dir_evidence import LogDirEvidenceReader
-from kidxlib.storage.location import Location, given_location
+from kidxlib.storage.location import Location, given_indexes
 from kidxlib.storage.small_files import read_offset_checkpoint
 
 
@@ -33,7 +33,8 @@ def open_partition(
     Args:
         directory: the partition's directory, `<topic>-<partition>` in a log dir or in an archive, here or in
             `s3://<bucket>/<prefix>`.
-        index_dir: the tree with its indexes, as `recover_directory` makes it; None if they are beside the logs.
+        index_dir: the tree with its indexes, as `recover_directory` makes it; `packed:<catalog>!/<source>` if a build
+            with --pack keeps them in a catalog; None if they are beside the logs.
         log_start_offset: offsets below it are not answered; None for that of the log dir's checkpoint file, or 0 if
             that has none.
         kafka_version: the Kafka as which to answer where releases differ, which is on damage; None for the node's, as
@@ -64,4 +65,4 @@ def open_partition(
 
 def _place(path: str | os.PathLike[str]) -> Location:
     text = os.fspath(path)
-    return given_location("", text) or Path(os.path.realpath(text))
+    return given_indexes("", text) or Path(os.path.realpath(text))

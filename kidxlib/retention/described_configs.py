@@ -193,7 +193,9 @@ def read_own_settings(path: Path, text: str) -> dict[str, OwnSettings]:
             {name: entry.value for name, entry in block.entries.items() if entry.of_topic}, frozenset(block.entries)
         )
         if topics.setdefault(topic, own) != own:
-            _raise_malformed(path, block.line, f"topic {topic}: described before, with other values; give one cluster's")
+            _raise_malformed(
+                path, block.line, f"topic {topic}: described before, with other values; give one cluster's"
+            )
     return topics
 
 

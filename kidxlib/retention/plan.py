@@ -15,6 +15,7 @@ from kidxlib.errors import UsageError
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import PartitionKey
 from kidxlib.storage.directory import Directory
+from kidxlib.storage.packed import is_packed
 from kidxlib.text.times import NS_PER_MS
 
 
@@ -101,8 +102,8 @@ class PartitionDeletion:
 
     @property
     def directories(self) -> tuple[Directory, ...]:
-        """The directories where index and auxiliary files may be."""
-        same = str(self.segments_directory) == str(self.index_directory)
+        """The directories where index and auxiliary files may be. Packed ones are rows, which the run removes."""
+        same = str(self.segments_directory) == str(self.index_directory) or is_packed(self.index_directory.root)
         return (self.segments_directory,) if same else (self.segments_directory, self.index_directory)
 
     def log_path(self, segment: PlannedSegment) -> str:

@@ -40,19 +40,22 @@ class RecordedSource:
     """A source as it was given to the last build that read it.
 
     Attributes:
-        index_dir: where that build wrote index files; None: beside the logs.
+        index_dir: where that build wrote index files; None: beside the logs, or packed.
+        packed: that build packed them in the catalog.
     """
 
     path: str
     index_dir: str | None
+    packed: bool = False
 
 
 def recorded_sources(tables: TablesToRead) -> dict[str, RecordedSource]:
     """Each source that a build of this catalog has read, by name."""
     builds = tables.read(BUILDS, ["started_at", "sources", "options"]).sort_by("started_at")
     return {
-        name: RecordedSource(path, dict(build["options"] or ()).get("index_dir"))
+        name: RecordedSource(path, options.get("index_dir"), options.get("pack") == "true")
         for build in builds.to_pylist()
+        for options in [dict(build["options"] or ())]
         for name, path in build["sources"]
     }
 

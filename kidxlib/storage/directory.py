@@ -1,4 +1,6 @@
-"""A directory of index files, on this machine or in an object store, and functions to read its files."""
+"""A directory of index files, on this machine, in an object store or packed in a catalog; and functions to read its
+files.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from pathlib import PurePath
 from typing import Final, Protocol
 
 from kidxlib.errors import PublishError
+from kidxlib.storage.packed import PackedPath, is_packed
 from kidxlib.storage.store.s3 import ObjectPath, ObjectStatus, is_object, open_object, read_object
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
@@ -135,6 +138,8 @@ def read_file(directory: Directory, name: str, limit: int = -1) -> bytes | None:
     """Up to `limit` bytes, or all, of a regular file, opened without symlinks; None if it cannot be read."""
     if (path := object_at(directory, name)) is not None:
         return _read_object(path, limit)
+    if is_packed(directory.root):
+        return _read_packed(directory, name, limit)
     with opened_directory(directory) as descriptor:
         return None if descriptor is None else read_at(descriptor, name, limit)
 
@@ -143,6 +148,9 @@ def read_end(directory: Directory, name: str, size: int) -> bytes | None:
     """The last `size` bytes, or all, of a regular file, opened without symlinks; None if it cannot be read."""
     if (path := object_at(directory, name)) is not None:
         content = _read_object(path)
+        return None if content is None else content[max(len(content) - size, 0) :]
+    if is_packed(directory.root):
+        content = _read_packed(directory, name)
         return None if content is None else content[max(len(content) - size, 0) :]
     with opened_directory(directory) as descriptor:
         if descriptor is not None and (file := _open_at(descriptor, name)) is not None:
@@ -158,6 +166,8 @@ def list_directory(directory: Directory) -> list[str]:
     """The names in a directory; none if it does not exist or cannot be opened."""
     if is_object(directory.root):
         return list(listed_objects(directory))
+    if is_packed(directory.root):
+        return list(packed_sizes(directory))
     with opened_directory(directory) as descriptor:
         return [] if descriptor is None else os.listdir(descriptor)
 
@@ -182,6 +192,24 @@ def opened_directory(directory: Directory) -> Iterator[int | None]:
 def object_at(directory: Directory, name: str) -> ObjectPath | None:
     """The path of a file in an object store; None for a file of this machine."""
     return ObjectPath.of(str(directory)) / name if is_object(directory.root) else None
+
+
+def packed_sizes(directory: Directory) -> dict[str, int]:
+    """The sizes in bytes of the files in a packed directory, by name."""
+    try:
+        return PackedPath.of(str(directory)).sizes()
+    except OSError as error:
+        raise PublishError(f"{directory}: not listed: {error.strerror}") from error
+
+
+def _read_packed(directory: Directory, name: str, limit: int = -1) -> bytes | None:
+    try:
+        content = (PackedPath.of(str(directory)) / name).read_bytes()
+        return content if limit < 0 else content[:limit]
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise PublishError(f"{directory}/{name}: not read: {error.strerror}") from error
 
 
 def _read_object(path: ObjectPath, limit: int = -1) -> bytes | None:

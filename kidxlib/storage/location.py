@@ -1,4 +1,6 @@
-"""The location of a file or directory, on this machine or in an object store, and a file's version."""
+"""The location of a file or directory, on this machine, in an object store, or (of index files) packed in a catalog;
+and a file's version.
+"""
 
 from __future__ import annotations
 
@@ -10,22 +12,34 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from kidxlib.errors import UsageError
+from kidxlib.storage.packed import PackedPath, given_packed, is_packed
 from kidxlib.storage.store.s3 import SCHEME, ObjectPath, ObjectStatus, is_object
 
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
-Location: TypeAlias = Path | ObjectPath
+Location: TypeAlias = Path | ObjectPath | PackedPath
 
 
 def location(path: str) -> Location:
-    return ObjectPath.of(path) if is_object(path) else Path(path)
+    if is_object(path):
+        return ObjectPath.of(path)
+    return PackedPath.of(path) if is_packed(path) else Path(path)
 
 
 def as_location(path: str | os.PathLike[str]) -> Location:
     """The location that a caller of the library names, as text or as a path. An object from a listing keeps its
     status.
     """
-    return path if isinstance(path, Path | ObjectPath) else location(os.fspath(path))
+    return path if isinstance(path, Path | ObjectPath | PackedPath) else location(os.fspath(path))
+
+
+def plain(place: Location) -> Path | ObjectPath:
+    """A place on this machine or in an object store. A catalog packs index files alone, so that anything else is not
+    in it.
+    """
+    if isinstance(place, PackedPath):
+        raise UsageError(f"{place}: a catalog keeps index files there; expected a path, or {SCHEME}<bucket>/<key>")
+    return place
 
 
 def files_in(directory: Location) -> dict[str, Location]:
@@ -34,6 +48,8 @@ def files_in(directory: Location) -> dict[str, Location]:
     """
     if isinstance(directory, ObjectPath):
         return {path.name: path for path in directory.iterdir() if path.listed is not None}
+    if isinstance(directory, PackedPath):
+        return {path.name: path for path in directory.iterdir()}
     return {entry.name: Path(entry.path) for entry in os.scandir(directory) if _is_file(entry)}
 
 
@@ -59,6 +75,13 @@ def given_location(option: str, text: str) -> ObjectPath | None:
     if f"{scheme}://" != SCHEME or not _BUCKET.fullmatch(bucket) or not {"", ".", ".."}.isdisjoint(parts):
         raise UsageError(f"{option}{text}: expected the path of a directory, or {SCHEME}<bucket>/<prefix>")
     return ObjectPath(key)
+
+
+def given_indexes(option: str, text: str) -> ObjectPath | PackedPath | None:
+    """The place of index files that a user gives, in an object store or packed in a catalog; None for a path of this
+    machine.
+    """
+    return given_packed(text) or given_location(option, text)
 
 
 def as_text(path: str | os.PathLike[str]) -> str:
@@ -126,6 +149,6 @@ class FileVersion:
 def version_at(place: Location) -> FileVersion | None:
     """The version of a file; None if it is missing or cannot be looked at."""
     try:
-        return FileVersion.of_object(place.stat()) if isinstance(place, ObjectPath) else FileVersion.of(place.stat())
+        return FileVersion.of(place.stat()) if isinstance(place, Path) else FileVersion.of_object(place.stat())
     except OSError:
         return None

@@ -21,6 +21,7 @@ from kidxlib.errors import LogChangedError
 from kidxlib.format import layouts
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import CHUNK_BYTES, Access, ChunkedLog, LogBytes, WholeLog
+from kidxlib.storage.packed import PackedPath, is_packed
 from kidxlib.storage.ranged_log import RANGE_BYTES, RANGES_AHEAD, RangedLog, Reads
 from kidxlib.storage.store.s3 import ObjectPath, is_object
 
@@ -202,9 +203,13 @@ def map_log(descriptor: int, size: int, *, access: Access = Access.NORMAL) -> Lo
 
 
 def map_file(path: str) -> NDArray[np.uint8]:
-    """The bytes of a file, mapped read-only for as long as the result lives; an object is read as a whole."""
+    """The bytes of a file, mapped read-only for as long as the result lives; an object or a packed file is read as a
+    whole.
+    """
     if is_object(path):
         return np.frombuffer(ObjectPath.of(path).read_bytes(), np.uint8)
+    if is_packed(path):
+        return np.frombuffer(PackedPath.of(path).read_bytes(), np.uint8)
     try:
         with open_log(path) as (descriptor, version):
             return map_log(descriptor, version.size).window(0)[1]

@@ -7,6 +7,9 @@ are flushed, not single files: one `syncfs` for 300 staged files costs less than
 In an object store nothing can be renamed, and a written object appears as a whole. So a file is staged in memory, and
 one request puts it under its final name. Many requests run at the same time; files of one segment are put one after the
 other.
+
+Files that a catalog keeps (`build --pack`) are not written here: a worker takes them from the publisher as rows, which
+the run commits.
 """
 
 from __future__ import annotations
@@ -32,9 +35,12 @@ from kidxlib.storage.directory import (
     open_below,
     opened_below,
     opened_directory,
+    packed_sizes,
     read_at,
+    read_file,
     why_not_opened,
 )
+from kidxlib.storage.packed import PackedFile, PackedPath, is_packed
 from kidxlib.storage.store.requests import AT_ONCE
 from kidxlib.storage.store.s3 import ObjectPath, delete_object, is_object, open_object, put_object, read_object
 
@@ -106,6 +112,9 @@ class Publisher:
         self._opened: tuple[Directory, int] | None = None
         self._staged: list[_Staged] = []
         self._objects: list[_Object] = []
+        self._packed: list[PackedFile] = []
+        self._packed_files = 0  # since the last commit, taken or not
+        self._packed_in: tuple[Directory, PackedPath, frozenset[str]] | None = None
         self._staged_bytes = 0
         self._threads = ThreadPoolExecutor(AT_ONCE, "publisher")
 
@@ -126,7 +135,7 @@ class Publisher:
     @property
     def staged_files(self) -> int:
         """How many files are staged and not yet committed."""
-        return len(self._staged) + len(self._objects)
+        return len(self._staged) + len(self._objects) + self._packed_files
 
     @property
     def staged_bytes(self) -> int:
@@ -145,6 +154,8 @@ class Publisher:
         """Stage a file without waiting for an object store. The returned function has the result and the errors of
         `stage`, and does not wait if it is called after `commit`.
         """
+        if is_packed(directory.root):
+            return self._pack(directory, name, content)
         self._staged_bytes += len(content)
         if (path := object_at(directory, name)) is not None:
             self._objects.append(_Object(path, content, self._threads.submit(_holds, path, content)))
@@ -163,6 +174,9 @@ class Publisher:
 
     def remove(self, directory: Directory, name: str) -> None:
         """Remove a file that kidx has published, if it is there."""
+        if is_packed(directory.root):
+            self._pack(directory, name, None)
+            return
         try:
             if (path := object_at(directory, name)) is not None:
                 delete_object(path)
@@ -171,6 +185,25 @@ class Publisher:
                 os.unlink(name, dir_fd=self._open(directory))
         except OSError as error:
             raise PublishError(f"{directory}/{name}: not removed: {error.strerror}") from error
+
+    def take_packed(self) -> tuple[PackedFile, ...]:
+        """The packed files that were staged or removed since the last call. Who takes them commits them."""
+        packed = tuple(self._packed)
+        self._packed.clear()
+        return packed
+
+    def _pack(self, directory: Directory, name: str, content: bytes | None) -> Callable[[], Published]:
+        if self._packed_in is None or self._packed_in[0] != directory:
+            self._packed_in = directory, PackedPath.of(str(directory)), frozenset(packed_sizes(directory))
+        _, path, present = self._packed_in
+        file = (path / name).file(content)
+        assert file is not None  # index files, snapshots and leader epochs alone are published
+        if content is not None and name in present and read_file(directory, name) == content:
+            return lambda: Published.UNCHANGED
+        self._packed.append(file)
+        self._packed_files += 1
+        self._staged_bytes += len(content or b"")
+        return lambda: Published.WRITTEN
 
     def commit(self) -> None:
         """Put all staged files under their final names, durably: on a disk in the order of staging, in an object store
@@ -184,7 +217,7 @@ class Publisher:
         for put in [self._threads.submit(_put_objects, objects) for objects in segments.values()]:
             put.result()
         self._objects.clear()
-        self._staged_bytes = 0
+        self._staged_bytes = self._packed_files = 0
 
     def _commit_files(self) -> None:
         staged = self._staged[0]

@@ -19,9 +19,11 @@ from kidxlib.storage.directory import (
     is_taken,
     listed_objects,
     opened_below,
+    packed_sizes,
     why_not_opened,
 )
-from kidxlib.storage.store.s3 import is_object
+from kidxlib.storage.packed import is_packed
+from kidxlib.storage.store.s3 import ObjectStatus, is_object
 
 
 class Remover:
@@ -57,6 +59,8 @@ class Remover:
         """The regular files or objects in a directory, by name; none if there is no such directory."""
         if is_object(directory.root):
             return dict(listed_objects(directory))
+        if is_packed(directory.root):
+            return {name: ObjectStatus(size, 0) for name, size in packed_sizes(directory).items()}
         statuses = {name: self.status(directory, name) for name in self.names(directory)}
         return {name: status for name, status in statuses.items() if status is not None}
 

@@ -23,7 +23,6 @@ from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.lock import is_in_use
-from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.words import quoted
 
 #: The size of the largest index that a topic may have (`segment.index.bytes`), in bytes.
@@ -51,7 +50,7 @@ def lines_of(path: Location) -> list[str]:
 
 def small_file(path: Location) -> bytes:
     """The content of a small regular file or object. A pipe does not block."""
-    if isinstance(path, ObjectPath):
+    if not isinstance(path, Path):
         return path.read_bytes()
     with _opened(path) as file:
         if os.fstat(file.fileno()).st_size > _BYTES_MAX:
@@ -63,7 +62,7 @@ def filled_file(path: Location, entry_bytes: int) -> bytes:
     """The entries of a small regular file or object, without the room for more that a broker keeps at the end of an
     active segment's index: 10 MiB of zeros, which are not read. No entry of the file is all zeros.
     """
-    if isinstance(path, ObjectPath):
+    if not isinstance(path, Path):
         return path.read_bytes()
     with _opened(path) as file:
         return file.read(_filled_entries(file.fileno(), entry_bytes) * entry_bytes)

@@ -5,19 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import CommitProperties, DeltaTable
 from deltalake.exceptions import DeltaError
-from deltalake.fs import DeltaStorageHandler
 from deltalake.transaction import AddAction, RemoveAction
-from pyarrow.fs import FileSystem, LocalFileSystem, PyFileSystem, SubTreeFileSystem
+from pyarrow.fs import FileSystem
 
 from kidxlib.catalog.rows import Table
+from kidxlib.storage.store.delta import file_system_of
 from kidxlib.storage.store.s3 import is_object
-from kidxlib.tables.delta_commits import commit_once, storage_options
+from kidxlib.tables.delta_commits import commit_once
 from kidxlib.tables.layout import READER_VERSION, WRITER_VERSION, counted_bytes
 from kidxlib.tables.protocol import files_schema
 from kidxlib.tables.sorted_files import SortedFile
@@ -39,15 +39,6 @@ def counted_bytes_of(files: pa.Table) -> dict[str, int]:
     """`counted_bytes` of files, by path."""
     rows = files.select(["path", "size_bytes", "num_records"]).to_pylist()
     return {row["path"]: counted_bytes(row["size_bytes"], row["num_records"]) for row in rows}
-
-
-def file_system_of(delta: DeltaTable) -> FileSystem:
-    """The table's directory, on a disk or in an object store as delta-rs reaches it. Not delta-rs' own on a disk: on a
-    full disk it would print the state of its threads before the error.
-    """
-    if is_object(delta.table_uri):
-        return PyFileSystem(DeltaStorageHandler(delta.table_uri, storage_options(delta.table_uri)))
-    return SubTreeFileSystem(unquote(urlsplit(delta.table_uri).path), LocalFileSystem())
 
 
 def rows_in(place: FileSystem, table: Table, path: str, names: Collection[str] | None = None) -> pa.Table:

@@ -1,5 +1,5 @@
-"""A catalog's place for delta-rs, and commits to it: a commit lands right after one version of a table, exactly once,
-even if an object store's answer is lost.
+"""Commits by delta-rs: a commit lands right after one version of a table, exactly once, even if an object store's
+answer is lost.
 
 An object store takes a commit by a conditional PUT. If the connection ends before the answer, delta-rs takes the commit
 for failed. If the store fails after making it, delta-rs tries again, and takes its own commit for another writer's. In
@@ -8,19 +8,17 @@ both cases a second commit would add the rows twice.
 
 from __future__ import annotations
 
-import os
 import random
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Final, TypeVar
-from urllib.parse import urlsplit
 
 import pyarrow as pa
 from deltalake import CommitProperties
 from deltalake.exceptions import CommitFailedError, DeltaError
 
-from kidxlib.storage.store.s3 import ObjectPath, endpoint, is_object
+from kidxlib.storage.store.s3 import ObjectPath, is_object
 
 #: The key in the table's history by which a writer knows its own commit.
 _MARK: Final = "kidx.commit"
@@ -88,17 +86,3 @@ def _holds(place: str, version: int, mark: str) -> bool:
     except FileNotFoundError:
         return False
     return mark.encode() in commit
-
-
-def storage_options(path: str) -> dict[str, str]:
-    """The options of delta-rs for a catalog, in a directory or at `s3://<bucket>/<prefix>`. delta-rs finds credentials
-    and the region as AWS' tools do, and as kidx does for sources. It does not find the endpoint of another store.
-    """
-    if not is_object(path) or (store := endpoint()) is None:
-        return {}
-    options = {"AWS_ENDPOINT_URL": store}
-    if urlsplit(store).scheme == "http":  # delta-rs expects TLS otherwise
-        options["AWS_ALLOW_HTTP"] = "true"
-    if region := os.environ.get("AWS_REGION") or os.environ.get("AWS_DEFAULT_REGION"):
-        options["AWS_REGION"] = region
-    return options

@@ -9,7 +9,8 @@ from deltalake import DeltaTable, QueryBuilder, write_deltalake
 from deltalake.exceptions import DeltaError, TableNotFoundError
 
 from kidxlib.errors import CatalogError, NoDeltaTableError
-from kidxlib.tables.delta_commits import commit_once, storage_options
+from kidxlib.storage.store.delta import storage_options
+from kidxlib.tables.delta_commits import commit_once
 from kidxlib.tables.delta_tables import one_line
 
 

@@ -34,11 +34,11 @@ from kidxlib.catalog.rows import Table
 from kidxlib.catalog.tables import CATALOG_VERSION, LAYOUT_VERSION
 from kidxlib.catalog.updates import not_overtaken
 from kidxlib.errors import CatalogError
+from kidxlib.storage.store.delta import file_system_of, storage_options
 from kidxlib.storage.store.s3 import is_object
 from kidxlib.tables.commit_lock import committing
 from kidxlib.tables.data_files import (
     counted_bytes_of,
-    file_system_of,
     files_of,
     has_plain_files,
     remove_files,
@@ -46,9 +46,9 @@ from kidxlib.tables.data_files import (
     rows_in,
     sizes_of,
 )
-from kidxlib.tables.delta_commits import ATTEMPTS, attempts, commit_once, storage_options, was_dropped, whole_answer
+from kidxlib.tables.delta_commits import ATTEMPTS, attempts, commit_once, was_dropped, whole_answer
 from kidxlib.tables.layout import FILE_BYTES, commented_schema, made_by_an_older_release, properties_of, version_of
-from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, scope_of
+from kidxlib.tables.protocol import ROWS, ArrowStream, FirstAndLast, Question, scope_of, with_packed_here
 from kidxlib.tables.sorted_files import FILES_AT_ONCE, SortedFile, write_as_it_comes, write_sorted
 
 _DELETED: Final = "_deleted"
@@ -94,7 +94,9 @@ class DeltaTables:
         version: int | None = None,
     ) -> pa.Table:
         delta = self.opened(table, version)
-        return table.schema(names).empty_table() if delta is None else self.rows(table, delta, names, sql_of(where))
+        if delta is None:
+            return table.schema(names).empty_table()
+        return with_packed_here(self.rows(table, delta, names, sql_of(where)), self.path)
 
     def counts(
         self, table: Table, names: Sequence[str], where: Sequence[Condition] = (), version: int | None = None
@@ -102,7 +104,11 @@ class DeltaTables:
         schema, delta = table.schema(names).append(ROWS), self.opened(table, version)
         grouped = _quoted(schema.names[:-1])
         sql = f'SELECT {grouped}, count(*) AS "{ROWS.name}" FROM rows WHERE {sql_of(where)} GROUP BY {grouped}'
-        return schema.empty_table() if delta is None else self._answer(table, delta, sql, schema)
+        return (
+            schema.empty_table()
+            if delta is None
+            else with_packed_here(self._answer(table, delta, sql, schema), self.path)
+        )
 
     def first_and_last(
         self, table: Table, by: Sequence[str], columns: FirstAndLast, where: Sequence[Condition] = ()

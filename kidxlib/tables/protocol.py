@@ -16,6 +16,7 @@ from kidxlib.catalog.change import Change, Found
 from kidxlib.catalog.conditions import Among, Between, Condition
 from kidxlib.catalog.matching import Values
 from kidxlib.catalog.rows import Table
+from kidxlib.storage.packed import SCHEME, in_catalog
 
 #: A condition lists up to this many values of a column; if there are more, it has the least and the greatest.
 _VALUES_MAX: Final = 1000
@@ -81,6 +82,24 @@ def negated(counts: pa.Table) -> pa.Table:
     """Counts to subtract in `summed`."""
     negative: Values = pc.negate(counts[ROWS.name])
     return counts.set_column(counts.num_columns - 1, ROWS.name, negative)
+
+
+#: The column with the directory of a segment's index files, which may be packed in the same catalog.
+_INDEX_DIRECTORY: Final = "index_directory"
+
+
+def with_packed_here(rows: pa.Table, catalog: str) -> pa.Table:
+    """Rows with the place of packed index files in the catalog as it is now: it may have moved since it was written."""
+    if _INDEX_DIRECTORY not in rows.column_names:
+        return rows
+    column = rows[_INDEX_DIRECTORY]
+    is_inside: Values = pc.starts_with(column, SCHEME)
+    if not pc.any(is_inside).as_py():
+        return rows
+    encoded: Values = column.combine_chunks().dictionary_encode()
+    words = pa.array([in_catalog(word, catalog) for word in encoded.dictionary.to_pylist()], pa.string())
+    number = rows.schema.get_field_index(_INDEX_DIRECTORY)
+    return rows.set_column(number, rows.schema.field(number), words.take(encoded.indices))
 
 
 class TablesToRead(Protocol):

@@ -124,22 +124,37 @@ def write_sorted(place: FileSystem, table: Table, rows: pa.Table, files: int) ->
 
 def write_as_it_comes(place: FileSystem, table: Table, rows: ArrowStream) -> Iterator[SortedFile]:
     """Write whole rows as they come into new files of the standard size, holding one row group at a time."""
-    groups = _groups(rows)
+    groups = _groups(table, rows)
     for number, first in enumerate(groups):
         yield _written(place, table, number, itertools.chain([first], groups))
 
 
-def _groups(rows: ArrowStream) -> Iterator[pa.Table]:
+def _groups(table: Table, rows: ArrowStream) -> Iterator[pa.Table]:
     """Rows in row groups; the last may be smaller."""
     reader = pa.RecordBatchReader.from_stream(rows)
     held = reader.schema.empty_table()
     for batch in reader:
         held = pa.concat_tables([held, pa.Table.from_batches([batch])])
-        while held.num_rows >= _ROWS_PER_GROUP:
-            yield held.slice(0, _ROWS_PER_GROUP)
-            held = held.slice(_ROWS_PER_GROUP)
+        while held.num_rows >= (group := _rows_per_group(table, held)):
+            yield held.slice(0, group)
+            held = held.slice(group)
     if held.num_rows:
         yield held
+
+
+def _rows_per_group(table: Table, rows: pa.Table) -> int:
+    """How many of some rows fill a row group, if they are about equally large."""
+    if table.group_bytes is None or not rows.num_rows:
+        return _ROWS_PER_GROUP
+    return min(_ROWS_PER_GROUP, max(1, table.group_bytes * rows.num_rows // max(1, rows.nbytes)))
+
+
+def _parquet_options(table: Table) -> dict[str, Any]:
+    """Where rows may be large, only the columns by which they are found have dictionaries and bounds."""
+    if table.group_bytes is None:
+        return {}
+    found_by = list(table.statistics)
+    return {"use_dictionary": found_by, "write_statistics": found_by}
 
 
 def _written(place: FileSystem, table: Table, number: int, rows: Iterator[pa.Table]) -> SortedFile:
@@ -147,12 +162,12 @@ def _written(place: FileSystem, table: Table, number: int, rows: Iterator[pa.Tab
     name, bounded, counted = f"part-{number:05}-{uuid.uuid4()}-c000.zstd.parquet", [], 0
     try:
         with place.open_output_stream(name) as sink:
-            with pq.ParquetWriter(sink, table.schema(), compression="zstd") as file:
+            with pq.ParquetWriter(sink, table.schema(), compression="zstd", **_parquet_options(table)) as file:
                 for part in rows:
-                    file.write_table(part, _ROWS_PER_GROUP)
+                    file.write_table(part, _rows_per_group(table, part))
                     bounded.append(part.select(table.statistics))
                     counted += part.num_rows
-                    if counted_bytes(sink.tell(), counted) * (1 + _ROWS_PER_GROUP / counted) > FILE_BYTES:
+                    if counted_bytes(sink.tell(), counted) * (1 + part.num_rows / counted) > FILE_BYTES:
                         break  # another group would make it too large
             size = sink.tell()
     except BaseException:

@@ -14,12 +14,13 @@ from typing import Any, Final, TypeAlias
 
 import pytest
 
+from kidxlib.storage.packed import name_of
 from kidxlib.tables.commit_lock import LOCK_FILE
 from tests.conftest import Say
 from tests.faults.disks import mounted, remount
 from tests.faults.processes import end, kidx, start_kidx
 from tests.faults.trees import link_samples, settings_of_waves
-from tests.support.spark.jobs import Place
+from tests.support.spark.jobs import Place, rows
 
 #: Index files by name, and rows of `segments`.
 State: TypeAlias = tuple[dict[str, bytes], list[dict[str, Any]]]
@@ -45,6 +46,31 @@ def _start(place: Place) -> subprocess.Popen[str]:
 def _build(place: Place) -> None:
     ended = kidx("build", *place.arguments)
     assert ended.code == 0, ended
+
+
+class PackedPlace(Place):
+    """The place of a build that keeps its index files in the catalog."""
+
+    def __init__(self, directory: Path, log_dir: Path, settings: Path) -> None:
+        super().__init__(directory, log_dir, settings)
+        self.arguments = (
+            *("--source", f"broker={log_dir}", "--settings", settings),
+            *("--pack", "--catalog", self.catalog, "--json"),
+        )
+
+    def state(self) -> State:
+        """The rows of index files by their names, each once, and those of `segments`."""
+        segments = rows(self.catalog, "SELECT * FROM segments ORDER BY topic, partition, base_offset")
+        for row in segments:
+            row["index_directory"] = row["index_directory"].partition("!/")[2]
+            del row["build_id"]
+        packed = rows(self.catalog, "SELECT * FROM index_bytes")
+        files = {
+            f"{row['topic']}-{row['partition']}/{name_of(row['base_offset'], row['kind'])}": row["content"]
+            for row in packed
+        }
+        assert len(files) == len(packed)
+        return files, segments
 
 
 @pytest.fixture(scope="module")
@@ -80,6 +106,44 @@ def test_a_build_killed_at_any_moment_is_finished_by_the_next_one(
         left[f"{'killed' if job.returncode else 'ended'}, {tables} tables"] += 1
         _build(place)
         assert place.state() == expected
+    say("; ".join(f"{what}: {times}" for what, times in left.most_common()))
+
+
+def test_a_build_killed_as_it_packs_is_finished_by_the_next_one(
+    tmp_path: Path,
+    log_dir: Path,
+    settings: Path,
+    undisturbed: tuple[State, float],
+    rng: random.Random,
+    say: Say,
+    exhaustive: bool,
+) -> None:
+    """Kill -9 at any moment, and right after each of the first commits of `index_bytes`, before their segments have
+    rows. The next build leaves the bytes that one without --pack writes as files, each once.
+    """
+    (files, segments), seconds = undisturbed
+    left: Counter[str] = Counter()
+    for number in range(_KILLS_EXHAUSTIVE if exhaustive else _KILLS):
+        place = PackedPlace(tmp_path / str(number), log_dir, settings)
+        log = place.catalog / "index_bytes" / "_delta_log"
+        job = _start(place)
+        if number % 3 == 0:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                job.wait(rng.uniform(0.2, seconds))
+        else:
+            while job.poll() is None and not (log / f"{number % 3:020}.json").exists():
+                time.sleep(0.002)
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(job.pid, signal.SIGKILL)
+        job.communicate()
+        packed = sum(1 for _ in log.glob("*.json")) - 1
+        left[f"{'killed' if job.returncode else 'ended'}, {max(packed, 0)} commits of index files"] += 1
+        _build(place)
+        found, of_segments = place.state()
+        assert found == files
+        places = [row.pop("index_directory") for row in of_segments]
+        assert of_segments == [{k: v for k, v in row.items() if k != "index_directory"} for row in segments]
+        assert len(places) == len(segments) and all(place.startswith("broker/") for place in places)
     say("; ".join(f"{what}: {times}" for what, times in left.most_common()))
 
 

@@ -23,7 +23,7 @@ from tests.support.logs.golden import DATA, SAMPLES
 #: A partition of the sample with aborted transactions.
 PARTITION = "txn-mixed-0"
 INDEXES = (".index", ".timeindex", ".txnindex")
-CATALOG = PROJECT / "tests" / "catalogs" / "version-9.tar.gz"
+CATALOG = PROJECT / "tests" / "catalogs" / "version-10.tar.gz"
 #: What a message ends with that names an extra.
 _INSTALL = "install kidx with the extra that brings them: pip install 'WHEEL"
 #: Printed last by a program of the library: its version, and what it has imported that the wheel does not bring.

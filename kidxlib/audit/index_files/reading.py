@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +14,6 @@ from kidxlib.format import segment_files
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.storage.location import Location
 from kidxlib.storage.opened_file import map_file
-from kidxlib.storage.store.s3 import is_object
 
 
 def read_index(path: Location, use_mmap: bool) -> NDArray[np.uint8] | OSError | None:
@@ -21,7 +21,7 @@ def read_index(path: Location, use_mmap: bool) -> NDArray[np.uint8] | OSError | 
     try:
         if use_mmap:
             return map_file(str(path))
-        return np.frombuffer(path.read_bytes(), np.uint8) if is_object(str(path)) else _without_holes(str(path))
+        return _without_holes(str(path)) if isinstance(path, Path) else np.frombuffer(path.read_bytes(), np.uint8)
     except FileNotFoundError:
         return None
     except OSError as error:

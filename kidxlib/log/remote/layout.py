@@ -35,7 +35,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.format.topic_partition import PARTITION_MAX, is_name
 from kidxlib.messages.remote_log_metadata import TopicIdPartition
-from kidxlib.storage.location import Location, entries_in
+from kidxlib.storage.location import Location, entries_in, plain
 from kidxlib.storage.store.s3 import ObjectPath
 from kidxlib.text.times import NS_PER_MS
 
@@ -252,7 +252,8 @@ def list_objects(directory: Location, suffixes: Collection[str], *, etags: bool 
         suffixes: the suffixes of objects; files with others are `others`.
         etags: return the ETags of objects in a store, for which `kidx[copies]` is needed.
     """
-    listed = _objects_in(directory, etags) if isinstance(directory, ObjectPath) else _files_in(directory)
+    place = plain(directory)
+    listed = _objects_in(place, etags) if isinstance(place, ObjectPath) else _files_in(place)
     return _as_listed(listed, suffixes)
 
 

@@ -56,6 +56,7 @@ from kidxlib.operations.catalog import TablesCatalog
 from kidxlib.operations.damage.known_damage import KnownDamage
 from kidxlib.operations.damage.lost import ExpectedInLogDirs
 from kidxlib.operations.maintenance.after_build import OptimizedTable, optimize_tables
+from kidxlib.operations.packed import remove_left
 from kidxlib.run.recorded_sources import recorded_sources, warn_of_other_names
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.ranged_log import RANGE_BYTES
@@ -91,7 +92,7 @@ def repairs_of_last_audits(catalog: TablesCatalog, plan: Plan, sources: Sequence
         if file.file != LOG_SUFFIX and directory not in (None, audited):
             raise UsageError(
                 f"--repair: the last audit looked at {audited}, this build would write in {directory}; give both "
-                "the same --index-dir, or audit beside the logs and build with --in-place"
+                "the same --index-dir, or audit beside the logs and build with --in-place, or with --pack"
             )
     say_before_repair(files)
     return repairs(plan, broken_files(files))
@@ -166,12 +167,31 @@ def ensure_as_recorded(request: BuildRequest, catalog: TablesCatalog) -> None:
         return
     here = str(request.target.index_dir)
     for source in request.sources:
+        if source.name in recorded and recorded[source.name].packed:
+            raise UsageError(
+                f"source {source.name}: its last build packed the index files in this catalog, and this one would "
+                f"write files to {here}, as the settings say; give --pack to go on there, or --index-dir {here}"
+            )
         last = recorded[source.name].index_dir if source.name in recorded else here
         if last != here:
             where, option = ("beside the logs", "--in-place") if last is None else (f"to {last}", f"--index-dir {last}")
             raise UsageError(
                 f"source {source.name}: its last build wrote {where}, and this one would write all index files anew "
                 f"to {here}, as the settings say; give {option} to go on there, or --index-dir {here}"
+            )
+
+
+def say_where_files_stay(request: BuildRequest, catalog: TablesCatalog) -> None:
+    """Note which index files of earlier builds nobody reads any more, as they are packed from now on."""
+    if not request.packs:
+        return
+    recorded = recorded_sources(catalog.tables)
+    for source in request.sources:
+        last = recorded.get(source.name)
+        if last is not None and last.index_dir is not None:
+            note(
+                f"source {source.name}: its index files are packed from now on; those in {last.index_dir} stay, and "
+                "nothing reads them any more"
             )
 
 
@@ -250,12 +270,15 @@ def build(request: BuildRequest, plan: Plan, backend: Backend, log_dirs: context
     ensure_locks_cover_workers(request, changes, backend)
     catalog.make_tables()
     log_dirs.enter_context(removing_held_indexes(request, plan))
+    say_where_files_stay(request, catalog)
     with catalog.holding() as commit:
         marked = catalog.mark(changes, build_id, commit)
         run = BuildRun(request, plan, backend, build_id, commit)
         scanned = scan_in_waves(run, changes)
         notes, damage = _finish(run, scanned, expected_in_log_dirs)
         begin_phase(recording_phase(request))
+    if not request.packs:
+        remove_left(catalog.tables, [source.name for source in request.sources])
     seconds = time.monotonic() - start
     row = _build_row(run, changes, scanned, seconds=seconds, rows_changed=marked + scanned.rows_changed)
     begin_phase("recording the build")

@@ -192,6 +192,8 @@ def _tell(outcome: Outcome, request: BuildRequest, built: Built) -> None:
     for line in lines_of_known(request.known_topics, built.plan):
         outcome.line(f"topics:      {line}")
     where = "beside the segments" if request.in_place else request.target.index_dir
+    if request.packs:
+        where = "packed in the catalog; kidx unpack writes them as files"
     outcome.line(f"index files: {where}")
     if unknown := [f"{_FACTS[name]} of {count:,}" for name, count in built.unknown_facts.items() if count]:
         outcome.detail(

@@ -12,6 +12,7 @@ from kidxlib.operations.maintenance.after_build import OptimizeLimits
 from kidxlib.run.context import RunContext
 from kidxlib.run.index_options import OptionsFor
 from kidxlib.run.known_topics import KnownTopics
+from kidxlib.storage.packed import PackedPath
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +37,7 @@ class BuildRequest:
 
     Attributes:
         context: with the time that is recorded.
-        names_index_dir: the index directory was given, not taken from the settings.
+        names_index_dir: the index directory was given, or the files are packed; it is not taken from the settings.
         publish_truncated: publish the index of a valid prefix too.
         interval_bytes, max_index_bytes: None where no option was given and the settings decide by topic.
         options_for: the options of a partition's indexes.
@@ -70,6 +71,11 @@ class BuildRequest:
         return self.target.index_dir is None
 
     @property
+    def packs(self) -> bool:
+        """The catalog keeps the index files."""
+        return isinstance(self.target.index_dir, PackedPath)
+
+    @property
     def keeps_catalog(self) -> bool:
         """Else a run knows nothing of the one before it."""
         return self.context.catalog is not None or self.context.database is not None
@@ -81,8 +87,10 @@ class BuildRequest:
     def recorded(self) -> dict[str, str | int | bool | None]:
         """The options of the command line and the settings, for the row of `builds`."""
         return {
-            "index_dir": None if self.target.index_dir is None else str(self.target.index_dir),
+            # The catalog may move, and what is packed in it with it.
+            "index_dir": None if self.target.index_dir is None or self.packs else str(self.target.index_dir),
             "in_place": self.in_place,
+            "pack": self.packs,
             "topics": self.topics.pattern,
             "interval_bytes": self.interval_bytes,
             "max_index_bytes": self.max_index_bytes,

@@ -28,6 +28,7 @@ from kidxlib.indexing.summary import PROBLEM_FREE, PROBLEMS_KEPT, Counts, Segmen
 from kidxlib.indexing.tasks import PartitionTask
 from kidxlib.operations.build.build_run import BuildRun, Scanned
 from kidxlib.operations.catalog import TablesCatalog
+from kidxlib.operations.packed import record_packed
 from kidxlib.recovery.outcome import USABLE, Status
 from kidxlib.tables.protocol import scope_of
 from kidxlib.terminal import interrupts
@@ -67,9 +68,10 @@ def finish_partitions_of(run: BuildRun, partitions: Iterable[ListedPartition], s
 
 
 def record_scanned(catalog: TablesCatalog, staged: Staged, build_id: str) -> int:
-    """Record rows of `SCANNED`, the events first: a segment that is recorded is not read again. Returns how many rows
-    of `segments` were added or changed.
+    """Record rows of `SCANNED`, packed files and events first: a segment that is recorded is not read again. Returns
+    how many rows of `segments` were added or changed.
     """
+    record_packed(catalog.tables, staged)
     tables, since = catalog.tables, catalog.compared_with
     rows = _not_overtaken(catalog, staged.found("segment", "event"), build_id)
     tables.change(PRODUCER_EVENTS, rows, updates.events, by=SEGMENTS.key)
@@ -80,6 +82,7 @@ def record_scanned(catalog: TablesCatalog, staged: Staged, build_id: str) -> int
 def record_finished(catalog: TablesCatalog, staged: Staged, build_id: str) -> int:
     """Record rows of `FINISHED`. Returns how many rows of `segments` changed that this build had not changed before."""
     tables = catalog.tables
+    record_packed(tables, staged)
     tables.change(ABORTED_TRANSACTIONS, staged.found("partition", "aborted"), updates.aborted, by=PARTITIONS.key)
     tables.change(PARTITION_STATES, staged.found("partition", "state"), updates.states, by=PARTITIONS.key)
     change = partial(updates.finished, build_id=build_id)

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.conditions import Condition
+from kidxlib.catalog.index_bytes import packed_rows
 from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, positions_in
 from kidxlib.catalog.partitions import (
     PARTITION_STATES,
@@ -123,7 +124,8 @@ def finish_partitions(shares: Iterable[PartitionsToFinish]) -> Iterator[ItemRows
 def _item_rows(finished: Sequence[FinishedPartition], partitions: Mapping[PartitionKey, PartitionToFinish]) -> ItemRows:
     rows: list[dict[str, Any]] = []
     for partition in finished:
-        rows += [*_rows_beside(partition), *_kept_rows(partition, partitions[partition.task.key])]
+        rows += [*packed_rows(partition.packed), *_rows_beside(partition)]
+        rows += _kept_rows(partition, partitions[partition.task.key])
     return ItemRows(batches=[_segment_batch(finished)], rows=rows)
 
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from kidxlib.catalog.index_bytes import packed_rows
 from kidxlib.catalog.results import SCANNED, PublishedSegmentRow, Publishing
 from kidxlib.catalog.segments import EndFacts, IndexFacts, LogVersion, ReadCost
 from kidxlib.catalog.tables import CATALOG_VERSION
@@ -40,6 +41,7 @@ def scan_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[ItemRo
             segments=len(built.tasks),
             log_bytes=sum(task.log_bytes for task in built.tasks),
             batches=[*_event_batches(built, built.scans), segment_batch(built, built.scans)],
+            rows=packed_rows(built.packed),
         )
 
 
@@ -59,7 +61,7 @@ def _item_rows(built: BuiltSegment) -> ItemRows:
         segments=1,
         log_bytes=built.task.log_bytes,
         batches=event_batches([segment], [len(events)], events, SCANNED),
-        rows=[{"segment": _result_row(built).values()}],
+        rows=[*packed_rows(built.packed), {"segment": _result_row(built).values()}],
     )
 
 

@@ -30,6 +30,7 @@ from kidxlib.engine.work import Work, reads_little
 from kidxlib.errors import UsageError
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.compaction.compact_work import PartitionsToCompact, compact_partitions
+from kidxlib.operations.packed import record_packed
 from kidxlib.run.recorded_sources import source_paths
 from kidxlib.run.sources import sources_in_catalog
 from kidxlib.storage.lock import locked
@@ -138,7 +139,8 @@ def _work(
 
 
 def _record(tables: Tables, changes: Staged) -> None:
-    """Record in `segments` the indexes that were replaced, as many at a time as fit into memory."""
+    """Record packed files, and in `segments` the indexes that were replaced, as many at a time as fit into memory."""
+    record_packed(tables, changes)
     names = [*SEGMENTS.key, "action", "outcome", *IndexFacts.names(), *LogVersion.names()]
     rows = rows_where(changes.rows("compacted", names), [_OF_INDEXES, _IN_PLACE])
     for start in range(0, rows.num_rows, ROWS_AT_ONCE):

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
 
+import pyarrow as pa
+
 from kidxlib.catalog.conditions import Among
 from kidxlib.catalog.matching import positions_in
 from kidxlib.catalog.partitions import PARTITIONS, rows_of_keys
@@ -22,6 +24,7 @@ from kidxlib.format.topic_partition import PartitionKey, TopicPartition
 from kidxlib.indexing.source import index_directory, segments_directory
 from kidxlib.indexing.summary import PROBLEMS_KEPT
 from kidxlib.operations.backend import Backend
+from kidxlib.operations.packed import remove_packed
 from kidxlib.operations.retention.plan_options import ApplyRequest
 from kidxlib.operations.retention.recorded import mark_deleted
 from kidxlib.operations.retention.recorded_plan import RecordedPlan, current_configs, plan_to_apply
@@ -265,6 +268,7 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> AppliedPlan:
             for deletion in deletions
         ]
         results = apply_deletions(reconsidered_deletions, record, wait)
+        remove_packed(tables, _without_log(results))
     deleted_before = {
         (key, segment.file.base_offset)
         for key, partition in then.items()
@@ -272,6 +276,14 @@ def _apply_plan(tables: Tables, request: ApplyRequest) -> AppliedPlan:
         if segment.deleted
     }
     return AppliedPlan(request.plan_id, results, configs.configured.other_log_dirs, deleted_before)
+
+
+def _without_log(results: Sequence[SegmentResult]) -> pa.Table:
+    """The keys of the segments whose logs are gone, by this run or an earlier one that did not come to its end."""
+    gone = (DeletionOutcome.DELETED, DeletionOutcome.GONE)
+    keys = [(*result.key, result.segment.base_offset) for result in results if result.outcome in gone]
+    columns = zip(*keys, strict=True) if keys else ([] for _ in SEGMENTS.key)
+    return pa.table([list(column) for column in columns], schema=SEGMENTS.schema(SEGMENTS.key))
 
 
 def apply_plan(backend: Backend, request: ApplyRequest) -> Outcome:

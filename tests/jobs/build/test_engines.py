@@ -18,11 +18,12 @@ from deltalake import DeltaTable
 from jobs.common.spark.session import session
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES
+from kidxlib.cli.main import kidx
 from tests.support.logs import golden
 from tests.support.logs.batches import Batch, encode
 from tests.support.logs.random_logs import write_random_log
 from tests.support.spark.histories import assert_same_histories, assert_spark_reads_the_same
-from tests.support.spark.jobs import BuildHere, Ended, build_here, kidx_build_here, through_a_metastore
+from tests.support.spark.jobs import BuildHere, Ended, build_here, kidx_build_here, run_here, through_a_metastore
 
 #: What is another in each run, or with each engine.
 _OF_THE_RUN: Final = ("build_id", "seconds", "scan_seconds", "versions", "waves", "index_directory", "options")
@@ -172,3 +173,20 @@ def _files(directory: Path) -> dict[str, bytes]:
         for path in index_dir.rglob("*")
         if path.is_file() and not path.name.startswith(".kidx-")
     }
+
+
+def test_each_engine_packs_for_the_other(log_dir: Path, tmp_path: Path) -> None:
+    """Index files that the job's executors have packed are those of a build with files; `kidx` finds nothing new."""
+    more = ("--snapshots", "--epochs", "--json")
+    packed = ("--source", f"s={log_dir}", "--catalog", tmp_path / "catalog", "--pack", *more)
+    assert build_here(*packed).code == 0
+    for build in (build_here, kidx_build_here):
+        again = build(*packed)
+        assert (again.json["segments"], again.json["rows_changed"]) == (0, 0), again
+    kidx_build_here(*packed[:2], "--catalog", tmp_path / "of-files", "--index-dir", tmp_path / "index", *more)
+    assert run_here(kidx, "unpack", "--catalog", tmp_path / "catalog", "--index-dir", tmp_path / "unpacked").code == 0
+    trees = [
+        {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+        for root in (tmp_path / "unpacked", tmp_path / "index")
+    ]
+    assert trees[0] == trees[1] != {}

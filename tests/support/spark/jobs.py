@@ -179,7 +179,7 @@ class Place:
 
     def __init__(self, directory: Path, log_dir: Path, settings: Path = SETTINGS_FILE) -> None:
         self.index_dir, self.catalog = directory / "index", directory / "catalog"
-        self.arguments = (
+        self.arguments: tuple[str | Path, ...] = (
             *("--source", f"broker={log_dir}", "--settings", settings),
             *("--index-dir", self.index_dir, "--catalog", self.catalog, "--json"),
         )

@@ -1,0 +1,104 @@
+"""Index files that the catalog keeps (`build --pack`) beside single files: time for each segment, and objects made."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import click
+
+from benchmarks.figures import Target, record
+from benchmarks.links import SEGMENT_BYTES, SEGMENTS_A_PARTITION, write_log_dir
+from benchmarks.submit import JobRun, run_command
+from kidxlib.terminal.console import note
+
+_KIDX: Final = Path(__file__).resolve().parents[1] / ".venv" / "bin" / "kidx"
+
+
+@click.command()
+@click.option("--segments", type=click.IntRange(SEGMENTS_A_PARTITION), default=100_000, show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True)
+@click.option("--place", type=click.Path(path_type=Path), default=Path("/dev/shm/kidx-packed"), show_default=True)
+@click.option("--directory", type=click.Path(path_type=Path), default=Path("var/benchmarks"), show_default=True)
+def packed(segments: int, rounds: int, place: Path, directory: Path) -> None:
+    """Build new segments of 64 KiB, hard links to few files in a tmpfs, by turns with index files and packed.
+
+    Whole commands are timed, from their start to their end. What they made is counted below the index directory and the
+    catalog. Then the packed files are written as single ones, which have to be those of the other build.
+    """
+    directory.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(place, ignore_errors=True)
+    note(f"linking {segments:,} segments below {place} …")
+    write_log_dir(place / "kafka-logs", SEGMENT_BYTES, segments)
+    of_files: list[JobRun] = []
+    of_packed: list[JobRun] = []
+    made: dict[str, list[int]] = {"files": [], "packed": []}
+    try:
+        for number in range(rounds):
+            note(f"round {number + 1} of {rounds} …")
+            of_files.append(_build(place, "files", "--index-dir", place / "files" / "index"))
+            made["files"].append(_count(place / "files"))
+            of_packed.append(_build(place, "packed", "--pack"))
+            made["packed"].append(_count(place / "packed"))
+        note("unpacking …")
+        unpacked = place / "unpacked"
+        unpacking = _kidx("unpack", "--catalog", place / "packed" / "catalog", "--index-dir", unpacked)
+        _ensure_same(place / "files" / "index", unpacked)
+    finally:
+        shutil.rmtree(place)
+    per_segment = 1000 / segments  # ms
+    thousands = segments / 1000
+    targets = [
+        Target(
+            name="packed: a new segment of 64 KiB",
+            unit="ms",
+            values=[run.seconds * per_segment for run in of_packed],
+            at_most=0.1,
+        ),
+        Target(
+            name="packed: files or objects made for 1,000 segments",
+            unit="files",
+            values=[count / thousands for count in made["packed"]],
+            at_most=1,
+        ),
+        Target(
+            name="with index files: a new segment of 64 KiB",
+            unit="ms",
+            values=[run.seconds * per_segment for run in of_files],
+        ),
+        Target(
+            name="with index files: files or objects made for 1,000 segments",
+            unit="files",
+            values=[count / thousands for count in made["files"]],
+        ),
+        Target(name="packed, to index files", unit="×", values=_ratios(of_packed, of_files)),
+        Target(name="unpacking: a segment", unit="ms", values=[unpacking.seconds * per_segment]),
+    ]
+    record(directory, "packed", targets, segments=segments)
+
+
+def _kidx(*arguments: str | Path) -> JobRun:
+    return run_command([str(_KIDX), *map(str, arguments)])
+
+
+def _build(place: Path, name: str, *where: str | Path) -> JobRun:
+    results = place / name
+    shutil.rmtree(results, ignore_errors=True)
+    source = f"bench={place / 'kafka-logs'}"
+    return _kidx("build", "--source", source, "--catalog", results / "catalog", *where)
+
+
+def _count(directory: Path) -> int:
+    return sum(path.is_file() for path in directory.rglob("*"))
+
+
+def _ratios(ours: Sequence[JobRun], others: Sequence[JobRun]) -> list[float]:
+    return [our.seconds / other.seconds for our, other in zip(ours, others, strict=True)]
+
+
+def _ensure_same(one: Path, other: Path) -> None:
+    names = [sorted(path.relative_to(root) for path in root.rglob("*") if path.is_file()) for root in (one, other)]
+    if names[0] != names[1] or any((one / name).read_bytes() != (other / name).read_bytes() for name in names[0]):
+        raise AssertionError(f"{other}: not the files of {one}")
