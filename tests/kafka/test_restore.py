@@ -83,7 +83,7 @@ def _new_broker(directory: Path, version: str) -> Broker:
 def _restore(old: Broker, new: Broker, *options: str) -> Ended:
     return kidx(
         *("restore", ",".join(map(str, old.log_dirs)), "--broker", f"1={','.join(map(str, new.log_dirs))}"),
-        *("--controller", new.log_dir, "--json", *options),
+        *("--controller", str(new.log_dir), "--json", *options),
     )
 
 

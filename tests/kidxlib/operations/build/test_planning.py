@@ -38,7 +38,7 @@ _SOURCES: Final = ("a", "b", "alone-0")
 _STEPS, _STEPS_EXHAUSTIVE = 5, 300
 _OPTIONS: Final[dict[str, Any]] = {
     **dict.fromkeys(("directory", "database", "max_index_bytes", "verify_crc", "fill_facts", "layout", "processes")),
-    **dict.fromkeys(("sample", "in_place", "accept_truncated", "repair", "dry_run", "as_json"), False),
+    **dict.fromkeys(("sample", "pack", "in_place", "accept_truncated", "repair", "dry_run", "as_json"), False),
     "tiered_metadata": (),
     "plan_on_executors": True,
     "settings_file": SETTINGS_FILE,
