@@ -20,6 +20,7 @@ from pyspark.sql import SparkSession
 
 from jobs.common.spark.local_rows import spark_type
 from jobs.common.spark.session import session
+from kidxlib.catalog.index_bytes import INDEX_BYTES
 from kidxlib.catalog.rows import Table
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.catalog.tables import TABLES
@@ -30,6 +31,7 @@ from tests.docs import remote_answers
 from tests.docs.log_dirs import CLOCK, YEAR_10000, Found, change_broker, find, make_broker, make_flipped, make_volume
 from tests.docs.pages import queries, views
 from tests.model.recover import read_control_batch
+from tests.support.catalog import append_rows
 from tests.support.logs.golden import SAMPLES
 from tests.support.spark.jobs import accept_here, build_here, kidx_build_here, kidx_retention_here, rows, run_here
 
@@ -537,6 +539,9 @@ def test_what_a_start_loses_depends_on_the_last_stop_and_on_the_indexes_beside_t
 @pytest.mark.parametrize("table", TABLES, ids=lambda table: table.name)
 def test_another_reader_sees_the_same_rows(table: Table, spark: SparkSession, built: Built) -> None:
     """All columns of all rows, by deltalake and by Spark: 64-bit numbers, arrays, maps and instants."""
+    if table is INDEX_BYTES:  # these builds pack nothing
+        key = {"source": "sample", "topic": "t", "partition": 1, "base_offset": 2**62, "kind": "index"}
+        append_rows(built.catalog, table, {**key, "size_bytes": 8, "crc32c": 2**32 - 1, "content": bytes(range(8))})
     order = f"SELECT * FROM {table.name} ORDER BY {', '.join(f'`{name}`' for name in table.key)}"
     ours = spark.sql(order).toArrow().to_pylist()
     theirs = rows(built.catalog, order.replace("`", '"'))
