@@ -48,10 +48,12 @@ _SHOWN_AT_WORK: Final = {
     "recover": "At work: [A broker will not start](recover.md).",
     "repair-tiered": "At work: [Is the bucket of tiered storage right?](tiered.md).",
     "report": "At work: [See a whole fleet](report.md).",
+    "restore": "At work: [A cluster is lost](restore.md).",
     "retention": "At work: [Which segments will retention delete?](retention.md), with the keys of "
     "[policies](retention.md#policies).",
     "seek": "At work: [Find the record at a time](seek.md).",
     "tables": "At work: [Free disk space](compaction.md#tables).",
+    "unpack": "At work: [Build indexes and a catalog](start.md).",
     "verify": "At work: [Are these files right?](audit.md).",
     "verify-tiered": "At work: [Is the bucket of tiered storage right?](tiered.md).",
     "who": "At work: [Which producer wrote the poison record](read.md#which-producer-wrote-the-poison-record).",

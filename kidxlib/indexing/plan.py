@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -203,7 +204,7 @@ class SegmentsToBuild:
     Attributes:
         partitions: those that the rows name by their position.
         rows: of `TO_READ`; those of a partition follow each other.
-        paths: of the logs, a row each.
+        paths: of the logs, a row each, as `os.fsencode` has them.
         publish_truncated: as in `BuildTask`.
         threads: as in `ScanTask`.
     """
@@ -217,7 +218,7 @@ class SegmentsToBuild:
     def tasks(self) -> Iterator[BuildTask]:
         start = 0
         for number, rows in runs_of_partitions(self.rows):
-            paths = self.paths.slice(start, rows.num_rows).to_pylist()
+            paths = [os.fsdecode(path) for path in self.paths.slice(start, rows.num_rows).to_pylist()]
             start += rows.num_rows
             yield from self.partitions[number].tasks(
                 rows, paths, publish_truncated=self.publish_truncated, threads=self.threads
@@ -308,7 +309,7 @@ class Plan:
         return SegmentsToBuild(
             partitions=[self.partitions[number].to_build() for number in kept],
             rows=of_partitions(rows, kept),
-            paths=self.paths_of_logs(rows),
+            paths=self.paths_in_bytes(rows),
             publish_truncated=publish_truncated,
         )
 
@@ -335,13 +336,18 @@ class Plan:
         return rows_of_keys([partition.key for partition in self.partitions])
 
     def paths_of_logs(self, rows: pa.Table) -> Values:
-        directories = pa.array([str(partition.directory.path) for partition in self.partitions], pa.string())
+        """Paths as text: those that the catalog keeps are UTF-8 (`ensure_text`)."""
+        return self.paths_in_bytes(rows).cast(pa.string())
+
+    def paths_in_bytes(self, rows: pa.Table) -> Values:
+        """The paths of logs as `os.fsencode` has them: a name on a disk may be any bytes."""
+        beginnings: Values = pa.array(
+            [os.fsencode(os.path.join(partition.directory.path, "")) for partition in self.partitions], pa.binary()
+        )
         digits: Values = pc.utf8_lpad(rows["base_offset"].cast(pa.string()), 20, "0")
-        names = pc.binary_join_element_wise(digits, LOG_SUFFIX, "")
-        separator = pc.if_else(pc.ends_with(directories, "/"), "", "/")
-        beginnings: Values = pc.binary_join_element_wise(directories, separator, "")
+        names = pc.binary_join_element_wise(digits, LOG_SUFFIX, "").cast(pa.binary())
         paths: Values = pc.binary_join_element_wise(
-            beginnings.take(rows["listed_partition"].combine_chunks()), names, ""
+            beginnings.take(rows["listed_partition"].combine_chunks()), names, b""
         )
         remote = np.array([partition.directory.remote is not None for partition in self.partitions], np.bool_)
         partitions = partitions_of(rows)
@@ -351,8 +357,8 @@ class Plan:
         base_offsets = rows["base_offset"].to_pylist()
         for number in np.flatnonzero(remote[partitions]).tolist():
             directory = self.partitions[partitions[number]].directory
-            with_objects[number] = str(directory.file(base_offsets[number], LOG_SUFFIX))
-        return pa.chunked_array([pa.array(with_objects, pa.string())])
+            with_objects[number] = os.fsencode(str(directory.file(base_offsets[number], LOG_SUFFIX)))
+        return pa.chunked_array([pa.array(with_objects, pa.binary())])
 
     def bounds(self) -> Longs:
         """Where the rows of each partition begin in `segments`, and at the end the number of rows."""

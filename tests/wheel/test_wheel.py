@@ -184,7 +184,7 @@ def test_the_extra_reads_a_catalog_without_java(with_catalog: Path, tmp_path: Pa
     with tarfile.open(CATALOG) as archive:
         archive.extractall(tmp_path, filter="data")
     assert not _installed(with_catalog) & {"pyspark", "delta_spark", "pandas"}
-    asked = ("--topic", "txn-mixed", "--partition", "0", "--timestamp", "-1", "--json")
+    asked = ("--source", "sample", "--topic", "txn-mixed", "--partition", "0", "--timestamp", "-1", "--json")
     seek = (with_catalog / "bin" / "kidx", "seek", "--catalog", tmp_path / "catalog", *asked)
     ended = _run(*seek, cwd=tmp_path, path=str(with_catalog / "bin"))
     assert "Error" not in ended.stderr and ended.stdout, ended
