@@ -148,8 +148,8 @@ def test_replicas_are_where_the_last_change_has_left_them(tmp_path: Path) -> Non
     ]
     found = read_cluster_metadata(write_copy(tmp_path, {0: leader_change(0, [1]) + data(1, values)}))
     assert found.assignments == {
-        TopicPartition("t", 0): Assignment((1,), ("A" * 22,), leader_epoch=1, last_leader=1, led_epoch=1),
-        TopicPartition("t", 1): Assignment((2,), (_B,), last_leader=1, led_epoch=0),
+        TopicPartition("t", 0): Assignment((1,), ("A" * 22,), leader_epoch=1, last_leader=1, led_epoch=1, in_sync=(1,)),
+        TopicPartition("t", 1): Assignment((2,), (_B,), last_leader=1, led_epoch=0, in_sync=(1, 2)),
     }
 
 
