@@ -74,7 +74,7 @@ def test_tasks_import_no_pandas(
     """Neither those that write a file themselves, nor those whose rows Spark writes. In another environment Spark
     starts another Python, as that of an earlier test may have pandas.
     """
-    monkeypatch.setitem(spark_session.spark.sparkContext.environment, "WITHOUT_PANDAS", tmp_path.name)
+    monkeypatch.setitem(spark_session.get().sparkContext.environment, "WITHOUT_PANDAS", tmp_path.name)
     with spark_engine(spark_session, tmp_path.as_uri() if is_at_url else str(tmp_path), "run") as engine:
         engine.start()
         staged = engine.run(Work("pandas", [[0]], _is_pandas_there, _SCHEMA))
