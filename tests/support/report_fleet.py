@@ -23,6 +23,7 @@ from tests.support.logs import encoded
 NOW_MS: Final = 1_795_694_400_000
 _HOUR_MS: Final = 3_600_000
 _DAY_MS: Final = 24 * _HOUR_MS
+BUILT_MS: Final = NOW_MS - 2 * _HOUR_MS
 _BROKERS: Final = ("broker-1", "broker-2", "broker-3")
 _LZ4: Final = 3
 #: The topics with problems.
@@ -62,7 +63,7 @@ def build_fleet(directory: Path, rng: random.Random) -> Fleet:
     catalog = directory / "catalog"
     sources = [option for name, place in log_dirs.items() for option in ("--source", f"{name}={place}")]
     at = ("--catalog", str(catalog))
-    run_kidx("build", *sources, *at, "--index-dir", str(directory / "index"), "--now", str(NOW_MS - 2 * _HOUR_MS))
+    run_kidx("build", *sources, *at, "--index-dir", str(directory / "index"), "--now", str(BUILT_MS))
     audited = ("--now", str(NOW_MS - _HOUR_MS))
     for name, place in log_dirs.items():
         run_kidx("verify", "--source", f"{name}={place}", *at, "--index-dir", str(place), *audited, codes=(0, 3))

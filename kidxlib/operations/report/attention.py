@@ -12,7 +12,7 @@ from kidxlib.audit import finding
 from kidxlib.audit.finding import DAMAGE
 from kidxlib.operations.compare.replicas.verdict import Verdict
 from kidxlib.operations.damage.lost import EMPTY_LOG
-from kidxlib.operations.report.sections import audited_before_build
+from kidxlib.operations.report.sections import audited_before_build, topics_unknown
 from kidxlib.text.times import show_time
 from kidxlib.text.words import counted
 
@@ -230,8 +230,7 @@ def _of_retention(retention: dict[str, Any]) -> list[Attention]:
         detail += f"deletes neither it nor the {later}"
         title = f"{counted(retention['future_segments'], 'segment')} with a timestamp in the future"
         items.append(Attention(Severity.BAD, "retention/future", title, detail))
-    unknown = [row for row in retention["topics"] if row["configured"]["unknown"] and not row["kept"]]
-    if unknown:
+    if unknown := topics_unknown(retention):
         configured = unknown[0]["configured"]
         detail = f"{unknown[0]['topic']}: {', '.join(configured['unknown'])} were not given; "
         detail += f"{configured['remedy']}, and the report says what is deleted by it"

@@ -156,7 +156,9 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     assert isinstance(tables, TablesToAsk)  # a run without a catalog makes no report
     now_ms = to_ms(now)
     begin_phase("asking the catalog")
-    answers, paths = Answers.ask(tables, now_ms), source_paths(tables)
+    started = [to_ms(row["started_at"]) for row in tables.read(BUILDS, ["started_at"]).to_pylist()]
+    built_ms = min(max(started, default=now_ms), now_ms)
+    answers, paths = Answers.ask(tables, now_ms, built_ms), source_paths(tables)
     sources, all_topics = as_sources(paths), re.compile(".*")
     seen = look_at(sources)
     begin_phase("trying limits of retention")
@@ -186,9 +188,9 @@ def make_report(backend: Backend, now: datetime, *, policy: Policy, metadata: Me
     }
     health = sections["health"]
     not_audited = {*health["not_audited"], *audited_before_build(health, sections["builds"])}
-    sections["fleet"] = fleet_map(answers, sections, not_audited)
+    sections["fleet"] = fleet_map(answers, sections, not_audited, now_ms)
     disks = disks_of({name: path for name, path in paths.items() if name in seen.partitions})
-    sections["outlook"] = outlook_section(answers, sections["retention"], sections["overview"], disks, now_ms)
+    sections["outlook"] = outlook_section(answers, sections["retention"], sections["overview"], disks, built_ms)
     lanes = _timelines(tables, answers, sections, what_if, now_ms)
     return Report(
         head={

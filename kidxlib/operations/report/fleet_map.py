@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import enum
+import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from kidxlib.operations.compare.replicas.verdict import Verdict
-from kidxlib.operations.report.questions import COUNTED, DAMAGED_BY_PARTITION, FINDINGS_BY_PARTITION, HELD, Answers
+from kidxlib.operations.report.questions import (
+    COUNTED,
+    DAMAGED_BY_PARTITION,
+    FINDINGS_BY_PARTITION,
+    HELD,
+    Answers,
+    future_by_partition,
+)
 from kidxlib.text.words import counted
 
 #: Source, topic and partition.
@@ -41,17 +49,21 @@ _MISSING: Final = {
 }
 
 
-def fleet_map(answers: Answers, sections: Mapping[str, Any], not_audited: Collection[str]) -> dict[str, Any]:
+def fleet_map(
+    answers: Answers, sections: Mapping[str, Any], not_audited: Collection[str], now_ms: int
+) -> dict[str, Any]:
     """The state of each partition (columns, in the order of topic and number) in each source (rows, by name).
-    `not_audited` are sources of which no audit is newer than the last build.
+    `not_audited` are sources of which no audit is newer than the last build. `now_ms` is the report's time, ms since
+    the epoch.
     """
-    held = {(row["source"], row["topic"], row["partition"]): row for row in answers[HELD]}
+    held = {_cell(row): row for row in answers[HELD]}
     states = {
         cell: State.OK if row["is_audited"] and row["source"] not in not_audited else State.UNKNOWN
         for cell, row in held.items()
     }
     reasons: dict[Cell, list[str]] = defaultdict(list)
-    for cell, state, reason in _problems(answers, sections):
+    problems = _problems(answers, sections, now_ms)
+    for cell, state, reason in itertools.chain(problems, _of_whole_sources(held, sections["health"])):
         states[cell] = max(state, states.get(cell, State.OK))
         reasons[cell].append(reason)
     sources = sorted({source for source, _, _ in states})
@@ -74,13 +86,13 @@ def fleet_map(answers: Answers, sections: Mapping[str, Any], not_audited: Collec
     }
 
 
-def _problems(answers: Answers, sections: Mapping[str, Any]) -> Iterator[tuple[Cell, State, str]]:
+def _problems(answers: Answers, sections: Mapping[str, Any], now_ms: int) -> Iterator[tuple[Cell, State, str]]:
     """What is wrong with a partition in a source, and nobody has accepted."""
     for row in answers[DAMAGED_BY_PARTITION]:
         yield _cell(row), State.BAD, f"{counted(row[COUNTED], 'segment')} damaged"
     for row in answers[FINDINGS_BY_PARTITION]:
         yield _cell(row), State.BAD, f"{counted(row[COUNTED], 'file')} broken or torn"
-    for row in sections["retention"]["future"]:
+    for row in answers[future_by_partition(now_ms)]:
         yield _cell(row), State.BAD, "a timestamp in the future holds retention back"
     for row in sections["replicas"]["partitions"]:
         if (state := _OF_REPLICAS.get(row["verdict"])) is not None:
@@ -96,6 +108,16 @@ def _missing(health: Mapping[str, Any]) -> Iterator[tuple[Cell, State, str]]:
         for row in health[name]:
             if row.get("accepted_by") is None:
                 yield _cell(row), State.BAD, what
+
+
+def _of_whole_sources(held: Collection[Cell], health: Mapping[str, Any]) -> Iterator[tuple[Cell, State, str]]:
+    """What is wrong with all partitions of a source."""
+    of_sources = [(row["source"], State.BAD, "its log dir is older than others") for row in health["log_dirs_older"]]
+    for row in health["not_reached"]:
+        state = State.BAD if row["is_empty"] else State.UNKNOWN
+        of_sources.append((row["source"], state, "nothing is in its log dir" if row["is_empty"] else "not reached"))
+    for source, state, reason in of_sources:
+        yield from ((cell, state, reason) for cell in held if cell[0] == source)
 
 
 def _cell(row: Mapping[str, Any]) -> Cell:

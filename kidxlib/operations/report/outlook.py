@@ -10,6 +10,7 @@ from typing import Any, Final
 
 from kidxlib.format.layouts import BATCH_V2
 from kidxlib.operations.report.questions import LATELY_MS, SHAPE, Answers, written_lately
+from kidxlib.operations.report.sections import topics_unknown
 from kidxlib.storage.store.s3 import is_object
 
 _DAY_MS: Final = 24 * 3_600_000
@@ -49,12 +50,12 @@ def disks_of(paths: Mapping[str, str]) -> list[Disk]:
 
 
 def outlook_section(
-    answers: Answers, retention: Mapping[str, Any], overview: Mapping[str, Any], disks: list[Disk], now_ms: int
+    answers: Answers, retention: Mapping[str, Any], overview: Mapping[str, Any], disks: list[Disk], built_ms: int
 ) -> dict[str, Any]:
     """What comes next and what is stored, in bytes and ms since the epoch. A day's bytes are a seventh of those of the
-    last seven days.
+    seven days before the last build, at `built_ms`.
     """
-    lately = {row["source"]: row["bytes"] for row in answers[written_lately(now_ms)]}
+    lately = {row["source"]: row["bytes"] for row in answers[written_lately(built_ms)]}
     topics = retention["topics"]
     known = [row["configured"] for row in topics if not row["configured"]["unknown"]]
     due = [row["due_ms"] for row in known if row["due_ms"] is not None]
@@ -62,7 +63,7 @@ def outlook_section(
     return {
         "retention": {
             "topics": len(topics),
-            "topics_unknown": sum(bool(row["configured"]["unknown"]) and not row["kept"] for row in topics),
+            "topics_unknown": len(topics_unknown(retention)),
             "freed_now": sum(row["freed"] for row in known),
             "freed_later": sum(row["freed_later"] for row in known),
             "next_due_ms": min(due, default=None),

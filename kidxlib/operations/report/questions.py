@@ -183,6 +183,13 @@ ORDER BY topic
 """,
 )
 
+#: Each hour in which a segment has records, and how many bytes a record of the segment takes.
+_HOURS: Final = f"""(
+  SELECT source, topic, valid_bytes / cast(records AS double) AS bytes_a_record, explode(records_by_hour) AS hour
+  FROM segments
+  WHERE {_PRESENT} AND records > 0 AND records_by_hour IS NOT NULL
+) AS hours"""
+
 GROWTH: Final = _question(
     "growth",
     (SEGMENTS,),
@@ -193,11 +200,7 @@ SELECT topic,
        sum(hour['records']) AS records,
        sum(hour['certain_records']) AS certain_records,
        sum(hour['records'] * bytes_a_record) AS bytes
-FROM (
-  SELECT topic, valid_bytes / cast(records AS double) AS bytes_a_record, explode(records_by_hour) AS hour
-  FROM segments
-  WHERE {_PRESENT} AND records > 0 AND records_by_hour IS NOT NULL
-) AS hours
+FROM {_HOURS}
 WHERE hour['hour_ms'] >= 0
 GROUP BY topic, cast(floor(hour['hour_ms'] / 86400000.0) AS bigint)
 ORDER BY topic, day
@@ -273,11 +276,11 @@ ORDER BY source, file, verdict
 HELD: Final = _question(
     "partitions of each source",
     (SEGMENTS, FINDINGS),
-    (*_KEY, ("segments", _LONG), ("log_bytes", _LONG), ("is_audited", pa.bool_())),
+    (*_KEY, ("log_bytes", _LONG), ("is_audited", pa.bool_())),
     f"""
-SELECT s.source, s.topic, s.partition, s.segments, s.log_bytes, f.source IS NOT NULL AS is_audited
+SELECT s.source, s.topic, s.partition, s.log_bytes, f.source IS NOT NULL AS is_audited
 FROM (
-  SELECT source, topic, partition, count(*) AS segments, coalesce(sum(log_bytes), 0) AS log_bytes
+  SELECT source, topic, partition, coalesce(sum(log_bytes), 0) AS log_bytes
   FROM segments
   WHERE {_PRESENT}
   GROUP BY source, topic, partition
@@ -329,22 +332,22 @@ ORDER BY is_accepted, l.verdict, l.source, l.topic, l.partition, l.base_offset, 
 )
 
 
-def _by_partition(listed: Listed) -> Question:
-    """How many rows that nobody has accepted each partition has, shown or not."""
+def _by_partition(listed: Listed, where: str) -> Question:
+    """How many of the rows each partition has, shown or not."""
     sql = f"""
 SELECT source, topic, partition, count(*) AS {COUNTED}
 FROM (
 {listed.sql}
 ) AS listed
-WHERE NOT is_accepted
+WHERE {where}
 GROUP BY source, topic, partition
 ORDER BY source, topic, partition
 """
-    return _question(f"{listed.name} by partition", tuple(listed.tables), (*_KEY, (COUNTED, _LONG)), sql)
+    return _question(f"{listed.name} by partition", listed.tables, (*_KEY, (COUNTED, _LONG)), sql)
 
 
-DAMAGED_BY_PARTITION: Final = _by_partition(DAMAGED)
-FINDINGS_BY_PARTITION: Final = _by_partition(LOCAL_FINDINGS)
+DAMAGED_BY_PARTITION: Final = _by_partition(DAMAGED, "NOT is_accepted")
+FINDINGS_BY_PARTITION: Final = _by_partition(LOCAL_FINDINGS, "NOT is_accepted AND NOT is_gap")
 
 GAPS: Final = _listed(
     "gaps",
@@ -466,27 +469,28 @@ ORDER BY later_bytes DESC, source, topic, partition, base_offset
     )
 
 
-def written_lately(now_ms: int) -> Question:
-    """The bytes of records of the last seven days of each source, by their batches' hours."""
+def future_by_partition(now_ms: int) -> Question:
+    """How many of the rows of `future` each partition has."""
+    return _by_partition(future(now_ms), "true")
+
+
+def written_lately(until_ms: int) -> Question:
+    """The bytes of records of the seven days before a time (ms since the epoch) of each source, by hours of batches."""
     return _question(
         "written in seven days",
         (SEGMENTS,),
         (("source", _TEXT), ("bytes", pa.float64())),
         f"""
 SELECT source, coalesce(sum(hour['records'] * bytes_a_record), 0) AS bytes
-FROM (
-  SELECT source, valid_bytes / cast(records AS double) AS bytes_a_record, explode(records_by_hour) AS hour
-  FROM segments
-  WHERE {_PRESENT} AND records > 0 AND records_by_hour IS NOT NULL
-) AS hours
-WHERE hour['hour_ms'] >= {now_ms - LATELY_MS} AND hour['hour_ms'] < {now_ms}
+FROM {_HOURS}
+WHERE hour['hour_ms'] >= {until_ms - LATELY_MS} AND hour['hour_ms'] < {until_ms}
 GROUP BY source
 ORDER BY source
 """,
     )
 
 
-#: All but those that depend on the time, `future` and `written_lately`.
+#: All but those that depend on a time.
 QUESTIONS: Final = (
     *(TOTALS, PARTITION_COUNTS, LARGEST, SHAPE, CODECS, MAGICS, PRODUCERS, GROWTH, UNTIMED),
     *(DAMAGED, VERDICTS, HELD, LOCAL_FINDINGS, UNFLUSHED, GAPS, REMOTE, REMOTE_FINDINGS, LAST_BUILDS),
@@ -509,9 +513,11 @@ class Answers:
     questions: Sequence[Question]
 
     @classmethod
-    def ask(cls, tables: TablesToAsk, now_ms: int) -> Self:
-        """Ask all questions. `now_ms` is the report's time, ms since the epoch."""
-        questions = (*QUESTIONS, future(now_ms), written_lately(now_ms))
+    def ask(cls, tables: TablesToAsk, now_ms: int, built_ms: int) -> Self:
+        """Ask all questions. `now_ms` is the report's time, `built_ms` that of the last build before it, ms since the
+        epoch.
+        """
+        questions = (*QUESTIONS, future(now_ms), future_by_partition(now_ms), written_lately(built_ms))
         shown = [question.first_rows if isinstance(question, Listed) else question for question in questions]
         rows = {question.name: tables.ask(question).to_pylist() for question in shown}
         listed = [question for question in questions if isinstance(question, Listed)]

@@ -184,6 +184,11 @@ def _partly_audited(answers: Answers) -> list[dict[str, Any]]:
     return [{"source": source, "partitions": never[source]} for source in sorted(never) if source in audited]
 
 
+def topics_unknown(retention: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Topics of which not all that decides is known, without those that stay whatever it is."""
+    return [row for row in retention["topics"] if row["configured"]["unknown"] and not row["kept"]]
+
+
 def audited_before_build(health: Mapping[str, Any], builds: Mapping[str, Any]) -> list[str]:
     """Sources that were built after the oldest of their last audits."""
     built: dict[str, int] = {}

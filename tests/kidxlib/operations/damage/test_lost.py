@@ -18,6 +18,7 @@ from kidxlib.indexing.plan import Plan
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.build import planning
 from kidxlib.operations.damage import lost as lost_module
+from kidxlib.operations.report.fleet_map import State
 from kidxlib.storage import small_files
 from kidxlib.storage.location import Location, files_in
 from kidxlib.storage.log_dir import PARTITION_METADATA
@@ -70,6 +71,12 @@ def _missing(catalog: Path) -> list[tuple[int, str]]:
     """The exit code of a report with each title of what is missing."""
     ended = _kidx("report", "--catalog", catalog, "--json")
     return [(ended.code, row["title"]) for row in ended.json["attention"] if row["is_missing"]]
+
+
+def _states(report: Ended) -> list[int]:
+    """Of the partitions that the report's map has in the one source."""
+    [row] = report.json["fleet"]["sources"]
+    return [state for state in row["states"] if state != State.ABSENT]
 
 
 def test_a_build_finds_what_its_log_dir_had(log_dir: Path) -> None:
@@ -363,7 +370,10 @@ def test_the_report_looks_for_what_is_missing(log_dir: Path) -> None:
     log_dir.rename(log_dir.parent / "elsewhere")
     shown = _kidx("report", "--catalog", catalog, "--json")
     assert shown.code == 3 and "1 source not reached" in [row["title"] for row in shown.json["attention"]]
+    states = _states(shown)
+    assert states and set(states) == {State.UNKNOWN}, "what was audited before says nothing of a disk that is gone"
     log_dir.mkdir()
+    assert set(_states(_kidx("report", "--catalog", catalog, "--json"))) == {State.BAD}
     assert _missing(catalog)[-1] == (3, "1 source empty")
 
 

@@ -4,7 +4,7 @@ const VERDICTS = {
   bad: ["No", "Data is lost or wrong, or will be."],
   unknown: ["Not known", "Nothing is known to be bad, but nobody has looked at all of it."],
   warning: ["Yes", "Nothing is bad. Something is unusual."],
-  ok: ["Yes", "Every source was audited since its last build, and nothing was found."],
+  ok: ["Yes", "Every source was audited since its last build. Nothing is wrong that nobody has accepted."],
 };
 
 function glance(report) {
@@ -39,20 +39,22 @@ function whatIsUrgent({ attention }) {
     lines(...urgent.slice(0, 4).map((row) => link(row.place, row.title)), urgent.length > 4 ? link("overview/attention", `${count(urgent.length - 4)} more`) : null));
 }
 
-function whatComesNext({ outlook, made_at_ms: now, overview }) {
+function whatComesNext({ outlook, growth, made_at_ms: now, overview }) {
   const { retention, disks, bytes_a_day: aDay } = outlook, known = retention.topics - retention.topics_unknown;
   const fullest = disks.filter((disk) => disk.days_left !== null).sort((one, other) => one.days_left - other.days_left)[0];
+  const uncounted = growth.uncounted.reduce((sum, row) => sum + row.segments, 0);
   const soon = fullest !== undefined && fullest.days_left < 7;
   return card("What comes next?", soon ? "warning" : "plain",
     element("p", { class: "verdict" }, `${bytes(aDay)} more a day`),
     lines(
-      "That is the mean of the last seven days, in all sources.",
-      fullest === undefined ? "Room on disks is not known: no source that was written to in the last seven days is on this machine."
+      "That is the mean of the seven days before the last build, in all sources.",
+      uncounted === 0 ? null : [link("growth", counted(uncounted, "segment")), " without known hours of records are not in it."],
+      fullest === undefined ? "Room on disks is not known: no source that was written to in these days is on this machine."
         : [strong(`Room for ${days(fullest.days_left)}`), ` if nothing is deleted: the disk of ${fullest.sources.join(", ")} has ${bytes(fullest.free_bytes)} of ${bytes(fullest.total_bytes)} left.`],
       known === 0 && overview.segments > 0 ? ["What retention deletes is not known: give ", code("--cluster-metadata"), " or ", code("--policy"), "."] : null,
       known === 0 ? null : [link("retention", "Retention"), ` deletes ${bytes(retention.freed_now)} now, and ${bytes(retention.freed_later)} by next week`,
         retention.topics_unknown === 0 ? "." : `, of the ${count(known)} topics whose configuration is known.`],
-      retention.next_due_ms === null ? null : `The next segment goes ${from(now, retention.next_due_ms)}.`));
+      retention.next_due_ms === null ? null : `The next segment goes ${until(now, retention.next_due_ms)}.`));
 }
 
 function whatItCosts({ outlook, shape, overview }) {
@@ -74,6 +76,6 @@ function days(value) {
   return value < 1 ? "less than a day" : value > 3650 ? "more than ten years" : counted(Math.floor(value), "day");
 }
 
-function from(now, then) {
+function until(now, then) {
   return then <= now ? "at the broker's next check" : then - now < DAY_MS ? `in ${counted(Math.ceil((then - now) / 3600000), "hour")}` : `in ${days((then - now) / DAY_MS)}`;
 }
