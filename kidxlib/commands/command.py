@@ -105,6 +105,13 @@ class CommandOptions:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WithoutCatalog(CommandOptions):
+    """The options of a command that never has a catalog."""
+
+    processes: int | None = parameter(shared_options.processes, at=JSON - 1)
+
+
+@dataclass(frozen=True, kw_only=True)
 class OnCatalog(CommandOptions):
     catalog: str | None = parameter(catalog_options.catalog)
     settings_file: Path = parameter(catalog_options.settings_file, at=SETTINGS)
@@ -178,6 +185,13 @@ class OnSources(OnCatalog):
         from kidxlib.indexing.source import parse_topics
 
         return parse_topics(self.topics or ".*")
+
+
+def open_once(request: WithoutCatalog) -> AbstractContextManager[Backend]:
+    """Open processes of this machine, and tables in memory."""
+    from kidxlib.operations.local_once import open_local_once
+
+    return open_local_once(request.processes)
 
 
 def open_here(request: OnCatalog) -> AbstractContextManager[Backend]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import click
 
-from kidxlib.commands.command import FIRST, JSON, CommandOptions, Former, kidx_command, option, parameter
+from kidxlib.commands.command import FIRST, Former, WithoutCatalog, kidx_command, open_once, option, parameter
 from kidxlib.errors import UsageError
 from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.run.options import MetadataOptions, metadata_options
@@ -26,7 +25,7 @@ _LEVELS: Final = ("checkpoint", "marker")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Recover(CommandOptions):
+class Recover(WithoutCatalog):
     """What to recover. The fields mean what those of `RecoverRequest` mean.
 
     Attributes:
@@ -129,7 +128,6 @@ class Recover(CommandOptions):
     )
     kafka_version: KafkaRelease | None = parameter(shared_options.kafka_version)
     metadata: MetadataOptions = parameter(metadata_options)
-    processes: int | None = parameter(shared_options.processes, at=JSON - 1)
 
     def __post_init__(self) -> None:
         if not self.log_dirs:
@@ -192,12 +190,6 @@ def run_recover(request: Recover, backend: Backend) -> Outcome:
     return recover(request.resolved, backend, as_it_comes=not request.as_json)
 
 
-def _opened(request: Recover) -> AbstractContextManager[Backend]:
-    from kidxlib.operations.local_once import open_local_once
-
-    return open_local_once(request.processes)
-
-
 def _fleet() -> click.Command:
     from kidxlib.commands.fleet import fleet
 
@@ -208,7 +200,7 @@ recover = kidx_command(
     "recover",
     Recover,
     run_recover,
-    opened=_opened,
+    opened=open_once,
     reports_as="recover",
     formerly={"--catalog": Former("kidx fleet --catalog DIR", _fleet, is_argument=False)},
 )

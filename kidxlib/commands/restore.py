@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
@@ -11,9 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from kidxlib.commands.command import FIRST, JSON, CommandOptions, kidx_command, option, parameter
+from kidxlib.commands.command import FIRST, WithoutCatalog, kidx_command, open_once, option, parameter
 from kidxlib.errors import UsageError
-from kidxlib.terminal.options import shared as shared_options
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -22,7 +20,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Restore(CommandOptions):
+class Restore(WithoutCatalog):
     """What to restore, and into what. The fields mean what those of `RestoreRequest` and `RestoreOptions` mean."""
 
     sources: tuple[str, ...] = parameter(click.argument("sources", metavar="DIR[,DIR]…", nargs=-1), at=FIRST)
@@ -79,7 +77,6 @@ class Restore(CommandOptions):
         is_flag=True,
         help="Where replicas disagree, take the leader's records.",
     )
-    processes: int | None = parameter(shared_options.processes, at=JSON - 1)
 
     def __post_init__(self) -> None:
         for what, given in (
@@ -129,10 +126,4 @@ def run_restore(request: Restore, backend: Backend) -> Outcome:
     return restore(request.resolved, backend)
 
 
-def _opened(request: Restore) -> AbstractContextManager[Backend]:
-    from kidxlib.operations.local_once import open_local_once
-
-    return open_local_once(request.processes)
-
-
-restore = kidx_command("restore", Restore, run_restore, opened=_opened, reports_as="restore")
+restore = kidx_command("restore", Restore, run_restore, opened=open_once, reports_as="restore")

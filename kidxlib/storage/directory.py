@@ -93,6 +93,21 @@ def flush_file_systems(roots: Iterable[int]) -> None:
             raise OSError(code, os.strerror(code))
 
 
+def flush_file_system_of(directory: str | PurePath) -> None:
+    """Make all files durable that are on the file system of a directory.
+
+    Raises:
+        PublishError: this cannot be done.
+    """
+    descriptor = os.open(directory, DIRECTORY)
+    try:
+        flush_file_systems([descriptor])
+    except OSError as error:
+        raise PublishError(f"{directory}: cannot be flushed: {error.strerror}; check this disk") from error
+    finally:
+        os.close(descriptor)
+
+
 def why_not_opened(error: OSError) -> str:
     if error.errno in (errno.ELOOP, errno.ENOTDIR):
         return "a part of the path is a symbolic link or a file, expected directories only"

@@ -14,7 +14,7 @@ from typing import Final
 
 from kidxlib.errors import PublishError
 from kidxlib.format.checksums.crc import extend_crc32c
-from kidxlib.storage.directory import DIRECTORY, flush_file_systems
+from kidxlib.storage.directory import flush_file_system_of
 from kidxlib.storage.publisher import Owner
 
 #: `FICLONE` of Linux's `linux/fs.h`.
@@ -164,13 +164,7 @@ def _flush(directories: Iterable[Path]) -> None:
     for directory in directories:
         by_device.setdefault(directory.stat().st_dev, directory)
     for directory in by_device.values():
-        descriptor = os.open(directory, DIRECTORY)
-        try:
-            flush_file_systems([descriptor])
-        except OSError as error:
-            raise PublishError(f"{directory}: cannot be flushed: {error.strerror}; check this disk") from error
-        finally:
-            os.close(descriptor)
+        flush_file_system_of(directory)
 
 
 def _ensure_reads_back(path: Path, expected: int) -> None:

@@ -40,7 +40,7 @@ from kidxlib.indexing.tasks import BuildTask, PartitionTask, SegmentTask
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan
-from kidxlib.storage.directory import DIRECTORY, Directory, flush_file_systems
+from kidxlib.storage.directory import Directory, flush_file_system_of
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.publisher import Owner, Publisher, sweep
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, read_leader_epochs
@@ -100,13 +100,7 @@ def flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
         for segment in forecast.simulation.segments:
             if forecast.scan_from is not None and segment.base_offset >= forecast.scan_from:
                 _flush_file(forecast.directory / segment_file(segment.base_offset, LOG_SUFFIX))
-    descriptor = os.open(log_dir, DIRECTORY)
-    try:
-        flush_file_systems([descriptor])
-    except OSError as error:
-        raise PublishError(f"{log_dir}: cannot be flushed: {error.strerror}; check this disk") from error
-    finally:
-        os.close(descriptor)
+    flush_file_system_of(log_dir)
 
 
 def _flush_file(path: Path) -> None:

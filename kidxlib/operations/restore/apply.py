@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
@@ -184,7 +185,7 @@ def _owner(log_dir: Path) -> Owner:
 def _publish(files: Mapping[Path, Mapping[str, bytes]]) -> None:
     with Publisher() as publisher:
         for log_dir, contents in files.items():
-            owner = Owner(_owner(log_dir).user, _owner(log_dir).group, 0o644)
+            owner = replace(_owner(log_dir), mode=0o644)
             for name, content in contents.items():
                 publisher.stage(Directory(str(log_dir), ""), name, content, owner)
         publisher.commit()

@@ -78,8 +78,8 @@ def restored_cluster(known: Known) -> RestoredCluster:
     topics, cannot = _topics(known, metadata)
     formatted = known.controllers[0].features
     if surviving is None:
-        names = formatted.keys() | known.old_levels.keys()
-        features = {name: max(formatted.get(name, 0), known.old_levels.get(name, 0)) for name in names}
+        proven = known.old_levels
+        features = {name: max(formatted.get(name, 0), proven.get(name, 0)) for name in formatted.keys() | proven.keys()}
         cannot += made_from_folders()
     else:
         features = dict(surviving.features)

@@ -7,8 +7,7 @@ off. One that disagrees, or is damaged, is not copied: its broker begins with an
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -159,13 +158,3 @@ def _is_within(finding: Finding, start: int, end: int) -> bool:
         return False
     first, last = finding.first_offset, finding.last_offset
     return (first is None or first < end) and (last is None or last >= start)
-
-
-def highest_epochs(choices: Iterable[Choice]) -> Mapping[str, int]:
-    """The highest leader epoch that any replica of each topic's partitions knows, by folder name."""
-    highest: dict[str, int] = defaultdict(lambda: -1)
-    for choice in choices:
-        for replica in (choice.leader, *(other.replica for other in choice.others)):
-            name = replica.topic_partition.directory
-            highest[name] = max(highest[name], replica.highest_epoch)
-    return dict(highest)

@@ -157,15 +157,6 @@ class Inventory:
     def paths(self) -> list[Path]:
         return [log_dir.path for broker in self.brokers for log_dir in broker.log_dirs]
 
-    @property
-    def log_bytes(self) -> int:
-        return sum(
-            segment.log_bytes
-            for replicas in self.replicas.values()
-            for replica in replicas
-            for segment in replica.forecast.simulation.segments
-        )
-
     def evidence(self) -> LogEvidence:
         """What the logs say of producers and of coordinators' records, of which all are read."""
         highest = -1

@@ -8,7 +8,7 @@ once that is unfenced (`ReplicationControlManager.handleBrokerShutdown`, `handle
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from kidxlib.format.kafka_release import METADATA_VERSION
@@ -85,11 +85,3 @@ def _of_partition(partition: RestoredPartition, metadata_version: int) -> Framed
 
 def _record(message: str, version: int = 0, /, **values: Any) -> FramedMessage:
     return FramedMessage(messages_of(CLUSTER_METADATA)[message], version, values)
-
-
-def kinds_of(records: Iterable[FramedMessage]) -> dict[str, int]:
-    """How many records there are of each kind, by name."""
-    counts: dict[str, int] = {}
-    for record in records:
-        counts[record.message.name] = counts.get(record.message.name, 0) + 1
-    return dict(sorted(counts.items()))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -17,7 +18,7 @@ from kidxlib.operations.backend import Backend
 from kidxlib.operations.restore.apply import apply_restore
 from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
 from kidxlib.operations.restore.formatted import FormattedController, read_formatted
-from kidxlib.operations.restore.inventory import source_brokers, take_inventory
+from kidxlib.operations.restore.inventory import OldReplica, source_brokers, take_inventory
 from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, unproven
 from kidxlib.operations.restore.targets import new_brokers
@@ -211,9 +212,13 @@ def _cannot(what: CannotComeBack) -> str:
 def _first_day(plan: RestorePlan, now: datetime) -> Iterator[str]:
     """What Kafka would remove in the first day by the settings that are proven."""
     until_ms = int((now + _DAY).timestamp() * 1000)
+    leaders: dict[str, list[OldReplica]] = defaultdict(list)
+    for replica in plan.copied:
+        if replica.is_leader and replica.source is not None:
+            leaders[replica.topic_partition.topic].append(replica.source)
     for topic in plan.cluster.topics:
         was = {config.name: config.was for config in topic.configs}
-        removed = [*_removed(plan, topic, was, until_ms)]
+        removed = [*_removed(leaders[topic.name], was, until_ms)]
         if removed:
             held = "held" if plan.options.holds else "not held"
             yield (
@@ -224,16 +229,14 @@ def _first_day(plan: RestorePlan, now: datetime) -> Iterator[str]:
     yield f"{held}; consumers' offsets are not held by topics: see the steps"
 
 
-def _removed(plan: RestorePlan, topic: RestoredTopic, was: dict[str, str | None], until_ms: int) -> Iterator[int]:
+def _removed(leaders: Iterable[OldReplica], was: Mapping[str, str | None], until_ms: int) -> Iterator[int]:
     """The bytes of each segment that goes by its age or by the size of its partition."""
     if "delete" not in (was.get("cleanup.policy") or "delete"):
         return
     ms, size = (int(was.get(name) or -1) for name in ("retention.ms", "retention.bytes"))
-    for replica in plan.replicas:
-        if replica.topic_partition.topic != topic.name or not replica.is_leader or replica.source is None:
-            continue
-        forecast = replica.source.forecast
-        excess = replica.source.kept_bytes - size if size >= 0 else 0
+    for leader in leaders:
+        forecast = leader.forecast
+        excess = leader.kept_bytes - size if size >= 0 else 0
         for segment in forecast.simulation.segments[:-1]:
             recovery = forecast.recoveries.get(segment.base_offset)
             is_old = ms >= 0 and recovery is not None and 0 <= recovery.max_timestamp_ms < until_ms - ms

@@ -28,7 +28,6 @@ from kidxlib.operations.restore.inventory import Inventory, OldReplica
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, with_settings
 from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_metadata
 from kidxlib.operations.restore.targets import NewBroker, why_not_into
-from kidxlib.text.words import counted
 
 _REMOTE_METADATA: Final = "__remote_log_metadata"
 
@@ -239,7 +238,8 @@ def plan_restore(
     by_partition: dict[TopicPartition, list[PlannedReplica]] = defaultdict(list)
     for replica in replicas:
         by_partition[replica.topic_partition].append(replica)
-    found = [_restored(choice, by_partition[choice.leader.topic_partition], brokers) for choice in choices]
+    ids = {path: id_ for broker in brokers for path, id_ in broker.directory_ids.items()}
+    found = [_restored(choice, by_partition[choice.leader.topic_partition], ids) for choice in choices]
     known = Known(
         surviving=surviving,
         found=found,
@@ -401,9 +401,10 @@ class _Placing:
         return sum(self._bytes[path] for path in self._brokers[node].log_dirs)
 
 
-def _restored(choice: Choice, replicas: Sequence[PlannedReplica], brokers: Sequence[NewBroker]) -> RestoredPartition:
+def _restored(
+    choice: Choice, replicas: Sequence[PlannedReplica], directory_ids: Mapping[str, str]
+) -> RestoredPartition:
     leader = choice.leader
-    ids: Mapping[str, str] = {path: id_ for broker in brokers for path, id_ in broker.directory_ids.items()}
     epochs = [leader.highest_epoch, *(other.replica.highest_epoch for other in choice.others)]
     assert leader.topic_id is not None
     return RestoredPartition(
@@ -414,7 +415,7 @@ def _restored(choice: Choice, replicas: Sequence[PlannedReplica], brokers: Seque
         in_sync=tuple(replica.node_id for replica in replicas if replica.in_sync),
         leader=next(replica.node_id for replica in replicas if replica.is_leader),
         leader_epoch=max(epochs) + 1,
-        directories=tuple(ids.get(str(replica.log_dir), UNASSIGNED) for replica in replicas),
+        directories=tuple(directory_ids.get(str(replica.log_dir), UNASSIGNED) for replica in replicas),
     )
 
 
@@ -491,8 +492,3 @@ def _why_not_controllers(controllers: Sequence[FormattedController], brokers: Se
                 f"--controller {controller.log_dir}: formatted for cluster {controller.properties.cluster_id}, and the "
                 f"brokers for {', '.join(sorted(clusters)) or 'none'}; format all nodes with one --cluster-id"
             )
-
-
-def summary_of(plan: RestorePlan) -> str:
-    partitions = sum(len(topic.partitions) for topic in plan.cluster.topics)
-    return f"{counted(len(plan.cluster.topics), 'topic')}, {counted(partitions, 'partition')}"

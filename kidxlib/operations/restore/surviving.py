@@ -59,7 +59,6 @@ class SurvivingMetadata:
     """
     Attributes:
         source: the newest copy, and the older ones.
-        cluster_id: the old cluster's; None: no `meta.properties` beside a copy says.
         metadata: its topics, assignments and configs, to the end of the copy.
         features: levels by name.
         next_producer_id: the first producer id that the controllers had not handed out.
@@ -69,7 +68,6 @@ class SurvivingMetadata:
     """
 
     source: MetadataSource
-    cluster_id: str | None
     metadata: ClusterMetadata
     features: Mapping[str, int]
     next_producer_id: int
@@ -139,7 +137,6 @@ def surviving_metadata(log_dirs: Iterable[Location]) -> SurvivingMetadata | None
     taken = _taken_over(newest.replica)
     return SurvivingMetadata(
         source=replace(newest.source, older=tuple(copy.source for copy in older)),
-        cluster_id=next(iter(clusters), None),
         metadata=newest.metadata.to_end,
         features=taken.features,
         next_producer_id=taken.next_producer_id,
