@@ -10,7 +10,7 @@ from typing import TypeVar
 from kidxlib.dump.decoders import Decoded, Decoder
 from kidxlib.errors import MalformedError, UnknownVersionError
 from kidxlib.format.kafka_release import NEWEST, OLDEST, KafkaRelease, NodeRelease
-from kidxlib.log.cluster_metadata.image import registered_release
+from kidxlib.log.cluster_metadata.image import release_of_node
 from kidxlib.records.reader import Record
 
 _Read = TypeVar("_Read")
@@ -41,9 +41,7 @@ class ShownAs:
         """The release that counts (`NodeRelease`). What the node has registered is read where nobody has named one."""
         if not self.counts:
             self.counts = True
-            self._of_node = NodeRelease(
-                self.given, registered_release(self.path.absolute()) if self.given is None else None
-            )
+            self._of_node = release_of_node(self.path.absolute(), self.given)
         return self._of_node.release
 
     def decoded(self, record: Record, decode: Decoder) -> Decoded:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import os
 from pathlib import Path
 
 from kidxlib.format.checkpoint_files import LOG_START_OFFSET_CHECKPOINT
-from kidxlib.format.kafka_release import KafkaRelease, NodeRelease
+from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.format.topic_partition import parse_partition_directory
-from kidxlib.log.cluster_metadata.image import registered_release
+from kidxlib.log.cluster_metadata.image import release_of_node
 from kidxlib.log.log import Log
 from kidxlib.lookup.checked_segment import CheckedSegment
 from kidxlib.lookup.checkpoint_evidence import high_watermark_of
@@ -59,7 +60,7 @@ def open_partition(
         log_start_offset=log_start_offset or 0,
         segment_type=CheckedSegment,
         of_log_dir=of_log_dir,
-        release=lambda: NodeRelease(given, registered_release(place)).release,
+        release=functools.cache(lambda: release_of_node(place, given).release),
     )
 
 

@@ -127,7 +127,7 @@ def why_not_to_build_in(directory: Path) -> str | None:
         for entry in entries:
             if topic_partition.parse_partition_directory(entry.name) is not None and _holds_segment_files(entry.path):
                 return f"{directory} holds segments or index files, in {entry.name}"
-    if is_partition(directory):
+    if topic_partition.parse_partition_directory(directory.name) is not None and _holds_segment_files(directory):
         return f"{directory} is a partition's directory"
     return None
 
@@ -147,13 +147,15 @@ def is_partition(directory: Location) -> bool:
     if topic_partition.parse_partition_directory(directory.name) is None:
         return False
     try:
-        names = [path.name for path in directory.iterdir()]
+        entries = entries_in(directory)
+        is_log_dir = any(
+            entry.name == META_PROPERTIES
+            or (topic_partition.parse_partition_directory(entry.name) is not None and not entry.is_file())
+            for entry in entries
+        )
     except OSError:
         return False
-    is_log_dir = any(
-        name == META_PROPERTIES or topic_partition.parse_partition_directory(name) is not None for name in names
-    )
-    return not is_log_dir and any(segment_files.parse_segment_file(name) is not None for name in names)
+    return not is_log_dir and any(segment_files.parse_segment_file(entry.name) is not None for entry in entries)
 
 
 def is_brokers(directory: Path) -> bool:

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from confluent_kafka import TopicPartition as ClientPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
@@ -33,7 +33,7 @@ from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.log.remote.layout import STORAGE_DIRECTORY
 from kidxlib.storage.small_files import read_offset_checkpoint
 from tests.kafka.crashed import SHORT_SESSION
-from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read_all
+from tests.kafka.reading import TIMEOUT_SECONDS, Seen, consume_in_group, read_all
 from tests.kafka.start_disk import of_nobody
 from tests.kafka.traffic import PARTITIONS as OF_TRAFFIC
 from tests.kafka.traffic import Traffic, create_topics
@@ -134,7 +134,7 @@ def worked(directory: Path, kafka: Kafka) -> Worked:
         fill(broker)
         _make_and_delete_topic(broker.bootstrap)
         for protocol in ("classic", "consumer"):
-            _consume(broker.bootstrap, protocol)
+            consume_in_group(broker.bootstrap, "plain", protocol)
         clients.consume_as_share_group("sharers", "plain", least=20)
         clients.join_streams_group("flow", "plain")
         traffic.run(_STEPS)
@@ -263,14 +263,3 @@ def _make_and_delete_topic(bootstrap: str) -> None:
     created.result(TIMEOUT_SECONDS)
     [deleted] = admin.delete_topics(["brief"]).values()
     deleted.result(TIMEOUT_SECONDS)
-
-
-def _consume(bootstrap: str, protocol: str) -> None:
-    group = {"group.id": f"group-{protocol}", "group.protocol": protocol, "auto.offset.reset": "earliest"}
-    consumer = Consumer({"bootstrap.servers": bootstrap, **group, "enable.auto.commit": False})
-    try:
-        consumer.subscribe(["plain"])
-        assert consumer.consume(2, TIMEOUT_SECONDS)
-        consumer.commit(asynchronous=False)
-    finally:
-        consumer.close()

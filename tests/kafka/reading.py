@@ -123,6 +123,18 @@ def read_until_error(bootstrap: str, topic: str, partition: int) -> int:
     return next_offset
 
 
+def consume_in_group(bootstrap: str, topic: str, protocol: str) -> None:
+    """Let the only member of a group, `group-<protocol>`, take some records of a topic, and commit their offsets."""
+    group = {"group.id": f"group-{protocol}", "group.protocol": protocol, "auto.offset.reset": "earliest"}
+    consumer = Consumer({"bootstrap.servers": bootstrap, **group, "enable.auto.commit": False})
+    try:
+        consumer.subscribe([topic])
+        assert consumer.consume(2, TIMEOUT_SECONDS)
+        consumer.commit(asynchronous=False)
+    finally:
+        consumer.close()
+
+
 def read_all(bootstrap: str, partitions: Sequence[tuple[str, int]]) -> Seen:
     """Read everything, at both isolation levels, and ask where timestamps lead that are spread over the records."""
     uncommitted = read(bootstrap, partitions, "read_uncommitted")

@@ -16,7 +16,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.support.kafka.jars import PROMISED, release_of
+from tests.support.kafka.jars import compared_with, release_of
 
 _DIRECTORY: Final = Path(__file__).parent / "recorded"
 
@@ -28,7 +28,7 @@ class Recordings:
     Attributes:
         starts_brokers: brokers are started, and what they do is compared with what was recorded.
         writes: what they do is recorded where nothing is, in place of being compared.
-        chosen: the only version that this run is about; None for all that something was recorded of.
+        chosen: the only version that this run is about; None without `--kafka-version`.
     """
 
     starts_brokers: bool
@@ -36,11 +36,13 @@ class Recordings:
     chosen: str | None
 
     def versions(self, name: str) -> list[str]:
-        """The versions of Kafka that this run compares with the cases of a name, the newest last."""
+        """The versions of Kafka that this run compares with the cases of a name, the newest last: those that each
+        run is about, so that one of which nothing is recorded fails, and others that have a recording.
+        """
         if self.chosen is not None:
             return [self.chosen]
         recorded = {path.stem.removeprefix(f"{name}-") for path in _DIRECTORY.glob(f"{name}-*.json")}
-        return sorted(recorded | {PROMISED} if self.writes else recorded, key=release_of)
+        return sorted(recorded.union(compared_with(None)), key=release_of)
 
     def of(self, name: str, case: str, observe: Callable[[], Any], *, kafka: str, seed: int) -> Any:
         """What a broker did in a case.

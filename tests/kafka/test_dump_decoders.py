@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from confluent_kafka import Consumer, Producer
+from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
 from confluent_kafka.admin._resource import ResourceType
@@ -34,7 +34,7 @@ from kidxlib.messages.writing import write_message as message_bytes
 from kidxlib.records.reader import Record
 from tests.conftest import Say
 from tests.kafka.dumps import assert_as_kafka
-from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.kafka.reading import TIMEOUT_SECONDS, consume_in_group
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.classes import Kafka
 from tests.support.kafka.dump import KafkaDump
@@ -72,7 +72,7 @@ def log_dir(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Pa
             created.result(TIMEOUT_SECONDS)
         _write(broker.bootstrap)
         for protocol in ("classic", "consumer"):
-            _consume(broker.bootstrap, protocol)
+            consume_in_group(broker.bootstrap, "kept", protocol)
         _change_configs(broker, admin)
         admin.delete_topics(["deleted"])["deleted"].result(TIMEOUT_SECONDS)
     return broker.log_dir
@@ -86,17 +86,6 @@ def _write(bootstrap: str) -> None:
         for number in range(4):
             producer.produce("kept", b"value", partition=number % 2)
         end(TIMEOUT_SECONDS)
-
-
-def _consume(bootstrap: str, protocol: str) -> None:
-    group = {"group.id": f"group-{protocol}", "group.protocol": protocol, "auto.offset.reset": "earliest"}
-    consumer = Consumer({"bootstrap.servers": bootstrap, **group, "enable.auto.commit": False})
-    try:
-        consumer.subscribe(["kept"])
-        assert consumer.consume(2, TIMEOUT_SECONDS)
-        consumer.commit(asynchronous=False)
-    finally:
-        consumer.close()
 
 
 def _change_configs(broker: Broker, admin: AdminClient) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,9 @@ from kidxlib.errors import CorruptIndexError
 from kidxlib.index.abstract_index import AbstractIndex
 
 Bytes: TypeAlias = NDArray[np.uint8]
+
+#: The reason of a finding that all indexes may have, those of buckets too.
+FAILS_CHECK: Final = "fails-sanity-check"
 
 
 class FindingBuilder:
@@ -40,7 +43,7 @@ class FindingBuilder:
             return Finding(
                 file=self._suffix,
                 verdict=Verdict.BROKEN,
-                reason="fails-sanity-check",
+                reason=FAILS_CHECK,
                 position=len(index) * self._entry_bytes,
                 detail=str(error).partition(": ")[2],
                 consequence="a broker does not look when it starts, but refuses it when it fetches it from a tier",

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
-from kidxlib.audit.index_files.finding_builder import entries_differ
+from kidxlib.audit.index_files.finding_builder import FAILS_CHECK, entries_differ
 from kidxlib.errors import CorruptIndexError, UnknownVersionError
 from kidxlib.format import layouts
 from kidxlib.format.kafka_release import KAFKA_4_4, NodeRelease
@@ -23,8 +23,7 @@ from kidxlib.index.transaction import AbortedTransaction, TransactionIndex
 from kidxlib.recovery.partition_fold import StateSource
 from kidxlib.recovery.scan import scan_state
 
-#: Reasons of findings that buckets have, too.
-FAILS_CHECK: Final = "fails-sanity-check"
+#: The reason of a finding that buckets have, too.
 OTHER_VERSION: Final = "other-version"
 _NO_BOUND: Final = 2**63 - 1
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding
+from kidxlib.audit.index_files.finding_builder import FAILS_CHECK
 from kidxlib.audit.tiered.finding import ALL_OBJECTS, RemoteSegmentKey, broken, safe
 from kidxlib.catalog.matching import Values
 from kidxlib.format import layouts
@@ -199,7 +200,7 @@ def findings_on_sizes(presence: Presence, *, reads_indexes: bool) -> Iterator[Fi
             detail = f"{sizes[number]:,} bytes, expected a multiple of {entry_bytes}"
             yield (
                 key_of(segment),
-                broken(suffix, "fails-sanity-check", detail, FETCHES_FAIL.format(**_offsets_of(segment))),
+                broken(suffix, FAILS_CHECK, detail, FETCHES_FAIL.format(**_offsets_of(segment))),
             )
 
 

@@ -15,11 +15,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from kidxlib.audit.finding import Finding, Verdict
+from kidxlib.audit.index_files.finding_builder import FAILS_CHECK
 from kidxlib.audit.index_files.leader_epochs import LogEpochs, audit_epochs
 from kidxlib.audit.index_files.snapshot import audit_snapshot
 from kidxlib.audit.index_files.sparse_indexes import Entries, audit_offset_index, audit_time_index, one_of_each_class
 from kidxlib.audit.index_files.transaction_index import (
-    FAILS_CHECK,
     OTHER_VERSION,
     TransactionsOfSegment,
     audit_transaction_index,
@@ -59,8 +59,8 @@ from kidxlib.storage.small_files import parse_epoch_entries
 
 #: The consequence of a finding on a remote object, in place of that of the same finding on a broker's own file.
 _CONSEQUENCES: Final[Mapping[tuple[str, str], str]] = {
-    (OFFSET_INDEX_SUFFIX, "fails-sanity-check"): FETCHES_FAIL,
-    (TIME_INDEX_SUFFIX, "fails-sanity-check"): FETCHES_FAIL,
+    (OFFSET_INDEX_SUFFIX, FAILS_CHECK): FETCHES_FAIL,
+    (TIME_INDEX_SUFFIX, FAILS_CHECK): FETCHES_FAIL,
     (TRANSACTION_INDEX_SUFFIX, FAILS_CHECK): FETCHES_FAIL,
     (TRANSACTION_INDEX_SUFFIX, OTHER_VERSION): f"from {KAFKA_4_4} on {FETCHES_FAIL}",
     (TRANSACTION_INDEX_SUFFIX, "missing"): SILENT,
@@ -296,7 +296,7 @@ def _findings_on_transaction_index(segment: RemoteSegmentToRead, content: bytes)
 def _refused(segment: RemoteSegmentToRead, suffix: str, error: Exception) -> Finding:
     """A finding on an index that a broker refuses to load."""
     detail = str(error).partition(": ")[2] or str(error)
-    return broken(suffix, "fails-sanity-check", detail, segment.in_words(FETCHES_FAIL))
+    return broken(suffix, FAILS_CHECK, detail, segment.in_words(FETCHES_FAIL))
 
 
 def _shown(entries: tuple[EpochEntry, ...]) -> str:

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 from kidxlib.errors import CheckpointError, ClusterMetadataError, UnreadableMessageError
 from kidxlib.format import segment_files
-from kidxlib.format.kafka_release import METADATA_VERSION, KafkaRelease, release_of_level
+from kidxlib.format.kafka_release import METADATA_VERSION, KafkaRelease, NodeRelease, release_of_level
 from kidxlib.format.segment_files import SnapshotId
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.java import parse_integer
@@ -404,10 +404,14 @@ def read_despite_damage(directory: Location, high_watermark: int | None = None) 
         return metadata
 
 
-def registered_release(path: Location) -> KafkaRelease | None:
-    """The release of the node whose log dir a file or a partition's directory is in, by what it has registered; None
-    where that is not known. `path` is absolute.
+def release_of_node(path: Location, given: KafkaRelease | None) -> NodeRelease:
+    """Which Kafka counts for a file, or a partition's directory, in a node's log dir. What the node has registered is
+    read where the user has not `given` one. `path` is absolute.
     """
+    return NodeRelease(given, _registered_release(path) if given is None else None)
+
+
+def _registered_release(path: Location) -> KafkaRelease | None:
     for log_dir in (path.parent, path.parent.parent):
         with contextlib.suppress(CheckpointError, ClusterMetadataError, OSError):
             node_id = read_meta_properties(log_dir).node_id

@@ -14,12 +14,17 @@ from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.simulation import HOLDS_FOR
 from kidxlib.errors import CheckpointError, UsageError
 from kidxlib.format.kafka_release import KafkaRelease
-from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.format.topic_partition import parse_partition_directory
 from kidxlib.log.cluster_metadata.image import ClusterMetadata
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.location import identity_of
-from kidxlib.storage.log_dir import META_PROPERTIES, MetaProperties, looks_unmounted, read_meta_properties
+from kidxlib.storage.log_dir import (
+    META_PROPERTIES,
+    MetaProperties,
+    is_partition,
+    looks_unmounted,
+    read_meta_properties,
+)
 from kidxlib.storage.store.s3 import is_object
 
 #: The version of `meta.properties` (`MetaPropertiesVersion`) of a broker with ZooKeeper.
@@ -120,7 +125,7 @@ def stopped_broker(
         except OSError as error:
             refusals.append(Refusal(f"{path}: cannot be listed: {error.strerror}; what a broker does is not known"))
         else:
-            if _is_partition(path, names):
+            if is_partition(path):
                 text = f"{path}: the directory of one partition; expected a broker's log dir: name {path.parent}"
                 refusals.append(Refusal(text))
             else:
@@ -139,12 +144,6 @@ def stopped_broker(
             refusals.append(_without_properties(log_dir.path))
     node_id = next((log_dir.meta.node_id for log_dir in log_dirs if log_dir.meta.node_id is not None), None)
     return StoppedBroker(node_id, tuple(log_dirs), tuple(refusals), tuple(map(_of_zookeeper, _zookeepers(log_dirs))))
-
-
-def _is_partition(path: Path, names: Iterable[str]) -> bool:
-    """Whether a directory is a partition's. A log dir may be called `kafka-0`, too, but has no segments of its own."""
-    has_segments = any(parse_segment_log(name) is not None for name in names)
-    return has_segments and parse_partition_directory(path.name) is not None
 
 
 def _without_properties(log_dir: Path) -> Refusal:
