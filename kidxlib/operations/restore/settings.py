@@ -28,6 +28,9 @@ _CLEANUP: Final = "cleanup.policy"
 _COMPACT: Final = "compact"
 _LEAST_LAG: Final = "min.compaction.lag.ms"
 _MOST_LAG: Final = "max.compaction.lag.ms"
+#: With it a shorter replica whose broker starts first leads, and the others cut acknowledged records. So it is held
+#: where retention is not, too.
+_UNCLEAN: Final = "unclean.leader.election.enable"
 _FOREVER: Final = str(2**63 - 1)
 
 
@@ -85,7 +88,7 @@ def _settings(
             is_listed = described is not None and name in described.listed
             yield RestoredConfig(name=name, value=safe, proof=ConfigProof.DESCRIBED if is_listed else nobody, was=None)
         else:
-            yield replace(config, value=safe) if holds else config
+            yield replace(config, value=safe) if holds or name == _UNCLEAN else config
     if holds and _MOST_LAG in own:  # a broker refuses one below `min.compaction.lag.ms`
         yield replace(own.pop(_MOST_LAG), value=None)
     yield from own.values()

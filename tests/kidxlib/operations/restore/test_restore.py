@@ -351,3 +351,15 @@ def test_no_topic_is_deleted_by_a_guess(tmp_path: Path) -> None:
         "--add-config retention.bytes=5,max.compaction.lag.ms=9",
         "--delete-config retention.ms,min.compaction.lag.ms",
     ]
+
+
+@pytest.mark.parametrize("hold", [(), ("--no-hold-retention",)], ids=["held", "retention not held"])
+def test_no_unclean_election_whatever_is_proven(hold: tuple[str, ...], tmp_path: Path) -> None:
+    """A shorter replica whose broker starts first would lead. The setting comes back with the others."""
+    old, new, name = _old(tmp_path, 1), {1: _new(tmp_path, 1)}, "unclean.leader.election.enable"
+    configs = tmp_path / "configs"
+    of_topic = f"synonyms={{DYNAMIC_TOPIC_CONFIG:{name}=true}}"
+    configs.write_text(f"All configs for topic txn-mixed are:\n  {name}=true sensitive=false {of_topic}\n")
+    restored = _restore([old], new, "--topic-configs", str(configs), *hold).json
+    assert {config["value"] for config in restored["topics"][0]["configs"] if config["name"] == name} == {"false"}
+    assert any(f"--add-config {name}=true" in line for line in restored["lift"])
