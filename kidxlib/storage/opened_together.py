@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import mmap
 import os
+import sys
 from types import TracebackType
 from typing import Final, Self
 
@@ -21,8 +22,8 @@ from kidxlib.storage.opened_file import OpenedFile, open_file
 
 #: A log of more bytes is opened alone.
 SMALL_BYTES: Final = 1024 * 1024
-#: The number of the system call, the same on all processors that kidx runs on.
-_CACHESTAT: Final = 451
+#: The number of Linux's system call, the same on all processors that kidx runs on. Elsewhere it is another call's.
+_CACHESTAT: Final = 451 if sys.platform == "linux" else None
 _libc: Final = ctypes.CDLL(None, use_errno=True)
 
 
@@ -112,5 +113,7 @@ class _CachedPages:
 
     def of(self, descriptor: int, size: int) -> int:
         """The number of pages of the first `size` bytes; −1: the kernel does not tell."""
+        if _CACHESTAT is None:
+            return -1
         self._range[1] = size
         return self._found[0] if _libc.syscall(_CACHESTAT, descriptor, *self._arguments) == 0 else -1
