@@ -36,8 +36,8 @@ _MOVED: Final = {
 }
 #: Pages that show a command at work.
 _SHOWN_AT_WORK: Final = {
-    "accept": "At work: [Damage that stays](operations.md#damage-that-stays).",
-    "build": "At work: [Build indexes and a catalog](start.md), [Run it every day](operations.md).",
+    "accept": "At work: [Damage that stays](damage.md).",
+    "build": "At work: [Build indexes and a catalog](start.md), [Index files that are lost or wrong](index-files.md).",
     "compact": "At work: [Free disk space](compaction.md).",
     "compare": "At work: [Is my backup whole?](backup.md).",
     "doctor": "At work: [What is installed, and what works here](operations.md#what-is-installed-and-what-works-here).",
