@@ -50,7 +50,7 @@ _SHOWN_AT_WORK: Final = {
     "report": "At work: [See a whole fleet](report.md).",
     "restore": "At work: [A cluster is lost](restore.md).",
     "retention": "At work: [Which segments will retention delete?](retention.md), with the keys of "
-    "[policies](retention.md#policies).",
+    "[policies](policies.md).",
     "seek": "At work: [Find the record at a time](seek.md).",
     "tables": "At work: [Free disk space](compaction.md#tables).",
     "unpack": "At work: [Build indexes and a catalog](start.md).",

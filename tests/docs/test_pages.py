@@ -105,7 +105,7 @@ def test_every_reason_and_warning_of_retention_is_explained() -> None:
     assert _RETENTION_REASON_ROW.findall(reasons) == [
         (retention_reasons.decision_of(reason).value, reason.value) for reason in retention_reasons.Reason
     ]
-    warnings = page[page.index("## Warnings") : page.index("## Policies")]
+    warnings = page[page.index("## Warnings") :]
     assert _WARNING_ROW.findall(warnings) == [warning.value for warning in retention_reasons.PlanWarning]
 
 
