@@ -25,16 +25,19 @@ function isItWell({ attention, overview, fleet }) {
   const found = (severity) => attention.filter((row) => row.severity === severity).length;
   const kind = ["bad", "unknown", "warning"].find((severity) => found(severity) > 0) ?? "ok", [verdict, why] = VERDICTS[kind];
   const cells = (state) => fleet.sources.reduce((sum, row) => sum + row.states.filter((each) => each === state).length, 0);
-  if (overview.segments === 0) return card("Is the fleet well?", "unknown", element("p", { class: "verdict" }, "Not known"), whatToRun(NO_SEGMENT, BUILD));
+  if (overview.segments === 0) return notKnown("Is the fleet well?", whatToRun(NO_SEGMENT, BUILD));
   return card("Is the fleet well?", kind, element("p", { class: "verdict" }, verdict), element("p", {}, why),
     lines([strong(count(cells(3))), " partitions are bad, ", strong(count(cells(2))), " unusual"],
       [strong(count(cells(1))), " not looked at since their last build, ", strong(count(cells(0))), " well"],
       "A partition counts in each source that has it."));
 }
 
+const notKnown = (question, ...why) => card(question, "unknown", element("p", { class: "verdict" }, "Not known"), ...why);
+
 function whatIsUrgent({ attention }) {
-  const urgent = attention.filter((row) => row.severity === "bad");
-  if (urgent.length === 0) return card("What is urgent?", "ok", element("p", { class: "verdict" }, "Nothing that is known"), attention.length === 0 ? null : lines(link("overview/attention", `${counted(attention.length, "thing")} to look at`)));
+  const urgent = attention.filter((row) => row.severity === "bad"), all = attention.length === 0 ? null : lines(link("overview/attention", `${counted(attention.length, "thing")} to look at`));
+  if (urgent.length === 0 && attention.some((row) => row.severity === "unknown")) return notKnown("What is urgent?", element("p", {}, "Nobody has looked at all of it."), all);
+  if (urgent.length === 0) return card("What is urgent?", "ok", element("p", { class: "verdict" }, "Nothing"), all);
   return card("What is urgent?", "bad", element("p", { class: "verdict" }, counted(urgent.length, "thing")),
     lines(...urgent.slice(0, 4).map((row) => link(row.place, row.title)), urgent.length > 4 ? link("overview/attention", `${count(urgent.length - 4)} more`) : null));
 }
@@ -44,8 +47,9 @@ function whatComesNext({ outlook, growth, made_at_ms: now, overview }) {
   const fullest = disks.filter((disk) => disk.days_left !== null).sort((one, other) => one.days_left - other.days_left)[0];
   const uncounted = growth.uncounted.reduce((sum, row) => sum + row.segments, 0);
   const soon = fullest !== undefined && fullest.days_left < 7;
+  if (overview.segments === 0) return notKnown("What comes next?", element("p", {}, NO_SEGMENT));
   return card("What comes next?", soon ? "warning" : "plain",
-    element("p", { class: "verdict" }, `${bytes(aDay)} more a day`),
+    element("p", { class: "verdict" }, uncounted >= overview.segments ? "Not known" : `${bytes(aDay)} more a day`),
     lines(
       "That is the mean of the seven days before the last build, in all sources.",
       uncounted === 0 ? null : [link("growth", counted(uncounted, "segment")), " without known hours of records are not in it."],
@@ -60,6 +64,7 @@ function whatComesNext({ outlook, growth, made_at_ms: now, overview }) {
 function whatItCosts({ outlook, shape, overview }) {
   const { stored } = outlook, saved = shape.savings.reduce((sum, row) => sum + (row.best === null ? 0 : row.best.saved * row.log_bytes), 0);
   const part = (value) => `${bytes(value)} (${percent(overview.log_bytes === 0 ? null : value / overview.log_bytes)})`;
+  if (overview.segments === 0) return notKnown("What does it cost?", element("p", {}, NO_SEGMENT));
   return card("What does it cost?", "plain",
     element("p", { class: "verdict" }, stored.remote_bytes === 0 ? bytes(stored.log_bytes) : `${bytes(stored.log_bytes)} on disks, ${bytes(stored.remote_bytes)} in buckets`),
     lines(
