@@ -16,7 +16,10 @@ function heading(title, id) {
 }
 
 function section(title, ...children) {
-  return element("section", {}, element("h2", {}, title), ...children);
+  const made = element("section", {}, element("h2", {}, title), ...children);
+  // Said once on the screen; who hears the page needs the caption, too.
+  for (const caption of made.querySelectorAll("caption")) if (caption.textContent === title) caption.className = "heard";
+  return made;
 }
 
 function note(text) {

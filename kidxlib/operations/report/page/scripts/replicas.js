@@ -4,12 +4,12 @@ const REPLICA_BADGES = { "differs": "bad", "epochs-disagree": "bad", "lacks": "b
 
 function replicasPage(report) {
   const { verdicts, partitions, missing } = report.replicas;
-  const counted = Object.entries(verdicts).map(([verdict, replicas]) => ({ verdict, replicas }));
-  if (counted.length === 0) return [whatToRun("No partition is in several sources, so there are no replicas to compare. Build the log dirs of several brokers into one catalog, each with a name of its own.",
+  const lost = report.health.partitions_missing, byVerdict = Object.entries(verdicts).map(([verdict, replicas]) => ({ verdict, replicas }));
+  if (byVerdict.length === 0) return [whatToRun("No partition is in several sources, so there are no replicas to compare. Build the log dirs of several brokers into one catalog, each with a name of its own.",
     "kidx build --source broker-1=LOG_DIR --source broker-2=LOG_DIR --index-dir DIR --catalog CATALOG")];
   return [
     element("p", {}, "The same offsets should hold the same batches on each broker. They are compared by digests of ranges of offsets, which builds put together from checksums of batches, below all high watermarks and above all log start offsets. Each replica is compared with those that most agree with."),
-    table("Replicas by verdict", [text("verdict", (row) => row.verdict), number("replicas", (row) => row.replicas)], counted, { name: "replica-verdicts" }),
+    table("Replicas by verdict", [text("verdict", (row) => row.verdict), number("replicas", (row) => row.replicas)], byVerdict, { name: "replica-verdicts" }),
     note("The copy that the others of its partition are compared with is not counted."),
     note("Same: compared to its end. Same up to: what follows an offset was not compared, as where it is not known to be committed. Behind: it ends earlier. A source that was built earlier than another is behind by what was written since. Compacted topics, which each broker cleans for itself, are compared by leader epochs and numbers of records alone."),
     table("Replicas with something to look at", [
@@ -17,11 +17,12 @@ function replicasPage(report) {
       { title: "verdict", value: (row) => row.verdict, show: (row) => badge(row.verdict, REPLICA_BADGES[row.verdict] ?? "unknown") },
       text("what", (row) => row.sentence), text("compacted", (row) => row.compacted ? "yes" : "no")],
     partitions, { name: "replicas", empty: "none: each was compared to its end, and is the same", unfold: replicaDetails }),
-    table("Partitions that a source lacks", [
+    lost.length === 0 ? null : element("p", {}, badge("missing", "bad"), " ", element("a", { href: "#health" }, `${counted(lost.length, "partition")} that a source should have`), ", by its checkpoints or its node's metadata."),
+    table("Partitions that only another source has", [
       text("source", (row) => row.source), text("compared with", (row) => row.compared_with), number("lacks", (row) => row.count), number("of", (row) => row.of),
       text("partitions", (row) => row.partitions.join(", ") + (row.count > row.partitions.length ? " …" : ""))],
-    missing, { name: "missing", empty: "none: each source has all partitions that its metadata or the most similar source has" }),
-    note("Each source is compared with the one with which it shares most partitions. A copy should lack none; another broker of the cluster may have been given fewer."),
+    missing, { name: "missing" }),
+    note("Each source is compared with the one with which it shares most partitions. A copy should lack none; another broker of the cluster may have been given fewer. A source whose node's metadata is known is not in this table: Health says what that source lacks."),
     origin(report, "SELECT source, base_offset, offset_digests, leader_epochs\nFROM segments\nWHERE topic = '…' AND partition = …\n-- docs/catalog.md says how digests are added up"),
   ];
 }
