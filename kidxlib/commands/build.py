@@ -186,9 +186,9 @@ class Build(WithOrWithoutCatalog):
     def _with_settings(self) -> BuildRequest:
         from kidxlib.indexing.source import Target, parse_topics
         from kidxlib.operations.build.build_request import BuildLimits, BuildRequest
+        from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
         from kidxlib.run.recorded_sources import sources_known_to
-        from kidxlib.run.topic_options import recover_options
 
         self._ensure_no_contradiction()
         settings, context, build = self.settings, self.context, self.settings.build
@@ -208,8 +208,13 @@ class Build(WithOrWithoutCatalog):
             auxiliary_files=self._auxiliary_files(),
             rebuild=self.rebuild,
             repair=self.repair,
-            options_for=lambda partition: recover_options(
-                settings, known, partition, self.interval_bytes, self.max_index_bytes, verify_crc=verify_crc
+            options_for=lambda partition: options_of_topic(
+                known,
+                partition,
+                interval_bytes=self.interval_bytes,
+                max_index_bytes=self.max_index_bytes,
+                verify_crc=verify_crc,
+                settings=settings,
             ),
             known_topics=known,
             fill_bytes=self.fill_facts,

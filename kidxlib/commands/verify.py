@@ -179,10 +179,10 @@ class Verify(WithOrWithoutCatalog):
         from kidxlib.indexing.remote_logs import RemoteOptions
         from kidxlib.indexing.source import Target, parse_topics
         from kidxlib.operations.audit.audit_request import AuditRequest
+        from kidxlib.run.index_options import options_of_topic
         from kidxlib.run.known_topics import read_known_topics
         from kidxlib.run.recorded_sources import ensure_directories, sources_known_to
         from kidxlib.run.sources import chosen_sources
-        from kidxlib.run.topic_options import recover_options
         from kidxlib.storage.location import ensure_text
 
         settings, context, index_dir = self.settings, self.context, self.index_dir
@@ -206,7 +206,9 @@ class Verify(WithOrWithoutCatalog):
             target=Target(index_dir=place, by_source=len(sources) > 1),
             topics=parse_topics(settings.build.topics if self.topics is None else self.topics),
             interval_bytes=self.interval_bytes,
-            options_for=lambda partition: recover_options(settings, known, partition, self.interval_bytes),
+            options_for=lambda partition: options_of_topic(
+                known, partition, interval_bytes=self.interval_bytes, max_index_bytes=None, settings=settings
+            ),
             known_topics=known,
             cluster_metadata=self.metadata.cluster_metadata,
             how=self._how,

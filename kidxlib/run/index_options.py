@@ -1,11 +1,13 @@
-"""The options of a topic's indexes: from the user, else from its cluster's metadata, else Kafka's defaults."""
+"""The options of a topic's indexes: from the command line, else the settings, else its cluster's metadata, else Kafka's
+defaults.
+"""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Final, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from kidxlib.format import layouts
 from kidxlib.indexing.plan import Plan
@@ -23,6 +25,9 @@ from kidxlib.recovery.options import (
 from kidxlib.run.known_topics import KnownTopics, counted_by_origin, metadata_as_json
 from kidxlib.text.words import counted
 
+if TYPE_CHECKING:  # not read without a catalog
+    from kidxlib.run.settings import Settings
+
 #: The options of a partition's indexes.
 OptionsFor: TypeAlias = Callable[[PartitionDirectory], OptionsOfTopic]
 
@@ -37,11 +42,16 @@ def options_of_topic(
     interval_bytes: int | None,
     max_index_bytes: int | None,
     verify_crc: bool = True,
+    settings: Settings | None = None,
 ) -> OptionsOfTopic:
-    """The options of a partition's indexes: the user's, from an option or a setting for this topic (None: not set);
-    else the topic's in the metadata, else Kafka's defaults.
+    """The options of a partition's indexes: those given (None: not given), else those of the first matching [[topic]]
+    of the settings, else of [build], else the topic's in the metadata, else Kafka's defaults.
     """
     source, topic = partition.source.name, partition.topic_partition.topic
+    if settings is not None:
+        of_topic, of_build = settings.of_topic(topic), settings.build
+        interval_bytes = _first(interval_bytes, of_topic.interval_bytes, of_build.interval_bytes)
+        max_index_bytes = _first(max_index_bytes, of_topic.max_index_bytes, of_build.max_index_bytes)
     otherwise = RecoverOptions(
         interval_bytes=INTERVAL_BYTES_DEFAULT if interval_bytes is None else interval_bytes,
         max_index_bytes=MAX_INDEX_BYTES_DEFAULT if max_index_bytes is None else max_index_bytes,
@@ -57,12 +67,16 @@ def options_of_topic(
             own[name], origins[name] = number, config.origin.value
     if not own:
         return OptionsOfTopic(otherwise, given=given)
-    of_topic = replace(
+    with_own = replace(
         otherwise,
         interval_bytes=own.get(INTERVAL, otherwise.interval_bytes),
         max_index_bytes=own.get(MAX_INDEX, otherwise.max_index_bytes),
     )
-    return OptionsOfTopic(otherwise, known.topic_id(source, topic), of_topic, tuple(sorted(origins.items())), given)
+    return OptionsOfTopic(otherwise, known.topic_id(source, topic), with_own, tuple(sorted(origins.items())), given)
+
+
+def _first(*values: int | None) -> int | None:
+    return next((value for value in values if value is not None), None)
 
 
 def _number(name: str, config: ConfigValue) -> int | None:

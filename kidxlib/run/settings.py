@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Annotated, Final
 
@@ -79,6 +80,11 @@ class Settings(TomlTable):
     tables: TablesSettings = TablesSettings()
     spark: SparkSettings = SparkSettings()
     topic: tuple[TopicSettings, ...] = Field(default=(), strict=False)
+
+    def of_topic(self, name: str) -> TopicSettings:
+        """The first entry that matches a topic's name; an empty one if none does."""
+        matching = (entry for entry in self.topic if re.fullmatch(entry.match, name))
+        return next(matching, TopicSettings(match=""))
 
 
 def read_settings(path: Path) -> Settings:

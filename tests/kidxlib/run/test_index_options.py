@@ -1,4 +1,6 @@
-"""A topic's own interval comes from its cluster's metadata into builds and audits, and goes by the topic's id."""
+"""The options of a topic's indexes: which of an option, the settings, the topic's own configuration and Kafka's default
+they are. The topic's own goes by its id.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +9,60 @@ from pathlib import Path
 from typing import Final
 
 import pyarrow.compute as pc
+import pytest
 
 from kidxlib.catalog.tables import BUILDS
 from kidxlib.cli.main import kidx
+from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.plan import Plan
-from kidxlib.indexing.source import Source, Target, parse_topics
+from kidxlib.indexing.source import PartitionDirectory, Source, Target, parse_topics
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.recovery.options import INTERVAL, MAX_INDEX, RecoverOptions
+from kidxlib.recovery.options import (
+    INTERVAL,
+    INTERVAL_BYTES_DEFAULT,
+    MAX_INDEX,
+    MAX_INDEX_BYTES_DEFAULT,
+    RecoverOptions,
+)
 from kidxlib.run.index_options import known_as_json, lines_of_known, options_of_topic
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
+from kidxlib.run.settings import BuildSettings, Settings, TopicSettings
 from kidxlib.tables.delta_tables import DeltaTables
-from tests.support.cluster_metadata import OTHER_ID, log_dir_of_t
+from tests.support.cluster_metadata import ID_OF_T, OTHER_ID, log_dir_of_t
 from tests.support.spark.jobs import run_here
 
 _AS_OF: Final = "as of offset 6, 1970-01-01T00:00:01.000Z"
 _WINS: Final = "of 1 topic; options and settings win"
+_OF_BUILD: Final = BuildSettings(interval_bytes=3, max_index_bytes=300)
+_OF_TOPIC: Final = (TopicSettings(match="other", interval_bytes=9), TopicSettings(match="t", interval_bytes=2))
+
+
+@pytest.mark.parametrize(
+    ("option", "settings", "has_metadata", "expected"),
+    [
+        (1, Settings(build=_OF_BUILD, topic=_OF_TOPIC), True, (1, 300)),
+        (None, Settings(build=_OF_BUILD, topic=_OF_TOPIC), True, (2, 300)),
+        (None, Settings(build=_OF_BUILD, topic=_OF_TOPIC[:1]), True, (3, 300)),
+        (None, Settings(topic=_OF_TOPIC[:1]), True, (512, MAX_INDEX_BYTES_DEFAULT)),
+        (None, Settings(), False, (INTERVAL_BYTES_DEFAULT, MAX_INDEX_BYTES_DEFAULT)),
+    ],
+    ids=["option", "topic", "build", "metadata", "kafka"],
+)
+def test_the_nearest_wins(
+    tmp_path: Path, option: int | None, settings: Settings, has_metadata: bool, expected: tuple[int, int]
+) -> None:
+    source = Source("s", log_dir_of_t(tmp_path, has_metadata=has_metadata))
+    known = read_known_topics(MetadataOptions(), (source,))
+    partition = PartitionDirectory(source, TopicPartition("t", 0), tmp_path / "t-0")
+    of_topic = options_of_topic(
+        known, partition, interval_bytes=option, max_index_bytes=None, verify_crc=False, settings=settings
+    )
+    interval_bytes, max_index_bytes = expected
+    assert of_topic.of_id(ID_OF_T) == RecoverOptions(
+        interval_bytes=interval_bytes, max_index_bytes=max_index_bytes, verify_crc=False
+    )
 
 
 def _plan(sources: Sequence[Source], known: KnownTopics, interval_bytes: int | None = None) -> Plan:
