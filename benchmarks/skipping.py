@@ -83,7 +83,7 @@ def _record(tables: DeltaTables, numbers: NDArray[np.int64], seed: int = 0) -> f
     """Seconds that it takes."""
     change, rows = partial(updates.written, table=SEGMENTS), _rows(numbers, seed)
     start = time.perf_counter()
-    tables.change(SEGMENTS, {"row": rows}, change, by=SEGMENTS.key)
+    tables.change_rows(SEGMENTS, {"row": rows}, change, by=SEGMENTS.key)
     return time.perf_counter() - start
 
 

@@ -88,8 +88,8 @@ SCANNED: Final = kinds_of(
 #: The rows that partitions are finished from.
 TO_FINISH: Final = segments_with_events((*SegmentToFinish.columns(), *_SegmentToFold.columns()))
 
-#: The kinds of rows for finished partitions. Status and reason are null if they stay; of a packed file that is removed
-#: all but its key is.
+#: The kinds of rows for finished partitions. Status and reason are null if they stay. A packed file that is removed has
+#: its key alone.
 FINISHED: Final = kinds_of(
     segment=(*SegmentKey.columns(), *FinishedFacts.columns(), *EndFacts.columns(), *Publishing.columns()),
     aborted=ABORTED_TRANSACTIONS.columns,

@@ -134,7 +134,7 @@ class Build(WithOrWithoutCatalog):
             return super().context
         from kidxlib.run.context import RunContext
 
-        return RunContext.of(self.settings, self.catalog, self.database, self.now)
+        return RunContext.from_options_or_settings(self.settings, self.catalog, self.database, self.now)
 
     @cached_property
     def resolved(self) -> BuildRequest:

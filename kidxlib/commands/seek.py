@@ -184,7 +184,7 @@ def _ensure_name(output: str) -> None:
     from kidxlib.operations.seek.output import Format
     from kidxlib.storage.location import ensure_text
 
-    if Format.of(output) is Format.DELTA:
+    if Format.of_path(output) is Format.DELTA:
         ensure_text("--output ", output)
 
 
@@ -237,7 +237,7 @@ def _seek_in(request: Seek, directories: Sequence[str]) -> Outcome:
     skipped = Skipped()
     partitions = {listed.topic_partition: listed for listed in list_distinct_partitions(sources, skipped)}
     question = _question_in(request, sources, partitions.values())
-    chosen = [name for name in partitions if question.means(name.topic, name.partition)]
+    chosen = [name for name in partitions if question.asks_for(name.topic, name.partition)]
     log_dirs = [source.path for source in sources]
     brokers = BrokersMetadata([*log_dirs, *(source.log_dir for source in sources)])
     others = NotAsked()

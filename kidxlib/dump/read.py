@@ -144,7 +144,7 @@ def _records_v2(log: LogBytes, batch: Batch, options: DumpOptions, shown_as: Sho
         control, malformed = None, None
         if batch.is_control and options.metadata:
             try:
-                control = shown_as.read(partial(read_control_record, record))
+                control = shown_as.as_released(partial(read_control_record, record))
             except MalformedError as error:
                 malformed = error
         contents = record if options.contents and not batch.is_control else None
@@ -394,7 +394,7 @@ def _dump_transaction_index(path: Path, shown_as: ShownAs) -> Iterator[DumpItem]
     def ensure_readable(release: KafkaRelease) -> None:
         TransactionIndex.from_bytes(entries, base_offset(path), name=str(path), release=release).all()
 
-    shown_as.read(ensure_readable)
+    shown_as.as_released(ensure_readable)
     size = layouts.ABORTED_TRANSACTION.itemsize
     for entry in np.frombuffer(entries, layouts.ABORTED_TRANSACTION, len(entries) // size).tolist():
         version, *fields = entry

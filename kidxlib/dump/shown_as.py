@@ -52,8 +52,8 @@ class ShownAs:
             return decode(record, self.release())
         return newest
 
-    def read(self, read: Callable[[KafkaRelease], _Read]) -> _Read:
-        """What is read of bytes that the newest release may refuse and older ones take."""
+    def as_released(self, read: Callable[[KafkaRelease], _Read]) -> _Read:
+        """The result of a reading that the newest release may refuse and older ones take."""
         try:
             return read(NEWEST)
         except (MalformedError, UnknownVersionError):

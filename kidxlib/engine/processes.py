@@ -71,7 +71,7 @@ class Workers:
         with interrupts.kept_from_children():  # Python's process that removes semaphores ignores only these signals
             self._stop = self._context.Event()
         self._compiling = self._context.RawValue(ctypes.c_bool, False)
-        compiling.share(self._compiling)
+        compiling.share_flag(self._compiling)
         self._pool = self._new_pool()
 
     def __enter__(self) -> Self:
@@ -102,7 +102,7 @@ class Workers:
             if not unfinished or self._stop.is_set():
                 return
             self._pool.shutdown()
-            compiling.say(False)
+            compiling.set_flag(False)
             self._pool = self._new_pool()
             warn(f"a worker process died; {len(unfinished)} of {len(work)} parts of the work are done again")
             work = unfinished
@@ -146,7 +146,7 @@ def _begin_worker(parent: int, stop: Event, flag: ctypes.c_bool) -> None:
     """Make a worker end with its command, however that ends. The command handles signals."""
     global _stop
     _stop = stop
-    compiling.share(flag)
+    compiling.share_flag(flag)
     for number in interrupts.SIGNALS:  # a terminal, or the end of a service, sends them to all processes
         signal.signal(number, signal.SIG_IGN)
     import_no_pandas()

@@ -10,29 +10,29 @@ _flag = ctypes.c_bool(False)
 _tell: Callable[[], None] | None = None
 
 
-def share(flag: ctypes.c_bool) -> None:
-    """Use a flag that other processes set, too."""
+def share_flag(flag: ctypes.c_bool) -> None:
+    """Use a flag that other processes set, too, in place of this one's own."""
     global _flag
     _flag = flag
 
 
-def say(is_compiling: bool) -> None:
+def set_flag(is_compiling: bool) -> None:
     """Set or clear the flag. If several threads or processes compile, the first that ends clears it."""
     _flag.value = is_compiling
     if is_compiling:
-        tell_once()
+        tell_of_first_compilation()
 
 
-def tell_with(tell: Callable[[], None]) -> None:
-    """Set a function to call at the first compilation. Most loops are compiled at import, before a command has shown
+def at_first_compilation(tell: Callable[[], None]) -> None:
+    """Have a function called at the first compilation. Most loops are compiled at import, before a command has shown
     what it does.
     """
     global _tell
     _tell = tell
 
 
-def tell_once() -> None:
-    """Call the function of `tell_with`, unless it was called already."""
+def tell_of_first_compilation() -> None:
+    """Call the function of `at_first_compilation`, unless it was called already."""
     global _tell
     tell, _tell = _tell, None
     if tell is not None:

@@ -120,7 +120,7 @@ class KnownPartitions:
     sources: Mapping[str, Mapping[int, Sequence[str]]]
 
     @classmethod
-    def of(cls, rows: pa.Table) -> Self:
+    def from_rows(cls, rows: pa.Table) -> Self:
         """The partitions in rows with `source`, `topic` and `partition`."""
         sources: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
         for source, topic, partition in zip(*(rows.column(name).to_pylist() for name in PARTITION_KEY), strict=True):

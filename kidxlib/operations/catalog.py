@@ -160,13 +160,13 @@ class TablesCatalog:
         for number, part in enumerate(_marks(changes)):
             if number:
                 commit()
-            marked += self.tables.change(SEGMENTS, {"mark": part}, change, by=SEGMENTS.key)
+            marked += self.tables.change_rows(SEGMENTS, {"mark": part}, change, by=SEGMENTS.key)
         return marked
 
     def merge_partitions(self, rows: Sequence[PartitionRow]) -> None:
         """Add or replace rows of `partitions`."""
         found = {"row": pa.Table.from_pylist([row.values() for row in rows], PARTITIONS.schema())}
-        self.tables.change(PARTITIONS, found, partial(updates.written, table=PARTITIONS), by=PARTITIONS.key)
+        self.tables.change_rows(PARTITIONS, found, partial(updates.written, table=PARTITIONS), by=PARTITIONS.key)
 
     def append_build(self, build: BuildRow) -> None:
         """Add the row of one run."""

@@ -54,12 +54,12 @@ def forget(tables: Tables, source: str, rows: Mapping[str, int]) -> None:
             continue
         keys = _keys(tables, table, source)
         if table is BUILDS:
-            tables.change(BUILDS, {"key": keys}, partial(updates.forgotten, source=source), by=BUILDS.key)
+            tables.change_rows(BUILDS, {"key": keys}, partial(updates.forgotten, source=source), by=BUILDS.key)
             continue
         keys = keys.sort_by([(name, "ascending") for name in table.order])
         for start in range(0, keys.num_rows, _ROWS_AT_ONCE):
             found = {"key": keys.slice(start, _ROWS_AT_ONCE)}
-            tables.change(table, found, partial(updates.removed, table=table), by=table.key)
+            tables.change_rows(table, found, partial(updates.removed, table=table), by=table.key)
 
 
 def _keys(tables: Tables, table: Table, source: str) -> pa.Table:

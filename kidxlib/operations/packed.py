@@ -31,7 +31,7 @@ def record_packed(tables: Tables, staged: Staged) -> None:
     their segments: a row of `segments` always has its files.
     """
     for part in _parts(staged.batches("packed")):
-        tables.change(INDEX_BYTES, {"packed": part}, updates.packed, by=SEGMENTS.key)
+        tables.change_rows(INDEX_BYTES, {"packed": part}, updates.packed, by=SEGMENTS.key)
 
 
 def _parts(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.Table]:
@@ -79,4 +79,4 @@ def _remove(tables: Tables, keys: pa.Table) -> None:
     keys = keys.sort_by([(name, "ascending") for name in INDEX_BYTES.order])
     for start in range(0, keys.num_rows, _ROWS_AT_ONCE):
         found = {"key": keys.slice(start, _ROWS_AT_ONCE)}
-        tables.change(INDEX_BYTES, found, partial(updates.removed, table=INDEX_BYTES), by=INDEX_BYTES.key)
+        tables.change_rows(INDEX_BYTES, found, partial(updates.removed, table=INDEX_BYTES), by=INDEX_BYTES.key)

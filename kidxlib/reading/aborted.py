@@ -23,7 +23,7 @@ class AbortedRanges:
     packed: bytes = b""
 
     @classmethod
-    def of(cls, transactions: NDArray[np.int64]) -> Self:
+    def from_transactions(cls, transactions: NDArray[np.int64]) -> Self:
         """`transactions` has shape (n, 3): producer, first offset and the marker's offset of each transaction."""
         return cls(transactions[np.lexsort(transactions.T[::-1])].tobytes())
 
@@ -35,7 +35,7 @@ class AbortedRanges:
         rows = self._rows
         return AbortedRanges(rows[(rows[:, 2] >= start_offset) & (rows[:, 1] < end_offset)].tobytes())
 
-    def holds(self, batches: NDArray[np.void]) -> NDArray[np.bool_]:
+    def are_aborted(self, batches: NDArray[np.void]) -> NDArray[np.bool_]:
         """Which batches (of dtype `BATCH`) belong to an aborted transaction, as a consumer decides it
         (`CompletedFetch.isBatchAborted`).
         """

@@ -153,13 +153,13 @@ def other_topic_id(topic_id: str, topic: str, metadata: ClusterMetadata, names: 
 
 def absent_partitions(
     log_dirs: Collection[Location],
-    means: Callable[[TopicPartition], bool],
+    asks_for: Callable[[TopicPartition], bool],
     brokers: BrokersMetadata,
     there: Collection[TopicPartition],
     *,
     by_name: bool,
 ) -> list[LeftOut]:
-    """The absent partitions for which `means` is true: those of a log dir that is read as a whole (`log_dirs`), and
+    """The absent partitions for which `asks_for` is true: those of a log dir that is read as a whole (`log_dirs`), and
     those of other log dirs of the broker. Where no log dir has the metadata, another one has it, and the numbers of a
     topic's partitions tell some: they begin at 0 and lack none.
 
@@ -178,10 +178,10 @@ def absent_partitions(
             if metadata is not None and node_id is not None:
                 topic_ids |= metadata.to_end.topics
                 directories = {owner.directory_id for owner in owners if owner.node_id == node_id}
-                for left in _assigned(means, metadata.to_end, node_id, directories, by_name=by_name):
+                for left in _assigned(asks_for, metadata.to_end, node_id, directories, by_name=by_name):
                     absent.setdefault(left.partition, left)
     if log_dirs_without_metadata(log_dirs, brokers):
-        for partition in filter(means, numbered_below(there)):
+        for partition in filter(asks_for, numbered_below(there)):
             left = LeftOut(partition=partition, why=Why.NOT_IN_LOG_DIRS, is_problem=by_name)
             absent.setdefault(partition, left)
     folders = _other_folders(log_dirs) if absent else []
@@ -289,7 +289,7 @@ def numbered_below(there: Iterable[TopicPartition]) -> Iterator[TopicPartition]:
 
 
 def _assigned(
-    means: Callable[[TopicPartition], bool],
+    asks_for: Callable[[TopicPartition], bool],
     metadata: ClusterMetadata,
     node_id: int,
     directories: Collection[str | None],
@@ -299,7 +299,7 @@ def _assigned(
     """All partitions that a broker is assigned, as if none were there."""
     all_are_read = set(metadata.log_dirs.get(node_id, ())) <= set(directories)
     for partition, assignment in metadata.assignments.items():
-        if node_id in assignment.replicas and means(partition):
+        if node_id in assignment.replicas and asks_for(partition):
             number = assignment.replicas.index(node_id)
             directory_id = assignment.directories[number] if number < len(assignment.directories) else None
             is_here = all_are_read or (directory_id is not None and directory_id in directories)

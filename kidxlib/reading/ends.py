@@ -1,5 +1,5 @@
 """Where reading of a partition begins and ends, and which offsets it leaves out: by checkpoint files, by the ends of
-logs, and by what is asked for. `ReadingEnds.of` is the way in.
+logs, and by what is asked for. `ReadingEnds.of_partition` is the way in.
 
 If a partition has no other replica, and no broker is at work on it, all of its log is read: with one replica the high
 watermark follows each append (`Partition.maybeIncrementLeaderHW`), and its checkpoint is only some seconds late.
@@ -233,7 +233,7 @@ class ReadingEnds:
         self._only_replicas = OnlyReplicas(self.brokers)
         self._aside = LogsAside(self.brokers.log_dirs)
 
-    def of(
+    def of_partition(
         self, directory: PartitionDirectory, logs: Sequence[ListedLog], wanted: Wanted, index_of: IndexOf
     ) -> PartitionEnds:
         """Where reading of a partition begins and ends, by all of its logs in order."""

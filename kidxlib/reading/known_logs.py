@@ -48,11 +48,11 @@ class KnownLogs:
         }
 
     @classmethod
-    def read(cls, tables: TablesToRead, topics: Collection[str]) -> Self:
+    def from_catalog(cls, tables: TablesToRead, topics: Collection[str]) -> Self:
         of_topics = [Among("topic", sorted(topics))] if len(topics) <= _TOPICS_MAX else []
         return cls(tables.read(SEGMENTS, SegmentToRead.names(), [PRESENT, *of_topics]))
 
-    def of(self, partition: TopicPartition) -> KnownPartition:
+    def of_partition(self, partition: TopicPartition) -> KnownPartition:
         start, end = self._bounds.get(partition, (0, 0))
         return KnownPartition(SegmentToRead.of_arrow(self._rows.slice(start, end - start)))
 
@@ -172,7 +172,7 @@ class KnownEvents:
     def __init__(self, tables: TablesToRead) -> None:
         self._tables, self._version = tables, tables.version(PRODUCER_EVENTS)
 
-    def of(self, logs: Sequence[KnownLog]) -> list[NDArray[np.void] | None]:
+    def of_logs(self, logs: Sequence[KnownLog]) -> list[NDArray[np.void] | None]:
         """The events of each log, of dtype `PRODUCER_EVENT`, with only position, producer, kind and first offset set.
         None if the catalog does not have as many as the log's row says.
         """

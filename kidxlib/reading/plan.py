@@ -163,7 +163,7 @@ def plan_reads(
     asked = [(directory, wanted) for directory in directories if (wanted := request.wanted(directory)) is not None]
     known, known_events = None, None
     if catalog is not None and not goes_on:
-        known = KnownLogs.read(catalog, {directory.topic_partition.topic for directory, _ in asked})
+        known = KnownLogs.from_catalog(catalog, {directory.topic_partition.topic for directory, _ in asked})
         known_events = KnownEvents(catalog) if request.committed else None
     planner = _Planner(request, goes_on=goes_on, part_bytes=part_bytes, known=known, isolates=isolates)
     planner.named_partitions = sum(map(request.names, directories))
@@ -201,7 +201,7 @@ def _notes_on_sources(
     if directories and not asked:
         yield f"{request.place}: it has {counted(len(directories), 'partition')}, none of which is asked for"
     there = [directory.topic_partition for directory in directories]
-    yield from folders_passed_over(request.place, skipped, there, filter(request.means, there))
+    yield from folders_passed_over(request.place, skipped, there, filter(request.asks_for, there))
     for source in request.sources:
         if source.remote is not None and source.remote.visible is None:
             yield (
@@ -375,7 +375,7 @@ class _Planner:
         return results
 
     def list_logs(self, directory: PartitionDirectory, wanted: Wanted) -> _PartitionToRead:
-        known = KnownPartition() if self._known is None else self._known.of(directory.topic_partition)
+        known = KnownPartition() if self._known is None else self._known.of_partition(directory.topic_partition)
         listed_logs = logs_of(directory, settled_segments(directory))
         overlaps = self._overlaps(directory, listed_logs, wanted, known)
         logs, in_sequence = list[_LogToRead](), list[tuple[ListedLog, FileVersion]]()
@@ -386,7 +386,7 @@ class _Planner:
             else:
                 logs.append(_LogToRead(replace(log, end_offset=overlap.end_offset), version, None, overlap=overlap))
         in_sequence = with_ends(in_sequence)
-        ends = self._ends.of(directory, [log for log, _ in in_sequence], wanted, self._index_of(directory))
+        ends = self._ends.of_partition(directory, [log for log, _ in in_sequence], wanted, self._index_of(directory))
         self._note_ends(ends)
         for log, version in in_sequence:
             visible = _visible_part(directory, log.base_offset)
@@ -435,7 +435,7 @@ class _Planner:
         """
         whole = {source.path for source in self._request.sources if source.remote is None}
         by_name = self._request.is_by_name
-        self._left_out += absent_partitions(whole, self._request.means, self._ends.brokers, there, by_name=by_name)
+        self._left_out += absent_partitions(whole, self._request.asks_for, self._ends.brokers, there, by_name=by_name)
         unmounted = unmounted_in(whole)
         without = log_dirs_without_metadata(whole, self._ends.brokers)
         lines = [may_be_elsewhere(log_dir, unmounted) for log_dir in without]

@@ -107,7 +107,7 @@ class ReadRequest:
         is_asked = self.offsets is None or partition in self.offsets
         return is_asked and self.topics.fullmatch(partition.topic) is not None
 
-    def means(self, partition: TopicPartition) -> bool:
+    def asks_for(self, partition: TopicPartition) -> bool:
         """Whether a partition without a directory is asked for."""
         if self.offsets is not None:
             return partition in self.offsets

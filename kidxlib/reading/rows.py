@@ -66,7 +66,7 @@ class Decoder:
         """The records of batches as a consumer gets them, some at a time; a batch whose records do not match its header
         gives damage. The batches are the segment's, each with the right checksum.
         """
-        table = table.where(is_seen(read, table.rows))
+        table = table.filtered(is_seen(read, table.rows))
         while len(table.rows):
             try:
                 for placed in self._placer.placed(table, read.wanted):
@@ -82,7 +82,7 @@ class Decoder:
 
 def is_seen(read: SegmentRead, rows: NDArray[np.void]) -> NDArray[np.bool_]:
     """Which batches a consumer sees: no markers, and no aborted batches if these are to be left out."""
-    return ~(has_attribute(rows, layouts.ATTRIBUTE_CONTROL) | read.aborted.holds(rows))
+    return ~(has_attribute(rows, layouts.ATTRIBUTE_CONTROL) | read.aborted.are_aborted(rows))
 
 
 def _constants(read: SegmentRead, rows: int, schema: pa.Schema) -> dict[str, Array]:

@@ -160,13 +160,13 @@ def _add(asked: Sequence[_Asked], scan: ScanLogs, known_events: KnownEvents | No
     cataloged: list[NDArray[np.void] | None] = [None] * len(asked)
     if known_events is not None:
         known = [(place, log.known) for place, (_, log) in enumerate(asked) if log.known is not None]
-        for (place, _), events in zip(known, known_events.of([log for _, log in known]), strict=True):
+        for (place, _), events in zip(known, known_events.of_logs([log for _, log in known]), strict=True):
             cataloged[place] = events
     to_scan = [log for (_, log), events in zip(asked, cataloged, strict=True) if events is None]
     with closing(scan(to_scan)) as scanned:
         for (fold, log), events in zip(asked, cataloged, strict=True):
             for piece in next(scanned) if events is None else [ScannedPiece(events)]:
-                fold.add(log, piece)
+                fold.add_piece(log, piece)
 
 
 def _at_once(asked: Sequence[_Asked]) -> Iterator[Sequence[_Asked]]:
@@ -202,10 +202,10 @@ class _Partition:
             for _ in range(min(count, len(self._left))):
                 yield self._left.popleft()
 
-    def add(self, log: LogToScan, piece: ScannedPiece) -> None:
+    def add_piece(self, log: LogToScan, piece: ScannedPiece) -> None:
         if log.base_offset <= self._last_offset or self._is_open:  # otherwise it was only scanned together with others
             events = piece.events[piece.events["first_offset"] < self._end_offset]
-            self._fold.add(log, ScannedPiece(events, piece.damage))
+            self._fold.add_piece(log, ScannedPiece(events, piece.damage))
 
     def transactions(self) -> Transactions:
         return self._fold.transactions(self._end_offset)
@@ -224,7 +224,7 @@ class TransactionFold:
         self._aborted: list[NDArray[np.int64]] = []
         self._in_doubt: set[int] = set()
 
-    def add(self, log: LogToScan, piece: ScannedPiece) -> None:
+    def add_piece(self, log: LogToScan, piece: ScannedPiece) -> None:
         if piece.damage is not None and not log.goes_on:
             raise DamagedLogError(
                 f"{log.path}: {piece.damage}; which transactions were aborted cannot be told. "
@@ -254,7 +254,7 @@ class TransactionFold:
         ongoing = self._producers.open_transactions
         lost = [(producer, first, OFFSET_MAX) for producer, first in ongoing if producer in self._in_doubt]
         aborted = np.concatenate([*self._aborted, np.array(lost, np.int64).reshape(-1, 3)])
-        return Transactions(min([end_offset, *self.undecided]), AbortedRanges.of(aborted))
+        return Transactions(min([end_offset, *self.undecided]), AbortedRanges.from_transactions(aborted))
 
     @property
     def undecided(self) -> list[int]:
@@ -304,7 +304,7 @@ class FollowedTransactions:
                 position=part.start,
             )
             for piece in scan_log(log):
-                self._fold.add(log, piece)
+                self._fold.add_piece(log, piece)
         self._next_offset = end_offset
         self._fold.forget_before(since)
         return self._fold.transactions(end_offset)

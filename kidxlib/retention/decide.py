@@ -161,7 +161,7 @@ class Candidates:
     by_start: int
 
     @classmethod
-    def of(cls, segments: Segments, bounds: Bounds, now_ms: int) -> Candidates:
+    def of_partition(cls, segments: Segments, bounds: Bounds, now_ms: int) -> Candidates:
         """The candidates of a partition, which has at least one segment."""
         next_offsets = np.append(segments.base_offsets[1:], bounds.log_end_offset)
         age_from_mtime = segments.max_timestamps < 0
@@ -218,7 +218,7 @@ class Candidates:
 
 def decide(segments: Segments, bounds: Bounds, policy: TopicPolicy, now_ms: int) -> Decisions:
     """Decide on a partition's segments, at least one."""
-    candidates = Candidates.of(segments, bounds, now_ms)
+    candidates = Candidates.of_partition(segments, bounds, now_ms)
     too_old = candidates.too_old(policy.retention_ms)
     by_size = by_time = candidates.by_start
     if Cleanup.DELETE in policy.cleanup:

@@ -40,7 +40,7 @@ from kidxlib.retention.policy import (
 from kidxlib.text.toml_file import LONG_MAX, Pattern, TomlTable, checked, expected, read_text
 
 
-def _words(value: object) -> object:
+def _cleanup_words(value: object) -> object:
     words = value.split(",") if isinstance(value, str) else value
     return [] if words in (["none"], [""]) else words
 
@@ -56,7 +56,7 @@ _Limit = Annotated[int, Field(ge=UNLIMITED, le=LONG_MAX), expected(f"a whole num
 _Cleanup = Annotated[
     frozenset[Annotated[Cleanup, BeforeValidator(lambda word: Cleanup(str(word).strip()))]],
     Field(strict=False),
-    BeforeValidator(_words),
+    BeforeValidator(_cleanup_words),
     expected("delete, compact, both with a comma between them, or none"),
 ]
 _Offsets = Annotated[

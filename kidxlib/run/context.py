@@ -34,7 +34,7 @@ class RunContext:
     requests_before: Requests = field(default_factory=requests_made, compare=False)
 
     @classmethod
-    def given(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
+    def from_options(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
         """The context of a run. Only options name a catalog, and there may be none."""
         if catalog and database:
             raise UsageError("--catalog and --database: give one of them")
@@ -46,9 +46,11 @@ class RunContext:
         )
 
     @classmethod
-    def of(cls, settings: Settings, catalog: str | None, database: str | None, now: str | None) -> Self:
+    def from_options_or_settings(
+        cls, settings: Settings, catalog: str | None, database: str | None, now: str | None
+    ) -> Self:
         """The context of a run. If options name no catalog, the settings do."""
-        return cls.given(settings, catalog or (None if database else settings.build.catalog), database, now)
+        return cls.from_options(settings, catalog or (None if database else settings.build.catalog), database, now)
 
     @property
     def has_catalog(self) -> bool:

@@ -65,7 +65,7 @@ class ConfiguredTopics:
     other_log_dirs: Sequence[str] = ()
 
     @classmethod
-    def read(
+    def from_metadata(
         cls,
         options: MetadataOptions,
         paths: Mapping[str, str],

@@ -71,7 +71,7 @@ class Limit:
     everywhere: int | None = None
     by_partition: Mapping[TopicPartition, int | None] | None = None
 
-    def of(self, partition: TopicPartition) -> int | None:
+    def of_partition(self, partition: TopicPartition) -> int | None:
         """The limit of a partition; None for no limit."""
         return self.everywhere if self.by_partition is None else self.by_partition[partition]
 

@@ -69,7 +69,7 @@ class Topics:
             raise UsageError(f"no partition of {', '.join(missing[:3])}; there are topics {', '.join(topics[:10])}")
         return self.existing(listed)
 
-    def means(self, partition: TopicPartition) -> bool:
+    def asks_for(self, partition: TopicPartition) -> bool:
         """Whether a partition without a directory is to be read."""
         if self.assigned is not None:
             return partition in self.assigned

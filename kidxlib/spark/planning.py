@@ -72,7 +72,7 @@ def absent_of(
     """
     whole = {source.path for source in request.sources if source.remote is None}
     by_name = options.topics != Topics()
-    return absent_partitions(whole, options.topics.means, brokers, there, by_name=by_name)
+    return absent_partitions(whole, options.topics.asks_for, brokers, there, by_name=by_name)
 
 
 def source_request(
@@ -109,8 +109,8 @@ def offsets_of(
 ) -> dict[TopicPartition, int | None]:
     """The offset of a limit in each partition; None for no limit."""
     if not limit.is_time:
-        return {partition: limit.of(partition) for partition in partitions}
-    times = [time for partition in partitions if (time := limit.of(partition)) is not None]
+        return {partition: limit.of_partition(partition) for partition in partitions}
+    times = [time for partition in partitions if (time := limit.of_partition(partition)) is not None]
     since = min(times, default=None), None  # a catalog tells which segments hold nothing as late
     everything = source_request(options, dict.fromkeys(partitions, _EVERYTHING), times=since)
     reads: dict[TopicPartition, list[SegmentRead]] = {partition: [] for partition in partitions}
@@ -119,7 +119,7 @@ def offsets_of(
     on_damage = damage_taker(fails=options.fails_on_loss)
 
     def first_offset(partition: TopicPartition) -> int | None:
-        time = limit.of(partition)
+        time = limit.of_partition(partition)
         assert time is not None
         return first_offset_at(reads[partition], time, on_damage, goes_on=not options.fails_on_loss)
 
@@ -129,8 +129,9 @@ def offsets_of(
 
 def ensure_may_be_skipped(options: SourceOptions, partition: TopicPartition) -> None:
     if not options.skips_unmatched:
+        start = options.start.of_partition(partition)
         raise UsageError(
-            f"{options.start.option} {options.start.of(partition)}: {partition.directory} has no record that is as "
+            f"{options.start.option} {start}: {partition.directory} has no record that is as "
             "late; startingOffsetsByTimestampStrategy=latest reads nothing of it"
         )
 
@@ -138,8 +139,9 @@ def ensure_may_be_skipped(options: SourceOptions, partition: TopicPartition) -> 
 def _ensure_not_gone(options: SourceOptions, offsets: Mapping[TopicPartition, OffsetRange], plan: ReadPlan) -> None:
     """Raise if a start that options name is gone, and later offsets are there."""
     for partition, first in plan.first_offsets.items():
-        if options.start.of(partition) is not None and first > (offsets[partition][0] or 0):
+        start = options.start.of_partition(partition)
+        if start is not None and first > (offsets[partition][0] or 0):
             raise UsageError(
-                f"{options.start.option} of {partition.directory}: {options.start.of(partition)}, but the first offset "
+                f"{options.start.option} of {partition.directory}: {start}, but the first offset "
                 f"that is left is {first}; failOnDataLoss=false begins there"
             )

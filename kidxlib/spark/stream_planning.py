@@ -284,7 +284,7 @@ class StreamPlanner:
             return {
                 partition: there[partition].end if offset is None else offset for partition, offset in offsets.items()
             }
-        return {partition: _start(limit.of(partition), there[partition]) for partition in partitions}
+        return {partition: _start(limit.of_partition(partition), there[partition]) for partition in partitions}
 
     def _begin(self, partition: TopicPartition, start: int, available: Available | None) -> int:
         """Where reading of a partition goes on: at its start, or at the end of its log if that is before."""

@@ -136,7 +136,7 @@ class DeltaTables:
         except (DeltaError, OSError, pa.ArrowException) as error:
             raise CatalogError(f"{self.path}: cannot be asked for {question.name}: {one_line(error)}") from error
 
-    def change(
+    def change_rows(
         self,
         table: Table,
         found: Found,

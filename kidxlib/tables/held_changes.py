@@ -108,7 +108,7 @@ class HeldChanges:
         after = first_and_last_of_groups(rows, committed.column_names[:-2], columns).cast(committed.schema)
         return pa.concat_tables([committed.filter(positions_in(committed, changed, by) < 0), after])
 
-    def change(
+    def change_rows(
         self,
         table: Table,
         found: Found,
@@ -119,7 +119,7 @@ class HeldChanges:
         build_id: str = "",
     ) -> int:
         if table is not self._table:
-            return self._tables.change(table, found, change, by=by, since=since, build_id=build_id)
+            return self._tables.change_rows(table, found, change, by=by, since=since, build_id=build_id)
         table_change = change(self.read(table, None, scope_of(found, by)), found)
         if not table_change.is_empty:
             number = len(self._waiting)
@@ -147,6 +147,6 @@ class HeldChanges:
                 together = together.then(table, held.change(together.after(table, known), held.own_rows(found)))
             return together
 
-        self._tables.change(table, found, change, by=table.key, since=self._since, build_id=self._build_id)
+        self._tables.change_rows(table, found, change, by=table.key, since=self._since, build_id=self._build_id)
         self._waiting, self._pending = [], TableChange.none(table)
         self._since, self._build_id = None, ""  # these belong to the committed changes: the next may have none

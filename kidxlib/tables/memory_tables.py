@@ -75,7 +75,7 @@ class MemoryTables:
         rows = self.read(table, [*by, columns.order, columns.last_column], where)
         return first_and_last_of_groups(rows, schema.names[:-2], columns).cast(schema)
 
-    def change(
+    def change_rows(
         self,
         table: Table,
         found: Found,

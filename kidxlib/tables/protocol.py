@@ -185,7 +185,7 @@ class Tables(TablesToRead, Protocol):
     def make(self, table: Table) -> None:
         """Make a table without rows, unless it exists. One that an older release made is a `CatalogError`."""
 
-    def change(
+    def change_rows(
         self,
         table: Table,
         found: Found,

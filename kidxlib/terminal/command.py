@@ -79,7 +79,9 @@ def run(command: click.Command, program: str, arguments: Sequence[str] | None = 
         sys.stdout.reconfigure(errors="backslashreplace")
     logging.addLevelName(logging.WARNING, "warning")  # as in kidx's own warnings
     logging.basicConfig(level=logging.WARNING, format="%(levelname)s: %(message)s", stream=sys.stderr)
-    compiling.tell_with(lambda: note("compiling kidx's loops for this processor, once; this takes half a minute …"))
+    compiling.at_first_compilation(
+        lambda: note("compiling kidx's loops for this processor, once; this takes half a minute …")
+    )
     if arguments is not None:
         sys.exit(_exit_code(command, program, arguments))
     sys.excepthook = _end_with_trace

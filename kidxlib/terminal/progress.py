@@ -50,7 +50,7 @@ class _Lines:
         next_line = time.monotonic() + QUIET_SECONDS
         while not self._over.wait(QUIET_SECONDS):
             if compiling.is_compiling():  # in a worker process, which prints nothing itself
-                compiling.tell_once()
+                compiling.tell_of_first_compilation()
             if time.monotonic() >= next_line:
                 next_line += LINE_SECONDS
                 note(f"{time.strftime('%H:%M:%S')} {', '.join(self._parts())}")

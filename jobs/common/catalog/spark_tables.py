@@ -327,7 +327,7 @@ class SparkTables:
         answer = self.spark.sql(f"WITH {named} ({question.sql})", **rows)
         return answer.toArrow().cast(question.schema)
 
-    def change(
+    def change_rows(
         self,
         table: Table,
         found: Found,

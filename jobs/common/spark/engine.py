@@ -84,11 +84,11 @@ def wait_for_loops() -> None:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
         except BlockingIOError:
-            compiling.say(True)
+            compiling.set_flag(True)
             try:
                 fcntl.flock(lock, fcntl.LOCK_SH)
             finally:
-                compiling.say(False)
+                compiling.set_flag(False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -56,7 +56,7 @@ def sends_modules(call: Call, options: SparkOptions) -> bool:
     """Whether the project's modules go to the executors with the job."""
     if call.image and not options.master.startswith("k8s://"):
         raise UsageError(f"--in-image: only with --master k8s://…, not {options.master}")
-    return not (options.is_local or call.image or options.have_modules)
+    return not (options.is_local or call.image or options.has_modules)
 
 
 def launch(call: Call, options: SparkOptions, environ: Mapping[str, str]) -> Launch:

@@ -15,13 +15,13 @@ _MASTER_DEFAULT: Final = "local[*,4]"
 _DEPLOY_MODE_DEFAULT: Final = "client"
 _SHARED: Final = ("--master", "--deploy-mode", "--jars", "--driver-class-path", "--py-files")
 #: Properties with the same meaning as options.
-_SAME: Final = {
+_OPTION_OF_PROPERTY: Final = {
     "spark.master": "--master",
     "spark.submit.deployMode": "--deploy-mode",
     "spark.driver.extraClassPath": "--driver-class-path",
 }
 #: Properties that override a variable. They are passed to spark-submit, too.
-_PYTHONS: Final = {
+_VARIABLE_OF_PROPERTY: Final = {
     "spark.pyspark.python": "PYSPARK_PYTHON",
     "spark.pyspark.driver.python": "PYSPARK_DRIVER_PYTHON",
 }
@@ -54,8 +54,8 @@ class SparkOptions(NamedTuple):
         return self.deploy_mode == "cluster"
 
     @property
-    def have_modules(self) -> bool:
-        """Whether the project's modules are among the given files already: Spark refuses two files of one name."""
+    def has_modules(self) -> bool:
+        """Whether the given files have the project's modules already: Spark refuses two files of one name."""
         paths = ",".join(self.py_files).split(",")
         return any(os.path.basename(path).startswith(os.path.basename(MODULES)) for path in paths)
 
@@ -65,14 +65,14 @@ def read_spark_options(words: Sequence[str]) -> SparkOptions:
     shared: dict[str, list[str]] = {option: [] for option in _SHARED}
     variables: dict[str, str] = {}
     others: list[str] = []
-    for word in _with_values(words):
+    for word in _joined_with_values(words):
         option, _, value = word.partition("=")
         if option == "--conf":
             name, equals, of_property = value.partition("=")
-            if equals and name in _PYTHONS:
-                variables[_PYTHONS[name]] = of_property
-            elif equals and name in _SAME:
-                option, value = _SAME[name], of_property
+            if equals and name in _VARIABLE_OF_PROPERTY:
+                variables[_VARIABLE_OF_PROPERTY[name]] = of_property
+            elif equals and name in _OPTION_OF_PROPERTY:
+                option, value = _OPTION_OF_PROPERTY[name], of_property
         if option in shared:
             shared[option].append(value)
         else:
@@ -88,8 +88,8 @@ def read_spark_options(words: Sequence[str]) -> SparkOptions:
     )
 
 
-def _with_values(words: Sequence[str]) -> Iterator[str]:
-    """The options; those that are read here are joined with their values."""
+def _joined_with_values(words: Sequence[str]) -> Iterator[str]:
+    """The options as words; an option that is read here, and its value, are one word."""
     rest = iter(words)
     for word in rest:
         if word in (*HELP, "--version"):

@@ -159,7 +159,7 @@ class _Partition:
                 self.epochs[epoch].deleting(start_offset, update.segment.id)
         known.state, known.since_ms = update.state, update.event_timestamp_ms
 
-    def read(self) -> Iterator[_Read]:
+    def readable(self) -> Iterator[_Read]:
         """The segments that brokers find by an offset and its epoch, in the order of epochs and offsets."""
         for epoch, lineage in sorted(self.epochs.items()):
             for start_offset in lineage.starts:
@@ -285,7 +285,7 @@ def epochs_read(records: Iterable[MetadataRecord]) -> dict[TopicIdPartition, lis
 
 
 def _epochs_read(partition: _Partition) -> Iterator[EpochRead]:
-    for read in partition.read():
+    for read in partition.readable():
         yield EpochRead(read.copied.segment.id, read.epoch, read.start_offset, read.end_offset)
 
 
@@ -315,7 +315,7 @@ def _epoch_ranges(segment: RemoteSegment) -> Iterator[tuple[int, int, int]]:
 
 
 def _segment_rows(topic_id_partition: TopicIdPartition, partition: _Partition) -> Iterator[dict[str, Any]]:
-    read_ids = {read.copied.segment.id for read in partition.read()}
+    read_ids = {read.copied.segment.id for read in partition.readable()}
     for known in sorted(
         partition.segments.values(), key=lambda known: (known.copied.start_offset, known.copied.segment.id)
     ):
@@ -348,7 +348,7 @@ def _break_rows(topic_id_partition: TopicIdPartition, partition: _Partition) -> 
     if partition.is_deleted:
         return
     last_offset: int | None = None
-    for read in partition.read():
+    for read in partition.readable():
         if last_offset is not None and read.start_offset != last_offset + 1:
             is_gap = read.start_offset > last_offset
             yield {

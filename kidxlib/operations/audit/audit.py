@@ -302,7 +302,7 @@ def record_audit(
         findings = findings.append_column(name, values)
     rows = findings.select(FINDINGS.column_names).cast(FINDINGS.schema())
     audit = pa.table({"audit_id": [audit_id]})
-    tables.change(FINDINGS, {"audit": audit, "finding": rows}, updates.audited, by=["audit_id"])
+    tables.change_rows(FINDINGS, {"audit": audit, "finding": rows}, updates.audited, by=["audit_id"])
 
 
 def _with_versions(findings: pa.Table, plan: Plan) -> pa.Table:

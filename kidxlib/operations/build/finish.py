@@ -74,19 +74,19 @@ def record_scanned(catalog: TablesCatalog, staged: Staged, build_id: str) -> int
     record_packed(catalog.tables, staged)
     tables, since = catalog.tables, catalog.compared_with
     rows = _not_overtaken(catalog, staged.found("segment", "event"), build_id)
-    tables.change(PRODUCER_EVENTS, rows, updates.events, by=SEGMENTS.key)
+    tables.change_rows(PRODUCER_EVENTS, rows, updates.events, by=SEGMENTS.key)
     change = partial(updates.scanned, build_id=build_id)
-    return tables.change(SEGMENTS, rows, change, by=SEGMENTS.key, since=since, build_id=build_id)
+    return tables.change_rows(SEGMENTS, rows, change, by=SEGMENTS.key, since=since, build_id=build_id)
 
 
 def record_finished(catalog: TablesCatalog, staged: Staged, build_id: str) -> int:
     """Record rows of `FINISHED`. Returns how many rows of `segments` changed that this build had not changed before."""
     tables = catalog.tables
     record_packed(tables, staged)
-    tables.change(ABORTED_TRANSACTIONS, staged.found("partition", "aborted"), updates.aborted, by=PARTITIONS.key)
-    tables.change(PARTITION_STATES, staged.found("partition", "state"), updates.states, by=PARTITIONS.key)
+    tables.change_rows(ABORTED_TRANSACTIONS, staged.found("partition", "aborted"), updates.aborted, by=PARTITIONS.key)
+    tables.change_rows(PARTITION_STATES, staged.found("partition", "state"), updates.states, by=PARTITIONS.key)
     change = partial(updates.finished, build_id=build_id)
-    return tables.change(SEGMENTS, staged.found("segment"), change, by=SEGMENTS.key)
+    return tables.change_rows(SEGMENTS, staged.found("segment"), change, by=SEGMENTS.key)
 
 
 def _withdrawn_segments(catalog: TablesCatalog, staged: Staged) -> pa.Table:

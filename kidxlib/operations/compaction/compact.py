@@ -145,7 +145,7 @@ def _record(tables: Tables, changes: Staged) -> None:
     rows = rows_where(changes.rows("compacted", names), [_OF_INDEXES, _IN_PLACE])
     for start in range(0, rows.num_rows, ROWS_AT_ONCE):
         part = rows.slice(start, ROWS_AT_ONCE)
-        tables.change(SEGMENTS, {"compacted": part}, updates.coarsened, by=SEGMENTS.key)
+        tables.change_rows(SEGMENTS, {"compacted": part}, updates.coarsened, by=SEGMENTS.key)
 
 
 def _lock(changes: Staged, engine: Engine, stack: contextlib.ExitStack) -> frozenset[str]:

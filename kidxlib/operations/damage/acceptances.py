@@ -138,13 +138,13 @@ def accept(tables: Tables, damages: Sequence[Damage], by: str, at: datetime, rea
     """Record that damage is accepted. This replaces an earlier acceptance with the same reason."""
     acceptance = {"accepted_by": by, "accepted_at": at, "accepted_reason": reason}
     rows = pa.Table.from_pylist([{**asdict(damage), **acceptance} for damage in damages], ACCEPTED.schema())
-    tables.change(ACCEPTED, {"row": rows}, partial(updates.written, table=ACCEPTED), by=ACCEPTED.key)
+    tables.change_rows(ACCEPTED, {"row": rows}, partial(updates.written, table=ACCEPTED), by=ACCEPTED.key)
 
 
 def withdraw(tables: Tables, acceptances: Sequence[Acceptance]) -> None:
     keys = [dict(zip(ACCEPTED.key, acceptance.damage.key, strict=True)) for acceptance in acceptances]
     rows = pa.Table.from_pylist(keys, ACCEPTED.schema(ACCEPTED.key))
-    tables.change(ACCEPTED, {"key": rows}, partial(updates.removed, table=ACCEPTED), by=ACCEPTED.key)
+    tables.change_rows(ACCEPTED, {"key": rows}, partial(updates.removed, table=ACCEPTED), by=ACCEPTED.key)
 
 
 def still_accepted(tables: Tables, sources: Collection[str]) -> list[Acceptance]:

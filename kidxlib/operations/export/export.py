@@ -316,7 +316,7 @@ def export_request(
     tiered_metadata: tuple[str, ...] = (),
 ) -> ExportRequest:
     """Check the options of the command, and make a request of them."""
-    form = ExportFormat.of(output)
+    form = ExportFormat.of_path(output)
     if is_object(output):
         raise UsageError(f"--output {output}: expected a path of this machine")
     ensure_new(output)

@@ -40,7 +40,7 @@ class ExportFormat(enum.Enum):
     JSON_LINES = ".jsonl"
 
     @classmethod
-    def of(cls, path: str) -> ExportFormat:
+    def of_path(cls, path: str) -> ExportFormat:
         for form in cls:
             if path.rstrip("/").endswith(form.value):
                 return form

@@ -33,14 +33,14 @@ class State(enum.IntEnum):
     BAD = 3
 
 
-_OF_REPLICAS: Final = {
+_STATE_OF_VERDICT: Final = {
     Verdict.DIFFERS: State.BAD,
     Verdict.EPOCHS_DISAGREE: State.BAD,
     Verdict.LACKS: State.BAD,
     Verdict.BEHIND: State.WARNING,
 }
 
-_MISSING: Final = {
+_LOST: Final = {
     "partitions_missing": "the partition is missing",
     "partitions_twice": "in two log dirs of a broker",
     "partitions_misnamed": "the directory of another partition",
@@ -79,11 +79,17 @@ def fleet_map(
         "partitions": [{"topic": topic, "partition": partition} for topic, partition in partitions],
         "sources": [{"source": source, "states": rows[source], "log_bytes": log_bytes[source]} for source in sources],
         "reasons": [
-            {"source": source, "topic": topic, "partition": partition, "state": int(states[cell]), "reasons": why}
-            for cell, why in sorted(reasons.items(), key=lambda row: (-states[row[0]], row[0]))
-            for source, topic, partition in (cell,)
+            {"source": source, "topic": topic, "partition": partition, "state": int(state), "reasons": why}
+            for state, (source, topic, partition), why in _worst_first(states, reasons)
         ],
     }
+
+
+def _worst_first(
+    states: Mapping[Cell, State], reasons: Mapping[Cell, list[str]]
+) -> Iterator[tuple[State, Cell, list[str]]]:
+    for cell, why in sorted(reasons.items(), key=lambda item: (-states[item[0]], item[0])):
+        yield states[cell], cell, why
 
 
 def _problems(answers: Answers, sections: Mapping[str, Any], now_ms: int) -> Iterator[tuple[Cell, State, str]]:
@@ -95,7 +101,7 @@ def _problems(answers: Answers, sections: Mapping[str, Any], now_ms: int) -> Ite
     for row in answers[future_by_partition(now_ms)]:
         yield _cell(row), State.BAD, "a timestamp in the future holds retention back"
     for row in sections["replicas"]["partitions"]:
-        if (state := _OF_REPLICAS.get(row["verdict"])) is not None:
+        if (state := _STATE_OF_VERDICT.get(row["verdict"])) is not None:
             yield _cell(row), state, f"its replicas: {row['verdict']}"
     yield from _missing(sections["health"])
 
@@ -104,7 +110,7 @@ def _missing(health: Mapping[str, Any]) -> Iterator[tuple[Cell, State, str]]:
     for row in health["lost_gaps"]:
         if not row["is_accepted"]:
             yield _cell(row), State.BAD, f"{counted(row['offsets'], 'offset')} missing from {row['first_offset']:,} on"
-    for name, what in _MISSING.items():
+    for name, what in _LOST.items():
         for row in health[name]:
             if row.get("accepted_by") is None:
                 yield _cell(row), State.BAD, what

@@ -71,12 +71,14 @@ def try_ladder(
     known = present_topics(tables)
     topics = sorted(set().union(*known.values()))
     segments = PresentSegments(tables, None, list(known), topics)
-    configured = ConfiguredTopics.read(metadata, paths, segments.sources, lambda: segments.read(["topic_id"]))
+    configured = ConfiguredTopics.from_metadata(
+        metadata, paths, segments.sources, lambda: segments.read_columns(["topic_id"])
+    )
     warn_of_first(configured.known.warnings)
     configs = _configs(configured, topics, policy)
     remedies = {topic: configured.remedy(topic) for topic, config in configs.items() if config.unknown}
     both = {topic: {CONFIGURED_POLICY: own, LADDER_POLICY: _without_limits(own)} for topic, own in configs.items()}
-    rows = segments.read(FACTS_OF_OFFSETS)
+    rows = segments.read_columns(FACTS_OF_OFFSETS)
     if not rows.num_rows:
         return WhatIf(_rows_of([]), configs, remedies)
     compacted = topics_that_look_compacted(rows, what_if=True)

@@ -76,8 +76,8 @@ def try_limits(shares: Iterable[PartitionsToPlan], *, options: PlanOptions) -> I
 def _row(partition: Partition, share: PartitionsToPlan, options: PlanOptions) -> dict[str, object]:
     topic = partition.of_first_row("topic")
     configs = share.configs[topic]
-    rule = PartitionRule.of(partition, configs[LADDER_POLICY], options, share.compacted_topics)
-    own = PartitionRule.of(
+    rule = PartitionRule.of_partition(partition, configs[LADDER_POLICY], options, share.compacted_topics)
+    own = PartitionRule.of_partition(
         partition, configs[CONFIGURED_POLICY], replace(options, what_if=False), share.compacted_topics
     )
     segments = partition.segments
@@ -117,5 +117,5 @@ def _deleted(partition: Partition, rule: PartitionRule, now_ms: int) -> tuple[Lo
     """How many segments go at a time with each pair of limits; and the candidates, where limits decide."""
     if rule.kept is not None:
         return np.zeros((len(LADDER.times_ms), len(LADDER.sizes)), np.int64), None
-    candidates = Candidates.of(partition.segments, rule.bounds, now_ms)
+    candidates = Candidates.of_partition(partition.segments, rule.bounds, now_ms)
     return deletions(candidates, rule.policy, LADDER), candidates

@@ -142,7 +142,7 @@ def _outcome_lines(results: Sequence[SegmentResult], words: str) -> Iterator[str
 
 def planned_deletions(plan: RecordedPlan) -> list[PartitionDeletion]:
     """The segments that a plan deletes, by partition. Refuses segments in an object store, and moved ones."""
-    rows = plan.read(SegmentToDelete.names(), [Among("decision", (Decision.DELETE.value,))])
+    rows = plan.read_columns(SegmentToDelete.names(), [Among("decision", (Decision.DELETE.value,))])
     segments = SegmentToDelete.of_arrow(rows.sort_by([(name, "ascending") for name in SEGMENTS.key]))
     for segment in segments:
         if is_object(segment.log_path) or is_object(segment.index_directory):
@@ -196,7 +196,7 @@ def partitions_then(plan: RecordedPlan, keys: Collection[PartitionKey]) -> dict[
         return {}
     wanted = rows_of_keys(keys)
     scope = scope_of({"wanted": wanted}, PARTITIONS.key)
-    planned = plan.read(SegmentInPlan.names(), scope)
+    planned = plan.read_columns(SegmentInPlan.names(), scope)
     planned = planned.filter(positions_in(planned, wanted, PARTITIONS.key) >= 0)
     planned = planned.sort_by([(name, "ascending") for name in SEGMENTS.key])
     now = plan.tables.read(SEGMENTS, [*SEGMENTS.key, "status"], scope)

@@ -501,7 +501,7 @@ def make_plan(backend: Backend, request: PlanRequest) -> Outcome:
     if request.delete_records_json is not None:
         _ensure_recent(request, staged, own, configs, configured)
     summary = report(staged, configs, compacted, what_if=request.options.what_if)
-    missing = Missing.of(tables, sources, request.topics, configured.known, seen)
+    missing = Missing.in_sources(tables, sources, request.topics, configured.known, seen)
     begin_phase("recording in the catalog")
     of_plan = {
         "plan_id": plan_id,
@@ -540,11 +540,11 @@ def _ensure_counted_once(tables: Tables, sources: Sequence[str]) -> None:
 
 def _configured(request: PlanRequest, segments: PresentSegments, paths: Mapping[str, str]) -> ConfiguredTopics:
     """The configurations of topics in the metadata of the sources' clusters."""
-    configured = ConfiguredTopics.read(
+    configured = ConfiguredTopics.from_metadata(
         request.metadata,
         paths,
         segments.sources,
-        lambda: segments.read(["topic_id"]),
+        lambda: segments.read_columns(["topic_id"]),
         deletes=request.delete_records_json is not None,
         same_broker=request.same_broker,
     )
@@ -571,7 +571,7 @@ def _staged(
     backend: Backend, request: PlanRequest, segments: PresentSegments, configs: Configs, plan_id: str
 ) -> tuple[Staged, Mapping[str, str]]:
     """Stage rows of `PLANNED` for all segments or for none; also give the topics that look compacted, and why each."""
-    rows = segments.read(FACTS_OF_OFFSETS)
+    rows = segments.read_columns(FACTS_OF_OFFSETS)
     if request.delete_records_json is not None:
         ensure_no_copies(rows)
     if request.policy_file is not None and any(policy.described for policy in request.policies):

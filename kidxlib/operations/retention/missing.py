@@ -30,7 +30,7 @@ class Missing:
     not_built: tuple[NotBuilt, ...] = ()
 
     @classmethod
-    def of(
+    def in_sources(
         cls, tables: TablesToRead, names: Collection[str], topics: re.Pattern[str], known: KnownTopics, seen: Seen
     ) -> Self:
         """Everything that is missing in these sources by the catalog, the checkpoints and the metadata of the sources'

@@ -129,7 +129,7 @@ class PartitionRule:
     looks_compacted: bool
 
     @classmethod
-    def of(
+    def of_partition(
         cls, partition: Partition, config: TopicConfig, options: PlanOptions, compacted: Collection[str]
     ) -> PartitionRule:
         topic = partition.of_first_row("topic")
@@ -318,7 +318,9 @@ def planned_rows(
     """
     decided = []
     for number, partition in enumerate(partitions):
-        rule = PartitionRule.of(partition, configs[partition.of_first_row("topic")], options, compacted_topics)
+        rule = PartitionRule.of_partition(
+            partition, configs[partition.of_first_row("topic")], options, compacted_topics
+        )
         decisions = rule.decide(partition.segments)
         decided.append(_Decided(partition, rule, decisions, None if on_disk is None else on_disk[number]))
     columns: dict[str, Any] = {

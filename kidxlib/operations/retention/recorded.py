@@ -71,7 +71,7 @@ class PresentSegments:
     sources: Sequence[str]
     topics: Sequence[str]
 
-    def read(self, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
+    def read_columns(self, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
         """The key of each segment's partition, and some other columns; in any order."""
         wanted = [Among("source", self.sources), PRESENT, *where]
         rows = self.tables.read(SEGMENTS, [*PARTITIONS.key, *names], wanted, self.version)
@@ -112,7 +112,7 @@ def mark_deleted(tables: Tables, segments: Sequence[tuple[str, str, int, int]], 
     are.
     """
     keys = pa.table([list(column) for column in zip(*segments, strict=True)], schema=_KEY)
-    tables.change(SEGMENTS, {"segment": keys}, partial(updates.deleted, now=now), by=SEGMENTS.key)
+    tables.change_rows(SEGMENTS, {"segment": keys}, partial(updates.deleted, now=now), by=SEGMENTS.key)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,7 +145,7 @@ def partitions_to_plan(
     offsets = segments.tables.read(PARTITIONS, [*PARTITIONS.key, *_OFFSETS], [Among("source", segments.sources)])
 
     def read(scope: Sequence[Condition]) -> pa.Table:
-        rows = segments.read(SegmentToPlan.names(), scope)
+        rows = segments.read_columns(SegmentToPlan.names(), scope)
         at = positions_in(rows, offsets, PARTITIONS.key)
         places: Values = pa.array(at, mask=at < 0)
         for name in _OFFSETS:

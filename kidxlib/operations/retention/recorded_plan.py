@@ -37,7 +37,7 @@ class RecordedPlan:
     policy: str
     policy_file: str | None
 
-    def read(self, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
+    def read_columns(self, names: Sequence[str], where: Sequence[Condition] = ()) -> pa.Table:
         """Some columns of the plan's rows, in any order."""
         return _read(self.tables, self.plan_id, names, where)
 
@@ -140,10 +140,10 @@ def current_configs(request: ApplyRequest, plan: RecordedPlan, topics: Collectio
 
 
 def _configured(request: ApplyRequest, plan: RecordedPlan, topics: Collection[str]) -> ConfiguredTopics:
-    ids = plan.read(["source", "topic", "topic_id"], [Among("topic", topics)])
+    ids = plan.read_columns(["source", "topic", "topic_id"], [Among("topic", topics)])
     sources = set(map(str, ids["source"].to_pylist()))
     paths = source_paths(plan.tables)
-    configured = ConfiguredTopics.read(
+    configured = ConfiguredTopics.from_metadata(
         request.metadata, paths, sources, lambda: ids, deletes=True, same_broker=request.same_broker
     )
     warn_of_first(configured.known.warnings)
@@ -172,7 +172,7 @@ _CALLED: Final = {
 
 def _planned_policies(plan: RecordedPlan, topics: Collection[str]) -> dict[str, PolicyInPlan]:
     """The policy by which each topic was decided; it is the same for all segments of a topic."""
-    rows = plan.read(["topic", *PolicyInPlan.names()], [Among("topic", topics)])
+    rows = plan.read_columns(["topic", *PolicyInPlan.names()], [Among("topic", topics)])
     one_each = rows.take(positions_in(rows.group_by("topic").aggregate([]), rows, ["topic"]))
     return {row.pop("topic"): PolicyInPlan.of_dict(row) for row in one_each.to_pylist(maps_as_pydicts="strict")}
 

@@ -207,7 +207,7 @@ def unknown_partitions(tables: Tables, asked: pa.Table, partitions: pa.Table, so
     missing = asked.filter(~is_known)
     if not missing.num_rows:
         return {}
-    known = KnownPartitions.of(tables.read(PARTITIONS, PARTITIONS.key))
+    known = KnownPartitions.from_rows(tables.read(PARTITIONS, PARTITIONS.key))
     return {
         (row["topic"], row["partition"], row["source"]): known.why_unknown(
             TopicPartition(row["topic"], row["partition"]), row["source"] or source

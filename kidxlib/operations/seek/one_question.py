@@ -76,7 +76,7 @@ class Question:
         """Whether the question may be about many partitions."""
         return self.partition is None
 
-    def means(self, topic: str, partition: int) -> bool:
+    def asks_for(self, topic: str, partition: int) -> bool:
         """Whether the question is about a partition."""
         if self.topic is None:
             return topic not in INTERNAL_TOPICS
@@ -109,7 +109,7 @@ def answers_of_catalog(tables: Tables, question: Question, source: str | None) -
     if question.partition is not None:
         conditions.append(Among("partition", (question.partition,)))
     rows = PartitionToSearch.of_arrow(tables.read(PARTITIONS, PartitionToSearch.names(), conditions))
-    partitions = [row for row in rows if question.means(row.topic, row.partition)]
+    partitions = [row for row in rows if question.asks_for(row.topic, row.partition)]
     if not partitions:
         raise UsageError(f"--catalog {tables.path}: {_why_none(tables, question, source)}")
     log_dirs = [path for path in map(location, source_paths(tables).values()) if isinstance(path, Path)]
@@ -198,19 +198,19 @@ def find_not_asked(
     `log_dirs` were asked as a whole; any log dir of `brokers` may have the cluster's metadata.
     """
 
-    def means(partition: TopicPartition) -> bool:
-        return question.means(partition.topic, partition.partition)
+    def asks_for(partition: TopicPartition) -> bool:
+        return question.asks_for(partition.topic, partition.partition)
 
     # All partitions by the metadata, and by the numbers of others: a topic's numbers begin at 0 without gaps.
-    # Only those that the question means are held: a directory's number may be any.
-    existing = set(filter(means, numbered_below(known)))
+    # Only those that the question asks for are held: a directory's number may be any.
+    existing = set(filter(asks_for, numbered_below(known)))
     for log_dir in log_dirs:
         with contextlib.suppress(OSError, KidxError):  # of a log dir of which nothing is known nothing is told
             owner = brokers.owner(log_dir)
             if owner.cluster_id is not None and (metadata := brokers.of_cluster(owner.cluster_id)) is not None:
-                existing.update(filter(means, metadata.to_end.assignments))
+                existing.update(filter(asks_for, metadata.to_end.assignments))
     asked = set(known)
-    left_out = absent_partitions(log_dirs, means, brokers, asked, by_name=question.topic is not None)
+    left_out = absent_partitions(log_dirs, asks_for, brokers, asked, by_name=question.topic is not None)
     without_metadata = log_dirs_without_metadata(log_dirs, brokers)
     return NotAsked(left_out, without_metadata, unmounted_in(log_dirs), sorted(existing - asked))
 

@@ -105,7 +105,7 @@ class Format(enum.Enum):
     DELTA = ""
 
     @classmethod
-    def of(cls, path: str) -> Format:
+    def of_path(cls, path: str) -> Format:
         try:
             return cls(PurePosixPath(path).suffix)
         except ValueError as error:
@@ -118,7 +118,7 @@ class Format(enum.Enum):
 def write_answers(answers: Iterable[pa.RecordBatch], path: str) -> None:
     """Write rows of `RESULT`, without `file_error`, in their order. The output appears as a whole."""
     try:
-        match Format.of(path):
+        match Format.of_path(path):
             case Format.CSV:
                 _write_text(location(path), CSV_HEAD, map(csv_lines, answers))
             case Format.JSON:

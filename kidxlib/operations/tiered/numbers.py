@@ -225,7 +225,7 @@ class Sides:
     as_of_ms: int
 
     @classmethod
-    def of(cls, segments: pa.Table, logs: Iterable[LocalLog], as_of_ms: int, *, is_given: bool) -> Sides:
+    def from_rows(cls, segments: pa.Table, logs: Iterable[LocalLog], as_of_ms: int, *, is_given: bool) -> Sides:
         """From rows of `REMOTE_METADATA`, logs, and the time of the metadata; `is_given` if that time was asked for."""
         is_read = segments["is_read"].to_numpy() & (
             segments["state"].to_numpy() == SegmentState.COPY_SEGMENT_FINISHED.name
@@ -469,7 +469,7 @@ def numbers_of(request: TieredRequest, plan: TieredPlan, metadata: RemoteMetadat
     }
     log_dirs = request.log_dirs
     logs = local_logs(log_dirs, topics)
-    sides = Sides.of(metadata.segments, logs, plan.as_of.metadata_ms, is_given=request.as_of_ms is not None)
+    sides = Sides.from_rows(metadata.segments, logs, plan.as_of.metadata_ms, is_given=request.as_of_ms is not None)
     copied = [topic for topic in topics if plan.topics.is_copied(*topic) is not False]
     settings = {
         topic: {name: value for name in SETTINGS if (value := plan.topics.setting(*topic, name)) is not None}

@@ -57,7 +57,7 @@ def record_segments(
     ]
     audit = pa.table({"audit_id": [recorded_as.audit_id]})
     rows = {"audit": audit, "segment": pa.table(columns, schema=schema)}
-    tables.change(REMOTE_SEGMENTS, rows, updates.audited_remote, by=["audit_id"])
+    tables.change_rows(REMOTE_SEGMENTS, rows, updates.audited_remote, by=["audit_id"])
     return len(keys)
 
 

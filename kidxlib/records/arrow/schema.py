@@ -112,8 +112,8 @@ def has_attribute(batches: NDArray[np.void], bit: int) -> NDArray[np.bool_]:
 def incremented_sequences(first: NDArray[Any], increments: NDArray[np.int64]) -> NDArray[np.int32]:
     """`kidxlib.java.incremented_sequence` for arrays of shape (n,), in Java's 32 bits."""
     first, more = first.astype(np.int64), increments.astype(np.int32).astype(np.int64)
-    goes_round = first > (_INT_MAX - more).astype(np.int32)
-    return np.where(goes_round, more - (_INT_MAX - first) - 1, first + more).astype(np.int32)
+    wraps = first > (_INT_MAX - more).astype(np.int32)
+    return np.where(wraps, more - (_INT_MAX - first) - 1, first + more).astype(np.int32)
 
 
 def sequence_numbers(first: NDArray[Any], offset_deltas: NDArray[np.int64]) -> Array:

@@ -72,7 +72,7 @@ class BatchTable:
         content = self.window[at : at + size]
         return WholeLog(content), parse_batch(0, size, content[: layouts.BATCH_V2_BYTES_MIN].tobytes())
 
-    def where(self, kept: NDArray[np.bool_]) -> BatchTable:
+    def filtered(self, kept: NDArray[np.bool_]) -> BatchTable:
         return self if kept.all() else replace(self, rows=self.rows[kept])
 
 

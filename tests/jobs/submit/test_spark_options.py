@@ -13,7 +13,7 @@ def test_without_any() -> None:
     options = read_spark_options([])
     assert (options.master, options.deploy_mode) == ("local[*,4]", "client")
     assert not [*options.jars, *options.class_path, *options.py_files, *options.others, *options.variables]
-    assert options.is_local and not options.is_in_cluster and not options.have_modules
+    assert options.is_local and not options.is_in_cluster and not options.has_modules
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,7 @@ def test_others_go_on_in_their_order(words: list[str], others: list[str]) -> Non
     [("kidx.zip", True), ("/x/a.zip,/x/kidx.zip", True), ("/x/kidx.zip.d/a.zip", False), ("/x/my-kidx.zip", False)],
 )
 def test_the_projects_modules_are_known_by_their_file_name(py_files: str, have: bool) -> None:
-    assert read_spark_options(["--py-files", "b.egg", "--py-files", py_files]).have_modules is have
+    assert read_spark_options(["--py-files", "b.egg", "--py-files", py_files]).has_modules is have
 
 
 @pytest.mark.parametrize(

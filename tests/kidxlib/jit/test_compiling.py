@@ -42,10 +42,10 @@ def test_a_phase_is_called_compiling_while_loops_are_compiled() -> None:
 
 def test_who_asks_is_told_once() -> None:
     told: list[str] = []
-    compiling.tell_with(lambda: told.append("compiling"))
-    compiling.say(False)
+    compiling.at_first_compilation(lambda: told.append("compiling"))
+    compiling.set_flag(False)
     assert told == []
     for _ in range(2):
-        compiling.say(True)
-        compiling.say(False)
+        compiling.set_flag(True)
+        compiling.set_flag(False)
     assert told == ["compiling"]

@@ -158,7 +158,7 @@ def test_each_pair_is_decided_as_decide_does(data: st.DataObject) -> None:
     )
     cleanup = frozenset(data.draw(st.sets(st.sampled_from(list(Cleanup)))))
     ladder = Ladder(data.draw(_LIMITS), data.draw(_LIMITS))
-    candidates, of_topic = Candidates.of(segments, bounds, _NOW), TopicPolicy(cleanup=cleanup)
+    candidates, of_topic = Candidates.of_partition(segments, bounds, _NOW), TopicPolicy(cleanup=cleanup)
     deleted = deletions(candidates, of_topic, ladder)
     stays = reasons_of_first(candidates, of_topic, ladder, deleted)
     for row, time_ms in enumerate(ladder.times_ms):

@@ -39,7 +39,7 @@ def _configured(directory: Path, *settings: tuple[str, str], uncommitted: str | 
         log += data(11, [config("t", "retention.ms", uncommitted)], 1_000)
     write_copy(log_dir / METADATA_DIRECTORY, {10: log}, {(10, 1): snapshot(of_t, 1_000)})
     rows = pa.table({"source": ["s"], "topic": ["t"], "topic_id": [ids.get("topic_id", ID_OF_T)]})
-    return ConfiguredTopics.read(MetadataOptions(), {"s": str(log_dir)}, ["s"], lambda: rows)
+    return ConfiguredTopics.from_metadata(MetadataOptions(), {"s": str(log_dir)}, ["s"], lambda: rows)
 
 
 def _policy(directory: Path, text: str) -> Policy:
@@ -80,7 +80,9 @@ def test_the_end_of_the_metadata_keeps_a_compacted_topic(
         {(10, 1): snapshot(of_t, 1_000)},
     )
     rows = pa.table({"source": ["s"], "topic": ["t"], "topic_id": [ID_OF_T]})
-    configured = ConfiguredTopics.read(MetadataOptions(), {"s": str(tmp_path / "log-dir")}, ["s"], lambda: rows)
+    configured = ConfiguredTopics.from_metadata(
+        MetadataOptions(), {"s": str(tmp_path / "log-dir")}, ["s"], lambda: rows
+    )
     found, _ = _completed(configured, _policy(tmp_path, _BLANKET), deletes=True)
     assert found.policy.cleanup == {Cleanup.COMPACT}
 
@@ -91,7 +93,7 @@ def test_the_remedy_names_what_is_lacking(tmp_path: Path) -> None:
     assert "name --server-properties" in known and "--cluster-metadata" not in known
     other = _configured(tmp_path / "b", topic_id=OTHER_ID).remedy("t")
     assert "its topic id is" in other and "--policy" in other
-    nothing = ConfiguredTopics.read(MetadataOptions(), {"s": str(tmp_path)}, ["s"], lambda: pa.table({}))
+    nothing = ConfiguredTopics.from_metadata(MetadataOptions(), {"s": str(tmp_path)}, ["s"], lambda: pa.table({}))
     assert nothing.remedy("t") == "name --cluster-metadata and --server-properties, or --policy"
 
 

@@ -125,7 +125,7 @@ def test_a_stream_has_limits_of_its_own() -> None:
     assert _streamed(maxOffsetsPerTrigger="7").limits == Limits(offsets=7)
     assert _streamed(maxbytespertrigger=" 9 ", mode="batches").limits == Limits(log_bytes=9)
     assert _streamed(startingOffsets="latest").source.start == Limit("startingOffsets", everywhere=LATEST)
-    assert _streamed(startingOffsets='{"a": {"0": -1}}').source.start.of(TopicPartition("a", 0)) == LATEST
+    assert _streamed(startingOffsets='{"a": {"0": -1}}').source.start.of_partition(TopicPartition("a", 0)) == LATEST
 
 
 @pytest.mark.parametrize(

@@ -79,7 +79,7 @@ def scanned(*segments: dict[str, Any]) -> Found:
 
 def record(tables: Tables, found: Found, build_id: str, since: int | None = None) -> int:
     change = partial(updates.scanned, build_id=build_id)
-    return tables.change(SEGMENTS, found, change, by=SEGMENTS.key, since=since, build_id=build_id)
+    return tables.change_rows(SEGMENTS, found, change, by=SEGMENTS.key, since=since, build_id=build_id)
 
 
 def recorded(tables: Tables) -> dict[tuple[int, int], dict[str, Any]]:
@@ -155,7 +155,7 @@ def test_who_is_overtaken_computes_its_change_again(tables: DeltaTables) -> None
             record(tables, scanned(segment(0, 0, batches=1)), "other")
         return updates.scanned(known, found, build_id="mine")
 
-    assert tables.change(SEGMENTS, scanned(segment(0, 0, batches=2)), change, by=SEGMENTS.key) == 1
+    assert tables.change_rows(SEGMENTS, scanned(segment(0, 0, batches=2)), change, by=SEGMENTS.key) == 1
     assert asked == [0, 1]
     assert recorded(tables)[0, 0]["batches"] == 2
     assert record(tables, scanned(segment(0, 0, batches=2)), "again") == 0
@@ -182,7 +182,7 @@ def test_a_commit_that_records_nothing_read_compares_with_no_version(tables: Del
     held.commit()
     assert record(held, scanned(segment(0, 1)), "mine", since) == 0
     gone = {"segment": scanned(segment(0, 0))["segment"].select(SEGMENTS.key)}
-    held.change(SEGMENTS, gone, partial(updates.deleted, now=datetime(2026, 1, 1, tzinfo=UTC)), by=SEGMENTS.key)
+    held.change_rows(SEGMENTS, gone, partial(updates.deleted, now=datetime(2026, 1, 1, tzinfo=UTC)), by=SEGMENTS.key)
     held.commit()
     assert [row["status"] for row in recorded(tables).values()] == ["deleted", "ok", "ok"]
 
@@ -193,7 +193,7 @@ def _stand_still(path: str, ready: Any) -> None:
         signal.pause()
         return updates.scanned(known, found, build_id="killed")
 
-    DeltaTables(path).change(SEGMENTS, scanned(segment(0, 0)), change, by=SEGMENTS.key)
+    DeltaTables(path).change_rows(SEGMENTS, scanned(segment(0, 0)), change, by=SEGMENTS.key)
 
 
 def test_a_writer_that_is_killed_leaves_nothing_in_the_way(tables: DeltaTables) -> None:
@@ -289,7 +289,7 @@ def commit(
     deletes: Sequence[Key] = (),
 ) -> None:
     changed = TableChange(whole(inserts, number), whole(updates, number), whole(deletes, 0).select(TABLE.key), number)
-    sorted_tables.change(TABLE, {"row": whole([("", 0, 0)], 0)}, lambda _, __: changed, by=())
+    sorted_tables.change_rows(TABLE, {"row": whole([("", 0, 0)], 0)}, lambda _, __: changed, by=())
 
 
 def rows_of(sorted_tables: DeltaTables) -> dict[Key, int]:

@@ -35,12 +35,12 @@ def _rows(numbers: list[int], directory: str) -> pa.Table:
 
 def _write(numbers: list[int], directory: str, tables: Tables) -> int:
     found = {"row": _rows(numbers, directory)}
-    return tables.change(PARTITIONS, found, partial(updates.written, table=PARTITIONS), by=PARTITIONS.key)
+    return tables.change_rows(PARTITIONS, found, partial(updates.written, table=PARTITIONS), by=PARTITIONS.key)
 
 
 def _remove(numbers: list[int], tables: Tables) -> int:
     found = {"key": _rows(numbers, "").select(PARTITIONS.key)}
-    return tables.change(PARTITIONS, found, partial(updates.removed, table=PARTITIONS), by=PARTITIONS.key)
+    return tables.change_rows(PARTITIONS, found, partial(updates.removed, table=PARTITIONS), by=PARTITIONS.key)
 
 
 _WRITE: Final = st.builds(

@@ -30,7 +30,7 @@ def test_they_hold_what_delta_tables_hold(in_files: bool, tmp_path: Path, rng: r
         assert len({record(tables, scanned(*found), f"build {number}") for tables in (memory, delta)}) == 1
         gone = pa.Table.from_pylist([{name: found[0][name] for name in SEGMENTS.key}], SEGMENTS.schema(SEGMENTS.key))
         change = partial(updates.deleted, now=datetime(2026, 11, 24, number, tzinfo=UTC))
-        assert len({t.change(SEGMENTS, {"segment": gone}, change, by=SEGMENTS.key) for t in (memory, delta)}) == 1
+        assert len({t.change_rows(SEGMENTS, {"segment": gone}, change, by=SEGMENTS.key) for t in (memory, delta)}) == 1
         assert _rows(memory) == _rows(delta)
         where = [Among("partition", (1,)), Among("status", ("deleted",), negated=True)]
         names = ["base_offset", "batches"]

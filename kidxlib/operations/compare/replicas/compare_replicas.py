@@ -93,7 +93,7 @@ class Copies:
     groups: Sequence[tuple[int, int]]
 
     @classmethod
-    def read(cls, tables: TablesToRead, sources: Collection[str] | None) -> Copies:
+    def from_catalog(cls, tables: TablesToRead, sources: Collection[str] | None) -> Copies:
         where = [] if sources is None else [Among("source", sorted(sources))]
         rows = tables.read(PARTITIONS, (*_COPY_COLUMNS, "present"), where)
         rows = rows.filter(rows["present"]).select(list(_COPY_COLUMNS))
@@ -143,7 +143,7 @@ def compare_replicas(
     knows them. `compacted` are topics whose policy says so; others are known by `cleaner_offset`, or by offsets that
     segments of all their replicas lack.
     """
-    copies = Copies.read(tables, sources)
+    copies = Copies.from_catalog(tables, sources)
     if not copies.groups:
         return []
     verdicts = [verdict for part in copies.parts(tables) for verdict in _verdicts(tables, part, frozenset(compacted))]
@@ -173,7 +173,7 @@ class Segments:
     is_known: Flags
 
     @classmethod
-    def read(cls, tables: TablesToRead, copies: pa.Table) -> Self:
+    def from_catalog(cls, tables: TablesToRead, copies: pa.Table) -> Self:
         rows = tables.read(SEGMENTS, _COLUMNS, [*scope_of({"copies": copies}, PARTITIONS.key), PRESENT])
         rows = rows.combine_chunks()
         copy = positions_in(rows, copies, PARTITIONS.key)  # −1 for other partitions
@@ -395,7 +395,7 @@ def _with(column: Values, others: Numbers) -> Numbers:
 
 
 def _verdicts(tables: TablesToRead, copies: Copies, compacted: frozenset[str]) -> list[ReplicaVerdict]:
-    segments = Segments.read(tables, copies.rows)
+    segments = Segments.from_catalog(tables, copies.rows)
     bounds = Bounds.of(copies, segments)
     by = _compacted_by(copies, bounds, compacted)
     of_copies = _Verdicts(copies.rows, bounds, by, Pairs.of(copies, segments, bounds, by))

@@ -528,7 +528,7 @@ class _RunReader:
             bound = bound_before(ListedLog(path, size, base_offset, None), index, start)
             log = opened.log(size, use_mmap=False, chunk_bytes=_CHUNK_BYTES)
             for table in BatchWalk(log, bound.position, _ALL, checks=True).tables():
-                yield table.where(table.rows["position"] >= start)
+                yield table.filtered(table.rows["position"] >= start)
 
     def _add(self, path: str, batch: BatchTable, records: RecordsToBe) -> None:
         try:

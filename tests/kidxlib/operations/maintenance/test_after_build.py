@@ -71,7 +71,7 @@ def _write(tables: DeltaTables, rows: Sequence[dict[str, Any]]) -> None:
     """Add rows, or replace those with their keys, as a build does."""
     whole = [filled(SEGMENTS.schema(), row) for row in rows]
     found = {"row": pa.Table.from_pylist(whole, SEGMENTS.schema())}
-    tables.change(SEGMENTS, found, partial(updates.written, table=SEGMENTS), by=SEGMENTS.key)
+    tables.change_rows(SEGMENTS, found, partial(updates.written, table=SEGMENTS), by=SEGMENTS.key)
 
 
 def _of_build(rng: random.Random, number: int) -> list[dict[str, Any]]:

@@ -68,7 +68,7 @@ def test_partitions_come_in_shares_as_the_catalog_has_them(tmp_path: Path) -> No
     segments = PresentSegments(tables, tables.version(SEGMENTS), ("a", "b"), ["t", "u"])
     configs = {topic: {"it": Policy().of_topic(topic)} for topic in "tu"}
     with Workers(1) as workers:
-        partitions_present = counts_of(segments.read([]), PARTITIONS.key)
+        partitions_present = counts_of(segments.read_columns([]), PARTITIONS.key)
         shares = list(partitions_to_plan(segments, partitions_present, LocalEngine(workers, tmp_path), configs, {"u"}))
         found = [pa.Table.from_batches(share.rows.batches()).to_pylist() for share in shares]
     names = (*SEGMENTS.key, "log_bytes")
