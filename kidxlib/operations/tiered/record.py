@@ -34,7 +34,7 @@ def record_segments(
     finding on a topic is recorded with the topic's first segment, or not at all if the topic has none.
     """
     listed = listed.sort_by([(name, "ascending") for name in ("topic", "topic_id", *_KEY[1:])])
-    keys = keys_of(listed)
+    keys = keys_of_remote_segments(listed)
     by_segment = _by_segment(findings, keys)
     values = {
         **{name: listed[name] for name in listed.column_names},
@@ -61,7 +61,7 @@ def record_segments(
     return len(keys)
 
 
-def keys_of(listed: pa.Table) -> list[Key]:
+def keys_of_remote_segments(listed: pa.Table) -> list[Key]:
     """The keys of the segments in some rows of `ListedSegmentRow`."""
     return list(zip(*(listed[name].to_pylist() for name in _KEY), strict=True))
 

@@ -40,7 +40,7 @@ from kidxlib.messages.remote_log_metadata import SegmentState, TopicIdPartition
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.tiered.find import TieredAudit, plan_audit, read_metadata
 from kidxlib.operations.tiered.numbers import local_logs
-from kidxlib.operations.tiered.record import Key, keys_of, record_segments
+from kidxlib.operations.tiered.record import Key, keys_of_remote_segments, record_segments
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.tiered.repair_work import REMADE, RemadeRow, SegmentsToMend, partition_directory, remake_objects
 from kidxlib.operations.tiered.tiered_request import RecordedAudit, TieredRequest
@@ -264,7 +264,7 @@ def _with_objects(listed: pa.Table, put: Mapping[Key, Sequence[Mapping[str, Any]
         return listed
     column = listed["objects"]
     objects: list[Any] = column.to_pylist()
-    for number, key in enumerate(keys_of(listed)):
+    for number, key in enumerate(keys_of_remote_segments(listed)):
         if new := put.get(key):
             replaced = {item["name"] for item in new}
             objects[number] = [*(item for item in objects[number] if item["name"] not in replaced), *new]
