@@ -28,7 +28,7 @@ from kidxlib.format.topic_partition import INTERNAL_TOPICS, PartitionKey
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.retention.missing import Missing
 from kidxlib.operations.retention.plan_options import Configs, PlanRequest
-from kidxlib.operations.retention.plan_work import plan_partitions
+from kidxlib.operations.retention.planned import plan_partitions
 from kidxlib.operations.retention.recorded import (
     FACTS_OF_OFFSETS,
     PresentSegments,
@@ -575,7 +575,7 @@ def _staged(
     if request.delete_records_json is not None:
         ensure_no_copies(rows)
     if request.policy_file is not None and any(policy.described for policy in request.policies):
-        ensure_one_cluster(segments.read(["topic_id"]), request.policy_file)
+        ensure_one_cluster(segments.read_columns(["topic_id"]), request.policy_file)
     engine = backend.engine
     compacted = topics_that_look_compacted(rows, what_if=request.options.what_if)
     partitions = counts_of(rows, PARTITIONS.key)

@@ -1,5 +1,5 @@
-"""The rows of a plan of some partitions under one policy: the decision on each segment and its reason, by the catalog
-and, if asked for, by the files.
+"""The rows of a plan (`plan_partitions`, which workers call): the decision on each segment under each policy and its
+reason, by the catalog and, if asked for, by the files.
 """
 
 from __future__ import annotations
@@ -7,7 +7,7 @@ from __future__ import annotations
 import itertools
 import os
 import posixpath
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, ParamSpec, TypeVar
 
@@ -20,10 +20,12 @@ from kidxlib.catalog.partitions import PARTITIONS
 from kidxlib.catalog.results import PLANNED
 from kidxlib.catalog.retention_plans import PolicyInPlan
 from kidxlib.catalog.rows import rows_of_columns
+from kidxlib.engine.work import ItemRows
 from kidxlib.errors import KidxError
 from kidxlib.format.segment_files import parse_segment_log
 from kidxlib.log.segment import LogSegment
 from kidxlib.operations.retention.plan_options import IS_ONLY_REPLICA, PlanOptions
+from kidxlib.operations.retention.recorded import PartitionsToPlan
 from kidxlib.records import batch_headers, reader
 from kidxlib.recovery.outcome import USABLE, Status
 from kidxlib.retention.decide import Bounds, Decisions, Flags, Longs, Segments, decide, keep_all
@@ -301,6 +303,26 @@ class _Decided:
         largest = self.decisions.largest_timestamps
         by_time: Flags = self.decisions.reasons == REASONS.index(Reason.TIME)
         return by_time & (largest >= YEAR_2000_MS // 1000) & (largest <= self.rule.now_ms // 1000)
+
+
+def plan_partitions(shares: Iterable[PartitionsToPlan], *, options: PlanOptions) -> Iterator[ItemRows]:
+    """Rows of `PLANNED`: a row for each segment and policy."""
+    for share in shares:
+        rows = pa.Table.from_batches(share.rows.batches()).combine_chunks()
+        partitions = partitions_of(rows)
+        on_disk = [partition.on_disk() for partition in partitions] if options.from_files else None
+        for name in next(iter(share.configs.values())):
+            configs = {topic: of_topic[name] for topic, of_topic in share.configs.items()}
+            planned = planned_rows(rows, partitions, name, configs, share.compacted_topics, options, on_disk)
+            yield ItemRows(batches=_as_kind(planned))
+        yield ItemRows(segments=rows.num_rows)
+
+
+def _as_kind(rows: pa.Table) -> Iterator[pa.RecordBatch]:
+    kind = PLANNED.field("segment").type
+    for batch in rows.to_batches():
+        struct = pa.StructArray.from_arrays(batch.columns, fields=list(kind))
+        yield pa.RecordBatch.from_arrays([struct], schema=PLANNED)
 
 
 def planned_rows(
