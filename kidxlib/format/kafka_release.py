@@ -45,6 +45,9 @@ KAFKA_4_4: Final = KafkaRelease(4, 4)
 #: The last release before these changes, which the older ones are like.
 KAFKA_4_3: Final = KafkaRelease(4, 3)
 
+#: From here on a node starts with a snapshot of offset 0 that has no whole batch, if it knows the voters without it.
+FIRST_SNAPSHOT_MAY_BE_EMPTY: Final = KafkaRelease(4, 3)
+
 #: The releases whose answers were compared with Kafka's.
 OLDEST: Final = KafkaRelease(3, 9)
 NEWEST: Final = KAFKA_4_4

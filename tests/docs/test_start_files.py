@@ -20,7 +20,7 @@ _TRIALS: Final = {
         "meta.properties of both log dirs",
     ),
     "a log dir": ("log dir", "the metadata's directory"),
-    "`bootstrap.checkpoint`": ("bootstrap.checkpoint",),
+    "`bootstrap.checkpoint`": ("bootstrap.checkpoint", "the .checkpoint of offset 0"),
     "`quorum-state`": ("quorum-state",),
     "metadata snapshot (`.checkpoint`)": (
         *("the latest .checkpoint", "all .checkpoint", "a .checkpoint", "a renamed .checkpoint"),

@@ -29,7 +29,7 @@ from tests.support.kafka.jars import PROJECT, PROMISED, jars_of
 
 #: What is said of a class or a method that is not where it was: by the harness, by py4j, by Java.
 _MOVED: Final = re.compile(
-    r"MovedError: (?P<harness>.+)"
+    r"MovedError: (?:this Kafka has no )?(?P<harness>[^;\n]+)"
     r"|Py4JException: (?P<py4j>(?:Method|Constructor) .+ does not exist)"
     r"|(?P<static>\S+) does not exist in the JVM"
     r"|(?:NoSuch(?:Method|Field)(?:Exception|Error)|NoClassDefFoundError|ClassNotFoundException): (?P<java>.+)"
@@ -62,9 +62,10 @@ class Result:
 
     @property
     def reason(self) -> str:
-        """The first line that says why it failed."""
+        """The first line that says why it failed: of an error in Java that of Java, not that of py4j."""
         lines = (line.removeprefix("E  ").strip() for line in self.text.splitlines() if line.startswith("E  "))
-        return next(lines, self.text.partition("\n")[0])[:_REASON_MOST]
+        of_java = (line.removeprefix(": ") for line in lines if "Py4JJavaError" not in line)
+        return next(of_java, self.text.partition("\n")[0])[:_REASON_MOST]
 
 
 #: How tests ended, by their names, in which no version stands.

@@ -29,10 +29,14 @@ from kidxlib.format.checkpoint_files import (
     LOG_START_OFFSET_CHECKPOINT,
     RECOVERY_POINT_CHECKPOINT,
 )
+from kidxlib.format.kafka_release import METADATA_VERSION
+from kidxlib.format.layouts import HEADER_SIZE_UP_TO_MAGIC
+from kidxlib.format.segment_files import SnapshotId, kraft_snapshot_file
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
 from tests.kafka.reading import TIMEOUT_SECONDS
+from tests.support.cluster_metadata import change, snapshot
 from tests.support.kafka.broker import Broker, free_ports
 
 #: The release whose brokers can start on the disk, and all later ones.
@@ -81,6 +85,8 @@ class Disk:
 Damage: TypeAlias = Callable[[Disk], object]
 #: Where the log begins once its first segment is gone: where a batch begins, and a snapshot ends.
 _SECOND_SEGMENT: Final = 40
+#: The `metadata.version` of the disk: 3.9-IV0.
+_LEVEL: Final = 21
 _UNKNOWN_ID: Final = "AAAAAAAAAAAAAAAAAAAAAg"
 
 
@@ -114,6 +120,11 @@ def _torn(path: Path) -> Path:
     return path
 
 
+def _cut(path: Path, size: int) -> Path:
+    path.write_bytes(path.read_bytes()[:size])
+    return path
+
+
 def _flipped(path: Path) -> Path:
     """One bit in the middle."""
     content = bytearray(path.read_bytes())
@@ -140,6 +151,15 @@ def _split_metadata(disk: Disk) -> Path:
     log.write_bytes(content[:position])
     (disk.metadata / f"{_SECOND_SEGMENT:020d}.log").write_bytes(content[position:])
     return log
+
+
+def _first_snapshot(disk: Disk) -> Path:
+    """In place of all snapshots one of offset 0, as `kafka-storage format` of Kafka 4.4 writes it."""
+    for path in disk.snapshots:
+        path.unlink()
+    path = disk.metadata / kraft_snapshot_file(SnapshotId(0, 0))
+    path.write_bytes(snapshot([change("FeatureLevelRecord", name=METADATA_VERSION, featureLevel=_LEVEL)], 0))
+    return path
 
 
 def _without_first_segment(disk: Disk) -> Path:
@@ -311,6 +331,13 @@ def _of_snapshots() -> dict[str, Damage]:
 
     return {
         **_each("the latest .checkpoint", latest, list(_SPOIL)),
+        **_each("the .checkpoint of offset 0", _first_snapshot, ["empty", "NUL", "torn", "another bit"]),
+        "the .checkpoint of offset 0: torn in its first batch": lambda disk: _cut(
+            _first_snapshot(disk), HEADER_SIZE_UP_TO_MAGIC
+        ),
+        "the .checkpoint of offset 0: 16 bytes of it": lambda disk: _cut(
+            _first_snapshot(disk), HEADER_SIZE_UP_TO_MAGIC - 1
+        ),
         **_each("an older .checkpoint", lambda disk: disk.snapshots[0], ["empty", "NUL"]),
         "all .checkpoint: missing": lambda disk: [_removed(path) for path in disk.snapshots],
         "all .checkpoint: empty": lambda disk: [_emptied(path) for path in disk.snapshots],

@@ -31,6 +31,7 @@ from kidxlib.storage.log_dir import read_topic_id
 from kidxlib.storage.small_files import parse_properties
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import kidx
+from tests.kafka.damaged_disk import wait_until
 from tests.kafka.reading import TIMEOUT_SECONDS
 from tests.support.kafka.broker import Broker
 from tests.support.spark.jobs import Ended, kidx_build_here, kidx_retention_here
@@ -109,6 +110,11 @@ def described(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> 
             *("--add-config", "log.index.interval.bytes=2048,log.retention.bytes=5"),
         )
         _create(admin, {"as-the-broker": {}})  # an open segment keeps the interval that it was begun with
+        # The controller has made it; a broker that knows of it knows of all changes before.
+        wait_until(
+            lambda: "as-the-broker" in admin.list_topics(timeout=TIMEOUT_SECONDS).topics,
+            "the broker does not hear of a topic",
+        )
         configs = {topic: _describe(admin, topic) for topic in ("as-the-broker", *_OF_THEIR_OWN, "made-again")}
         _write(broker.bootstrap)
         live = read_cluster_metadata(broker.log_dir / METADATA_DIRECTORY)

@@ -34,8 +34,9 @@ _NOT_THERE: Final[dict[str, Callable[[Kafka], Any]]] = {
 def test_what_is_not_there_is_named(kafka: Kafka, name: str) -> None:
     with pytest.raises((MovedError, Py4JError)) as caught:
         _NOT_THERE[name](kafka)
-    moved = Result("failed", str(caught.getrepr(style="short"))).moved
-    assert any(name in each for each in moved), moved
+    result = Result("failed", str(caught.getrepr(style="short")))
+    assert any(name in each for each in result.moved), result.moved
+    assert "Py4JJavaError" not in result.reason
 
 
 #: How a test ends with another Kafka and with the promised one (None: it is not there), and what is told of it.

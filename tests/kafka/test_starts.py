@@ -18,7 +18,7 @@ from kidxlib.audit.startup.last_stop import last_stops
 from kidxlib.audit.startup.node import read_to_end
 from kidxlib.audit.startup.obstacles import Effect, Obstacle
 from kidxlib.cli.main import kidx
-from kidxlib.format.kafka_release import KAFKA_4_4, METADATA_VERSION, OLDEST
+from kidxlib.format.kafka_release import KAFKA_4_4, METADATA_VERSION, OLDEST, KafkaRelease
 from kidxlib.format.layouts import ATTRIBUTE_TRANSACTIONAL
 from kidxlib.format.segment_files import LOG_SUFFIX
 from kidxlib.records.batch_headers import batches
@@ -61,8 +61,9 @@ _OLDER_ALONE_ENDS: Final = {"a renamed .checkpoint: the latest", "a renamed .che
 @pytest.mark.parametrize("case", DAMAGES)
 def test_a_node_does_what_kidx_says(case: str, recordings: Recordings, tmp_path: Path) -> None:
     """It does not start, takes a log dir out of use, or hides records, where kidx says so, and nowhere else."""
-    effects = {obstacle.effect for obstacle in _obstacles(_damaged(case, tmp_path))}
+    disk = _damaged(case, tmp_path)
     for version in recordings.versions("starts"):
+        effects = {obstacle.effect for obstacle in _obstacles(disk, release_of(version))}
         did = recordings.of("starts", case, partial(_started, case, version), kafka=version, seed=0)
         if case in _TOLD_OTHERWISE:
             assert Effect.LOG_DIR not in effects
@@ -95,9 +96,10 @@ def _damaged(case: str, directory: Path) -> Disk:
     return disk
 
 
-def _obstacles(disk: Disk) -> Iterator[Obstacle]:
+def _obstacles(disk: Disk, kafka: KafkaRelease | None = None) -> Iterator[Obstacle]:
+    """For a node's Kafka; None for the one that it has registered."""
     log_dirs = [log_dir for log_dir in (disk.a, disk.b) if log_dir.is_dir()]
-    for stop in last_stops(log_dirs, None, read_to_end(disk.metadata)).values():
+    for stop in last_stops(log_dirs, None, read_to_end(disk.metadata), kafka).values():
         yield from stop.obstacles
     for log_dir in log_dirs:
         for directory in log_dir.iterdir():

@@ -37,9 +37,10 @@ print(len([getattr(kidxlib, name) for name in kidxlib.__all__]), kidxlib.__versi
 """,
     "all modules": """
 import importlib, pkgutil
-import kidxlib
-for module in pkgutil.walk_packages(kidxlib.__path__, "kidxlib."):
-    importlib.import_module(module.name)
+import jobs, kidxlib
+for package in (kidxlib, jobs):
+    for module in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
 """,
     "kidx --help": """
 sys.argv = ["kidx", "--help"]

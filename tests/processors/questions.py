@@ -53,6 +53,8 @@ class Answer:
         found: the batches and records that searches lead to.
         records: as rows, up to the first that cannot be read.
         error: why that one cannot be read.
+        frames: what libzstd by itself makes of each batch. It has other loops for other processors, which read
+            different damaged data, or refuse it.
     """
 
     recovered: RecoveredSegment
@@ -60,6 +62,7 @@ class Answer:
     found: tuple[Said, ...] = ()
     records: tuple[Said, ...] = ()
     error: str | None = None
+    frames: tuple[int | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,7 +113,7 @@ def answered(question: Question) -> Answer:
     recovered = _recover(question.log, question.base_offset, question.options)
     if not question.is_read:
         return Answer(recovered=recovered)
-    from tests.processors.searches import lookups, records, searches  # whose loops a scan needs not
+    from tests.processors.searches import frames, lookups, records, searches  # whose loops a scan needs not
 
     rows, error = records(question.log)
     return Answer(
@@ -119,6 +122,7 @@ def answered(question: Question) -> Answer:
         found=searches(question, recovered),
         records=rows,
         error=error,
+        frames=frames(question.log),
     )
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import zlib
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
 from kidxlib.errors import KidxError, MalformedRecordsError
+from kidxlib.format.layouts import BATCH_V2_BYTES_MIN, CODEC_ZSTD
+from kidxlib.format.zstd import ZstdDecompressor, ZstdError
 from kidxlib.index.offset import OffsetIndex
 from kidxlib.index.time import TimeIndex
 from kidxlib.log.segment import LogSegment
 from kidxlib.records.arrow.records import record_rows
 from kidxlib.records.arrow.schema import records_schema
+from kidxlib.records.batch_headers import batches
 from kidxlib.records.bulk.batch_table import BatchWalk
 from kidxlib.records.bulk.wanted import Wanted
 from kidxlib.recovery.segment import RecoveredSegment
@@ -68,3 +73,20 @@ def records(data: bytes) -> tuple[tuple[Said, ...], str | None]:
     except MalformedRecordsError as error:
         return tuple(rows), str(error)
     return tuple(rows), None
+
+
+def frames(data: bytes) -> tuple[int | None, ...]:
+    """What libzstd by itself makes of each batch's zstd data: the checksum of what it gives; None where it refuses."""
+    return tuple(_frames(data))
+
+
+def _frames(data: bytes) -> Iterator[int | None]:
+    with contextlib.suppress(MalformedRecordsError):
+        for batch in batches(WholeLog(np.frombuffer(data, np.uint8))):
+            if batch.is_v2 and batch.codec == CODEC_ZSTD:
+                try:
+                    yield zlib.crc32(
+                        ZstdDecompressor().decompress(data[batch.position + BATCH_V2_BYTES_MIN : batch.next_position])
+                    )
+                except ZstdError:
+                    yield None

@@ -82,17 +82,23 @@ def _mutated(rng: random.Random, golden_segments: Sequence[GoldenSegment], logs:
 def _assert_as_here(
     told: Told, questions: Sequence[Question], golden_segments: Sequence[GoldenSegment]
 ) -> Counter[str]:
-    """All answers are Kafka's files, or this processor's; what was compared."""
+    """All answers are Kafka's files, or this processor's; what was compared. Where libzstd by itself reads a damaged
+    batch on one of the two processors alone, records are not compared: Nehalem's has no loop for BMI2.
+    """
     compared: Counter[str] = Counter()
     for answer, segment in zip(told.answers, golden_segments, strict=False):
         assert_as_kafka(answer.recovered, segment)
     for question, answer in zip(questions, told.answers, strict=True):
         here = answered(question)
         assert_same(answer.recovered, here.recovered)
-        assert (answer.lookups, answer.found) == (here.lookups, here.found), question.name
-        assert (answer.records, answer.error) == (here.records, here.error), question.name
+        assert answer.lookups == here.lookups, question.name
         compared["segments"] += 1
         compared["lookups"] += sum(map(len, answer.lookups))
+        if answer.frames != here.frames:
+            compared["logs of which libzstd by itself reads other damaged data"] += 1
+            continue
+        assert answer.found == here.found, question.name
+        assert (answer.records, answer.error) == (here.records, here.error), question.name
         compared["searches"] += len(answer.found)
         compared["records"] += len(answer.records)
         compared["logs with a record that cannot be read"] += answer.error is not None

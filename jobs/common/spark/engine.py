@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import itertools
 import os
 import pickle
@@ -80,6 +79,8 @@ def wait_for_loops() -> None:
     """Wait until setup.sh no longer compiles loops: each worker would compile them itself."""
     if not os.access(_LOCK, os.R_OK):
         return
+    import fcntl  # here, as not each system has it that a job starts on
+
     with _LOCK.open("rb") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)

@@ -37,11 +37,17 @@ from kidxlib.audit.startup.metadata_log import RESTORE, loses_at_start, lost_met
 from kidxlib.audit.startup.obstacles import INT_BITS, LONG_BITS, Effect, KafkaThrows, Obstacle, Thrown, unreadable
 from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError, UnreadableMessageError
 from kidxlib.format import segment_files, topic_partition
-from kidxlib.format.kafka_release import METADATA_VERSION, KafkaRelease, NodeRelease
+from kidxlib.format.kafka_release import FIRST_SNAPSHOT_MAY_BE_EMPTY, METADATA_VERSION, KafkaRelease, NodeRelease
 from kidxlib.format.segment_files import BOOTSTRAP_SNAPSHOT, SnapshotId
 from kidxlib.format.topic_partition import TopicPartition, parse_partition_directory
 from kidxlib.log.cluster_metadata.image import ClusterMetadata, read_despite_damage
-from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, QUORUM_STATE, ensure_whole_snapshot
+from kidxlib.log.cluster_metadata.replica import (
+    METADATA_DIRECTORY,
+    QUORUM_STATE,
+    ensure_whole_snapshot,
+    names_voters,
+    whole_batches_of_torn,
+)
 from kidxlib.messages.typed_records import CLUSTER_METADATA, read_framed
 from kidxlib.records.batch_headers import batches
 from kidxlib.records.reader import records
@@ -331,9 +337,9 @@ def read_to_end(directory: Location) -> ClusterMetadata | None:
         return None
 
 
-def obstacles_of_raft(log_dir: Location, *, metadata_is_read: bool) -> Iterator[Obstacle]:
-    """What is wrong with the files of Raft in a log dir, as far as it has any. `metadata_is_read`: the latest snapshot
-    and the log were read, and are good.
+def obstacles_of_raft(log_dir: Location, kafka: NodeRelease, *, metadata_is_read: bool) -> Iterator[Obstacle]:
+    """What is wrong with the files of Raft in a log dir, as far as it has any, for the node's Kafka.
+    `metadata_is_read`: the latest snapshot and the log were read, and are good.
     """
     yield from _bootstrap_obstacles(log_dir / segment_files.BOOTSTRAP_SNAPSHOT)
     directory = log_dir / METADATA_DIRECTORY
@@ -342,7 +348,7 @@ def obstacles_of_raft(log_dir: Location, *, metadata_is_read: bool) -> Iterator[
     except OSError:  # it has none, or its partition says that it cannot be listed
         return
     yield from _quorum_state_obstacles(files.get(QUORUM_STATE))
-    yield from _snapshot_obstacles(directory, files, metadata_is_read=metadata_is_read)
+    yield from _snapshot_obstacles(directory, files, kafka, metadata_is_read=metadata_is_read)
     yield from _topic_id_obstacles(files.get(PARTITION_METADATA))
 
 
@@ -401,7 +407,7 @@ def _quorum_state_obstacles(path: Location | None) -> Iterator[Obstacle]:
 
 
 def _snapshot_obstacles(
-    directory: Location, files: Mapping[str, Location], *, metadata_is_read: bool
+    directory: Location, files: Mapping[str, Location], kafka: NodeRelease, *, metadata_is_read: bool
 ) -> Iterator[Obstacle]:
     snapshots: list[SnapshotId] = []
     renamed: dict[SnapshotId, Location] = {}
@@ -443,39 +449,52 @@ def _snapshot_obstacles(
             "IllegalStateException",
             _RESTORE,
         )
-    elif latest is not None and not metadata_is_read and not _needs_no_snapshot(files, latest):
-        yield from _latest_snapshot_obstacles(files[segment_files.kraft_snapshot_file(latest)], start, snapshots)
+    elif latest is not None and not metadata_is_read:
+        yield from _latest_snapshot_obstacles(files, start, snapshots, kafka)
 
 
-def _needs_no_snapshot(files: Mapping[str, Location], snapshot: SnapshotId) -> bool:
-    """Whether a snapshot is empty that had nothing but what `kafka-storage format` of Kafka 4.4 wrote (KIP-1170), and
-    the node's voters are not in it: it reads nothing there, and all of the log (tried with 4.4.0).
+def _latest_snapshot_obstacles(
+    files: Mapping[str, Location], start: int, snapshots: Sequence[SnapshotId], kafka: NodeRelease
+) -> Iterator[Obstacle]:
+    """That of offset 0 has what `kafka-storage format` wrote (KIP-853, KIP-1170), which is in the log, too, once there
+    was a leader.
     """
-    if snapshot.end_offset > 0 or files[segment_files.kraft_snapshot_file(snapshot)].stat().st_size > 0:
-        return False
-    try:
-        state = json.loads(small_file(files[QUORUM_STATE]))
-    except (KeyError, OSError, ValueError):
-        return False
-    return isinstance(state, dict) and state.get("data_version") == _VOTERS_IN_PROPERTIES
-
-
-def _latest_snapshot_obstacles(path: Location, start: int, snapshots: list[SnapshotId]) -> Iterator[Obstacle]:
+    *_, latest = in_order = sorted(snapshots)
+    path = files[segment_files.kraft_snapshot_file(latest)]
     try:
         ensure_whole_snapshot(path)
     except ClusterMetadataError as error:
-        others = (snapshot for snapshot in snapshots if segment_files.kraft_snapshot_file(snapshot) != path.name)
-        before = max(others, default=None)
-        if before is not None and before.end_offset >= start:
-            instead: str | None = f"{segment_files.kraft_snapshot_file(before)} and the log"
+        does, batches_left = _BAD_SNAPSHOT_DOES, whole_batches_of_torn(path)
+        if latest.end_offset == 0 and batches_left is not None and _knows_voters(files, path, torn_counts=True):
+            if batches_left > 0 or kafka.release >= FIRST_SNAPSHOT_MAY_BE_EMPTY:
+                return
+            older = f"a node of Kafka before {FIRST_SNAPSHOT_MAY_BE_EMPTY}"
+            does = f"{older} that starts ends with an error (NoSuchElementException); {kafka}, counts"
+        if len(in_order) > 1 and in_order[-2].end_offset >= start:
+            instead: str | None = f"{segment_files.kraft_snapshot_file(in_order[-2])} and the log"
+        elif start == 0 and (latest.end_offset > 0 or _knows_voters(files, path, torn_counts=False)):
+            instead = "the log, from its first offset on"
         else:
-            instead = "the log, from its first offset on" if start == 0 else None
+            instead = None
         remedy = _RESTORE if instead is None else f"move the file away: the node then reads {instead}; keep a copy"
         found = str(error).removeprefix(f"{path}: ").removesuffix("; copy the directory again")
         what = "empty, expected a whole snapshot" if path.stat().st_size == 0 else found
-        yield Obstacle(path, what, Effect.ENDS, _BAD_SNAPSHOT_DOES, remedy)
+        yield Obstacle(path, what, Effect.ENDS, does, remedy)
     except OSError as error:
         yield unreadable(path, error)
+
+
+def _knows_voters(files: Mapping[str, Location], snapshot: Location, *, torn_counts: bool) -> bool:
+    """Whether a node knows the quorum's voters by `controller.quorum.voters`, by its log, or by the whole batches of a
+    torn snapshot.
+    """
+    try:
+        state = json.loads(small_file(files[QUORUM_STATE]))
+    except (KeyError, OSError, ValueError):
+        state = None
+    if isinstance(state, dict) and state.get("data_version") == _VOTERS_IN_PROPERTIES:
+        return True
+    return names_voters(snapshot.parent, left_out=snapshot, left_out_counts=torn_counts)
 
 
 _BAD_SNAPSHOT_DOES: Final = (
@@ -530,9 +549,10 @@ def _obstacles_of_node(
     yield from stopped_apart(log_dirs)
     for log_dir in log_dirs:
         own = metadata if metadata is not None and metadata.directory == log_dir / METADATA_DIRECTORY else None
-        yield from obstacles_of_raft(log_dir, metadata_is_read=own is not None and not own.left_out)
+        kafka = kafka_of(accepted_properties(log_dir), metadata, kafka_version)
+        yield from obstacles_of_raft(log_dir, kafka, metadata_is_read=own is not None and not own.left_out)
         if own is not None:
-            yield from _newer_record_obstacles(own, kafka_of(accepted_properties(log_dir), own, kafka_version))
+            yield from _newer_record_obstacles(own, kafka)
     for log_dir in log_dirs:
         yield from obstacles_in_log_dir(log_dir)
     directories = {log_dir: directories_in(log_dir) for log_dir in log_dirs}

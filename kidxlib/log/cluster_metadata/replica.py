@@ -16,6 +16,7 @@ import numpy as np
 
 from kidxlib.errors import ClusterMetadataError, MalformedError, MalformedRecordsError
 from kidxlib.format import segment_files
+from kidxlib.format.layouts import HEADER_SIZE_UP_TO_MAGIC
 from kidxlib.records.batch_headers import Batch, batches, is_crc_valid
 from kidxlib.records.control import read_control_record
 from kidxlib.records.reader import Record, records
@@ -117,6 +118,31 @@ class Replica:
 def ensure_whole_snapshot(path: Location) -> None:
     """Read a snapshot from its header to its footer."""
     _Copy(path.parent, lambda _: False).read_snapshot(path)
+
+
+def whole_batches_of_torn(path: Location) -> int | None:
+    """How many whole batches a snapshot has that may end anywhere: a node reads these, and looks for no footer
+    (`RecordsIterator`). None if it ends over the file: over a damaged batch, or over 1 to 16 bytes, of which
+    `MemoryRecords.firstBatchSize` is null.
+    """
+    with contextlib.closing(LogFile(str(path))) as log, contextlib.suppress(MalformedRecordsError):
+        if log.size == 0 or log.size >= HEADER_SIZE_UP_TO_MAGIC:
+            are_valid = [is_crc_valid(log, batch) for batch in batches(log)]
+            return len(are_valid) if all(are_valid) else None
+    return None
+
+
+def names_voters(directory: Location, left_out: Location, *, left_out_counts: bool) -> bool:
+    """Whether the records of a copy, without one of its snapshots, name the quorum's voters (KIP-853).
+    `left_out_counts`: the whole batches of that snapshot may name them, too.
+    """
+    copy = _Copy(directory, lambda _: False, left_out.name)
+    if left_out_counts:
+        with contextlib.suppress(ClusterMetadataError):
+            copy.read_snapshot(left_out)
+    with contextlib.suppress(ClusterMetadataError):
+        copy.read()
+    return copy.dynamic_voters is not None
 
 
 def read_replica(directory: Location, wanted: Wanted, *, left_out: str | None = None) -> Replica:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Final
 
 import pytest
 
@@ -20,6 +22,9 @@ from kidxlib.retention.policy import (
     kept_for_its_topic,
 )
 from kidxlib.retention.policy_file import read_policies
+
+#: What is said of keys of thousands of parts by Python 3.14, which refuses them as it reads the file.
+_NESTED: Final = "its values are nested too deeply" if sys.version_info >= (3, 14) else None
 
 _NAMED = """\
 # What would be deleted by each?
@@ -162,8 +167,8 @@ def _kept(
         ("retention.ms = " + "9" * 5000, "a number of more than 4,300 digits"),
         ("\nretention.ms = 0x" + "f" * 5000, "retention.ms = …; expected a whole number"),
         ("retention.ms = " + "[" * 5000, "its values are nested too deeply"),
-        (f"\nretention.ms{'.a' * 5_000} = 1", "retention.ms = …; expected a whole number"),
-        (f"\ncleanup.policy = [{{a{'.a' * 5_000} = 1}}]", "cleanup.policy = …; expected delete, compact"),
+        (f"\nretention.ms{'.a' * 5_000} = 1", _NESTED or "retention.ms = …; expected a whole number"),
+        (f"\ncleanup.policy = [{{a{'.a' * 5_000} = 1}}]", _NESTED or "cleanup.policy = …; expected delete, compact"),
         ("[[topic]]\nmatch='a{99999999999}'\n", "topic 1: match = 'a{99999999999}'; expected a regular expression ("),
         (f"[[topic]]\nmatch='{'(' * 5000}{')' * 5000}'\n", "topic 1: match = '((("),
     ],

@@ -60,10 +60,11 @@ run(command, "command")
 """
 
 
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="Python 3.14 lets such threads wait for ever, and may itself")
 def test_python_alone_does_not_live_through_it() -> None:
-    """Else nothing is tested here; a Python from 3.14 on does, as it lets such threads wait for ever."""
+    """Else nothing is tested here."""
     ended = _python(_READ_AHEAD + "read_ahead()\n")
-    assert ended.returncode < 0 or sys.version_info >= (3, 14), ended
+    assert ended.returncode < 0, ended
 
 
 @pytest.mark.parametrize(

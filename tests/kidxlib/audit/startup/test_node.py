@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from kidxlib.audit.startup.node import obstacles_of_raft
+from kidxlib.format.kafka_release import NodeRelease
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY, QUORUM_STATE
 from kidxlib.storage.log_dir import META_PROPERTIES
 from tests.docs.log_dirs import put
@@ -30,7 +31,7 @@ def test_an_odd_file(tmp_path: Path, name: str, content: str, found: str) -> Non
     directory = tmp_path / METADATA_DIRECTORY
     directory.mkdir()
     (directory / name).write_text(content)
-    [obstacle] = obstacles_of_raft(tmp_path, metadata_is_read=False)
+    [obstacle] = obstacles_of_raft(tmp_path, NodeRelease(), metadata_is_read=False)
     assert (obstacle.where, obstacle.found) == (directory / name, found)
 
 
