@@ -22,7 +22,15 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.indexing.finish_files import Listings, PartitionFiles, discard_held, release_held
-from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES, BuiltSegment, FinishedPartition, FinishedSegment
+from kidxlib.indexing.segments import (
+    GROUP_BYTES,
+    GROUP_FILES,
+    NOT_READ,
+    BuiltSegment,
+    BuiltSegments,
+    FinishedPartition,
+    FinishedSegment,
+)
 from kidxlib.indexing.tasks import PartitionTask, SegmentTask
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import FoldedSegment, FoldState, PartitionFold, ScannedSegment, StateSource
@@ -37,6 +45,21 @@ def segment_task(built: BuiltSegment) -> SegmentTask:
         present=built.end.status is not Status.GONE,
         published=built.offset_index is not None,
     )
+
+
+def segment_tasks(built: BuiltSegments) -> Iterator[SegmentTask]:
+    """`segment_task` of each segment."""
+    if built.scans is None:
+        yield from map(segment_task, built)
+        return
+    for task, end, number, offset_index in zip(built.tasks, built.ends, built.scan_of, built.offset_index, strict=True):
+        base_offset, is_read = task.segment.base_offset, number != NOT_READ
+        of_scan = ScannedSegment.of_scans(base_offset, built.scans, number) if is_read else None
+        yield SegmentTask(
+            scanned=of_scan or ScannedSegment.of(base_offset, None),
+            present=end.status is not Status.GONE,
+            published=offset_index is not None,
+        )
 
 
 def finish(

@@ -33,8 +33,8 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import pack
-from kidxlib.indexing.finish_partition import finish, segment_task
-from kidxlib.indexing.segments import BuiltSegment, build
+from kidxlib.indexing.finish_partition import finish, segment_tasks
+from kidxlib.indexing.segments import build_together
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.indexing.tasks import BuildTask, PartitionTask, SegmentTask
 from kidxlib.operations.backend import Backend
@@ -150,8 +150,9 @@ def rebuild_and_look(rebuilt: Sequence[Forecast], others: Sequence[Forecast], le
     """Rebuild partitions, make them durable, and see that the broker comes to the same logs, also of `others`. Return
     how many bytes of logs it reads of all. The caller holds the log dirs' locks.
     """
+    scanned_together = sorted(rebuilt, key=lambda each: ("", 0) if each.kept_scans is None else each.kept_scans.begin)
     tasks = [
-        *(_ReadyTask(forecast, level, is_rebuilt=True) for forecast in rebuilt),
+        *(_ReadyTask(forecast, level, is_rebuilt=True) for forecast in scanned_together),
         *(_ReadyTask(forecast, level, is_rebuilt=False) for forecast in others),
     ]
     with engine.stopping():
@@ -198,17 +199,19 @@ def rebuild(forecasts: Sequence[Forecast], use_mmap: bool) -> None:
     """
     epochs: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
 
-    def scanned(built: Iterable[BuiltSegment]) -> Iterator[SegmentTask]:
-        for segment in built:
-            if segment.recovered is not None:
-                changes = segment.recovered.leader_epochs[["epoch", "start_offset"]].tolist()
-                epochs[segment.task.segment.topic_partition] += changes
-            yield segment_task(segment)
+    def scanned(built: Iterable[tuple[TopicPartition, SegmentTask]]) -> Iterator[SegmentTask]:
+        for partition, segment in built:
+            epochs[partition] += segment.scanned.leader_epochs[["epoch", "start_offset"]].tolist()
+            yield segment
 
     to_read = [forecast for forecast in forecasts if forecast.scan_from is not None]
     tasks = {forecast.topic_partition: _partition_task(forecast) for forecast in to_read}
-    built = build(itertools.chain.from_iterable(map(_build_tasks, to_read)), use_mmap)
-    by_partition = itertools.groupby(built, lambda segment: segment.task.segment.topic_partition)
+    built = (
+        (task.segment.topic_partition, segment)
+        for together in build_together(itertools.chain.from_iterable(map(_build_tasks, to_read)), use_mmap)
+        for task, segment in zip(together.tasks, segment_tasks(together), strict=True)
+    )
+    by_partition = itertools.groupby(built, lambda segment: segment[0])
     for _ in finish((tasks[partition], scanned(of_partition)) for partition, of_partition in by_partition):
         pass
     _publish_epochs(to_read, epochs)
