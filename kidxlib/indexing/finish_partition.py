@@ -73,11 +73,12 @@ def finish(
         for task, segments in partitions:
             finisher = _Finisher(task, publisher, listings)
             waiting.append(finisher)
-            for segment, is_last in _with_last(segments):
-                if is_last:
-                    finisher.keep_state()
-                finisher.add(segment)
-            finisher.end()
+            with contextlib.closing(finisher.files):
+                for segment, is_last in _with_last(segments):
+                    if is_last:
+                        finisher.keep_state()
+                    finisher.add(segment)
+                finisher.end()
             if publisher.staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
                 yield from _commit(publisher, waiting)
         yield from _commit(publisher, waiting)
@@ -128,6 +129,8 @@ def _publish_snapshot(files: PartitionFiles, offset: int, content: bytes, source
     if not files.task.may_write(name):
         return
     present, is_there = files.read_present(name, SNAPSHOT_BYTES_MAX), False
+    if present == content:
+        return
     if present is not None:
         # The same producers in another order are the same snapshot: a broker's own is left as it is.
         with contextlib.suppress(SnapshotError):
@@ -207,7 +210,7 @@ class _Finisher:
             _withdraw(self.files, base_offset)
         if segment.published and folded.failure is None:
             outcome, content = _publish_transaction_index(self.files, folded)
-            if self._task.in_place:
+            if self._task.in_place and len(segment.scanned.producer_events):  # else it was not held back
                 release_held(self.files, base_offset)
         else:
             outcome, content = _nothing, None

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import pickle
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, NamedTuple
 
@@ -34,7 +34,7 @@ class KeptPass:
 
     def is_of(self, number: int, version: FileVersion, options: RecoverOptions) -> bool:
         """Whether the scan of a log is one of this version with these options."""
-        return (self.versions[number], self.options[number]) == (astuple(version), options)
+        return (self.versions[number], self.options[number]) == (_as_tuple(version), options)
 
 
 class PlaceOfPass(NamedTuple):
@@ -94,6 +94,10 @@ class KeptScans:
         return PlaceOfPass(self.path, place.position, place.size), place.number
 
 
+def _as_tuple(version: FileVersion) -> tuple[int, int, int | None]:
+    return version.size, version.mtime_ns, version.inode
+
+
 def _unpickled(path: str, position: int, size: int) -> Any:
     with Path(path).open("rb", buffering=0) as file:
         file.seek(position)
@@ -122,7 +126,7 @@ class ScanWriter:
         self, versions: Sequence[FileVersion], options: Sequence[RecoverOptions], scans: ScannedLogs
     ) -> PlaceOfPass | None:
         """Keep the scans of one pass, none of which is a partition's yet (`keep_of_pass`); None: they were dropped."""
-        place = self._write(KeptPass(list(map(astuple, versions)), options, scans))
+        place = self._write(KeptPass(list(map(_as_tuple, versions)), options, scans))
         return None if place is None else PlaceOfPass(str(self.path), *place)
 
     def keep_of_pass(self, base_offset: int, place: PlaceOfPass, number: int) -> None:

@@ -40,6 +40,11 @@ class Directory:
         return os.path.join(self.root, self.path)
 
 
+def is_local(directory: Directory) -> bool:
+    """Whether a directory is on this machine, and not in an object store or packed."""
+    return not is_object(directory.root) and not is_packed(directory.root)
+
+
 class FileStatus(Protocol):
     """The part of an `os.stat_result` or an object's status that is used: bytes, and times in ns since the epoch."""
 
@@ -72,19 +77,29 @@ def opened_below(root: int, path: str) -> Iterator[int]:
 
 def open_below(root: int, path: str, *, make: bool) -> int:
     """Open the directory `path` below an opened one; no part of it may be a symlink."""
-    descriptor = os.dup(root)
+    first, *others = PurePath(path).parts or (".",)
+    descriptor = _open_part(root, first, make=make)
     try:
-        for part in PurePath(path).parts:
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=descriptor)
-            below = os.open(part, DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+        for part in others:
+            below = _open_part(descriptor, part, make=make)
             os.close(descriptor)
             descriptor = below
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _open_part(directory: int, name: str, *, make: bool) -> int:
+    """Open a directory in an opened one, which is made if it is missing and `make`."""
+    try:
+        return os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, dir_fd=directory)
+    return os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
 
 
 def flush_file_systems(roots: Iterable[int]) -> None:
@@ -199,13 +214,28 @@ def object_sizes(directory: Directory) -> dict[str, int]:
 @contextlib.contextmanager
 def opened_directory(directory: Directory) -> Iterator[int | None]:
     """A descriptor of a directory; None: it does not exist or cannot be opened."""
-    with contextlib.ExitStack() as stack:
-        descriptor = None
-        with contextlib.suppress(OSError):
-            root = os.open(directory.root, DIRECTORY)
-            stack.callback(os.close, root)
-            descriptor = stack.enter_context(opened_below(root, directory.path))
+    descriptor = open_directory(directory)
+    try:
         yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def open_directory(directory: Directory) -> int | None:
+    """A descriptor of a directory, which the caller closes; None: it does not exist or cannot be opened."""
+    try:
+        if directory.path and "/" not in directory.path:  # its last part is the only one that may be no symlink
+            return os.open(str(directory), DIRECTORY | os.O_NOFOLLOW)
+        root = os.open(directory.root, DIRECTORY)
+    except OSError:
+        return None
+    try:
+        return open_below(root, directory.path, make=False)
+    except OSError:
+        return None
+    finally:
+        os.close(root)
 
 
 def object_at(directory: Directory, name: str) -> ObjectPath | None:

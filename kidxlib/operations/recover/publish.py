@@ -64,7 +64,10 @@ def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
         for forecast in plan.forecasts
         if forecast.directory not in names and not plan.is_left(forecast) and not forecast.stop.clean_shutdown
     ]
-    _sweep(plan)
+    for log_dir in plan.log_dirs:
+        in_workers = {forecast.directory for forecast in (*to_rebuild[log_dir.log_dir.path], *others)}
+        rest = [forecast for forecast in log_dir.forecasts if forecast.directory not in in_workers]
+        sweep_leftovers(log_dir.log_dir.path, ["", *(forecast.directory.name for forecast in rest)])
     begin_phase("rebuilding, and looking at it as the broker will")
     try:
         read_then = rebuild_and_look(rebuilt, others, plan.level, backend.engine)
@@ -83,12 +86,14 @@ def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
 
 def _sweep(plan: RecoveryPlan) -> None:
     for log_dir in plan.log_dirs:
-        sweep_leftovers(log_dir.log_dir.path, log_dir.forecasts)
+        sweep_leftovers(log_dir.log_dir.path, ["", *(forecast.directory.name for forecast in log_dir.forecasts)])
 
 
-def sweep_leftovers(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
-    """Remove what killed runs have staged. Only who holds the lock of the log dir stages there."""
-    for name in ("", *(forecast.directory.name for forecast in forecasts)):
+def sweep_leftovers(log_dir: Path, names: Iterable[str]) -> None:
+    """Remove what killed runs have staged in directories of a log dir, of these names (empty: itself). Only who holds
+    the lock of the log dir stages there.
+    """
+    for name in names:
         sweep(Directory(str(log_dir), name), _ALL_AGES_NS)
 
 
@@ -99,11 +104,15 @@ def flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
     for forecast in forecasts:
         for segment in forecast.simulation.segments:
             if forecast.scan_from is not None and segment.base_offset >= forecast.scan_from:
-                _flush_file(forecast.directory / segment_file(segment.base_offset, LOG_SUFFIX))
+                _flush_file(_log_of(forecast, segment.base_offset))
     flush_file_system_of(log_dir)
 
 
-def _flush_file(path: Path) -> None:
+def _log_of(forecast: Forecast, base_offset: int) -> str:
+    return f"{forecast.directory}/{segment_file(base_offset, LOG_SUFFIX)}"
+
+
+def _flush_file(path: str) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -183,6 +192,8 @@ class _ReadyTask:
 def make_partitions_ready(tasks: Iterable[_ReadyTask], use_mmap: bool) -> Iterator[ItemRows]:
     """In a worker: what the broker reads of some partitions, once these are rebuilt and durable."""
     begun = list(tasks)
+    for task in begun:
+        sweep_leftovers(task.forecast.directory.parent, [task.forecast.directory.name])
     rebuild([task.forecast for task in begun if task.is_rebuilt], use_mmap)
     by_log_dir: dict[Path, list[Forecast]] = defaultdict(list)
     for task in begun:
@@ -228,7 +239,7 @@ def _build_tasks(forecast: Forecast) -> Iterator[BuildTask]:
                 source="",
                 topic_partition=forecast.topic_partition,
                 base_offset=segment.base_offset,
-                path=str(forecast.directory / segment_file(segment.base_offset, LOG_SUFFIX)),
+                path=_log_of(forecast, segment.base_offset),
                 version=None,
                 active=segment is segments[-1],
             ),
