@@ -33,7 +33,7 @@ from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
-from kidxlib.storage.opened_together import SMALL_BYTES, OpenedTogether
+from kidxlib.storage.opened_together import SMALL_BYTES, TOGETHER_BYTES, OpenedTogether, new_room
 from kidxlib.storage.packed import PackedFile
 from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
@@ -45,8 +45,6 @@ GROUP_FILES: Final = 300
 GROUP_BYTES: Final = 32 * 1024 * 1024
 #: Of a segment.
 _INDEX_FILES: Final = 2
-#: Bytes of logs that are in memory for one pass over them.
-_TOGETHER_BYTES: Final = 32 * 1024 * 1024
 #: In place of the position of a scan.
 NOT_READ: Final = -1
 
@@ -218,7 +216,7 @@ class _ReadSegments:
 
 def _read(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_ReadSegments]:
     alone = partial(_read_alone, use_mmap=use_mmap)
-    room = np.empty(_TOGETHER_BYTES, np.uint8)  # of which no more takes memory than is used
+    room = new_room()
     for is_in_store, some in groupby(tasks, key=lambda task: is_object(task.segment.path)):
         if is_in_store:
             yield from in_order(alone, some, lambda task: min(task.log_bytes, OBJECT_BYTES_MAX), OBJECT_BYTES_MAX)
@@ -254,7 +252,7 @@ def _passes(tasks: Iterable[BuildTask]) -> Iterator[list[BuildTask]]:
         together: list[BuildTask] = []
         log_bytes = 0
         for task in some:
-            is_full = len(together) * _INDEX_FILES >= GROUP_FILES or log_bytes + task.log_bytes > _TOGETHER_BYTES
+            is_full = len(together) * _INDEX_FILES >= GROUP_FILES or log_bytes + task.log_bytes > TOGETHER_BYTES
             if together and of_pass == "small" and is_full:
                 yield together
                 together, log_bytes = [], 0

@@ -44,17 +44,13 @@ from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, without_metadata_log
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.opened_together import SMALL_BYTES
+from kidxlib.storage.opened_together import SMALL_BYTES, new_room, passes
 from kidxlib.terminal.progress import begin_phase
 
 #: A broker starts with all topics that are there.
 _ANY: Final = parse_topics(".*")
 #: Forecasts of some partitions, by the numbers of their tasks, as Python writes them, for this very run.
 _FORECASTS: Final = pa.schema([pa.field("forecast", pa.struct([pa.field("pickled", pa.binary())]))])
-#: The most bytes of small logs that are in memory for one pass over them, the most logs and partitions of a pass.
-_TOGETHER_BYTES: Final = 32 * 1024 * 1024
-_TOGETHER_LOGS: Final = 1_000
-_TOGETHER_PARTITIONS: Final = 100
 
 
 class Level(enum.StrEnum):
@@ -382,7 +378,6 @@ class ForecastTask:
         number: its place among all tasks.
         segments, log_bytes: how much is unflushed.
         small: base offsets of the unflushed segments whose logs are read together with others.
-        small_bytes: of these logs.
         scans: a directory for the scans of its logs; None where nobody reads them again.
         is_compacted: as for `look_at_logs`.
         threads: how many may read a log at the same time.
@@ -401,7 +396,6 @@ class ForecastTask:
     is_compacted: bool = False
     threads: int = 1
     small: tuple[int, ...] = ()
-    small_bytes: int = 0
 
     def with_threads(self, threads: int) -> Self:
         return replace(self, threads=threads)
@@ -429,10 +423,10 @@ def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "for
 
 def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterator[ItemRows]:
     """In a worker: the forecasts of some partitions."""
-    room = np.empty(_TOGETHER_BYTES, np.uint8)  # of which no more takes memory than is used
+    room = new_room()
     with contextlib.ExitStack() as stack:
         writer: ScanWriter | None = None
-        for of_pass in _passes(tasks):
+        for of_pass in passes(tasks):
             if writer is None and (scans := of_pass[0].scans) is not None:
                 writer = stack.enter_context(contextlib.closing(ScanWriter(scans / str(of_pass[0].number))))
             small = [log for task in of_pass for log in task.small_logs()]
@@ -455,20 +449,6 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
                 log_bytes=sum(task.log_bytes for task in of_pass),
                 rows=[{"forecast": {"pickled": pickle.dumps(forecasts, pickle.HIGHEST_PROTOCOL)}}],
             )
-
-
-def _passes(tasks: Iterable[ForecastTask]) -> Iterator[list[ForecastTask]]:
-    """Partitions whose small logs are read together."""
-    of_pass: list[ForecastTask] = []
-    logs = log_bytes = 0
-    for task in tasks:
-        logs, log_bytes = logs + len(task.small), log_bytes + task.small_bytes
-        if of_pass and (logs > _TOGETHER_LOGS or log_bytes > _TOGETHER_BYTES or len(of_pass) == _TOGETHER_PARTITIONS):
-            yield of_pass
-            of_pass, logs, log_bytes = [], len(task.small), task.small_bytes
-        of_pass.append(task)
-    if of_pass:
-        yield of_pass
 
 
 def planned_log_dirs(broker: StoppedBroker, known: KnownTopics, engine: Engine, name: str) -> list[PlannedLogDir]:
@@ -534,7 +514,6 @@ def _tasks(
                     scans=scans,
                     is_compacted=explains_gaps(partition.key[1], policy_of(*partition.key[:2])),
                     small=tuple(base_offsets[together].tolist()),
-                    small_bytes=int(log_bytes[together].sum()),
                 )
             )
     return tasks
