@@ -5,7 +5,7 @@ rows as if they were files.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 
@@ -43,7 +43,7 @@ def packed_batches(files: Sequence[PackedFile], schema: pa.Schema) -> Iterator[p
     for start in range(0, len(files), _ROWS_PER_BATCH):
         part = files[start : start + _ROWS_PER_BATCH]
         contents = [file.content for file in part]
-        columns = {
+        columns: dict[str, Sequence[Any]] = {
             "source": [file.source for file in part],
             "topic": [file.topic for file in part],
             "partition": [file.partition for file in part],
