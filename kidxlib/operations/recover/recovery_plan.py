@@ -415,8 +415,8 @@ def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "for
         staged = engine.run(Work(name, units, forecast_partitions, _FORECASTS, is_small=is_small, maps=True))
     forecasts: dict[int, Forecast] = {}
     for batch in staged.batches("forecast"):
-        for pickled in batch.column("pickled").to_pylist():
-            forecasts.update(pickle.loads(pickled))
+        for row in batch.to_pylist():
+            forecasts.update(pickle.loads(row["pickled"]))
     staged.remove()
     return [forecasts[task.number] for task in tasks]
 
