@@ -1,4 +1,6 @@
-"""An object store that takes its time to answer: how long it takes to list, to publish index files, and to build."""
+"""An object store that takes its time to answer: how long it takes to list, to publish index files, and to build; and
+what a question costs whose index files are packed in a catalog there.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,14 @@ from kidxlib.storage.location import location
 from kidxlib.storage.publisher import Publisher
 from kidxlib.terminal.console import note
 from tests.faults.trees import small_log
+from tests.support.logs import golden
 from tests.support.object_store import BUCKET, CREDENTIALS, ObjectStore, object_store
 
 _SOURCE: Final = f"s3://{BUCKET}/kafka-logs"
+_CATALOG: Final = f"s3://{BUCKET}/catalog"
+_SAMPLE: Final = "sample"
+_ASKED: Final = "txn-mixed-0"
+_QUESTIONS: Final = (("offset", "500"), ("timestamp", "2026-11-21T01:32:20.485Z"))
 _BATCHES: Final = 40
 _KIDX: Final = Path(__file__).resolve().parents[1] / ".venv" / "bin" / "kidx"
 
@@ -40,6 +47,8 @@ _KIDX: Final = Path(__file__).resolve().parents[1] / ".venv" / "bin" / "kidx"
 def stores(partitions: int, segments: int, answer_ms: int, rounds: int, directory: Path) -> None:
     """List partitions of small segments, publish as many index files, and build the segments, in an S3 store that waits
     before each answer. Listing and publishing are one process' work; a build is all of `kidx build` without a catalog.
+    Then a partition of the sample is built with --pack into a catalog in the store, and `kidx seek` answers by it:
+    requests for its tables have figures of their own.
     """
     directory.mkdir(parents=True, exist_ok=True)
     os.environ.update(CREDENTIALS)
@@ -53,13 +62,44 @@ def stores(partitions: int, segments: int, answer_ms: int, rounds: int, director
             listing += at_once(_list, [()])
             publishing += at_once(_publish, [(f"s3://{BUCKET}/published-{number}", partitions)])
             builds.append(_build(number))
-    targets = [
+        note("packing, and asking …")
+        _pack(store)
+        targets = [target for kind, asked in _QUESTIONS for target in _questions(store, kind, asked, rounds)]
+    targets += [
         Target(name=f"{partitions:,} partitions listed", unit="s", values=listing),
         Target(name=f"{partitions:,} index files published", unit="s", values=publishing),
         Target(name=f"{partitions * segments:,} segments built", unit="s", values=[run.seconds for run in builds]),
     ]
     requests = [run.json["requests"] for run in builds]
     record(directory, "stores", targets, answer_ms=answer_ms, requests=requests)
+
+
+def _pack(store: ObjectStore) -> None:
+    """Build a partition of the sample, whose records can be read, into a catalog with its index files."""
+    for path in sorted((golden.SAMPLES / _ASKED).iterdir()):
+        store.put(f"{_SAMPLE}/{_ASKED}/{path.name}", path.read_bytes())
+    run_command(
+        [str(_KIDX), "build", "--source", f"bench=s3://{BUCKET}/{_SAMPLE}", "--catalog", _CATALOG, "--pack", "--json"]
+    )
+
+
+def _questions(store: ObjectStore, kind: str, asked: str, rounds: int) -> list[Target]:
+    """Requests of a question, each time asked by a command of its own: to the catalog, and to all else."""
+    of_catalog: list[float] = []
+    others: list[float] = []
+    topic, _, partition = _ASKED.rpartition("-")
+    for _ in range(rounds):
+        store.requests.clear()
+        where = ["--catalog", _CATALOG, "--topic", topic, "--partition", partition]
+        run_command([str(_KIDX), "seek", *where, f"--{kind}", asked])
+        for_catalog = sum(request.key.startswith("catalog/") for request in store.requests)
+        of_catalog.append(for_catalog)
+        others.append(len(store.requests) - for_catalog)
+    name = f"packed, {kind}: requests a question"
+    return [
+        Target(name=f"{name}, beside those of the catalog", unit="requests", values=others, at_most=2),
+        Target(name=f"{name}, to the catalog", unit="requests", values=of_catalog),
+    ]
 
 
 def _upload(store: ObjectStore, partitions: int, segments: int) -> None:

@@ -37,7 +37,7 @@ from kidxlib.format.layouts import ABORTED_TRANSACTION
 from kidxlib.indexing.listing import offset_indexes
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import FoldedSegment, PartitionFold, StateSource
-from kidxlib.storage.location import Location, files_in, version_at
+from kidxlib.storage.location import Location, listed_in, version_at
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.small_files import may_be_deleting, read_leader_epochs
@@ -338,7 +338,7 @@ def _log_epochs(
 def _first_offset(task: PartitionAudit, logs: Sequence[AuditedLog]) -> int | None:
     """Where the logs begin; None if logs before the first one are in a bucket, or may just be being deleted."""
     is_sure = task.last_stop.begins_with_first_log and task.tiered is None
-    if not logs or not is_sure or may_be_deleting(task.directory, files_in(task.directory)):
+    if not logs or not is_sure or may_be_deleting(task.directory, listed_in(task.directory)):
         return None
     return min(log.base_offset for log in logs)
 

@@ -6,7 +6,7 @@ import enum
 import os
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Final
 
 from kidxlib.audit.finding import DAMAGE, IN_USE, Fate, Finding, SegmentFinding, Verdict
@@ -32,6 +32,8 @@ _JUDGED_BY_LOG: Final = (*NOTHING_LOST, StartupAction.TRUNCATE)
 #: Actions that fail an audit whatever the verdict on the log is.
 LOSING: Final = tuple(action.value for action in StartupAction if action not in _JUDGED_BY_LOG)
 
+_NO_FATE: Final = Fate()
+_OF_FATE: Final = tuple(column.name for column in fields(Fate))
 #: The fields of a `StartupRow` that are numbers.
 COUNTED: Final = ("log_bytes", "read_bytes", "lost_bytes", "lost_records")
 
@@ -100,9 +102,10 @@ def _file_finding(
     source: str, topic_partition: TopicPartition, base_offset: int, finding: Finding, directory: Location
 ) -> FileFinding:
     name = finding.file if finding.file == LEADER_EPOCH_CHECKPOINT else segment_file(base_offset, finding.file)
-    path = directory / name
+    path = f"{directory}/{name}"
+    fate = finding.fate or _NO_FATE
     # The state of the file with this finding: an acceptance holds for this state alone.
-    version = version_at(path) if finding.verdict in DAMAGE or finding.reason == IN_USE else None
+    version = version_at(location(path)) if finding.verdict in DAMAGE or finding.reason == IN_USE else None
     return FileFinding(
         source=source,
         topic=topic_partition.topic,
@@ -114,7 +117,7 @@ def _file_finding(
         position=finding.position,
         detail=None if finding.detail is None else as_text(finding.detail),
         consequence=finding.consequence,
-        **asdict(finding.fate or Fate()),
+        **{name: getattr(fate, name) for name in _OF_FATE},
         path=as_text(path),
         file_bytes=None if version is None else version.size,
         file_mtime_ns=None if version is None else version.mtime_ns,

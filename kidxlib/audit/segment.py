@@ -5,8 +5,9 @@ Segments may be read in any order and on any executor, as in a build.
 
 from __future__ import annotations
 
+import contextlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Self
 
@@ -27,10 +28,13 @@ from kidxlib.indexing.segments import recover_task, why_not_read
 from kidxlib.indexing.tasks import ScanTask
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import ScannedSegment
-from kidxlib.recovery.segment import RecoveredSegment
-from kidxlib.storage.location import location
-from kidxlib.storage.log_bytes import Access, LogBytes
+from kidxlib.recovery.scanned_logs import scan_logs
+from kidxlib.recovery.segment import RecoveredSegment, recovered_of
+from kidxlib.storage.location import FileVersion, location, version_at
+from kidxlib.storage.log_bytes import Access, LogBytes, WholeLog
 from kidxlib.storage.opened_log import OpenedLog, opened_log
+from kidxlib.storage.opened_together import SMALL_BYTES, OpenedTogether
+from kidxlib.storage.store.s3 import is_object
 
 #: How many times a log is read at most if a broker replaces it in the meantime.
 _ATTEMPTS: Final = 3
@@ -72,15 +76,53 @@ class SegmentForPartition:
         return cls(scanned=audited.scanned, log=audited.log, broken=broken)
 
 
-def audit_segment(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool) -> AuditedSegment:
-    """Read a segment's log, and check its offset and time index against it. `use_mmap` is as for
-    `kidxlib.indexing.segments.build`; `deep` looks at the records, too.
+@dataclass(frozen=True, slots=True)
+class ReadLog:
+    """A log that was read together with others, and its scan."""
+
+    log: LogBytes
+    version: FileVersion
+    recovered: RecoveredSegment
+
+
+def read_together(tasks: Sequence[ScanTask], use_mmap: bool, opened: OpenedTogether) -> Iterator[ReadLog | None]:
+    """Read small logs in one pass, for `audit_segment`; their bytes are valid as long as they are `opened`. None for a
+    log that is not small, is in an object store or cannot be read: `audit_segment` reads it, and says why it cannot.
     """
-    # Checksums are checked, even where builds do not check them.
-    task = replace(task, options=replace(task.options, verify_crc=True))
+    positions: list[int | None] = []
+    for task in tasks:
+        position = None
+        if task.log_bytes <= SMALL_BYTES and not is_object(task.segment.path):
+            with contextlib.suppress(LogChangedError, OSError):
+                position = opened.open(task.segment.path, use_mmap=use_mmap and not task.segment.active)
+        positions.append(position)
+    read = [_with_checksums(task) for task, position in zip(tasks, positions, strict=True) if position is not None]
+    scans = scan_logs(opened.logs, [task.segment.base_offset for task in read], [task.options for task in read])
+    for position in positions:
+        if position is None:
+            yield None
+        else:
+            yield ReadLog(opened.logs[position], opened.versions[position], recovered_of(scans, position))
+
+
+def _with_checksums(task: ScanTask) -> ScanTask:
+    """Checksums are checked, even where builds do not check them."""
+    return replace(task, options=replace(task.options, verify_crc=True))
+
+
+def audit_segment(
+    task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool, read: ReadLog | None = None
+) -> AuditedSegment:
+    """Read a segment's log, and check its offset and time index against it. `use_mmap` is as for
+    `kidxlib.indexing.segments.build`; `deep` looks at the records, too. A log that was `read` is not read again, unless
+    a broker has written to it meanwhile.
+    """
+    task, use_mmap = _with_checksums(task), use_mmap and not task.segment.active
     for attempt in range(_ATTEMPTS):
         try:
-            return _audited(task, use_mmap and not task.segment.active, deep=deep, clean_shutdown=clean_shutdown)
+            if read is not None and (judged := _of_read(task, read, use_mmap, deep, clean_shutdown)) is not None:
+                return judged
+            return _audited(task, use_mmap, deep=deep, clean_shutdown=clean_shutdown)
         except (LogChangedError, OSError) as error:
             if isinstance(error, LogChangedError) and attempt + 1 < _ATTEMPTS:
                 continue  # it was compacted or truncated in the meantime: read the new log
@@ -103,22 +145,51 @@ def _audited(task: ScanTask, use_mmap: bool, *, deep: bool, clean_shutdown: bool
         log = opened.log(use_mmap=use_mmap, access=Access.SEQUENTIAL)
         recovered = recover_task(log, task)
         past = Recovery.of(log, recovered, base_offset).past
-        offset_index, time_index = _index_files(task, use_mmap)
+        files = _IndexFiles.of(task, use_mmap)
         in_use = _is_written_to(opened, segment.path, recovered.end)
         if in_use and (past.unfinished or recovered.end.reason is None):
             # The append was still going on when it was read, so its end is not torn.
             log = opened.log(recovered.end.position, use_mmap=use_mmap)
             recovered = replace(recovered, end=ScanEnd(Status.OK, None, recovered.end.position, None))
         if in_use:
-            offset_index = _up_to(offset_index, OFFSET_INDEX_ENTRY, "position", recovered.end.position)
             in_log = recovered.facts.next_offset - base_offset
-            time_index = _up_to(time_index, TIME_INDEX_ENTRY, "relative_offset", in_log)
+            files = _IndexFiles(
+                _up_to(files.offset_index, OFFSET_INDEX_ENTRY, "position", recovered.end.position),
+                _up_to(files.time_index, TIME_INDEX_ENTRY, "relative_offset", in_log),
+            )
         valid = opened.log(recovered.end.position, use_mmap=use_mmap)
-        findings, index_end = _audit_indexes(valid, recovered, task, offset_index, time_index, clean_shutdown)
-        recovery = Recovery.of(log, recovered, base_offset)
-        on_log = audit_log(valid, recovered, recovery.past, base_offset, active=segment.active, deep=deep)
+        judged = _judged(task, log, valid, recovered, files, deep=deep, clean_shutdown=clean_shutdown)
         if _is_written_to(opened, segment.path, recovered.end) or in_use:
-            on_log = worse(_log_in_use(opened.version.size, recovered.end.position), on_log)
+            on_log = _log_in_use(opened.version.size, recovered.end.position)
+            if judged.log.finding is not None:
+                on_log = worse(on_log, judged.log.finding)
+            judged = replace(judged, log=replace(judged.log, finding=on_log))
+    return judged
+
+
+def _of_read(task: ScanTask, read: ReadLog, use_mmap: bool, deep: bool, clean_shutdown: bool) -> AuditedSegment | None:
+    """The audit of a segment whose log was read; None where it is no longer what it was."""
+    files = _IndexFiles.of(task, use_mmap)
+    valid = WholeLog(read.log.window(0)[1][: read.recovered.end.position])
+    judged = _judged(task, read.log, valid, read.recovered, files, deep=deep, clean_shutdown=clean_shutdown)
+    return judged if version_at(location(task.segment.path)) == read.version else None
+
+
+def _judged(
+    task: ScanTask,
+    log: LogBytes,
+    valid: LogBytes,
+    recovered: RecoveredSegment,
+    files: _IndexFiles,
+    *,
+    deep: bool,
+    clean_shutdown: bool,
+) -> AuditedSegment:
+    """Judge a log that was scanned, and its index files. `valid` is the log up to where the scan ended."""
+    segment, base_offset = task.segment, task.segment.base_offset
+    findings, index_end = _audit_indexes(valid, recovered, task, files, clean_shutdown)
+    recovery = Recovery.of(log, recovered, base_offset)
+    on_log = audit_log(valid, recovered, recovery.past, base_offset, active=segment.active, deep=deep)
     return AuditedSegment(
         scanned=ScannedSegment.of(base_offset, recovered),
         findings=tuple(findings),
@@ -169,24 +240,27 @@ def _up_to(
     return kept
 
 
-def _index_files(
-    task: ScanTask, use_mmap: bool
-) -> tuple[NDArray[np.uint8] | OSError | None, NDArray[np.uint8] | OSError | None]:
-    """The offset index and the time index; None for a missing one."""
-    directory = location(str(task.index_directory))
-    offset_index, time_index = (
-        read_index(directory / segment_files.segment_file(task.segment.base_offset, suffix), use_mmap)
-        for suffix in (segment_files.OFFSET_INDEX_SUFFIX, segment_files.TIME_INDEX_SUFFIX)
-    )
-    return offset_index, time_index
+@dataclass(frozen=True, slots=True)
+class _IndexFiles:
+    """The content of the offset index and of the time index; None for a missing one."""
+
+    offset_index: NDArray[np.uint8] | OSError | None
+    time_index: NDArray[np.uint8] | OSError | None
+
+    @classmethod
+    def of(cls, task: ScanTask, use_mmap: bool) -> Self:
+        begin = f"{task.index_directory}/{segment_files.segment_file(task.segment.base_offset, '')}"
+        return cls(
+            read_index(f"{begin}{segment_files.OFFSET_INDEX_SUFFIX}", use_mmap),
+            read_index(f"{begin}{segment_files.TIME_INDEX_SUFFIX}", use_mmap),
+        )
 
 
 def _audit_indexes(
     log: LogBytes,
     recovered: RecoveredSegment,
     task: ScanTask,
-    offset_index: NDArray[np.uint8] | OSError | None,
-    time_index: NDArray[np.uint8] | OSError | None,
+    files: _IndexFiles,
     clean_shutdown: bool,
 ) -> tuple[list[Finding], OffsetPosition | None]:
     """The findings on both indexes, and the last entry of the offset index."""
@@ -194,6 +268,7 @@ def _audit_indexes(
         suffixes = segment_files.OFFSET_INDEX_SUFFIX, segment_files.TIME_INDEX_SUFFIX
         return [_index_of_quarantined(suffix, recovered.end) for suffix in suffixes], None
     segment, findings, index_end = task.segment, [], None
+    offset_index, time_index = files.offset_index, files.time_index
     right = OffsetIndex.from_bytes(recovered.offset_index, segment.base_offset)
     if isinstance(offset_index, OSError):
         findings.append(of_unreadable_file(segment_files.OFFSET_INDEX_SUFFIX, offset_index))

@@ -4,10 +4,12 @@ rows as if they were files.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from kidxlib.catalog.rows import SEGMENT_KEY, PartitionOfSource, Table, column, row
+import pyarrow as pa
+
+from kidxlib.catalog.rows import SEGMENT_KEY, PartitionOfSource, Table, column, row, rows_of_kind
 from kidxlib.format.checksums.crc import crc32c
 from kidxlib.storage.packed import TABLE, PackedFile
 
@@ -31,21 +33,25 @@ INDEX_BYTES: Final = Table(
     group_bytes=1024 * 1024,
 )
 
+_TYPES: Final[Mapping[str, pa.DataType]] = {each.name: each.arrow_type for each in IndexBytesRow.columns()}
+#: Rows that are written together; a file has up to 10 MiB.
+_ROWS_PER_BATCH: Final = 1_000
 
-def packed_rows(files: Sequence[PackedFile]) -> list[dict[str, Any]]:
-    """Files that are packed as rows of the kind `packed`. All but the key of a file that is removed is null."""
-    return [
-        {
-            "packed": {
-                "source": file.source,
-                "topic": file.topic,
-                "partition": file.partition,
-                "base_offset": file.base_offset,
-                "kind": file.kind,
-                "size_bytes": None if file.content is None else len(file.content),
-                "crc32c": None if file.content is None else crc32c(file.content),
-                "content": file.content,
-            }
+
+def packed_batches(files: Sequence[PackedFile], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """Packed files as rows of `schema` with `packed` set. All but the key of a file that is removed is null."""
+    for start in range(0, len(files), _ROWS_PER_BATCH):
+        part = files[start : start + _ROWS_PER_BATCH]
+        contents = [file.content for file in part]
+        columns: dict[str, Sequence[Any]] = {
+            "source": [file.source for file in part],
+            "topic": [file.topic for file in part],
+            "partition": [file.partition for file in part],
+            "base_offset": [file.base_offset for file in part],
+            "kind": [file.kind for file in part],
+            "size_bytes": [None if content is None else len(content) for content in contents],
+            "crc32c": [None if content is None else crc32c(content) for content in contents],
+            "content": contents,
         }
-        for file in files
-    ]
+        arrays = {name: pa.array(values, _TYPES[name]) for name, values in columns.items()}
+        yield rows_of_kind("packed", arrays, len(part), schema)

@@ -12,7 +12,7 @@ from typing import Final, Self
 
 from kidxlib.format.segment_files import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, segment_file
 from kidxlib.indexing.tasks import PartitionTask
-from kidxlib.storage.directory import Directory, list_directory, read_file
+from kidxlib.storage.directory import Directory, is_local, list_directory, open_directory, read_at, read_file
 from kidxlib.storage.packed import PackedFile
 from kidxlib.storage.publisher import STAGING_PREFIX, STAGING_SUFFIX, Owner, Published, Publisher, sweep
 from kidxlib.storage.store.requests import in_order
@@ -47,7 +47,7 @@ class Listings:
 
 
 class PartitionFiles:
-    """The files of a partition. None changes before the publisher commits.
+    """The files of a partition. None changes before the publisher commits. Whoever reads them closes them.
 
     Attributes:
         kept: the names of files that stay as a broker left them.
@@ -60,6 +60,12 @@ class PartitionFiles:
         self.superfluous: list[str] = []
         self._publisher, self._listings = publisher, listings
         self._owner: Owner | None = None
+        self._opened: int | None = None  # the index directory, if it is on this machine, from the first read on
+
+    def close(self) -> None:
+        if self._opened is not None:
+            os.close(self._opened)
+            self._opened = None
 
     def take_owner_of(self, base_offset: int) -> None:
         """In place, give all files staged after this the owner and mode of a segment's log."""
@@ -68,14 +74,19 @@ class PartitionFiles:
             with contextlib.suppress(OSError):
                 self._owner = Owner.of(os.lstat(log))
 
-    def read(self, name: str) -> bytes | None:
-        return read_file(self.task.index_directory, name)
+    def read(self, name: str, limit: int = -1) -> bytes | None:
+        directory = self.task.index_directory
+        if not is_local(directory):
+            return read_file(directory, name, limit)
+        if self._opened is None:
+            self._opened = open_directory(directory)
+        return None if self._opened is None else read_at(self._opened, name, limit)
 
     def read_present(self, name: str, limit: int) -> bytes | None:
         """Up to `limit` bytes of a file of `present`. The directory is listed once: most of these files do not exist,
         and an object store would need a request for each.
         """
-        return read_file(self.task.index_directory, name, limit) if name in self.present else None
+        return self.read(name, limit) if name in self.present else None
 
     @cached_property
     def present(self) -> frozenset[str]:

@@ -22,7 +22,15 @@ from kidxlib.format.segment_files import (
     segment_file,
 )
 from kidxlib.indexing.finish_files import Listings, PartitionFiles, discard_held, release_held
-from kidxlib.indexing.segments import GROUP_BYTES, GROUP_FILES, BuiltSegment, FinishedPartition, FinishedSegment
+from kidxlib.indexing.segments import (
+    GROUP_BYTES,
+    GROUP_FILES,
+    NOT_READ,
+    BuiltSegment,
+    BuiltSegments,
+    FinishedPartition,
+    FinishedSegment,
+)
 from kidxlib.indexing.tasks import PartitionTask, SegmentTask
 from kidxlib.recovery.outcome import Status
 from kidxlib.recovery.partition_fold import FoldedSegment, FoldState, PartitionFold, ScannedSegment, StateSource
@@ -39,6 +47,21 @@ def segment_task(built: BuiltSegment) -> SegmentTask:
     )
 
 
+def segment_tasks(built: BuiltSegments) -> Iterator[SegmentTask]:
+    """`segment_task` of each segment."""
+    if built.scans is None:
+        yield from map(segment_task, built)
+        return
+    for task, end, number, offset_index in zip(built.tasks, built.ends, built.scan_of, built.offset_index, strict=True):
+        base_offset, is_read = task.segment.base_offset, number != NOT_READ
+        of_scan = ScannedSegment.of_scans(base_offset, built.scans, number) if is_read else None
+        yield SegmentTask(
+            scanned=of_scan or ScannedSegment.of(base_offset, None),
+            present=end.status is not Status.GONE,
+            published=offset_index is not None,
+        )
+
+
 def finish(
     partitions: Iterable[tuple[PartitionTask, Iterable[SegmentTask]]], coming: Sequence[Directory] = ()
 ) -> Iterator[FinishedPartition]:
@@ -50,11 +73,12 @@ def finish(
         for task, segments in partitions:
             finisher = _Finisher(task, publisher, listings)
             waiting.append(finisher)
-            for segment, is_last in _with_last(segments):
-                if is_last:
-                    finisher.keep_state()
-                finisher.add(segment)
-            finisher.end()
+            with contextlib.closing(finisher.files):
+                for segment, is_last in _with_last(segments):
+                    if is_last:
+                        finisher.keep_state()
+                    finisher.add(segment)
+                finisher.end()
             if publisher.staged_files >= GROUP_FILES or publisher.staged_bytes >= GROUP_BYTES:
                 yield from _commit(publisher, waiting)
         yield from _commit(publisher, waiting)
@@ -105,6 +129,8 @@ def _publish_snapshot(files: PartitionFiles, offset: int, content: bytes, source
     if not files.task.may_write(name):
         return
     present, is_there = files.read_present(name, SNAPSHOT_BYTES_MAX), False
+    if present == content:
+        return
     if present is not None:
         # The same producers in another order are the same snapshot: a broker's own is left as it is.
         with contextlib.suppress(SnapshotError):
@@ -184,7 +210,7 @@ class _Finisher:
             _withdraw(self.files, base_offset)
         if segment.published and folded.failure is None:
             outcome, content = _publish_transaction_index(self.files, folded)
-            if self._task.in_place:
+            if self._task.in_place and len(segment.scanned.producer_events):  # else it was not held back
                 release_held(self.files, base_offset)
         else:
             outcome, content = _nothing, None

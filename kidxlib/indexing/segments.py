@@ -4,12 +4,13 @@ durable: a row in the catalog always has its files. An audit reads segments alik
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import groupby
-from typing import Final
+from typing import Final, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,7 @@ from kidxlib.format.segment_files import OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX,
 from kidxlib.indexing.finish_files import held_name
 from kidxlib.indexing.tasks import BuildTask, PartitionTask, ScanTask
 from kidxlib.jit.processor import cores
+from kidxlib.recovery.kept_scans import KeptPass, PlaceOfPass
 from kidxlib.recovery.log_facts.record_facts import with_all_facts
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.parallel import recover_in_sections
@@ -31,7 +33,7 @@ from kidxlib.storage.directory import read_file
 from kidxlib.storage.location import FileVersion
 from kidxlib.storage.log_bytes import Access, LogBytes
 from kidxlib.storage.opened_log import OpenedLog, opened_log
-from kidxlib.storage.opened_together import SMALL_BYTES, OpenedTogether
+from kidxlib.storage.opened_together import SMALL_BYTES, TOGETHER_BYTES, OpenedTogether, new_room
 from kidxlib.storage.packed import PackedFile
 from kidxlib.storage.publisher import Owner, Published, Publisher
 from kidxlib.storage.ranged_log import OBJECT_BYTES_MAX, Reads
@@ -43,8 +45,6 @@ GROUP_FILES: Final = 300
 GROUP_BYTES: Final = 32 * 1024 * 1024
 #: Of a segment.
 _INDEX_FILES: Final = 2
-#: Bytes of logs that are in memory for one pass over them.
-_TOGETHER_BYTES: Final = 32 * 1024 * 1024
 #: In place of the position of a scan.
 NOT_READ: Final = -1
 
@@ -216,40 +216,87 @@ class _ReadSegments:
 
 def _read(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[_ReadSegments]:
     alone = partial(_read_alone, use_mmap=use_mmap)
-    room = np.empty(_TOGETHER_BYTES, np.uint8)  # of which no more takes memory than is used
+    room = new_room()
     for is_in_store, some in groupby(tasks, key=lambda task: is_object(task.segment.path)):
         if is_in_store:
             yield from in_order(alone, some, lambda task: min(task.log_bytes, OBJECT_BYTES_MAX), OBJECT_BYTES_MAX)
             continue
         for together in _passes(some):
-            if _is_small(together[0]):
-                yield from _read_together(together, use_mmap, room)
-            else:
-                yield alone(together[0])
+            match _pass_of(together[0]):
+                case None:
+                    yield alone(together[0])
+                case PlaceOfPass() as place:
+                    yield from _scanned_together(together, place.read(), use_mmap)
+                case _:
+                    yield from _read_together(together, use_mmap, room)
 
 
-def _is_small(task: BuildTask) -> bool:
-    """Whether a log on a disk is read together with others."""
-    return task.log_bytes <= SMALL_BYTES and not task.all_facts and task.kept_scans is None
+def _pass_of(task: BuildTask) -> PlaceOfPass | Literal["small"] | None:
+    """With which others a log on a disk is done in one pass: those with which it was scanned before, or small ones;
+    None: it is done alone.
+    """
+    if task.all_facts:
+        return None
+    if task.kept_scans is not None:
+        of_pass = task.kept_scans.pass_of(task.segment.base_offset)
+        return None if of_pass is None else of_pass[0]
+    return "small" if task.log_bytes <= SMALL_BYTES else None
 
 
 def _passes(tasks: Iterable[BuildTask]) -> Iterator[list[BuildTask]]:
-    """Tasks that are done in one pass: small ones whose index files are published together, or one other."""
-    together: list[BuildTask] = []
-    log_bytes = 0
-    for task in tasks:
-        is_small = _is_small(task)
-        is_full = len(together) * _INDEX_FILES >= GROUP_FILES or log_bytes + task.log_bytes > _TOGETHER_BYTES
-        if together and (is_full or not is_small):
-            yield together
-            together, log_bytes = [], 0
-        if is_small:
+    """Tasks that are done in one pass, and whose index files are published together."""
+    for of_pass, some in groupby(tasks, key=_pass_of):
+        if of_pass is None:
+            yield from ([task] for task in some)
+            continue
+        together: list[BuildTask] = []
+        log_bytes = 0
+        for task in some:
+            is_full = len(together) * _INDEX_FILES >= GROUP_FILES or log_bytes + task.log_bytes > TOGETHER_BYTES
+            if together and of_pass == "small" and is_full:
+                yield together
+                together, log_bytes = [], 0
             together.append(task)
             log_bytes += task.log_bytes
-        else:
-            yield [task]
-    if together:
         yield together
+
+
+def _scanned_together(tasks: Sequence[BuildTask], kept: KeptPass, use_mmap: bool) -> Iterator[_ReadSegments]:
+    """Segments whose logs were scanned before in one pass. A log that has changed since is read again."""
+    ends = kept.scans.ends()
+    same: list[tuple[BuildTask, int, os.stat_result]] = []
+    for task in tasks:
+        number, status = _number_in(task), None
+        with contextlib.suppress(OSError):  # read again, it is told why it cannot be read
+            status = os.stat(task.segment.path)
+        if status is not None and kept.is_of(number, FileVersion.of(status), task.options):
+            same.append((task, number, status))
+            continue
+        if same:
+            yield _of_pass(same, kept.scans, ends)
+            same = []
+        yield _read_alone(task, use_mmap)
+    if same:
+        yield _of_pass(same, kept.scans, ends)
+
+
+def _number_in(task: BuildTask) -> int:
+    of_pass = None if task.kept_scans is None else task.kept_scans.pass_of(task.segment.base_offset)
+    assert of_pass is not None
+    return of_pass[1]
+
+
+def _of_pass(
+    same: Sequence[tuple[BuildTask, int, os.stat_result]], scans: ScannedLogs, ends: Sequence[ScanEnd]
+) -> _ReadSegments:
+    return _ReadSegments(
+        tasks=[task for task, _, _ in same],
+        versions=[FileVersion.of(status) for _, _, status in same],
+        ends=[ends[number] for _, number, _ in same],
+        scans=scans,
+        scan_of=[number for _, number, _ in same],
+        owners=[Owner.of(status) if task.in_place else None for task, _, status in same],
+    )
 
 
 def _read_together(tasks: Sequence[BuildTask], use_mmap: bool, room: NDArray[np.uint8]) -> Iterator[_ReadSegments]:

@@ -30,6 +30,8 @@ def event_batches(
     """The events of segments, an array of dtype `scan_state.PRODUCER_EVENT`, as rows of `schema` with `event` set.
     `counts` are how many each segment has, in the order of the events.
     """
+    if not len(events):
+        return
     segment_of = np.repeat(np.arange(len(segments)), counts)
     keys: dict[str, Values] = {
         "source": pa.array([segment.source for segment in segments], pa.string()),

@@ -24,7 +24,8 @@ from kidxlib.errors import SnapshotError
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.producers import Producers
-from kidxlib.recovery.scan.scan_state import LEADER_EPOCH, PRODUCER_EVENT
+from kidxlib.recovery.scan.scan_state import LEADER_EPOCH, PRODUCER_EVENT, EndReason
+from kidxlib.recovery.scanned_logs import ScannedLogs
 from kidxlib.recovery.segment import RecoveredSegment
 
 #: Why a segment is quarantined whose leader epochs Kafka fails on.
@@ -71,6 +72,19 @@ class ScannedSegment:
             map_end_offset=recovered.facts.map_end_offset if recovered else None,
             producer_events=recovered.producer_events if recovered else NO_EVENTS,
             leader_epochs=recovered.leader_epochs if recovered else _NO_EPOCHS,
+        )
+
+    @classmethod
+    def of_scans(cls, base_offset: int, scans: ScannedLogs, number: int) -> Self:
+        """A segment from its scan among others."""
+        state = scans.states[number]
+        return cls(
+            base_offset=base_offset,
+            problem_free=bool(state["end"] == EndReason.END_OF_FILE),
+            next_offset=int(state["next_offset"]),
+            map_end_offset=int(state["map_end_offset"]),
+            producer_events=scans.of_log("producer_events", number),
+            leader_epochs=scans.of_log("leader_epochs", number),
         )
 
 

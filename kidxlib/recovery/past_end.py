@@ -56,6 +56,10 @@ class PastEnd:
     records: int | None
 
 
+#: After a scan of the whole log.
+NOTHING_PAST: Final = PastEnd(unfinished=False, batches=0, records=0)
+
+
 def is_unfinished(log: LogBytes, position: int, base_offset: int, next_offset: int) -> bool:
     if _is_zeros(log, position):
         return True
@@ -146,7 +150,7 @@ def past_end(log: LogBytes, recovered: RecoveredSegment, base_offset: int) -> Pa
     """
     end, next_offset = recovered.end, recovered.facts.next_offset
     if end.position >= log.size:
-        return PastEnd(unfinished=False, batches=0, records=0)
+        return NOTHING_PAST
     if end.status is Status.TRUNCATED and is_unfinished(log, end.position, base_offset, next_offset):
         return PastEnd(unfinished=True, batches=0, records=0)
     batches, records = _count(log, end.position, base_offset, next_offset)

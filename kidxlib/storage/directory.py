@@ -20,6 +20,9 @@ from kidxlib.storage.store.s3 import ObjectPath, ObjectStatus, is_object, open_o
 
 DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 _libc = ctypes.CDLL(None, use_errno=True)
+#: The first read of a file, and each one after it. Room for more than 64 KiB is asked of the kernel, which takes ten
+#: times as long as to read a small file.
+_FIRST_BYTES: Final = 64 * 1024
 _PIECE_BYTES: Final = 1024 * 1024
 
 
@@ -35,6 +38,11 @@ class Directory:
 
     def __str__(self) -> str:
         return os.path.join(self.root, self.path)
+
+
+def is_local(directory: Directory) -> bool:
+    """Whether a directory is on this machine, and not in an object store or packed."""
+    return not is_object(directory.root) and not is_packed(directory.root)
 
 
 class FileStatus(Protocol):
@@ -69,19 +77,29 @@ def opened_below(root: int, path: str) -> Iterator[int]:
 
 def open_below(root: int, path: str, *, make: bool) -> int:
     """Open the directory `path` below an opened one; no part of it may be a symlink."""
-    descriptor = os.dup(root)
+    first, *others = PurePath(path).parts or (".",)
+    descriptor = _open_part(root, first, make=make)
     try:
-        for part in PurePath(path).parts:
-            if make:
-                with contextlib.suppress(FileExistsError):
-                    os.mkdir(part, dir_fd=descriptor)
-            below = os.open(part, DIRECTORY | os.O_NOFOLLOW, dir_fd=descriptor)
+        for part in others:
+            below = _open_part(descriptor, part, make=make)
             os.close(descriptor)
             descriptor = below
     except OSError:
         os.close(descriptor)
         raise
     return descriptor
+
+
+def _open_part(directory: int, name: str, *, make: bool) -> int:
+    """Open a directory in an opened one, which is made if it is missing and `make`."""
+    try:
+        return os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
+    except FileNotFoundError:
+        if not make:
+            raise
+    with contextlib.suppress(FileExistsError):
+        os.mkdir(name, dir_fd=directory)
+    return os.open(name, DIRECTORY | os.O_NOFOLLOW, dir_fd=directory)
 
 
 def flush_file_systems(roots: Iterable[int]) -> None:
@@ -120,7 +138,7 @@ def read_at(directory: int, name: str, limit: int = -1) -> bytes | None:
     if descriptor is None:
         return None
     try:
-        return _read(descriptor, limit)
+        return read_opened(descriptor, limit)
     finally:
         os.close(descriptor)
 
@@ -137,15 +155,16 @@ def _open_at(directory: int, name: str) -> int | None:
     return descriptor
 
 
-def _read(descriptor: int, limit: int = -1) -> bytes:
+def read_opened(descriptor: int, limit: int = -1) -> bytes:
     """Up to `limit` bytes of a file, or all. No object of `io` is made: for a small file that takes longer than the
     read.
     """
-    if limit >= 0:
+    if 0 <= limit <= _FIRST_BYTES:
         return os.read(descriptor, limit)
-    pieces = []
-    while piece := os.read(descriptor, _PIECE_BYTES):
+    pieces, left, piece_bytes = list[bytes](), limit, _FIRST_BYTES
+    while piece := os.read(descriptor, piece_bytes if limit < 0 else min(left, piece_bytes)):
         pieces.append(piece)
+        left, piece_bytes = left - len(piece), _PIECE_BYTES
     return b"".join(pieces)
 
 
@@ -171,7 +190,7 @@ def read_end(directory: Directory, name: str, size: int) -> bytes | None:
         if descriptor is not None and (file := _open_at(descriptor, name)) is not None:
             try:
                 os.lseek(file, max(os.fstat(file).st_size - size, 0), os.SEEK_SET)
-                return _read(file, size)
+                return read_opened(file, size)
             finally:
                 os.close(file)
     return None
@@ -195,13 +214,28 @@ def object_sizes(directory: Directory) -> dict[str, int]:
 @contextlib.contextmanager
 def opened_directory(directory: Directory) -> Iterator[int | None]:
     """A descriptor of a directory; None: it does not exist or cannot be opened."""
-    with contextlib.ExitStack() as stack:
-        descriptor = None
-        with contextlib.suppress(OSError):
-            root = os.open(directory.root, DIRECTORY)
-            stack.callback(os.close, root)
-            descriptor = stack.enter_context(opened_below(root, directory.path))
+    descriptor = open_directory(directory)
+    try:
         yield descriptor
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)
+
+
+def open_directory(directory: Directory) -> int | None:
+    """A descriptor of a directory, which the caller closes; None: it does not exist or cannot be opened."""
+    try:
+        if directory.path and "/" not in directory.path:  # its last part is the only one that may be no symlink
+            return os.open(str(directory), DIRECTORY | os.O_NOFOLLOW)
+        root = os.open(directory.root, DIRECTORY)
+    except OSError:
+        return None
+    try:
+        return open_below(root, directory.path, make=False)
+    except OSError:
+        return None
+    finally:
+        os.close(root)
 
 
 def object_at(directory: Directory, name: str) -> ObjectPath | None:

@@ -19,6 +19,10 @@ _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 
 Location: TypeAlias = Path | ObjectPath | PackedPath
 
+#: A file as the listing of its directory has it: on this machine its path as text, as it takes longer to make a `Path`
+#: than to list a file.
+Listed: TypeAlias = str | ObjectPath | PackedPath
+
 
 def location(path: str) -> Location:
     if is_object(path):
@@ -46,11 +50,25 @@ def files_in(directory: Location) -> dict[str, Location]:
     """The regular files and objects directly in a directory, by name, without entries that cannot be looked at, such as
     a symlink to itself.
     """
+    return {name: Path(file) if isinstance(file, str) else file for name, file in listed_in(directory).items()}
+
+
+def listed_in(directory: Location) -> dict[str, Listed]:
+    """`files_in`, as the listing has them."""
     if isinstance(directory, ObjectPath):
         return {path.name: path for path in directory.iterdir() if path.listed is not None}
     if isinstance(directory, PackedPath):
         return {path.name: path for path in directory.iterdir()}
-    return {entry.name: Path(entry.path) for entry in os.scandir(directory) if _is_file(entry)}
+    return {entry.name: entry.path for entry in os.scandir(directory) if _is_file(entry)}
+
+
+def size_of(file: Listed) -> int:
+    """The size of a file in bytes; an object's is that of its listing.
+
+    Raises:
+        OSError: it is no longer there, or cannot be looked at.
+    """
+    return os.stat(file).st_size if isinstance(file, str) else file.stat().st_size
 
 
 def _is_file(entry: os.DirEntry[str]) -> bool:

@@ -10,8 +10,9 @@ import ctypes
 import mmap
 import os
 import sys
+from collections.abc import Iterable, Iterator
 from types import TracebackType
-from typing import Final, Self
+from typing import Final, Protocol, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,9 +23,39 @@ from kidxlib.storage.opened_file import OpenedFile, open_file
 
 #: A log of more bytes is opened alone.
 SMALL_BYTES: Final = 1024 * 1024
+#: The most bytes of logs that are in memory for one pass over them, and the most items of a pass.
+TOGETHER_BYTES: Final = 32 * 1024 * 1024
+_TOGETHER_ITEMS: Final = 300
 #: The number of Linux's system call, the same on all processors that kidx runs on. Elsewhere it is another call's.
 _CACHESTAT: Final = 451 if sys.platform == "linux" else None
 _libc: Final = ctypes.CDLL(None, use_errno=True)
+
+
+class _HasLogBytes(Protocol):
+    @property
+    def log_bytes(self) -> int: ...
+
+
+_T = TypeVar("_T", bound=_HasLogBytes)
+
+
+def passes(items: Iterable[_T]) -> Iterator[list[_T]]:
+    """Items whose small logs are read together: at most `TOGETHER_BYTES` of logs, or one item."""
+    of_pass: list[_T] = []
+    log_bytes = 0
+    for item in items:
+        log_bytes += item.log_bytes
+        if of_pass and (log_bytes > TOGETHER_BYTES or len(of_pass) == _TOGETHER_ITEMS):
+            yield of_pass
+            of_pass, log_bytes = [], item.log_bytes
+        of_pass.append(item)
+    if of_pass:
+        yield of_pass
+
+
+def new_room() -> NDArray[np.uint8]:
+    """The room for the logs of one pass after the other. No more of it takes memory than is used."""
+    return np.empty(TOGETHER_BYTES, np.uint8)
 
 
 class OpenedTogether:

@@ -113,9 +113,13 @@ class PackedPath:
 
     def file(self, content: bytes | None = None) -> PackedFile | None:
         """The file at this place; None if no such file can be packed."""
-        if len(self.parts) != len(("source", "directory", "file")):
+        return self.parent.file_in(self.name, content)
+
+    def file_in(self, name: str, content: bytes | None = None) -> PackedFile | None:
+        """The file of a name in this directory of a partition; None if no such file can be packed."""
+        if len(self.parts) != len(("source", "directory")):
             return None
-        partition, kind = _partition_of(*self.parts[:2]), kind_of(self.parts[2])
+        partition, kind = _partition_of(*self.parts), kind_of(name)
         return None if partition is None or kind is None else PackedFile(*partition, *kind, content)
 
     def sizes(self) -> dict[str, int]:

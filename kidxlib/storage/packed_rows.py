@@ -101,9 +101,11 @@ class PackedRows:
         """The sizes in bytes of a partition's files, by name. Their contents are not read."""
         sizes: dict[str, int] = {}
         for rows in self._rows(topic, partition, contents=False):
-            is_wanted = (pc.field("source") == source) & (pc.field("topic") == topic)
-            found = rows.filter(is_wanted & (pc.field("partition") == partition))
-            columns = (found[name].to_pylist() for name in ("base_offset", "kind", SIZE))
+            # Not by an expression: for these few rows it takes ten times as long to begin one.
+            is_wanted = pc.equal(rows["partition"], pa.scalar(partition, rows["partition"].type))
+            for name, value in (("topic", topic), ("source", source)):
+                is_wanted = pc.and_(is_wanted, pc.equal(rows[name], pa.scalar(value, rows[name].type)))
+            columns = (rows[name].filter(is_wanted).to_pylist() for name in ("base_offset", "kind", SIZE))
             sizes.update({name_of(offset, kind): size for offset, kind, size in zip(*columns, strict=True)})
         return sizes
 

@@ -196,7 +196,7 @@ class Publisher:
         if self._packed_in is None or self._packed_in[0] != directory:
             self._packed_in = directory, PackedPath.of(str(directory)), frozenset(packed_sizes(directory))
         _, path, present = self._packed_in
-        file = (path / name).file(content)
+        file = path.file_in(name, content)
         assert file is not None  # index files, snapshots and leader epochs alone are published
         if content is not None and name in present and read_file(directory, name) == content:
             return lambda: Published.UNCHANGED

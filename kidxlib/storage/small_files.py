@@ -21,7 +21,8 @@ from kidxlib.errors import CheckpointError, describe_error
 from kidxlib.format import checkpoint_files, segment_files
 from kidxlib.format.checkpoint_files import EpochEntry, LeaderEpochs
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.directory import read_opened
+from kidxlib.storage.location import Listed, Location, files_in
 from kidxlib.storage.lock import is_in_use
 from kidxlib.text.words import quoted
 
@@ -44,18 +45,21 @@ _EPOCH_LINE: Final = "<epoch> <start offset>"
 _Entry = TypeVar("_Entry")
 
 
-def lines_of(path: Location) -> list[str]:
+def lines_of(path: Location | Listed) -> list[str]:
     return small_file(path).decode(errors="replace").splitlines()
 
 
-def small_file(path: Location) -> bytes:
+def small_file(path: Location | Listed) -> bytes:
     """The content of a small regular file or object. A pipe does not block."""
-    if not isinstance(path, Path):
+    if not isinstance(path, str | Path):
         return path.read_bytes()
-    with _opened(path) as file:
-        if os.fstat(file.fileno()).st_size > _BYTES_MAX:
+    descriptor, size = _open_regular(path)
+    try:
+        if size > _BYTES_MAX:
             raise OSError(errno.EFBIG, f"larger than {_BYTES_MAX:,} bytes", str(path))
-        return file.read()
+        return read_opened(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def filled_file(path: Location, entry_bytes: int) -> bytes:
@@ -107,11 +111,17 @@ def is_room(path: Path, position: int) -> bool:
 
 
 def _opened(path: Path) -> BinaryIO:
+    return open(_open_regular(path)[0], "rb")
+
+
+def _open_regular(path: str | Path) -> tuple[int, int]:
+    """A descriptor of a regular file, which the caller closes, and the file's size in bytes."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
         os.close(descriptor)
         raise OSError(errno.EINVAL, "not a regular file", str(path))
-    return open(descriptor, "rb")
+    return descriptor, status.st_size
 
 
 def parse_properties(content: bytes) -> dict[str, str]:
@@ -264,7 +274,7 @@ def _epoch_entry(line: str) -> EpochEntry:
     return EpochEntry(epoch, start_offset)
 
 
-def _read_checkpoint(path: Location, entry: Callable[[str], _Entry], expected: str) -> list[_Entry] | None:
+def _read_checkpoint(path: Location | Listed, entry: Callable[[str], _Entry], expected: str) -> list[_Entry] | None:
     """The entries of a checkpoint file (`CheckpointFile`); None if it is missing. `entry` parses a line, or raises
     ValueError.
     """

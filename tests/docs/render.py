@@ -21,7 +21,7 @@ BEGIN: Final = "<!-- Made from the code by `python -m tests.docs.render`; do not
 END: Final = "<!-- End of what is made. -->\n"
 #: In front of a kept table of a benchmark, and behind it: `<!-- Measured: scan, rates; … -->`.
 _MEASURED: Final = re.compile(
-    r"(<!-- Measured: (?P<benchmark>[\w-]+), (?P<table>[\w ]+); do not edit\. -->\n)"
+    r"(<!-- Measured: (?P<benchmark>[\w-]+), (?P<table>[\w ,]+); do not edit\. -->\n)"
     r".*?(?P<end><!-- End of what was measured\. -->\n)",
     re.DOTALL,
 )

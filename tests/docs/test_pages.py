@@ -39,7 +39,7 @@ def test_what_is_made_is_what_the_code_and_the_benchmarks_say(page: str) -> None
 
 def test_all_that_is_kept_of_benchmarks_is_shown() -> None:
     pages = "".join(map(read, pages_made()))
-    shown = set(re.findall(r"<!-- Measured: ([\w-]+), ([\w ]+);", pages))
+    shown = set(re.findall(r"<!-- Measured: ([\w-]+), ([\w ,]+);", pages))
     kept = {
         (path.stem, table["name"])
         for path in MEASURED.glob("*.json")

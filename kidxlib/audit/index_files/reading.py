@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,14 +13,18 @@ from kidxlib.format import segment_files
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX
 from kidxlib.storage.location import Location
 from kidxlib.storage.opened_file import map_file
+from kidxlib.storage.packed import is_packed
+from kidxlib.storage.store.s3 import is_object
 
 
-def read_index(path: Location, use_mmap: bool) -> NDArray[np.uint8] | OSError | None:
+def read_index(path: Location | str, use_mmap: bool) -> NDArray[np.uint8] | OSError | None:
     """The content of an index; None if there is no file; the error if it cannot be read."""
     try:
         if use_mmap:
             return map_file(str(path))
-        return _without_holes(str(path)) if isinstance(path, Path) else np.frombuffer(path.read_bytes(), np.uint8)
+        text = str(path)
+        # Objects and packed files are read as a whole in any case.
+        return map_file(text) if is_object(text) or is_packed(text) else _without_holes(text)
     except FileNotFoundError:
         return None
     except OSError as error:

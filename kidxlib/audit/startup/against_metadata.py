@@ -24,7 +24,7 @@ from kidxlib.format import checkpoint_files, topic_partition
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_segment_log, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.image import Assignment, ClusterMetadata
-from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.location import Listed, Location, files_in
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.logs_aside import LogsAside
 from kidxlib.storage.opened_log import LogFile
@@ -196,7 +196,7 @@ def _fewer(
                 yield most, value, directory
 
 
-def read_topic_id(path: Location) -> str:
+def read_topic_id(path: Location | Listed) -> str:
     """Read a topic id as `PartitionMetadataReadBuffer` does: from two lines, ignoring what is before their colons."""
     lines = read_lines(path)
     version = java.parse_integer(_metadata_field(lines, 1), INT_BITS)

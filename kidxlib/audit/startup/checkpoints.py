@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Final, TypeVar
 
 from kidxlib import java
@@ -34,7 +35,7 @@ from kidxlib.format.checkpoint_files import (
 )
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
-from kidxlib.storage.location import Location, files_in
+from kidxlib.storage.location import Listed, Location, as_location, listed_in
 from kidxlib.storage.log_dir import PARTITION_METADATA
 from kidxlib.text.words import quoted
 
@@ -42,6 +43,9 @@ from kidxlib.text.words import quoted
 _SPACES: Final = re.compile(r"[ \t\n\x0b\f\r]+")
 
 _Entry = TypeVar("_Entry")
+
+#: A simulated start looks at a name several times, in each of its passes.
+_NAMES_KEPT: Final = 4096
 
 
 #: What comes of an offset checkpoint on which Kafka throws no `IOException`, with a number in it that is none.
@@ -116,7 +120,7 @@ def _int(line: str, number: int) -> int:
     return value
 
 
-def _checkpoint(path: Location, fields: int, entry: Callable[[list[str]], _Entry | None]) -> list[_Entry]:
+def _checkpoint(path: Location | Listed, fields: int, entry: Callable[[list[str]], _Entry | None]) -> list[_Entry]:
     """The entries of a checkpoint, which has this number of fields in a line; none where the file is absent, or ends
     before it says how many it has. `entry` returns None where Kafka throws another exception than an `IOException`.
     """
@@ -156,7 +160,7 @@ def _epoch_entry(parts: list[str]) -> tuple[int, int] | None:
     return None if epoch is None or start_offset is None else (epoch, start_offset)
 
 
-def read_epochs(path: Location) -> None:
+def read_epochs(path: Location | Listed) -> None:
     """Read leader epochs as `LeaderEpochFileCache` does, which ignores values below 0."""
     for number, entry in enumerate(_checkpoint(path, 2, _epoch_entry), start=3):
         if min(entry) < 0:
@@ -168,23 +172,24 @@ def read_epochs(path: Location) -> None:
 def failures_in_directory(directory: Location) -> Iterator[Obstacle]:
     """The failures in the files of a partition's directory, besides its logs; none if it cannot be listed."""
     try:
-        files = files_in(directory)
+        files = listed_in(directory)
     except OSError:
         return
     yield from failures_in_files(directory, files)
 
 
-def failures_in_files(directory: Location, files: Mapping[str, Location]) -> Iterator[Obstacle]:
+def failures_in_files(directory: Location, files: Mapping[str, Listed]) -> Iterator[Obstacle]:
     """The failures in the listed files of a partition, in the order in which `UnifiedLog` reads them."""
     is_metadata = directory.name == METADATA_DIRECTORY
-    yield from _of_file(files.get(LEADER_EPOCH_CHECKPOINT), read_epochs, ends=is_metadata)
+    yield from _of_file(files, LEADER_EPOCH_CHECKPOINT, read_epochs, ends=is_metadata)
     for name in sorted(files):
         if (misnamed := why_misnamed(name)) is not None:
             found, does = misnamed
             yield Obstacle(directory / name, found, Effect.ENDS, does, _what_to_do(name, files))
-    yield from _of_file(files.get(PARTITION_METADATA), read_topic_id, ends=is_metadata)
+    yield from _of_file(files, PARTITION_METADATA, read_topic_id, ends=is_metadata)
 
 
+@lru_cache(_NAMES_KEPT)
 def why_misnamed(name: str) -> tuple[str, str] | None:
     """What is wrong with the name of a file in a partition's directory, and what a broker does; None for nothing."""
     if not name.endswith(_NAMED_BY_OFFSET):
@@ -211,21 +216,24 @@ def _what_to_do(name: str, names: Collection[str]) -> str:
     return f"{its_log} is not there: rename the file to that, if kidx dump shows that it begins with offset {offset}"
 
 
+@lru_cache(_NAMES_KEPT)
 def offset_of(name: str) -> int | None:
     """The offset in a file's name (`LogFileUtils.offsetFromFileName`)."""
     return java.parse_integer(name.partition(".")[0], LONG_BITS)
 
 
-def _of_file(path: Location | None, read: Callable[[Location], object], *, ends: bool) -> Iterator[Obstacle]:
+def _of_file(
+    files: Mapping[str, Listed], name: str, read: Callable[[Listed], object], *, ends: bool
+) -> Iterator[Obstacle]:
     """What is wrong with a small file. No node starts without the files of the metadata's log (`ends`)."""
-    if path is None:
+    if name not in files:
         return
+    file = files[name]
     try:
-        read(path)
+        read(file)
     except KafkaThrows as error:
         thrown = Thrown.OTHER if ends else error.thrown
-        yield thrown_at(
-            path, KafkaThrows(error.where, thrown), _METADATA_REMEDY if ends else _REMEDIES_OF_FILES[path.name]
-        )
+        remedy = _METADATA_REMEDY if ends else _REMEDIES_OF_FILES[name]
+        yield thrown_at(as_location(file), KafkaThrows(error.where, thrown), remedy)
     except OSError as error:
-        yield unreadable(path, error)
+        yield unreadable(as_location(file), error)

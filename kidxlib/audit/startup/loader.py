@@ -18,7 +18,6 @@ import os
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final, NoReturn, Self
 
@@ -48,12 +47,14 @@ from kidxlib.records.batch_headers import batches
 from kidxlib.records.header_search import SearchOutcome, new_walks, step_to_offsets, step_to_timestamps, walk
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
-from kidxlib.storage.location import Location, files_in, location
+from kidxlib.storage.location import Listed, Location, listed_in, size_of
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import LogFile
 
 _NOT_KNOWN: Final = NodeRelease()
 _SWAPPED_LOG_SUFFIX: Final = f"{segment_files.LOG_SUFFIX}{segment_files.SWAP_SUFFIX}"
+#: In place of the path of an index that the broker has made, and that no disk has.
+_MADE: Final = ""
 
 
 class _LoadStopped(Exception):  # noqa: N818  # ends a simulated load, and is none of ours
@@ -91,7 +92,7 @@ class _LoadState:
     read_before: Mapping[int, Recovery]
     read_log: ReadLog
     simulation: StartupSimulation
-    files: dict[str, Location]
+    files: dict[str, Listed]
     snapshots: ProducerSnapshots = field(default_factory=ProducerSnapshots)
     recoveries: dict[int, Recovery] = field(default_factory=dict)
 
@@ -99,16 +100,16 @@ class _LoadState:
     def of_directory(
         cls, directory: Location, arguments: _LoadArguments, read_before: Mapping[int, Recovery], read_log: ReadLog
     ) -> Self:
-        files = files_in(directory)
+        files = listed_in(directory)
         return cls(
             arguments,
             read_before,
             read_log,
             StartupSimulation(failures=[str(each) for each in checkpoints.failures_in_files(directory, files)]),
-            {name: path for name, path in files.items() if checkpoints.why_misnamed(name) is None},
+            {name: file for name, file in files.items() if checkpoints.why_misnamed(name) is None},
         )
 
-    def log_of(self, base_offset: int) -> Location:
+    def log_of(self, base_offset: int) -> Listed:
         return self.files[segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX)]
 
     def opened(self, base_offset: int, suffix: str = "", kept_bytes: int | None = None) -> LogSegment:
@@ -116,15 +117,11 @@ class _LoadState:
         None for all of them.
         """
 
-        def path(kind: str) -> str:
-            name = segment_files.segment_file(base_offset, kind) + suffix
-            return str(self.files.get(name, name))
-
-        log, offset_path = LogFile(path(segment_files.LOG_SUFFIX)), path(segment_files.OFFSET_INDEX_SUFFIX)
-        index = OffsetIndex.open(offset_path, base_offset)
-        if not location(offset_path).exists() or base_offset in self.recoveries:
-            # A swap file may have no index. A recovered segment's index is rebuilt, so any right index will do.
-            index = OffsetIndex.from_bytes(b"", base_offset)
+        log = LogFile(str(self.files[segment_files.segment_file(base_offset, segment_files.LOG_SUFFIX) + suffix]))
+        file = self.files.get(segment_files.segment_file(base_offset, segment_files.OFFSET_INDEX_SUFFIX) + suffix)
+        # A swap file may have no index. A recovered segment's index is rebuilt, so any right index will do.
+        is_read = file not in (None, _MADE) and base_offset not in self.recoveries
+        index = OffsetIndex.open(str(file), base_offset) if is_read else OffsetIndex.from_bytes(b"", base_offset)
         if kept_bytes is not None:
             log.keep_valid(kept_bytes)
         return LogSegment(log, base_offset, index, TimeIndex.from_bytes(b"", base_offset))
@@ -269,7 +266,7 @@ def _read_already(state: _LoadState, segment: SimulatedSegment) -> Recovery | No
 
 def _of_the_very_log(state: _LoadState, segment: SimulatedSegment) -> Recovery | None:
     """What an earlier read found in the log that stands there under its name: a swap file may have taken its place."""
-    is_swapped = state.log_of(segment.base_offset).name.endswith(segment_files.SWAP_SUFFIX)
+    is_swapped = str(state.log_of(segment.base_offset)).endswith(segment_files.SWAP_SUFFIX)
     return None if is_swapped else state.read_before.get(segment.base_offset)
 
 
@@ -361,7 +358,7 @@ def _finish_swaps(state: _LoadState) -> None:
         state.simulation.renamed.append(name)
     for name in logs:  # to learn where they end it has made the offset indexes that were missing, full of zeros
         index = f"{name.removesuffix(segment_files.LOG_SUFFIX)}{segment_files.OFFSET_INDEX_SUFFIX}"
-        state.files.setdefault(index, Path(f"{index}.swap"))
+        state.files.setdefault(index, _MADE)
 
 
 def _remove_leftovers(state: _LoadState) -> None:
@@ -410,13 +407,15 @@ def _load(state: _LoadState) -> None:
 
 def _ensure_readable(state: _LoadState) -> None:
     """Loading fails at a file that the broker may not read."""
-    for _, path in sorted(state.files.items()):
-        if isinstance(path, Path) and not os.access(path, os.R_OK):
-            if not any(failure.startswith(f"{path}: ") for failure in state.simulation.failures):
-                state.simulation.failures.append(
-                    f"{path}: not readable by this user; if the broker's may not read it either, {Thrown.IO}"
-                )
-            raise _LoadStopped
+    local = (file for file in state.files.values() if isinstance(file, str))
+    unreadable = min((file for file in local if not os.access(file, os.R_OK)), default=None)
+    if unreadable is None:
+        return
+    if not any(failure.startswith(f"{unreadable}: ") for failure in state.simulation.failures):
+        state.simulation.failures.append(
+            f"{unreadable}: not readable by this user; if the broker's may not read it either, {Thrown.IO}"
+        )
+    raise _LoadStopped
 
 
 def _remove_orphans(state: _LoadState) -> None:
@@ -431,9 +430,11 @@ def _remove_orphans(state: _LoadState) -> None:
 
 def _load_segments(state: _LoadState) -> None:
     """Segments are opened in order, and recovered where indexes cannot be right (`LogLoader.loadSegmentFiles`)."""
-    base_offsets = (segment_files.parse_segment_log(name) for name in sorted(state.files))
-    for base_offset in (offset for offset in base_offsets if offset is not None):
-        size = state.log_of(base_offset).stat().st_size
+    for name in sorted(name for name in state.files if name.endswith(segment_files.LOG_SUFFIX)):
+        base_offset = segment_files.parse_segment_log(name)
+        if base_offset is None:
+            continue
+        size = size_of(state.log_of(base_offset))
         segment = SimulatedSegment(base_offset, StartupAction.LOAD, size, size)
         loaded = tuple(state.simulation.segments)
         state.simulation.segments.append(segment)

@@ -15,7 +15,7 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from kidxlib.storage.location import Location
+from kidxlib.storage.location import Listed, Location
 from kidxlib.storage.small_files import small_file
 
 INT_BITS: Final = 32
@@ -83,7 +83,7 @@ def thrown_at(path: Location, error: KafkaThrows, remedy: str) -> Obstacle:
     return Obstacle(path, error.where, EFFECTS[error.thrown], str(error.thrown), remedy)
 
 
-def read_lines(path: Location) -> list[str]:
+def read_lines(path: Location | Listed) -> list[str]:
     """The lines of a file, as `BufferedReader.readLine` returns them."""
     content = small_file(path)
     try:

@@ -16,8 +16,8 @@ from kidxlib.errors import SnapshotError
 from kidxlib.format import segment_files
 from kidxlib.format.producer_snapshot import read_snapshot
 from kidxlib.recovery.partition_fold import PartitionFold, StateSource
-from kidxlib.storage.location import Location
-from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE
+from kidxlib.storage.location import Listed, Location
+from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, small_file
 from kidxlib.text.words import counted
 
 
@@ -28,11 +28,11 @@ class ProducerSnapshots:
         self._is_good = dict(is_good or {})
 
     @classmethod
-    def of_files(cls, files: Mapping[str, Location]) -> Self:
+    def of_files(cls, files: Mapping[str, Listed]) -> Self:
         return cls(
             {
-                offset: _is_snapshot(path)
-                for name, path in files.items()
+                offset: _is_snapshot(file)
+                for name, file in files.items()
                 if name.endswith(segment_files.SNAPSHOT_SUFFIX) and (offset := offset_of(name)) is not None
             }
         )
@@ -76,9 +76,9 @@ class ProducerSnapshots:
         self._is_good = {offset: good for offset, good in self._is_good.items() if is_kept(offset)}
 
 
-def _is_snapshot(path: Location) -> bool:
+def _is_snapshot(file: Listed) -> bool:
     try:
-        read_snapshot(path.read_bytes())
+        read_snapshot(small_file(file))
     except SnapshotError:
         return False
     return True

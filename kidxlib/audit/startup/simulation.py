@@ -5,14 +5,15 @@ and what recovering one comes to.
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final, Self, TypeAlias
 
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd
-from kidxlib.recovery.past_end import PastEnd, past_end
-from kidxlib.recovery.segment import RecoveredSegment, recover
+from kidxlib.recovery.past_end import NOTHING_PAST, PastEnd, past_end
+from kidxlib.recovery.scanned_logs import ScannedLogs
+from kidxlib.recovery.segment import RecoveredSegment, recover, recovered_of
 from kidxlib.storage.log_bytes import LogBytes
 from kidxlib.storage.opened_log import LogFile
 
@@ -154,6 +155,30 @@ class Recovery:
     def may_lack_records(self, base_offset: int) -> bool:
         """Whether the log has fewer records than offsets, or old wrappers that hide how many it has."""
         return self.records is None or self.records < self.next_offset - base_offset
+
+
+def recoveries_of(logs: Sequence[LogBytes], base_offsets: Sequence[int], scans: ScannedLogs) -> Iterator[Recovery]:
+    """`Recovery.of` of logs that were scanned together."""
+    states, of_events = scans.states, scans.bounds["producer_events"].tolist()
+    names = ("next_offset", "map_end_offset", "batches", "records", "compressed_messages", "max_timestamp")
+    columns = zip(*(states[name].tolist() for name in names), strict=True)
+    for number, (log, base_offset, end, of_log) in enumerate(
+        zip(logs, base_offsets, scans.ends(), columns, strict=True)
+    ):
+        next_offset, map_end_offset, batches, records, compressed_messages, max_timestamp_ms = of_log
+        first, stop = of_events[number : number + 2]
+        is_whole = end.position >= log.size
+        yield Recovery(
+            log_bytes=log.size,
+            end=end,
+            next_offset=next_offset,
+            map_end_offset=map_end_offset,
+            batches=batches,
+            records=None if compressed_messages else records,
+            past=NOTHING_PAST if is_whole else past_end(log, recovered_of(scans, number), base_offset),
+            max_timestamp_ms=max_timestamp_ms,
+            highest_producer_id=int(scans.producer_events["producer_id"][first:stop].max()) if first < stop else -1,
+        )
 
 
 #: Reads what is left of a log: its path, the bytes that are left, the base offset, and the options of its topic.

@@ -14,7 +14,7 @@ from kidxlib.audit.finding import Finding, Verdict
 from kidxlib.audit.logs.log import AuditedLog
 from kidxlib.audit.partition import audit_partition
 from kidxlib.audit.rows import Kind, rows_of_partition, rows_of_segment
-from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_segment
+from kidxlib.audit.segment import AuditedSegment, SegmentForPartition, audit_segment, read_together
 from kidxlib.audit.startup.simulation import Recovery
 from kidxlib.audit.tasks import PartitionAudit
 from kidxlib.catalog.partitions import PARTITIONS
@@ -30,6 +30,7 @@ from kidxlib.recovery.outcome import ScanEnd, Status
 from kidxlib.recovery.partition_fold import ScannedSegment
 from kidxlib.recovery.past_end import PastEnd
 from kidxlib.storage.location import as_text
+from kidxlib.storage.opened_together import OpenedTogether, new_room, passes
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -139,16 +140,25 @@ def _finding(stored: LogFinding) -> Finding:
 
 def audit_segments(tasks: Iterable[SegmentAudit], use_mmap: bool, *, deep: bool) -> Iterator[ItemRows]:
     """Rows of `AUDITED`. Nothing is written. `deep` looks at the records, too."""
-    for task in tasks:
-        audited = audit_segment(task, use_mmap, deep=deep, clean_shutdown=task.clean_shutdown)
-        events = audited.scanned.producer_events
-        files = [{Kind.FILE.value: row.values()} for row in rows_of_segment(task, audited)]
-        yield ItemRows(
-            segments=1,
-            log_bytes=task.log_bytes,
-            batches=event_batches([task.segment], [len(events)], events, AUDITED),
-            rows=[*files, {"segment": to_segment_row(task.segment, audited).values()}],
-        )
+    room = new_room()
+    for of_pass in passes(tasks):
+        with OpenedTogether(room) as opened:
+            for task, read in zip(of_pass, read_together(of_pass, use_mmap, opened), strict=True):
+                clean_shutdown = task.clean_shutdown
+                yield _item_rows(
+                    task, audit_segment(task, use_mmap, deep=deep, clean_shutdown=clean_shutdown, read=read)
+                )
+
+
+def _item_rows(task: SegmentAudit, audited: AuditedSegment) -> ItemRows:
+    events = audited.scanned.producer_events
+    files = [{Kind.FILE.value: row.values()} for row in rows_of_segment(task, audited)]
+    return ItemRows(
+        segments=1,
+        log_bytes=task.log_bytes,
+        batches=event_batches([task.segment], [len(events)], events, AUDITED),
+        rows=[*files, {"segment": to_segment_row(task.segment, audited).values()}],
+    )
 
 
 @dataclass(frozen=True, slots=True)

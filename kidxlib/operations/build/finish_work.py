@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from kidxlib.catalog.conditions import Condition
-from kidxlib.catalog.index_bytes import packed_rows
+from kidxlib.catalog.index_bytes import packed_batches
 from kidxlib.catalog.matching import Flags, Positions, Values, flags_of, positions_in
 from kidxlib.catalog.partitions import (
     PARTITION_STATES,
@@ -124,9 +124,9 @@ def finish_partitions(shares: Iterable[PartitionsToFinish]) -> Iterator[ItemRows
 def _item_rows(finished: Sequence[FinishedPartition], partitions: Mapping[PartitionKey, PartitionToFinish]) -> ItemRows:
     rows: list[dict[str, Any]] = []
     for partition in finished:
-        rows += [*packed_rows(partition.packed), *_rows_beside(partition)]
-        rows += _kept_rows(partition, partitions[partition.task.key])
-    return ItemRows(batches=[_segment_batch(finished)], rows=rows)
+        rows += [*_rows_beside(partition), *_kept_rows(partition, partitions[partition.task.key])]
+    packed = packed_batches([file for partition in finished for file in partition.packed], FINISHED)
+    return ItemRows(batches=[_segment_batch(finished), *packed], rows=rows)
 
 
 def _known_partitions(

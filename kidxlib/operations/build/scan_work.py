@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from kidxlib.catalog.index_bytes import packed_rows
+from kidxlib.catalog.index_bytes import packed_batches
 from kidxlib.catalog.results import SCANNED, PublishedSegmentRow, Publishing
 from kidxlib.catalog.segments import EndFacts, IndexFacts, LogVersion, ReadCost
 from kidxlib.catalog.tables import CATALOG_VERSION
@@ -40,8 +40,11 @@ def scan_segments(tasks: Iterable[BuildTask], use_mmap: bool) -> Iterator[ItemRo
         yield ItemRows(
             segments=len(built.tasks),
             log_bytes=sum(task.log_bytes for task in built.tasks),
-            batches=[*_event_batches(built, built.scans), segment_batch(built, built.scans)],
-            rows=packed_rows(built.packed),
+            batches=[
+                *_event_batches(built, built.scans),
+                segment_batch(built, built.scans),
+                *packed_batches(built.packed, SCANNED),
+            ],
         )
 
 
@@ -60,8 +63,8 @@ def _item_rows(built: BuiltSegment) -> ItemRows:
     return ItemRows(
         segments=1,
         log_bytes=built.task.log_bytes,
-        batches=event_batches([segment], [len(events)], events, SCANNED),
-        rows=[*packed_rows(built.packed), {"segment": _result_row(built).values()}],
+        batches=[*event_batches([segment], [len(events)], events, SCANNED), *packed_batches(built.packed, SCANNED)],
+        rows=[{"segment": _result_row(built).values()}],
     )
 
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from kidxlib.catalog.index_bytes import packed_rows
+from kidxlib.catalog.index_bytes import packed_batches
 from kidxlib.catalog.partitions import PARTITIONS
-from kidxlib.catalog.results import CompactedFile
+from kidxlib.catalog.results import COMPACTED, CompactedFile
 from kidxlib.catalog.segment_views import SegmentToCompact
 from kidxlib.catalog.segments import IndexFacts, LogVersion
 from kidxlib.compaction.compact_partition import compact
@@ -49,7 +49,7 @@ def compact_partitions(
     """
     for share in shares:
         for change in compact(_tasks(share.rows.batches(), sources), options, mode, use_mmap):
-            yield ItemRows(rows=[*packed_rows(change.packed), {"compacted": _row(change)}])
+            yield ItemRows(batches=packed_batches(change.packed, COMPACTED), rows=[{"compacted": _row(change)}])
 
 
 def _tasks(batches: Iterator[pa.RecordBatch], sources: Mapping[str, str]) -> Iterator[CompactionTask]:

@@ -115,6 +115,30 @@ def stopped_broker(
     not hide the others. `cluster_metadata`: a directory with the cluster's metadata; None for that of a log dir.
     `kafka_version`: the broker's Kafka; None for what it has registered.
     """
+    listed, refusals = _listed(paths)
+    if not listed:
+        raise UsageError("; ".join(refusal.text for refusal in refusals))
+    stops = last_stops(list(listed), None, _metadata(listed, cluster_metadata), kafka_version)
+    log_dirs = [_log_dir(path, names, stops[path]) for path, names in listed.items()]
+    for log_dir in log_dirs:
+        refusals += (Refusal(str(obstacle), is_loss=obstacle.is_loss) for obstacle in log_dir.stop.obstacles)
+        # The metadata's log is no partition of the plan: a node recovers all of it, whatever checkpoints say.
+        refusals += (Refusal(str(failure)) for failure in failures_in_directory(log_dir.path / METADATA_DIRECTORY))
+        if not log_dir.is_known and not any(
+            f"{log_dir.path / META_PROPERTIES}:" in refusal.text for refusal in refusals
+        ):
+            refusals.append(_without_properties(log_dir.path))
+    node_id = next((log_dir.meta.node_id for log_dir in log_dirs if log_dir.meta.node_id is not None), None)
+    return StoppedBroker(node_id, tuple(log_dirs), tuple(refusals), tuple(map(_of_zookeeper, _zookeepers(log_dirs))))
+
+
+def log_dirs_at(paths: Iterable[str]) -> list[Path]:
+    """The log dirs that `stopped_broker` can look at, of which nothing is read here."""
+    return list(_listed(paths)[0])
+
+
+def _listed(paths: Iterable[str]) -> tuple[dict[Path, list[str]], list[Refusal]]:
+    """The names in each log dir that can be listed, and why others are none, or cannot."""
     refusals: list[Refusal] = []
     listed: dict[Path, list[str]] = {}
     for path in _named(paths):
@@ -130,20 +154,7 @@ def stopped_broker(
                 refusals.append(Refusal(text))
             else:
                 listed[path] = names
-    if not listed:
-        raise UsageError("; ".join(refusal.text for refusal in refusals))
-    stops = last_stops(list(listed), None, _metadata(listed, cluster_metadata), kafka_version)
-    log_dirs = [_log_dir(path, names, stops[path]) for path, names in listed.items()]
-    for log_dir in log_dirs:
-        refusals += (Refusal(str(obstacle), is_loss=obstacle.is_loss) for obstacle in log_dir.stop.obstacles)
-        # The metadata's log is no partition of the plan: a node recovers all of it, whatever checkpoints say.
-        refusals += (Refusal(str(failure)) for failure in failures_in_directory(log_dir.path / METADATA_DIRECTORY))
-        if not log_dir.is_known and not any(
-            f"{log_dir.path / META_PROPERTIES}:" in refusal.text for refusal in refusals
-        ):
-            refusals.append(_without_properties(log_dir.path))
-    node_id = next((log_dir.meta.node_id for log_dir in log_dirs if log_dir.meta.node_id is not None), None)
-    return StoppedBroker(node_id, tuple(log_dirs), tuple(refusals), tuple(map(_of_zookeeper, _zookeepers(log_dirs))))
+    return listed, refusals
 
 
 def _without_properties(log_dir: Path) -> Refusal:

@@ -687,12 +687,14 @@ def _refusals(directory: Path, alone: StartupSimulation) -> Iterator[Refusal]:
     for failure in alone.failures:
         yield Refusal(failure if failure.startswith(f"{directory}") else f"{directory}: {failure}")
     for segment in alone.segments:
+        if segment.action not in (StartupAction.FAIL, StartupAction.SPLIT):
+            continue
         log = directory / segment_file(segment.base_offset, LOG_SUFFIX)
         if segment.action is StartupAction.FAIL:
             yield Refusal(
                 f"{log}: {segment.detail}; a broker fails on it: restore the segment, or take the partition away"
             )
-        elif segment.action is StartupAction.SPLIT:
+        else:
             yield Refusal(
                 f"{log}: {segment.detail}; a broker splits the segment: let it start by itself", recovers=True
             )

@@ -50,7 +50,7 @@ from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.records.batch_headers import batches
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.outcome import ScanEnd, Status
-from kidxlib.recovery.past_end import PastEnd
+from kidxlib.recovery.past_end import NOTHING_PAST
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.opened_log import LogFile
@@ -106,7 +106,6 @@ _WRITE_ERROR: Final = re.compile(
 _HEADER_BYTES: Final = layouts.BATCH_V2.itemsize
 #: The end of a segment is read in pieces of this size, about as long as the interval of its index.
 _END_BYTES: Final = 64 * 1024
-_NOTHING_PAST: Final = PastEnd(unfinished=False, batches=0, records=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -420,7 +419,7 @@ def _end_of(directory: Path, base_offset: int) -> _End | None:
         map_end_offset=next_offset,
         batches=len(last_batches),
         records=0,
-        past=_NOTHING_PAST,
+        past=NOTHING_PAST,
     )
     return _End(recovery, len(last_batches) * _HEADER_BYTES, last_batches[-1].partition_leader_epoch)
 

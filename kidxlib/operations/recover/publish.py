@@ -33,8 +33,8 @@ from kidxlib.format.checkpoint_files import (
 from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.bins import pack
-from kidxlib.indexing.finish_partition import finish, segment_task
-from kidxlib.indexing.segments import BuiltSegment, build
+from kidxlib.indexing.finish_partition import finish, segment_tasks
+from kidxlib.indexing.segments import build_together
 from kidxlib.indexing.source import SegmentFile
 from kidxlib.indexing.tasks import BuildTask, PartitionTask, SegmentTask
 from kidxlib.operations.backend import Backend
@@ -64,7 +64,10 @@ def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
         for forecast in plan.forecasts
         if forecast.directory not in names and not plan.is_left(forecast) and not forecast.stop.clean_shutdown
     ]
-    _sweep(plan)
+    for log_dir in plan.log_dirs:
+        in_workers = {forecast.directory for forecast in (*to_rebuild[log_dir.log_dir.path], *others)}
+        rest = [forecast for forecast in log_dir.forecasts if forecast.directory not in in_workers]
+        sweep_leftovers(log_dir.log_dir.path, ["", *(forecast.directory.name for forecast in rest)])
     begin_phase("rebuilding, and looking at it as the broker will")
     try:
         read_then = rebuild_and_look(rebuilt, others, plan.level, backend.engine)
@@ -83,12 +86,14 @@ def make_ready(plan: RecoveryPlan, backend: Backend) -> int:
 
 def _sweep(plan: RecoveryPlan) -> None:
     for log_dir in plan.log_dirs:
-        sweep_leftovers(log_dir.log_dir.path, log_dir.forecasts)
+        sweep_leftovers(log_dir.log_dir.path, ["", *(forecast.directory.name for forecast in log_dir.forecasts)])
 
 
-def sweep_leftovers(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
-    """Remove what killed runs have staged. Only who holds the lock of the log dir stages there."""
-    for name in ("", *(forecast.directory.name for forecast in forecasts)):
+def sweep_leftovers(log_dir: Path, names: Iterable[str]) -> None:
+    """Remove what killed runs have staged in directories of a log dir, of these names (empty: itself). Only who holds
+    the lock of the log dir stages there.
+    """
+    for name in names:
         sweep(Directory(str(log_dir), name), _ALL_AGES_NS)
 
 
@@ -99,11 +104,15 @@ def flush(log_dir: Path, forecasts: Sequence[Forecast]) -> None:
     for forecast in forecasts:
         for segment in forecast.simulation.segments:
             if forecast.scan_from is not None and segment.base_offset >= forecast.scan_from:
-                _flush_file(forecast.directory / segment_file(segment.base_offset, LOG_SUFFIX))
+                _flush_file(_log_of(forecast, segment.base_offset))
     flush_file_system_of(log_dir)
 
 
-def _flush_file(path: Path) -> None:
+def _log_of(forecast: Forecast, base_offset: int) -> str:
+    return f"{forecast.directory}/{segment_file(base_offset, LOG_SUFFIX)}"
+
+
+def _flush_file(path: str) -> None:
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
@@ -150,8 +159,9 @@ def rebuild_and_look(rebuilt: Sequence[Forecast], others: Sequence[Forecast], le
     """Rebuild partitions, make them durable, and see that the broker comes to the same logs, also of `others`. Return
     how many bytes of logs it reads of all. The caller holds the log dirs' locks.
     """
+    scanned_together = sorted(rebuilt, key=lambda each: ("", 0) if each.kept_scans is None else each.kept_scans.begin)
     tasks = [
-        *(_ReadyTask(forecast, level, is_rebuilt=True) for forecast in rebuilt),
+        *(_ReadyTask(forecast, level, is_rebuilt=True) for forecast in scanned_together),
         *(_ReadyTask(forecast, level, is_rebuilt=False) for forecast in others),
     ]
     with engine.stopping():
@@ -182,6 +192,8 @@ class _ReadyTask:
 def make_partitions_ready(tasks: Iterable[_ReadyTask], use_mmap: bool) -> Iterator[ItemRows]:
     """In a worker: what the broker reads of some partitions, once these are rebuilt and durable."""
     begun = list(tasks)
+    for task in begun:
+        sweep_leftovers(task.forecast.directory.parent, [task.forecast.directory.name])
     rebuild([task.forecast for task in begun if task.is_rebuilt], use_mmap)
     by_log_dir: dict[Path, list[Forecast]] = defaultdict(list)
     for task in begun:
@@ -198,17 +210,19 @@ def rebuild(forecasts: Sequence[Forecast], use_mmap: bool) -> None:
     """
     epochs: dict[TopicPartition, list[tuple[int, int]]] = defaultdict(list)
 
-    def scanned(built: Iterable[BuiltSegment]) -> Iterator[SegmentTask]:
-        for segment in built:
-            if segment.recovered is not None:
-                changes = segment.recovered.leader_epochs[["epoch", "start_offset"]].tolist()
-                epochs[segment.task.segment.topic_partition] += changes
-            yield segment_task(segment)
+    def scanned(built: Iterable[tuple[TopicPartition, SegmentTask]]) -> Iterator[SegmentTask]:
+        for partition, segment in built:
+            epochs[partition] += segment.scanned.leader_epochs[["epoch", "start_offset"]].tolist()
+            yield segment
 
     to_read = [forecast for forecast in forecasts if forecast.scan_from is not None]
     tasks = {forecast.topic_partition: _partition_task(forecast) for forecast in to_read}
-    built = build(itertools.chain.from_iterable(map(_build_tasks, to_read)), use_mmap)
-    by_partition = itertools.groupby(built, lambda segment: segment.task.segment.topic_partition)
+    built = (
+        (task.segment.topic_partition, segment)
+        for together in build_together(itertools.chain.from_iterable(map(_build_tasks, to_read)), use_mmap)
+        for task, segment in zip(together.tasks, segment_tasks(together), strict=True)
+    )
+    by_partition = itertools.groupby(built, lambda segment: segment[0])
     for _ in finish((tasks[partition], scanned(of_partition)) for partition, of_partition in by_partition):
         pass
     _publish_epochs(to_read, epochs)
@@ -225,7 +239,7 @@ def _build_tasks(forecast: Forecast) -> Iterator[BuildTask]:
                 source="",
                 topic_partition=forecast.topic_partition,
                 base_offset=segment.base_offset,
-                path=str(forecast.directory / segment_file(segment.base_offset, LOG_SUFFIX)),
+                path=_log_of(forecast, segment.base_offset),
                 version=None,
                 active=segment is segments[-1],
             ),

@@ -1,22 +1,98 @@
-"""Reads logs for a forecast: once, as the scans are kept for the rebuild."""
+"""Reads logs for a forecast: once, as the scans are kept for the rebuild. Small logs of many partitions are read in one
+pass (`read_together`).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
-from kidxlib.audit.startup.simulation import Recovery
+from kidxlib.audit.startup.simulation import Recovery, recoveries_of
+from kidxlib.errors import LogChangedError
 from kidxlib.format import layouts
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.records.batch_headers import Batch, batches
-from kidxlib.recovery.kept_scans import ScanWriter
+from kidxlib.recovery.kept_scans import PlaceOfPass, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.recovery.parallel import recover_in_sections
+from kidxlib.recovery.scanned_logs import scan_logs
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.log_bytes import Access, LogBytes, LogTail
 from kidxlib.storage.opened_log import opened_log
+from kidxlib.storage.opened_together import OpenedTogether
+
+
+@dataclass(frozen=True, slots=True)
+class SmallLog:
+    """A log to read together with others."""
+
+    path: str
+    base_offset: int
+    options: RecoverOptions
+
+
+@dataclass(frozen=True, slots=True)
+class ReadTogether:
+    """What was found of a log that was read together with others.
+
+    Attributes:
+        options: with which it was scanned.
+        epochs: where leader epochs change in it.
+        kept: where the scans of the pass are kept; None where they are not.
+        number: its number among these.
+    """
+
+    options: RecoverOptions
+    recovery: Recovery
+    epochs: tuple[EpochEntry, ...]
+    kept: PlaceOfPass | None
+    number: int
+
+
+def read_together(
+    logs: Sequence[SmallLog], use_mmap: bool, room: NDArray[np.uint8], kept: ScanWriter | None
+) -> dict[str, ReadTogether]:
+    """Read logs in one pass, by their paths. One that is not small, that cannot be read or that changes meanwhile is
+    left out: who needs it reads it alone, and says what is wrong. `room` is that of `OpenedTogether`.
+    """
+    opened_ones: list[SmallLog] = []
+    with OpenedTogether(room) as opened:
+        for log in logs:
+            with contextlib.suppress(LogChangedError, OSError):
+                if opened.open(log.path, use_mmap=use_mmap) is not None:
+                    opened_ones.append(log)
+        base_offsets, options = [log.base_offset for log in opened_ones], [log.options for log in opened_ones]
+        scans = scan_logs(opened.logs, base_offsets, options)
+        recoveries = list(recoveries_of(opened.logs, base_offsets, scans))
+        are_same = [_is_unchanged(opened, number) for number in range(len(opened_ones))]
+    place = None if kept is None else kept.keep_pass(opened.versions, options, scans)
+    return {
+        log.path: ReadTogether(
+            options=log.options,
+            recovery=recovery,
+            epochs=_epochs(scans.of_log("leader_epochs", number)),
+            kept=place,
+            number=number,
+        )
+        for number, (log, recovery, is_same) in enumerate(zip(opened_ones, recoveries, are_same, strict=True))
+        if is_same
+    }
+
+
+def _is_unchanged(opened: OpenedTogether, number: int) -> bool:
+    try:
+        opened.ensure_unchanged(number)
+    except LogChangedError:
+        return False
+    return True
+
+
+def _epochs(changes: NDArray[np.void]) -> tuple[EpochEntry, ...]:
+    return tuple(EpochEntry(epoch, start_offset) for epoch, start_offset, _ in changes.tolist())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,6 +103,7 @@ class LogReader:
         use_mmap: map them, which is faster; a bad sector then kills the process.
         threads: how many may read one log at the same time.
         kept: gets the scans; None where nobody reads the logs again.
+        together: logs that were read already, by their paths.
         recoveries: what recovering a log as a whole comes to, by base offset.
         epochs: where leader epochs change in these logs.
     """
@@ -34,11 +111,19 @@ class LogReader:
     use_mmap: bool = False
     threads: int = 1
     kept: ScanWriter | None = None
+    together: Mapping[str, ReadTogether] = field(default_factory=dict)
     recoveries: dict[int, Recovery] = field(default_factory=dict)
     epochs: dict[int, tuple[EpochEntry, ...]] = field(default_factory=dict)
 
     def read(self, path: str, kept_bytes: int, base_offset: int, options: RecoverOptions) -> Recovery:
         """Read what is left of a log (a `ReadLog`). The checksum of the last batch is checked in any case."""
+        known = self.together.get(path)
+        if known is not None and (known.options, known.recovery.log_bytes) == (options, kept_bytes):
+            if base_offset not in self.recoveries:
+                self.recoveries[base_offset], self.epochs[base_offset] = known.recovery, known.epochs
+                if self.kept is not None and known.kept is not None:
+                    self.kept.keep_of_pass(base_offset, known.kept, known.number)
+            return known.recovery
         with opened_log(path) as opened:
             # Where no checksum is looked at, what stands between headers is not to be read.
             access = Access.SEQUENTIAL if options.verify_crc else Access.NORMAL
@@ -49,9 +134,7 @@ class LogReader:
             recovery = Recovery.of(log, scanned, base_offset)
             if kept_bytes == opened.version.size and base_offset not in self.recoveries:
                 self.recoveries[base_offset] = recovery
-                self.epochs[base_offset] = tuple(
-                    EpochEntry(epoch, start_offset) for epoch, start_offset, _ in scanned.leader_epochs.tolist()
-                )
+                self.epochs[base_offset] = _epochs(scanned.leader_epochs)
                 if self.kept is not None:
                     self.kept.keep(base_offset, opened.version, options, scanned)
         return recovery

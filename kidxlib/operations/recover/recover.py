@@ -19,7 +19,7 @@ from kidxlib.format.kafka_release import KafkaRelease
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.compare.place import Place
-from kidxlib.operations.recover.broker import Refusal, StoppedBroker, stopped_broker
+from kidxlib.operations.recover.broker import Refusal, StoppedBroker, log_dirs_at, stopped_broker
 from kidxlib.operations.recover.confirm import Replicas, places_of_replicas
 from kidxlib.operations.recover.cut import cut
 from kidxlib.operations.recover.forecast import Forecast
@@ -459,10 +459,10 @@ def _held(request: RecoverRequest, stack: contextlib.ExitStack) -> StoppedBroker
     none can be taken.
     """
     not_locked: list[str] = []
-    for log_dir in _broker(request, ()).log_dirs:
+    for log_dir in log_dirs_at(request.log_dirs):
         lock = locked if request.apply else locked_to_read
         try:
-            why = stack.enter_context(lock(log_dir.path))
+            why = stack.enter_context(lock(log_dir))
         except LockHeldError:
             raise
         except UsageError as error:  # the other log dirs are looked at all the same, and nothing is written in any

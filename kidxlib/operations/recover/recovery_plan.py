@@ -27,6 +27,7 @@ from kidxlib.catalog.rows import PARTITION_KEY
 from kidxlib.catalog.segments import SEGMENTS
 from kidxlib.engine.protocol import Engine
 from kidxlib.engine.work import ItemRows, Work, reads_little
+from kidxlib.format.segment_files import LOG_SUFFIX, segment_file
 from kidxlib.format.topic_partition import METADATA_TOPIC, PartitionKey, TopicPartition
 from kidxlib.indexing.bins import pack
 from kidxlib.indexing.discover import add_segments, find_partitions
@@ -36,21 +37,20 @@ from kidxlib.indexing.source import Source, Target, parse_topics
 from kidxlib.log.cluster_metadata.replica import METADATA_DIRECTORY
 from kidxlib.operations.recover.broker import LogDir, Refusal, StoppedBroker
 from kidxlib.operations.recover.forecast import Dropped, Forecast, forecast_partition
-from kidxlib.operations.recover.read_logs import LogReader
+from kidxlib.operations.recover.read_logs import LogReader, SmallLog, read_together
 from kidxlib.recovery.kept_scans import ScanWriter
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.run.index_options import options_of_topic
 from kidxlib.run.known_topics import KnownTopics, without_metadata_log
 from kidxlib.storage.location import Location, location
 from kidxlib.storage.log_dir import META_PROPERTIES
+from kidxlib.storage.opened_together import SMALL_BYTES, new_room, passes
 from kidxlib.terminal.progress import begin_phase
 
 #: A broker starts with all topics that are there.
 _ANY: Final = parse_topics(".*")
-#: A forecast as Python writes it, for this very run.
-_FORECASTS: Final = pa.schema(
-    [pa.field("forecast", pa.struct([pa.field("number", pa.int64()), pa.field("pickled", pa.binary())]))]
-)
+#: Forecasts of some partitions, by the numbers of their tasks, as Python writes them, for this very run.
+_FORECASTS: Final = pa.schema([pa.field("forecast", pa.struct([pa.field("pickled", pa.binary())]))])
 
 
 class Level(enum.StrEnum):
@@ -377,6 +377,7 @@ class ForecastTask:
     Attributes:
         number: its place among all tasks.
         segments, log_bytes: how much is unflushed.
+        small: base offsets of the unflushed segments whose logs are read together with others.
         scans: a directory for the scans of its logs; None where nobody reads them again.
         is_compacted: as for `look_at_logs`.
         threads: how many may read a log at the same time.
@@ -394,9 +395,16 @@ class ForecastTask:
     scans: Path | None
     is_compacted: bool = False
     threads: int = 1
+    small: tuple[int, ...] = ()
 
     def with_threads(self, threads: int) -> Self:
         return replace(self, threads=threads)
+
+    def small_logs(self) -> Iterator[SmallLog]:
+        """The logs of `small`."""
+        for base_offset in self.small:
+            path = f"{self.directory}/{segment_file(base_offset, LOG_SUFFIX)}"
+            yield SmallLog(path, base_offset, self.options)
 
 
 def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "forecasts") -> list[Forecast]:
@@ -407,32 +415,39 @@ def forecasts_of(tasks: Sequence[ForecastTask], engine: Engine, name: str = "for
         staged = engine.run(Work(name, units, forecast_partitions, _FORECASTS, is_small=is_small, maps=True))
     forecasts: dict[int, Forecast] = {}
     for batch in staged.batches("forecast"):
-        forecasts.update({row["number"]: pickle.loads(row["pickled"]) for row in batch.to_pylist()})
+        for row in batch.to_pylist():
+            forecasts.update(pickle.loads(row["pickled"]))
     staged.remove()
     return [forecasts[task.number] for task in tasks]
 
 
 def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterator[ItemRows]:
     """In a worker: the forecasts of some partitions."""
+    room = new_room()
     with contextlib.ExitStack() as stack:
         writer: ScanWriter | None = None
-        for task in tasks:
-            if writer is None and task.scans is not None:
-                writer = stack.enter_context(contextlib.closing(ScanWriter(task.scans / str(task.number))))
-            forecast = forecast_partition(
-                task.topic_partition,
-                task.directory,
-                task.options,
-                task.stop,
-                LogReader(use_mmap=use_mmap, threads=task.threads, kept=writer),
-                everything=task.everything,
-                trusts=task.trusts,
-                is_compacted=task.is_compacted,
-            )
+        for of_pass in passes(tasks):
+            if writer is None and (scans := of_pass[0].scans) is not None:
+                writer = stack.enter_context(contextlib.closing(ScanWriter(scans / str(of_pass[0].number))))
+            small = [log for task in of_pass for log in task.small_logs()]
+            together = read_together(small, use_mmap, room, writer)
+            forecasts = {
+                task.number: forecast_partition(
+                    task.topic_partition,
+                    task.directory,
+                    task.options,
+                    task.stop,
+                    LogReader(use_mmap=use_mmap, threads=task.threads, kept=writer, together=together),
+                    everything=task.everything,
+                    trusts=task.trusts,
+                    is_compacted=task.is_compacted,
+                )
+                for task in of_pass
+            }
             yield ItemRows(
-                segments=task.segments,
-                log_bytes=task.log_bytes,
-                rows=[{"forecast": {"number": task.number, "pickled": pickle.dumps(forecast)}}],
+                segments=sum(task.segments for task in of_pass),
+                log_bytes=sum(task.log_bytes for task in of_pass),
+                rows=[{"forecast": {"pickled": pickle.dumps(forecasts, pickle.HIGHEST_PROTOCOL)}}],
             )
 
 
@@ -483,6 +498,8 @@ def _tasks(
             unflushed = max(first + int(np.searchsorted(base_offsets[first:end], offset, side="right")) - 1, first)
             if stop.clean_shutdown and not everything:
                 unflushed = end
+            trusts = untrusted is not None and log_dir.path not in untrusted
+            together = unflushed + np.flatnonzero(log_bytes[unflushed:end] <= (-1 if trusts else SMALL_BYTES))
             tasks.append(
                 ForecastTask(
                     number=len(tasks),
@@ -491,11 +508,12 @@ def _tasks(
                     options=partition.options,
                     stop=stop,
                     everything=everything,
-                    trusts=untrusted is not None and log_dir.path not in untrusted,
+                    trusts=trusts,
                     segments=end - unflushed,
                     log_bytes=int(log_bytes[unflushed:end].sum()),
                     scans=scans,
                     is_compacted=explains_gaps(partition.key[1], policy_of(*partition.key[:2])),
+                    small=tuple(base_offsets[together].tolist()),
                 )
             )
     return tasks

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
@@ -20,6 +20,7 @@ from kidxlib.format.segment_files import (
 )
 from kidxlib.indexing.segments import recover_task
 from kidxlib.indexing.tasks import ScanTask
+from kidxlib.recovery.scanned_logs import ScannedLogs, scan_logs
 from kidxlib.recovery.segment import RecoveredSegment
 from kidxlib.storage.log_bytes import LogBytes
 from tests.support.audits import audited, problems_of
@@ -32,8 +33,9 @@ _PIECE: Final = 9_997
 
 def _growing(patch: pytest.MonkeyPatch, log: Path, rest: bytes) -> None:
     """Let the rest of a log be appended, a piece each time that an audit has opened it, and another once the audit has
-    read it: no thread has to get its turn meanwhile.
+    read it: no thread has to get its turn meanwhile. The log is read alone, as a large one.
     """
+    patch.setattr(segment, "SMALL_BYTES", -1)
     pieces = (rest[at : at + _PIECE] for at in range(0, len(rest), _PIECE))
 
     def append() -> None:
@@ -91,6 +93,31 @@ def test_all_before_the_first_look_at_a_growing_log_is_judged(
     problems = problems_of(found.files)
     assert {reason for verdict, reason in problems.values() if verdict != "safe"} == set(), problems
     assert found.partitions[0].failure is None
+
+
+def test_a_log_that_grows_after_it_was_read_with_others_is_read_again(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was found of it is not told: indexes that were read later may lead to what came later."""
+    expected = audited(tree)
+    log = tree / "txn-mixed-0" / segment_file(LARGE, LOG_SUFFIX)
+    content = log.read_bytes()
+    log.write_bytes(content[: _batch_at(bytearray(content), len(content) // 4)])
+    short = log.stat().st_size
+
+    def scanned(logs: Sequence[LogBytes], *arguments: Any) -> ScannedLogs:
+        scans = scan_logs(logs, *arguments)
+        if short in [each.size for each in logs]:
+            log.write_bytes(content)
+        return scans
+
+    monkeypatch.setattr(segment, "scan_logs", scanned)
+    found = audited(tree)
+    assert short < log.stat().st_size
+    assert [(row.file, row.verdict, row.reason) for row in found.files] == [
+        (row.file, row.verdict, row.reason) for row in expected.files
+    ]
+    assert found.startup == expected.startup
 
 
 def _retention(directory: Path) -> None:

@@ -35,6 +35,7 @@ from kidxlib.indexing.discover import find_segments
 from kidxlib.indexing.source import Target, parse_topics, source_at
 from kidxlib.records.reader import Record
 from kidxlib.recovery.options import OptionsOfTopic, RecoverOptions
+from kidxlib.storage.location import Listed, Location
 from kidxlib.storage.small_files import CLEAN_SHUTDOWN_FILE, small_file
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.log_dirs import put
@@ -534,8 +535,8 @@ def test_a_checkpoint_that_another_user_owns_cannot_be_judged(
     """Whoever runs this: root may read them all."""
     log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
 
-    def refused(path: Path) -> bytes:
-        if path.name == RECOVERY_POINT_CHECKPOINT:
+    def refused(path: Location | Listed) -> bytes:
+        if str(path).endswith(f"/{RECOVERY_POINT_CHECKPOINT}"):
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return small_file(path)
 
@@ -554,13 +555,13 @@ def test_a_file_that_this_user_cannot_read_is_told_once(
     log_dir = Path(shutil.copytree(sound, tmp_path / "logs"))
     secret = log_dir / _DIRECTORY / "partition.metadata"
 
-    def refused(path: Path) -> bytes:
-        if path == secret:
+    def refused(path: Location | Listed) -> bytes:
+        if str(path) == str(secret):
             raise PermissionError(errno.EACCES, "Permission denied", str(path))
         return small_file(path)
 
     monkeypatch.setattr(obstacles, "small_file", refused)
-    monkeypatch.setattr(os, "access", lambda path, mode: path != secret)
+    monkeypatch.setattr(os, "access", lambda path, mode: str(path) != str(secret))
     summary = summarised(log_dir)
     show_summary(summary)
     reported = [line for line in capsys.readouterr().out.splitlines() if str(secret) in line]

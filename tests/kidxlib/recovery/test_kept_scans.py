@@ -17,9 +17,11 @@ from kidxlib.indexing.source import SegmentFile
 from kidxlib.indexing.tasks import BuildTask
 from kidxlib.recovery.kept_scans import KeptScans, ScanWriter
 from kidxlib.recovery.options import RecoverOptions
+from kidxlib.recovery.scanned_logs import scan_logs
 from kidxlib.recovery.segment import RecoveredSegment, recover
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.location import FileVersion
+from kidxlib.storage.log_bytes import WholeLog
 from kidxlib.storage.opened_log import opened_log
 from tests.support.logs.batches import Batch, encode
 
@@ -38,9 +40,18 @@ def _scan(log: Path) -> tuple[FileVersion, RecoveredSegment]:
         return opened.version, recover(opened.log(use_mmap=False), 0, _OPTIONS)
 
 
-def _kept(log: Path) -> KeptScans:
+def _kept(log: Path, *, in_pass: bool = False) -> KeptScans:
+    """The scan of a log, alone or as the second one of a pass over it twice."""
     writer = ScanWriter(log.parent / "scans")
-    writer.keep(0, *_as_kept(log))
+    version, options, scanned = _as_kept(log)
+    if in_pass:
+        bytes_of_log = WholeLog(np.frombuffer(log.read_bytes(), np.uint8))
+        scans = scan_logs([bytes_of_log] * 2, [0, 0], [options] * 2)
+        place = writer.keep_pass([replace(version, inode=None), version], [options] * 2, scans)
+        assert place is not None
+        writer.keep_of_pass(0, place, 1)
+    else:
+        writer.keep(0, version, options, scanned)
     writer.close()
     return writer.of_partition()
 
@@ -60,9 +71,10 @@ def _is_same(found: RecoveredSegment | None, expected: RecoveredSegment) -> bool
     )
 
 
-def test_a_scan_comes_back_as_it_was(log: Path) -> None:
+@pytest.mark.parametrize("in_pass", [False, True])
+def test_a_scan_comes_back_as_it_was(log: Path, in_pass: bool) -> None:
     version, scanned = _scan(log)
-    kept = _kept(log)
+    kept = _kept(log, in_pass=in_pass)
     assert _is_same(kept.of(0, version, _OPTIONS), scanned)
     assert kept.of(1, version, _OPTIONS) is None
     assert kept.of(0, replace(version, size=version.size + 1), _OPTIONS) is None
@@ -88,10 +100,11 @@ def test_without_room_nothing_is_kept(log: Path) -> None:
     assert writer.of_partition().places == {}
 
 
+@pytest.mark.parametrize("in_pass", [False, True])
 @pytest.mark.parametrize("is_changed", [False, True])
-def test_a_build_reads_only_logs_that_have_changed(log: Path, is_changed: bool) -> None:
+def test_a_build_reads_only_logs_that_have_changed(log: Path, is_changed: bool, in_pass: bool) -> None:
     """All bytes of the log are others now. Where its time is the same, that shows only to who reads it: nobody does."""
-    kept, (version, scanned) = _kept(log), _scan(log)
+    kept, (version, scanned) = _kept(log, in_pass=in_pass), _scan(log)
     log.write_bytes(bytes(version.size))
     if not is_changed:
         os.utime(log, ns=(version.mtime_ns, version.mtime_ns))

@@ -23,6 +23,7 @@ from kidxlib.operations.recover.read_logs import LogReader
 from kidxlib.operations.recover.recovery_plan import ForecastTask, Level, forecasts_of
 from kidxlib.recovery.options import RecoverOptions
 from kidxlib.storage.opened_log import opened_log
+from kidxlib.storage.opened_together import SMALL_BYTES
 from tests.support.logs import golden
 
 _STOP = PartitionStop(clean_shutdown=False, recovery_point=0, log_start_offset=0, high_watermark=0)
@@ -63,6 +64,7 @@ def tasks(tmp_path: Path) -> list[ForecastTask]:
                 segments=len(logs),
                 log_bytes=sum(log.stat().st_size for log in logs),
                 scans=scans,
+                small=tuple(offset for log in logs if (offset := parse_segment_log(log.name)) is not None),
             )
             found.append(task)
     assert len(found) > 1
@@ -85,6 +87,7 @@ def test_the_scan_of_each_log_is_kept(tasks: list[ForecastTask], engine: Engine)
         for log in each.directory.glob(f"*{LOG_SUFFIX}"):
             base_offset = parse_segment_log(log.name)
             assert base_offset is not None
+            assert (each.kept_scans.pass_of(base_offset) is not None) == (log.stat().st_size <= SMALL_BYTES)
             with opened_log(str(log)) as opened:
                 scanned = each.kept_scans.of(base_offset, opened.version, each.options)
             assert scanned is not None
