@@ -1,4 +1,4 @@
-"""`kidx restore`: a cluster back from its brokers' disks."""
+"""`kidx restore`: a cluster back from its brokers' disks, or from its bucket."""
 
 from __future__ import annotations
 
@@ -6,17 +6,21 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import click
 
 from kidxlib.commands.command import FIRST, WithoutCatalog, kidx_command, open_once, option, parameter
 from kidxlib.errors import UsageError
+from kidxlib.terminal.options.shared import LAYOUT_NAMES
 from kidxlib.terminal.outcome import Outcome
 
 if TYPE_CHECKING:
     from kidxlib.operations.backend import Backend
     from kidxlib.operations.restore.restore import RestoreRequest
+
+#: The values of `Protected`, written out here: importing it would slow `--help`.
+PROTECTED: Final = ("versioning", "read-only")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,9 +82,39 @@ class Restore(WithoutCatalog):
         help="Where replicas disagree, take the leader's records.",
     )
 
+    bucket: str | None = option(
+        "--bucket",
+        metavar="PLACE",
+        help="The bucket of the cluster's tiered storage, a directory or s3://…: partitions that no log dir has come "
+        "back from it, and tiered topics of log dirs with it. Nothing is written there.",
+    )
+    layout: str | None = option(
+        "--layout",
+        type=click.Choice(LAYOUT_NAMES),
+        help="The plugin that has named the bucket's objects: Kafka's LocalTieredStorage or Aiven's. [default: local]",
+    )
+    bucket_protected: str | None = option(
+        "--bucket-protected",
+        "bucket_protected",
+        type=click.Choice(PROTECTED),
+        help="How you have made it impossible that the new cluster deletes from the bucket: the store keeps what is "
+        "deleted, or brokers may not delete. It is checked as far as that can be seen from here.",
+    )
+    living_cluster_stopped: bool = option(
+        "--living-cluster-stopped",
+        "living_cluster_stopped",
+        is_flag=True,
+        help="No node of the cluster that wrote the bucket runs, or will be started again; or PLACE is a copy.",
+    )
+
     def __post_init__(self) -> None:
+        if self.bucket is None:
+            self.refuse(["layout", "bucket_protected", "living_cluster_stopped"], "{option}: only with --bucket")
         for what, given in (
-            ("DIR[,DIR]…: missing; name the log dirs of each old broker", self.sources),
+            (
+                "DIR[,DIR]…: missing; name the log dirs of each old broker, or a --bucket",
+                self.sources or self.bucket is not None,
+            ),
             ("--broker ID=DIR[,DIR]: missing; name each new broker, and its log dirs", self.brokers),
             ("--controller DIR: missing; name the metadata log dir of each new controller", self.controllers),
         ):
@@ -89,11 +123,20 @@ class Restore(WithoutCatalog):
 
     @cached_property
     def resolved(self) -> RestoreRequest:
-        from kidxlib.operations.restore.restore import RestoreRequest
+        from kidxlib.operations.restore.protection import Protected
+        from kidxlib.operations.restore.restore import BucketOptions, RestoreRequest
         from kidxlib.operations.restore.restore_plan import RestoreOptions
 
         return RestoreRequest(
             sources=self.sources,
+            bucket=None
+            if self.bucket is None
+            else BucketOptions(
+                place=self.bucket,
+                layout=self.layout,
+                protected=None if self.bucket_protected is None else Protected(self.bucket_protected),
+                is_cluster_stopped=self.living_cluster_stopped,
+            ),
             brokers=self.brokers,
             controllers=self.controllers,
             topic_configs=self.topic_configs,
@@ -109,12 +152,14 @@ class Restore(WithoutCatalog):
 
 
 def run_restore(request: Restore, backend: Backend) -> Outcome:
-    """Restore a cluster from its brokers' disks: its metadata, and the logs, into new directories.
+    """Restore a cluster from its brokers' disks, or its bucket: its metadata, and the logs, into new directories.
 
     DIR[,DIR]… are the log dirs of one old broker or controller each, with commas between them, or copies of them.
     Nothing is written there. The newest metadata of any node is taken; if no copy survives, metadata is made from the
     folders. Without --apply nothing is written: the plan says what comes from where, who leads and why, what is lost or
     left out, and the steps for the first start.
+
+    --bucket names the bucket of tiered storage. Topics come back from it alone where no log dir is left.
 
     Format the new nodes first (kafka-storage format), and start none of them before --apply is done.
 

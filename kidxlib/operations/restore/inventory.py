@@ -23,6 +23,7 @@ from kidxlib.errors import (
     UnreadableMessageError,
     UsageError,
 )
+from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_file
 from kidxlib.format.topic_partition import TopicPartition
@@ -41,6 +42,7 @@ from kidxlib.records.batch_headers import batches
 from kidxlib.records.reader import records
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
+from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES
 from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import read_leader_epochs
@@ -53,6 +55,8 @@ COORDINATOR_TOPICS: Final = {
     "__share_group_state": SHARE_GROUP_STATE,
 }
 _TRANSACTIONS: Final = "__transaction_state"
+#: The node id of what is made of a bucket: no broker has it.
+BUCKET_NODE: Final = -1
 #: Fields of a `TransactionLogValue` with ids of producers.
 _PRODUCER_IDS: Final = ("producerId", "previousProducerId", "nextProducerId")
 
@@ -68,6 +72,8 @@ class OldReplica:
         topic_id: from `partition.metadata`; None: it is not known.
         forecast: what a broker without recovery points would make of it.
         highest_epoch: the highest leader epoch in its batches and in `leader-epoch-checkpoint`; −1: there is none.
+        epoch_by_checkpoint: the last epoch in `leader-epoch-checkpoint` that begins below the end; −1: there is none.
+        origin: the place in a bucket that the folder was made of; None: it is a broker's.
     """
 
     node_id: int
@@ -76,6 +82,8 @@ class OldReplica:
     topic_id: str | None
     forecast: Forecast
     highest_epoch: int
+    epoch_by_checkpoint: int = -1
+    origin: Location | None = None
 
     @property
     def topic_partition(self) -> TopicPartition:
@@ -87,8 +95,9 @@ class OldReplica:
 
     @property
     def last_epoch(self) -> int:
-        """The leader epoch of its last batches; −1: it has none."""
-        return max((entry.epoch for log in self.forecast.seen.logs for entry in log.epochs), default=-1)
+        """The leader epoch of its last batches; of a log without batches, of the last that it had; −1: it had none."""
+        in_log = max((entry.epoch for log in self.forecast.seen.logs for entry in log.epochs), default=-1)
+        return in_log if in_log >= 0 else self.epoch_by_checkpoint
 
     @property
     def start_offset(self) -> int:
@@ -109,8 +118,13 @@ class OldReplica:
         """Whether nothing is lost of what the broker had, as far as its checkpoints and its log tell."""
         return not self.forecast.refusals and not self.forecast.loses
 
+    @property
+    def shown(self) -> str:
+        """Where it comes from, for a person."""
+        return str(self.directory if self.origin is None else self.origin)
+
     def __str__(self) -> str:
-        return f"broker {self.node_id}: {self.directory}"
+        return f"broker {self.node_id}: {self.directory}" if self.origin is None else f"the bucket: {self.origin}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -120,6 +134,7 @@ class OldBroker:
     Attributes:
         plan: what a start would make of all its partitions.
         cluster_id: None: `meta.properties` does not say it.
+        bucket: the bucket that its log dir was made of; None: it is a broker's.
     """
 
     node_id: int
@@ -127,6 +142,12 @@ class OldBroker:
     place: Place
     plan: RecoveryPlan
     replicas: Sequence[OldReplica]
+    bucket: Location | None = None
+
+    @property
+    def shown(self) -> list[str]:
+        """Its log dirs, for a person."""
+        return [str(log_dir.path) for log_dir in self.log_dirs] if self.bucket is None else [str(self.bucket)]
 
     @property
     def log_dirs(self) -> Sequence[LogDir]:
@@ -208,51 +229,63 @@ def take_inventory(sources: Sequence[tuple[Place, StoppedBroker]], engine: Engin
     """Read all logs of all sources, as a start without recovery points would."""
     log_dirs = [log_dir for _, broker in sources for log_dir in broker.log_dirs]
     known = read_known_topics(MetadataOptions(), map(source_of, log_dirs))
-    brokers = []
-    for number, (place, broker) in enumerate(sources):
-        plan = recovery_plan(
-            broker,
-            known,
-            Level.CHECKPOINT,
-            cuts=True,
-            accepts_loss=True,
-            alone=True,
-            everything=True,
-            untrusted=None,
-            engine=engine,
-            scans=None,
-            name=f"forecasts-{number}",
-        )
-        assert broker.node_id is not None
-        brokers.append(
-            OldBroker(
-                node_id=broker.node_id,
-                cluster_id=next(iter(place.clusters), None),
-                place=place,
-                plan=plan,
-                replicas=[
-                    _replica(forecast, broker.node_id, place, log_dir.log_dir.stop)
-                    for log_dir in plan.log_dirs
-                    for forecast in log_dir.forecasts
-                ],
-            )
-        )
+    brokers = [
+        _old_broker(place, broker, known, engine, f"forecasts-{number}")
+        for number, (place, broker) in enumerate(sources)
+    ]
     return Inventory(brokers, known)
+
+
+def read_broker(text: str, known: KnownTopics, engine: Engine, name: str) -> OldBroker:
+    """Read one more source, as `take_inventory` does."""
+    place = list_place(text, is_copy=True)
+    return _old_broker(place, stopped_broker([str(path) for path in place.log_dirs]), known, engine, name)
+
+
+def _old_broker(place: Place, broker: StoppedBroker, known: KnownTopics, engine: Engine, name: str) -> OldBroker:
+    plan = recovery_plan(
+        broker,
+        known,
+        Level.CHECKPOINT,
+        cuts=True,
+        accepts_loss=True,
+        alone=True,
+        everything=True,
+        untrusted=None,
+        engine=engine,
+        scans=None,
+        name=name,
+    )
+    assert broker.node_id is not None
+    return OldBroker(
+        node_id=broker.node_id,
+        cluster_id=next(iter(place.clusters), None),
+        place=place,
+        plan=plan,
+        replicas=[
+            _replica(forecast, broker.node_id, place, log_dir.log_dir.stop)
+            for log_dir in plan.log_dirs
+            for forecast in log_dir.forecasts
+        ],
+    )
 
 
 def _replica(forecast: Forecast, node_id: int, place: Place, stop: LastStop) -> OldReplica:
     listed = place.directories.get(forecast.directory.name)
     epochs = [entry.epoch for log in forecast.seen.logs for entry in log.epochs]
+    entries: Sequence[EpochEntry] = ()
     with contextlib.suppress(OSError, CheckpointError):
         checkpoint = read_leader_epochs(forecast.directory)
-        epochs += [entry.epoch for entry in checkpoint.entries] if checkpoint is not None else []
+        entries = () if checkpoint is None else checkpoint.entries
+    end = forecast.simulation.log_end_offset or 0
     return OldReplica(
         node_id=node_id,
         place=place,
         last_stop=stop,
         topic_id=None if listed is None else listed.topic_id,
         forecast=forecast,
-        highest_epoch=max(epochs, default=-1),
+        highest_epoch=max([*epochs, *(entry.epoch for entry in entries)], default=-1),
+        epoch_by_checkpoint=max((entry.epoch for entry in entries if entry.start_offset < end), default=-1),
     )
 
 

@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -14,11 +15,14 @@ from typing import Final
 from rich.filesize import decimal
 
 from kidxlib.errors import UsageError
+from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.restore.apply import apply_restore
+from kidxlib.operations.restore.bucket import Bucket, opened_bucket
 from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
 from kidxlib.operations.restore.formatted import FormattedController, read_formatted
 from kidxlib.operations.restore.inventory import OldReplica, source_brokers, take_inventory
+from kidxlib.operations.restore.protection import Protected
 from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, unproven
 from kidxlib.operations.restore.targets import new_brokers
@@ -38,10 +42,28 @@ _PLAN_ID: Final = re.compile(r"[0-9a-f]{12}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class BucketOptions:
+    """A bucket of tiered storage, and what somebody says of it.
+
+    Attributes:
+        place: a directory or a URL.
+        layout: its name; None for that of `LocalTieredStorage`.
+        protected: None: nobody has said how deletion is made impossible.
+        is_cluster_stopped: the cluster that wrote it no longer lives.
+    """
+
+    place: str
+    layout: str | None
+    protected: Protected | None
+    is_cluster_stopped: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RestoreRequest:
     """What is to be restored.
 
     Attributes:
+        bucket: None: there is none.
         sources: all log dirs of one old broker or controller each, with commas between them.
         brokers: `ID=DIR[,DIR]` of each new broker.
         controllers: the new controllers' metadata log dirs.
@@ -57,6 +79,7 @@ class RestoreRequest:
     options: RestoreOptions
     apply: str | None
     now: datetime
+    bucket: BucketOptions | None = None
 
 
 def restore(request: RestoreRequest, backend: Backend) -> Outcome:
@@ -79,7 +102,8 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
             stack.enter_context(locked_to_read(path) if request.apply is None else locked(path))
         controllers = [_controller(path) for path in request.controllers]
         inventory = take_inventory(sources, backend.engine)
-        plan = plan_restore(request.options, inventory, brokers, controllers, proven, backend.engine)
+        bucket = None if request.bucket is None else stack.enter_context(_opened(request.bucket))
+        plan = plan_restore(request.options, inventory, brokers, controllers, proven, backend.engine, bucket)
         warn_of_first(inventory.known.warnings)
         _tell(outcome, plan, request.now)
         applies = request.apply is not None and not plan.refusals
@@ -103,6 +127,12 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
     )
 
 
+def _opened(options: BucketOptions) -> AbstractContextManager[Bucket]:
+    return opened_bucket(
+        options.place, options.layout, options.protected, is_cluster_stopped=options.is_cluster_stopped
+    )
+
+
 def _controller(path: Path) -> FormattedController:
     if not path.is_dir():
         raise UsageError(f"--controller {path}: no such directory; expected a metadata log dir that was just formatted")
@@ -123,9 +153,9 @@ def _tell(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
         ("broker", "log dirs", "stopped", "partitions", "bytes of logs"),
         [
             [
-                str(broker.node_id),
-                ", ".join(str(log_dir.path) for log_dir in broker.log_dirs),
-                "uncleanly" if broker.plan.broker.unclean else "cleanly",
+                str(broker.node_id) if broker.bucket is None else "",
+                ", ".join(broker.shown),
+                "" if broker.bucket is not None else "uncleanly" if broker.plan.broker.unclean else "cleanly",
                 len(broker.replicas),
                 sum(segment.log_bytes for each in broker.replicas for segment in each.forecast.simulation.segments),
             ]
@@ -170,7 +200,8 @@ def _tell_kind(outcome: Outcome, what: str, lines: Sequence[str]) -> None:
 def _metadata_lines(plan: RestorePlan) -> Iterator[str]:
     source = plan.cluster.source
     if source is None:
-        yield "metadata: no copy survives; it is made from the folders, which do not say what else the cluster had"
+        folders = "folders" if plan.bucket is None else "folders and the bucket"
+        yield f"metadata: no copy survives; it is made from the {folders}, which do not say what else the cluster had"
     else:
         time = "no time" if source.timestamp_ms is None else show_time(source.timestamp_ms)
         older = f"; {counted(len(source.older), 'older copy', 'older copies')}" if source.older else ""
@@ -180,7 +211,25 @@ def _metadata_lines(plan: RestorePlan) -> Iterator[str]:
         )
         if not source.is_committed:
             yield "metadata: its last records may not have been committed; they are taken"
+    yield from _bucket_lines(plan)
     yield f"cluster: {plan.cluster.cluster_id}; next producer id {plan.cluster.next_producer_id}"
+
+
+def _bucket_lines(plan: RestorePlan) -> Iterator[str]:
+    if (taken := plan.bucket) is None:
+        return
+    newest = "" if taken.newest_ms is None else f"; the newest object is of {show_time(taken.newest_ms)}"
+    yield (
+        f"bucket: {taken.bucket.place}: {counted(taken.segments, 'remote segment')} of "
+        f"{counted(len(taken.topics), 'topic')}, {decimal(taken.log_bytes)} of logs{newest}"
+    )
+    made = len(taken.made)
+    kept = taken.metadata_partitions - made
+    yield (
+        f"bucket: of the {taken.metadata_partitions} partitions of {REMOTE_LOG_METADATA_TOPIC} {kept} are kept, and "
+        f"{made} made from the objects"
+    )
+    yield from (f"bucket: {line}" for line in taken.protection)
 
 
 def _row(plan: RestorePlan, node_id: int, log_dirs: str) -> list[str | int]:
@@ -198,6 +247,8 @@ def _row(plan: RestorePlan, node_id: int, log_dirs: str) -> list[str | int]:
 def _topic_row(plan: RestorePlan, topic: RestoredTopic) -> list[str | int]:
     of_topic = [replica for replica in plan.replicas if replica.topic_partition.topic == topic.name]
     settings = "none is proven" if unproven(topic) else "by the metadata"
+    if topic.name == REMOTE_LOG_METADATA_TOPIC and any(config.proof is ConfigProof.KAFKA for config in topic.configs):
+        settings = "as Kafka makes it"
     if any(config.proof is ConfigProof.DESCRIBED for config in topic.configs):
         settings = "by --topic-configs"
     in_sync = sum(1 for each in topic.partitions if set(each.in_sync) == set(each.replicas))
@@ -278,12 +329,15 @@ def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
         "write offsets.retention.minutes=2147483647 and transactional.id.expiration.ms=2147483647 into the "
         "server.properties of all new brokers: else offsets of groups that stood still for a week go within minutes"
     )
+    yield from _bucket_steps(plan)
     names = ", ".join(str(controller.log_dir) for controller in plan.controllers)
     yield f"start the controllers ({names}); one of them takes the metadata as it becomes active"
     order = ", ".join(str(broker.node_id) for broker in plan.brokers)
     yield f"start the brokers ({order}), with no client; none may say 'Found stray log dir'"
     yield "compare kafka-topics --describe with this plan, and consume what matters, before producers start"
     yield "set what cannot come back: ACLs, users, quotas"
+    if plan.bucket is not None:
+        yield "keep the bucket protected until consumers have read what matters: nothing else brings objects back"
     if plan.options.holds:
         count = len(_lifts(plan))
         yield f"lift the hold, topic by topic: {counted(count, 'command')} of kafka-configs, as lift in --json has them"
@@ -293,3 +347,19 @@ def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
             f"set retention and cleanup.policy of {counted(len(unknown), 'topic')} that nothing proves, as "
             f"{', '.join(unknown[:3])}: kafka-configs --alter --entity-type topics --entity-name TOPIC --add-config …"
         )
+
+
+def _bucket_steps(plan: RestorePlan) -> Iterator[str]:
+    """What comes before the first start with a bucket."""
+    if (taken := plan.bucket) is None:
+        return
+    yield (
+        "write into the same files: remote.log.storage.system.enable=true, the storage plugin's settings with "
+        f"{taken.bucket.place}, and rlmm.config.remote.log.metadata.topic.num.partitions={taken.metadata_partitions}"
+    )
+    layout = "" if taken.bucket.layout.name == "local" else f" --layout {taken.bucket.layout.name}"
+    places = " ".join(f"--tiered-metadata {path}" for broker in plan.brokers for path in broker.log_dirs)
+    yield (
+        f"kidx verify-tiered {taken.bucket.place}{layout} {places} --level full: it reads all logs, and tells where a "
+        "transaction index is lost, with which consumers get aborted records; leave nothing that it calls broken"
+    )

@@ -15,6 +15,7 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.errors import ClusterMetadataError, UsageError
 from kidxlib.format.topic_partition import TopicPartition, loaded_as
 from kidxlib.operations.restore.assemble import Known, restored_cluster, why_not
+from kidxlib.operations.restore.bucket import Bucket, TakenBucket, take_bucket
 from kidxlib.operations.restore.choose import Choice, JudgedReplica, choose
 from kidxlib.operations.restore.cluster import (
     UNASSIGNED,
@@ -77,6 +78,7 @@ class RestorePlan:
         disagreements: how replicas differ from the leader's, a line each.
         left_out: folders that are not restored, a line each.
         refusals: why the plan is not applied, each with what to do.
+        bucket: what is taken from a bucket of tiered storage; None: none is given.
     """
 
     options: RestoreOptions
@@ -90,6 +92,7 @@ class RestorePlan:
     disagreements: Sequence[str]
     left_out: Sequence[str]
     refusals: Sequence[str]
+    bucket: TakenBucket | None = None
 
     @cached_property
     def id(self) -> str:
@@ -156,13 +159,14 @@ class RestorePlan:
             "holds_retention": self.options.holds,
             "sources": [
                 {
-                    "node_id": broker.node_id,
+                    "node_id": None if broker.bucket is not None else broker.node_id,
                     "cluster_id": broker.cluster_id,
-                    "log_dirs": [str(log_dir.path) for log_dir in broker.log_dirs],
+                    "log_dirs": broker.shown,
                     "partitions": len(broker.replicas),
                 }
                 for broker in self.inventory.brokers
             ],
+            "bucket": None if self.bucket is None else self.bucket.as_json(),
             "controllers": [str(controller.path) for controller in self.controllers],
             "topics": [_topic_as_json(topic) for topic in self.cluster.topics],
             "replicas": [_replica_as_json(replica) for replica in self.replicas],
@@ -207,7 +211,7 @@ def _replica_as_json(replica: PlannedReplica) -> dict[str, Any]:
         "partition": replica.topic_partition.directory,
         "node_id": replica.node_id,
         "log_dir": None if replica.log_dir is None else str(replica.log_dir),
-        "from": None if source is None else str(source.directory),
+        "from": None if source is None else source.shown,
         "start_offset": None if source is None else source.start_offset,
         "end_offset": None if source is None else source.end_offset,
         "last_epoch": None if source is None else source.last_epoch,
@@ -225,12 +229,18 @@ def plan_restore(
     controllers: Sequence[FormattedController],
     proven: ProvenSettings,
     engine: Engine,
+    bucket: Bucket | None = None,
 ) -> RestorePlan:
-    """Plan a restore. Nothing is written."""
+    """Plan a restore. Nothing is written, but for what is made of a bucket, into the bucket's `log_dir`."""
     try:
         surviving = surviving_metadata(inventory.paths)
     except ClusterMetadataError as error:
         raise UsageError(f"{error}; take this copy away only if you know that another or none is better") from error
+    taken = None
+    if bucket is not None:
+        new_id = controllers[0].properties.cluster_id or ""
+        taken = take_bucket(bucket, inventory, surviving, brokers, new_id, engine)
+        inventory = taken.inventory
     sorted_out = _sort_out(inventory, surviving)
     choices = choose(sorted_out.partitions, inventory.known, engine)
     placed = _Placing(brokers, surviving)
@@ -246,9 +256,12 @@ def plan_restore(
         brokers=[RestoredBroker(broker.node_id, broker.directory_ids) for broker in brokers],
         controllers=controllers,
         evidence=inventory.evidence(),
+        has_bucket=taken is not None,
     )
-    cluster = with_settings(restored_cluster(known), proven, holds=options.holds)
+    tiered = set() if taken is None else taken.topics
+    cluster = with_settings(restored_cluster(known), proven, tiered, holds=options.holds)
     lost = [*_lost(choices, inventory), *_without_in_sync(choices, surviving), *_empty(cluster)]
+    lost += [] if taken is None else taken.lost
     disagreements = [text for choice in choices for text in choice.disagreements]
     refusals = [
         *why_not_into(brokers, inventory.brokers, keeps_cluster_id=options.keeps_cluster_id),
@@ -256,7 +269,7 @@ def plan_restore(
         *_why_not_controllers(controllers, brokers),
         *sorted_out.refusals,
         *(refusal.text for choice in choices for refusal in choice.leader.forecast.refusals),
-        *_why_not_tiered(choices),
+        *(_why_not_tiered(choices) if taken is None else taken.refusals),
         *(() if options.accepts_loss else map(_accept_loss, lost)),
         *(() if options.accepts_divergence else map(_accept_divergence, disagreements)),
     ]
@@ -270,8 +283,9 @@ def plan_restore(
         replicas=replicas,
         lost=lost,
         disagreements=disagreements,
-        left_out=sorted_out.left_out,
+        left_out=[*sorted_out.left_out, *([] if taken is None else taken.left_out)],
         refusals=list(dict.fromkeys(refusals)),
+        bucket=taken,
     )
 
 
@@ -378,7 +392,8 @@ class _Placing:
             nodes = nodes or [leads]
         for node in nodes:
             if node == leads:
-                where = "" if node == leader.node_id else f", from old broker {leader.node_id}"
+                of = f"old broker {leader.node_id}" if leader.origin is None else "the bucket"
+                where = "" if node == leader.node_id else f", from {of}"
                 why = f"leads{where}: epoch {leader.last_epoch}, end {leader.end_offset}"
                 yield self._planned(partition, node, leader, is_leader=True, in_sync=True, why=why)
             else:
@@ -445,6 +460,8 @@ def _lost(choices: Iterable[Choice], inventory: Inventory) -> Iterator[str]:
 def _without_in_sync(choices: Iterable[Choice], surviving: SurvivingMetadata | None) -> Iterator[str]:
     """Partitions of which no source has a replica that was in sync: acknowledged records may be in none."""
     for choice in choices if surviving is not None else ():
+        if choice.leader.origin is not None:
+            continue  # the bucket's lines say so
         partition = choice.leader.topic_partition
         assignment = surviving.metadata.assignments.get(partition) if surviving is not None else None
         nodes = {choice.leader.node_id, *(other.replica.node_id for other in choice.others)}
@@ -473,14 +490,14 @@ def _why_not_tiered(choices: Iterable[Choice]) -> Iterator[str]:
         start = leader.forecast.stop.log_start_offset
         if leader.topic_partition.topic == _REMOTE_METADATA and leader.end_offset > 0:
             yield (
-                f"{leader.directory}: the cluster had tiered storage, and two clusters would delete from one bucket; "
-                "tiered topics are not restored: take this folder and those of tiered topics out of the sources"
+                f"{leader.directory}: the cluster had tiered storage: name its bucket with --bucket; or take this "
+                "folder and those of tiered topics out of the sources"
             )
         elif segments and 0 < start < segments[0].base_offset:
             yield (
                 f"{leader.directory}: its log begins at offset {start}, and its first segment at "
-                f"{segments[0].base_offset}: the rest is in a bucket; tiered topics are not restored: take the folder "
-                "out of the source"
+                f"{segments[0].base_offset}: the rest is in a bucket: name it with --bucket; or take the folder out of "
+                "the source"
             )
 
 
