@@ -36,6 +36,7 @@ _NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
 _NOBODY: Final = 65534
 _CANARY: Final = "canary"
 _COUNT: Final = "rlmm.config.remote.log.metadata.topic.num.partitions"
+_MORE: Final = pytest.mark.exhaustive("more of the same, with a broker each")
 _SETTINGS: Final = ("retention.ms", "local.retention.ms", "remote.log.copy.disable", "remote.storage.enable")
 
 
@@ -138,8 +139,12 @@ def _restored(sources: list[Path], new: Broker) -> dict[str, Any]:
 @pytest.mark.skipif(os.geteuid() != 0, reason="gives files away")
 @pytest.mark.parametrize(
     ("left", "count"),
-    [(_nothing, 50), (_metadata_alone, 2), (_log_dir, 2), (_log_dir_without_remote_metadata, 2)],
-    ids=["bucket", "bucket and metadata", "bucket and log dir", "bucket and log dir without remote metadata"],
+    [
+        pytest.param(_nothing, 50, id="bucket"),
+        pytest.param(_log_dir, 2, id="bucket and log dir"),
+        pytest.param(_metadata_alone, 2, id="bucket and metadata", marks=_MORE),
+        pytest.param(_log_dir_without_remote_metadata, 2, id="bucket and log dir without remote metadata", marks=_MORE),
+    ],
 )
 def test_tiered_topics_come_back_with_their_bucket(killed: _Killed, tmp_path: Path, left: Any, count: int) -> None:
     new = tiered_broker(

@@ -133,9 +133,12 @@ def _ask_store(bucket: ObjectPath, seen: list[str], refusals: list[str]) -> None
     with needing_packages(f"{_OPTION} versioning"):
         from kidxlib.storage.store.client import bucket_lifecycle, bucket_versioning
     try:
-        status, rules = bucket_versioning(bucket), bucket_lifecycle(bucket)
+        status = bucket_versioning(bucket)
     except OSError as error:
-        refusals.append(f"{bucket}: whether it keeps versions cannot be asked: {describe_error(error)}")
+        refusals.append(
+            f"{bucket}: whether it keeps versions cannot be asked: {describe_error(error)}; give {_OPTION} read-only if "
+            "the brokers may not delete"
+        )
         return
     if status != "Enabled":
         refusals.append(
@@ -144,7 +147,10 @@ def _ask_store(bucket: ObjectPath, seen: list[str], refusals: list[str]) -> None
         )
         return
     seen.append("versioning: the store says that it is on")
-    seen += map(str, _rules(rules))
+    try:
+        seen += _rules(bucket_lifecycle(bucket))
+    except OSError as error:
+        seen.append(f"whether a lifecycle removes older versions cannot be asked: {describe_error(error)}")
 
 
 def _rules(rules: Iterable[Mapping[str, Any]]) -> Iterator[str]:

@@ -186,7 +186,7 @@ def _two_ids(old: Path, new: Path) -> str:
 
 def _tiered(old: Path, new: Path) -> str:
     _folder(old, "__remote_log_metadata-0", _id("remote"))
-    return "tiered topics are not restored"
+    return "name its bucket with --bucket"
 
 
 @pytest.mark.parametrize(
