@@ -163,7 +163,7 @@ def test_tiered_topics_come_back_with_their_bucket(killed: _Killed, tmp_path: Pa
         assert read_all(new.bootstrap, PARTITIONS).differences(killed.seen) == []
         assert _objects(new.directory / "remote") == before
         for command in plan["lift"]:
-            new.run_tool("kafka.admin.ConfigCommand", "--bootstrap-server", new.bootstrap, *command.split())
+            new.run_tool("org.apache.kafka.tools.ConfigCommand", "--bootstrap-server", new.bootstrap, *command.split())
         if sources:
             assert _configs(new.bootstrap) == killed.configs
     said = "\n".join(run.lines())

@@ -231,7 +231,7 @@ def read_part(layout: Layout, directory: Location, start_offset: int, segment_id
     place = directory / object_name(start_offset, segment_id, MANIFEST_SUFFIX)
     manifest = read_manifest(place.read_bytes())
     if suffix not in manifest.indexes or not manifest.is_plain:
-        raise RemoteLogMetadataError(f"{place}: no {suffix} that can be read")
+        raise RemoteLogMetadataError(f"{place}: no {suffix} in what it lists, expected one that is not encrypted")
     position, size = manifest.indexes[suffix]
     content = (directory / object_name(start_offset, segment_id, INDEXES_SUFFIX)).read_bytes()
     return content[position : position + size]

@@ -37,15 +37,12 @@ from kidxlib.errors import (
     describe_error,
 )
 from kidxlib.format.checkpoint_files import (
-    HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
-    LOG_START_OFFSET_CHECKPOINT,
     EpochEntry,
     LeaderEpochs,
-    offset_checkpoint,
 )
 from kidxlib.format.producer_snapshot import read_snapshot
-from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
+from kidxlib.format.segment_files import SNAPSHOT_SUFFIX
 from kidxlib.format.topic_partition import TopicPartition
 from kidxlib.indexing.remote_logs import LAYOUTS
 from kidxlib.log.remote.layout import EPOCHS_SUFFIX, LOCAL, Layout, list_objects, object_name
@@ -66,18 +63,16 @@ from kidxlib.messages.remote_log_metadata import (
     RemoteSegment,
     RemoteSegmentUpdate,
     TopicIdPartition,
-    write_remote_log_metadata,
 )
 from kidxlib.operations.restore.inventory import BUCKET_NODE, Inventory, OldReplica, read_broker
+from kidxlib.operations.restore.made_log_dir import MadeFolder, metadata_log, write_log_dir
 from kidxlib.operations.restore.protection import Protected, protection_of
 from kidxlib.operations.restore.surviving import SurvivingMetadata
 from kidxlib.operations.restore.targets import NewBroker, overlapping
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.tiered.tiered_request import bucket_at
 from kidxlib.operations.tiered.what_to_audit import by_partition
-from kidxlib.records.batch_writer import write_batch
 from kidxlib.storage.location import Location
-from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.scratch import temporary_place
 from kidxlib.storage.small_files import parse_epoch_entries, read_leader_epochs
 from kidxlib.terminal.progress import begin_phase
@@ -110,32 +105,41 @@ class Bucket:
 
 
 @dataclass(slots=True, kw_only=True)
-class TakenBucket:
-    """What a restore takes from a bucket.
+class Taken:
+    """What a restore takes from a bucket, if there is one.
 
     Attributes:
         inventory: all sources, the log dir that is made of the bucket among them.
         topics: those with remote segments that the restored cluster reads.
+        left_out, lost, refusals: as in `RestorePlan`.
+    """
+
+    inventory: Inventory
+    topics: set[str] = field(default_factory=set)
+    left_out: list[str] = field(default_factory=list)
+    lost: list[str] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class TakenBucket(Taken):
+    """What a restore takes from a bucket.
+
+    Attributes:
         metadata_partitions: how many partitions `__remote_log_metadata` has.
         made: the metadata partitions that are made from the objects.
         segments: how many remote segments the restored cluster reads; `log_bytes` are the bytes of their logs.
         newest_ms: when the newest object that was looked at was written, in ms since the epoch.
         protection: what was found on how deletion is made impossible, a line each.
-        left_out, lost, refusals: as in `RestorePlan`.
     """
 
     bucket: Bucket
-    inventory: Inventory
     metadata_partitions: int = METADATA_PARTITIONS_DEFAULT
-    topics: set[str] = field(default_factory=set)
     made: list[int] = field(default_factory=list)
     segments: int = 0
     log_bytes: int = 0
     newest_ms: int | None = None
     protection: Sequence[str] = ()
-    left_out: list[str] = field(default_factory=list)
-    lost: list[str] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
 
     def as_json(self) -> dict[str, Any]:
         return {
@@ -194,15 +198,15 @@ def opened_bucket(
         yield Bucket(plugin, place, Path(os.path.realpath(directory)), protected, is_cluster_stopped)
 
 
-def take_bucket(
-    bucket: Bucket,
+def taken_from(
+    bucket: Bucket | None,
     inventory: Inventory,
     surviving: SurvivingMetadata | None,
     brokers: Sequence[NewBroker],
     cluster_id: str,
     engine: Engine,
-) -> TakenBucket:
-    """Look at a bucket's objects, and make the log dir of what the other sources lack.
+) -> Taken:
+    """Look at a bucket's objects, and make the log dir of what the other sources lack. Nothing is taken from no bucket.
 
     Args:
         brokers: the new ones.
@@ -211,6 +215,8 @@ def take_bucket(
     Raises:
         UsageError: the bucket cannot be listed, or its metadata in a log dir cannot be read.
     """
+    if bucket is None:
+        return Taken(inventory=inventory)
     begin_phase("reading the bucket")
     taken = TakenBucket(bucket=bucket, inventory=inventory)
     taken.refusals += _in_the_way(bucket, brokers)
@@ -231,7 +237,7 @@ def take_bucket(
             "plugin writes to, and its --layout"
         )
     taken.refusals += protection.refusals
-    folders: dict[TopicPartition, _Folder] = {}
+    folders: dict[TopicPartition, MadeFolder] = {}
     for remote in remotes:
         _count(taken, remote)
         name = TopicPartition(remote.partition.topic, remote.partition.partition)
@@ -244,7 +250,7 @@ def take_bucket(
     if remotes:
         folders |= _metadata_folders(taken, remotes, metadata, surviving, cluster_id)
     if folders:
-        _write(bucket.log_dir, folders)
+        write_log_dir(bucket.log_dir, folders)
         taken.inventory = _with(inventory, bucket, folders, engine)
     return taken
 
@@ -464,32 +470,7 @@ def _compare(taken: TakenBucket, remote: _Remote, replica: OldReplica) -> None:
         )
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Folder:
-    """A partition's folder that is made.
-
-    Attributes:
-        log_start_offset: for the checkpoint; None: the log begins with its first segment.
-        base_offset, end_offset: of the only segment.
-        log: its bytes.
-        epochs: the content of `leader-epoch-checkpoint`.
-        snapshot: that of the producers at `base_offset`; None: there are none.
-        origin: what it is made of.
-        highest_epoch: of all that it is made of.
-    """
-
-    topic_id: str
-    log_start_offset: int | None
-    base_offset: int
-    end_offset: int
-    log: bytes
-    epochs: bytes
-    snapshot: bytes | None
-    origin: Location
-    highest_epoch: int
-
-
-def _folder_of(taken: TakenBucket, remote: _Remote) -> _Folder | None:
+def _folder_of(taken: TakenBucket, remote: _Remote) -> MadeFolder | None:
     """The folder of a partition that no log dir has; None: nothing of the partition can be read, or the plan is
     refused.
     """
@@ -523,7 +504,7 @@ def _folder_of(taken: TakenBucket, remote: _Remote) -> _Folder | None:
         f"{remote.name}: no log dir has it, and the bucket ends at offset {end - 1}: records that were not uploaded "
         "yet are gone"
     )
-    return _Folder(
+    return MadeFolder(
         topic_id=remote.partition.topic_id,
         log_start_offset=start,
         base_offset=end,
@@ -542,7 +523,7 @@ def _metadata_folders(
     metadata: RemoteMetadata,
     surviving: SurvivingMetadata | None,
     cluster_id: str,
-) -> dict[TopicPartition, _Folder]:
+) -> dict[TopicPartition, MadeFolder]:
     """The partitions of `__remote_log_metadata` that no source has, each with what it is to say of the bucket."""
     taken.made = [number for number in range(taken.metadata_partitions) if number not in metadata.read]
     records: dict[int, list[RemoteSegment | RemoteSegmentUpdate]] = {number: [] for number in taken.made}
@@ -552,29 +533,18 @@ def _metadata_folders(
     topic_id = _metadata_topic_id(taken.inventory, surviving, cluster_id)
     folders = {}
     for number, of_number in records.items():
-        folders[TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)] = _Folder(
+        folders[TopicPartition(REMOTE_LOG_METADATA_TOPIC, number)] = MadeFolder(
             topic_id=topic_id,
             log_start_offset=None,
             base_offset=0,
             end_offset=len(of_number),
-            log=b"".join(_batches(of_number)),
+            log=metadata_log(of_number),
             epochs=LeaderEpochs([EpochEntry(0, 0)] if of_number else []).checkpoint(),
             snapshot=None,
             origin=taken.bucket.place,
             highest_epoch=0,
         )
     return folders
-
-
-def _batches(records: Sequence[RemoteSegment | RemoteSegmentUpdate]) -> Iterator[bytes]:
-    for begin in range(0, len(records), _RECORDS_PER_BATCH):
-        of_batch = records[begin : begin + _RECORDS_PER_BATCH]
-        yield write_batch(
-            [write_remote_log_metadata(record) for record in of_batch],
-            base_offset=begin,
-            leader_epoch=0,
-            timestamp_ms=max(record.event_timestamp_ms for record in of_batch),
-        )
 
 
 def _metadata_topic_id(inventory: Inventory, surviving: SurvivingMetadata | None, cluster_id: str) -> str:
@@ -588,24 +558,9 @@ def _metadata_topic_id(inventory: Inventory, surviving: SurvivingMetadata | None
     return base64.urlsafe_b64encode(digest).decode().rstrip("=")
 
 
-def _write(log_dir: Path, folders: Mapping[TopicPartition, _Folder]) -> None:
-    """Write the log dir. It has no recovery points, so that all of it is read as after a crash."""
-    (log_dir / META_PROPERTIES).write_text("version=1\nnode.id=0\n")
-    for partition, folder in folders.items():
-        directory = log_dir / partition.directory
-        directory.mkdir()
-        (directory / PARTITION_METADATA).write_text(f"version: 0\ntopic_id: {folder.topic_id}")
-        (directory / segment_file(folder.base_offset, LOG_SUFFIX)).write_bytes(folder.log)
-        (directory / LEADER_EPOCH_CHECKPOINT).write_bytes(folder.epochs)
-        if folder.snapshot is not None:
-            (directory / segment_file(folder.base_offset, SNAPSHOT_SUFFIX)).write_bytes(folder.snapshot)
-    starts = {name: each.log_start_offset for name, each in folders.items() if each.log_start_offset is not None}
-    (log_dir / LOG_START_OFFSET_CHECKPOINT).write_bytes(offset_checkpoint(starts))
-    marks = {name: each.end_offset for name, each in folders.items()}
-    (log_dir / HIGH_WATERMARK_CHECKPOINT).write_bytes(offset_checkpoint(marks))
-
-
-def _with(inventory: Inventory, bucket: Bucket, folders: Mapping[TopicPartition, _Folder], engine: Engine) -> Inventory:
+def _with(
+    inventory: Inventory, bucket: Bucket, folders: Mapping[TopicPartition, MadeFolder], engine: Engine
+) -> Inventory:
     """All sources, with the log dir that was made as one more."""
     broker = read_broker(str(bucket.log_dir), inventory.known, engine, "forecasts-bucket")
     replicas = [

@@ -136,8 +136,8 @@ def _ask_store(bucket: ObjectPath, seen: list[str], refusals: list[str]) -> None
         status = bucket_versioning(bucket)
     except OSError as error:
         refusals.append(
-            f"{bucket}: whether it keeps versions cannot be asked: {describe_error(error)}; give {_OPTION} read-only if "
-            "the brokers may not delete"
+            f"{bucket}: whether it keeps versions cannot be asked: {describe_error(error)}; give {_OPTION} read-only "
+            "if the brokers may not delete"
         )
         return
     if status != "Enabled":

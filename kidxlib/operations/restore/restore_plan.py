@@ -15,7 +15,7 @@ from kidxlib.engine.protocol import Engine
 from kidxlib.errors import ClusterMetadataError, UsageError
 from kidxlib.format.topic_partition import TopicPartition, loaded_as
 from kidxlib.operations.restore.assemble import Known, restored_cluster, why_not
-from kidxlib.operations.restore.bucket import Bucket, TakenBucket, take_bucket
+from kidxlib.operations.restore.bucket import Bucket, TakenBucket, taken_from
 from kidxlib.operations.restore.choose import Choice, JudgedReplica, choose
 from kidxlib.operations.restore.cluster import (
     UNASSIGNED,
@@ -236,11 +236,9 @@ def plan_restore(
         surviving = surviving_metadata(inventory.paths)
     except ClusterMetadataError as error:
         raise UsageError(f"{error}; take this copy away only if you know that another or none is better") from error
-    taken = None
-    if bucket is not None:
-        new_id = controllers[0].properties.cluster_id or ""
-        taken = take_bucket(bucket, inventory, surviving, brokers, new_id, engine)
-        inventory = taken.inventory
+    new_id = controllers[0].properties.cluster_id or ""
+    taken = taken_from(bucket, inventory, surviving, brokers, new_id, engine)
+    inventory = taken.inventory
     sorted_out = _sort_out(inventory, surviving)
     choices = choose(sorted_out.partitions, inventory.known, engine)
     placed = _Placing(brokers, surviving)
@@ -256,12 +254,10 @@ def plan_restore(
         brokers=[RestoredBroker(broker.node_id, broker.directory_ids) for broker in brokers],
         controllers=controllers,
         evidence=inventory.evidence(),
-        has_bucket=taken is not None,
+        has_bucket=bucket is not None,
     )
-    tiered = set() if taken is None else taken.topics
-    cluster = with_settings(restored_cluster(known), proven, tiered, holds=options.holds)
-    lost = [*_lost(choices, inventory), *_without_in_sync(choices, surviving), *_empty(cluster)]
-    lost += [] if taken is None else taken.lost
+    cluster = with_settings(restored_cluster(known), proven, taken.topics, holds=options.holds)
+    lost = [*_lost(choices, inventory), *_without_in_sync(choices, surviving), *_empty(cluster), *taken.lost]
     disagreements = [text for choice in choices for text in choice.disagreements]
     refusals = [
         *why_not_into(brokers, inventory.brokers, keeps_cluster_id=options.keeps_cluster_id),
@@ -269,7 +265,7 @@ def plan_restore(
         *_why_not_controllers(controllers, brokers),
         *sorted_out.refusals,
         *(refusal.text for choice in choices for refusal in choice.leader.forecast.refusals),
-        *(_why_not_tiered(choices) if taken is None else taken.refusals),
+        *(_why_not_tiered(choices) if bucket is None else taken.refusals),
         *(() if options.accepts_loss else map(_accept_loss, lost)),
         *(() if options.accepts_divergence else map(_accept_divergence, disagreements)),
     ]
@@ -283,9 +279,9 @@ def plan_restore(
         replicas=replicas,
         lost=lost,
         disagreements=disagreements,
-        left_out=[*sorted_out.left_out, *([] if taken is None else taken.left_out)],
+        left_out=[*sorted_out.left_out, *taken.left_out],
         refusals=list(dict.fromkeys(refusals)),
-        bucket=taken,
+        bucket=taken if isinstance(taken, TakenBucket) else None,
     )
 
 
