@@ -247,12 +247,25 @@ def taken_from(
             _compare(taken, remote, replica)
         if not replicas and (folder := _folder_of(taken, remote)) is not None:
             folders[name] = folder
+    taken.lost += _nowhere(inventory, remotes)
     if remotes:
         folders |= _metadata_folders(taken, remotes, metadata, surviving, cluster_id)
     if folders:
         write_log_dir(bucket.log_dir, folders)
         taken.inventory = _with(inventory, bucket, folders, engine)
     return taken
+
+
+def _nowhere(inventory: Inventory, remotes: Sequence[_Remote]) -> Iterator[str]:
+    """Offsets of logs that begin in a bucket (`LogManager.checkpointLogStartOffsets`), and of which it has nothing."""
+    in_bucket = {remote.name for remote in remotes}
+    for partition, replicas in inventory.replicas.items():
+        for replica in replicas:
+            if partition.directory not in in_bucket and replica.first_offset < replica.start_offset:
+                yield (
+                    f"{replica.directory}: offsets {replica.first_offset} to {replica.start_offset - 1} were in a "
+                    "bucket, and this one has no segment of the partition"
+                )
 
 
 def _in_the_way(bucket: Bucket, brokers: Sequence[NewBroker]) -> Iterator[str]:

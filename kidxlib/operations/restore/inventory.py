@@ -101,7 +101,13 @@ class OldReplica:
 
     @property
     def start_offset(self) -> int:
+        """Where the log in the log dir begins."""
         return self.forecast.simulation.log_start_offset or 0
+
+    @property
+    def first_offset(self) -> int:
+        """The first offset that consumers get: below the log where its beginning is in a bucket."""
+        return min(self.start_offset, self.last_stop.log_start_offsets.get(self.topic_partition, self.start_offset))
 
     @property
     def end_offset(self) -> int:

@@ -212,7 +212,7 @@ def _replica_as_json(replica: PlannedReplica) -> dict[str, Any]:
         "node_id": replica.node_id,
         "log_dir": None if replica.log_dir is None else str(replica.log_dir),
         "from": None if source is None else source.shown,
-        "start_offset": None if source is None else source.start_offset,
+        "start_offset": None if source is None else source.first_offset,
         "end_offset": None if source is None else source.end_offset,
         "last_epoch": None if source is None else source.last_epoch,
         "log_bytes": None if source is None else source.kept_bytes,
@@ -369,13 +369,15 @@ def _aside(inventory: Inventory) -> tuple[list[str], list[str]]:
 
 class _Placing:
     """Gives replicas to new brokers: to the one with the old node's id; where there is none, the leader's goes to the
-    broker with the fewest bytes. Within a broker, to the log dir with the fewest bytes.
+    broker with the fewest bytes. Within a broker, to the log dir with the fewest bytes. Where two have as many, as
+    what is made of a bucket has none, the number of copies decides.
     """
 
     def __init__(self, brokers: Sequence[NewBroker], surviving: SurvivingMetadata | None) -> None:
         self._brokers = {broker.node_id: broker for broker in brokers}
         self._surviving = surviving
         self._bytes: Counter[Path] = Counter({path: 0 for broker in brokers for path in broker.log_dirs})
+        self._copies: Counter[Path] = Counter()
 
     def place(self, choice: Choice) -> Iterator[PlannedReplica]:
         leader, partition = choice.leader, choice.leader.topic_partition
@@ -384,7 +386,7 @@ class _Placing:
         wanted = (leader.node_id, *judged) if assignment is None else assignment.replicas
         nodes = [node for node in dict.fromkeys(wanted) if node in self._brokers]
         if (leads := leader.node_id) not in nodes:
-            leads = nodes[0] if nodes else min(self._brokers, key=lambda node: (self._bytes_of(node), node))
+            leads = nodes[0] if nodes else min(self._brokers, key=lambda node: (*self._filled(node), node))
             nodes = nodes or [leads]
         for node in nodes:
             if node == leads:
@@ -404,12 +406,15 @@ class _Placing:
     def _planned(
         self, partition: TopicPartition, node: int, source: OldReplica, *, is_leader: bool, in_sync: bool, why: str
     ) -> PlannedReplica:
-        log_dir = min(self._brokers[node].log_dirs, key=lambda path: (self._bytes[path], str(path)))
+        log_dir = min(self._brokers[node].log_dirs, key=lambda path: (self._bytes[path], self._copies[path], str(path)))
         self._bytes[log_dir] += source.kept_bytes
+        self._copies[log_dir] += 1
         return PlannedReplica(partition, node, log_dir, source, is_leader, in_sync, why)
 
-    def _bytes_of(self, node: int) -> int:
-        return sum(self._bytes[path] for path in self._brokers[node].log_dirs)
+    def _filled(self, node: int) -> tuple[int, int]:
+        """The bytes and the number of its copies."""
+        paths = self._brokers[node].log_dirs
+        return sum(self._bytes[path] for path in paths), sum(self._copies[path] for path in paths)
 
 
 def _restored(

@@ -109,6 +109,7 @@ def _settings(
     held = {**SAFE_CONFIGS, _CLEANUP: policy or SAFE_CONFIGS[_CLEANUP]}
     if _COMPACT in held[_CLEANUP] and holds:
         held[_LEAST_LAG] = _FOREVER
+    is_tiered = is_tiered or (_TIERED in own and own[_TIERED].was == "true")
     if is_tiered and (holds or not has_metadata):
         held |= _LOCAL_AS_ALL
     if is_tiered and holds:

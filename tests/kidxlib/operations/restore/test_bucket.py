@@ -14,7 +14,7 @@ import pytest
 
 from kidxlib.cli.main import kidx
 from kidxlib.format.checkpoint_files import LEADER_EPOCH_CHECKPOINT, LOG_START_OFFSET_CHECKPOINT
-from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, segment_file
+from kidxlib.format.segment_files import LOG_SUFFIX, SNAPSHOT_SUFFIX, TRANSACTION_INDEX_SUFFIX, segment_file
 from kidxlib.log.remote.layout import AIVEN, EPOCHS_SUFFIX, STORAGE_DIRECTORY
 from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC, metadata_partitions
 from kidxlib.log.remote.segments import fold_metadata
@@ -24,6 +24,7 @@ from kidxlib.terminal.exit_codes import ExitCode
 from tests.docs.pages import PROJECT
 from tests.faults.processes import Ended
 from tests.kidxlib.operations.restore.formatted_log_dir import formatted_by_4_3
+from tests.support.audits import verified_tiered
 from tests.support.checksum_store import ChecksumStore, checksum_store
 from tests.support.object_store import BUCKET, ObjectStore, use
 from tests.support.terminal import without_progress
@@ -116,6 +117,16 @@ def test_what_a_leader_begins_with(site: Site, new: Path) -> None:
     assert _state(site.bucket) == before
 
 
+def test_a_lost_transaction_index_is_told_before_the_first_start(site: Site, new: Path) -> None:
+    """The plan's steps name this audit: the metadata that is made says that there is none, and the log tells."""
+    aborted = next(each for each in site.segments("payments") if TRANSACTION_INDEX_SUFFIX in each.objects())
+    aborted.object(TRANSACTION_INDEX_SUFFIX).unlink()
+    _applied(site.bucket, new, *_SAID, "--accept-loss")
+    found = verified_tiered(site.bucket, "--tiered-metadata", new, "--level", "full", code=3)["findings"]
+    broken = [(each["file"], each["segment_id"]) for each in found if each["verdict"] == "broken"]
+    assert broken == [(TRANSACTION_INDEX_SUFFIX, aborted.id)]
+
+
 def test_what_is_not_uploaded_is_a_loss_that_has_to_be_accepted(site: Site, new: Path) -> None:
     refused = _restore(site.bucket, new, *_SAID)
     assert refused.code == ExitCode.USAGE
@@ -168,11 +179,6 @@ def _two_ids(site: Site, new: Path) -> tuple[str, ...]:
     [directory] = site.bucket.glob("payments-0-*")
     shutil.copytree(directory, site.bucket / f"payments-0-{'B' * 22}")
     return "no metadata says which of them was deleted", *_SAID
-
-
-def _epochs_of_another(site: Site, new: Path) -> tuple[str, ...]:
-    site.segments("readings")[-1].object(EPOCHS_SUFFIX).write_text("0\n1\n7 0\n")
-    return "0 to 299", *_SAID
 
 
 @pytest.mark.parametrize("spoil", [_root_s, _writable, _not_said, _no_versions, _perhaps_alive, _two_ids])
@@ -287,6 +293,23 @@ def test_a_log_between_which_and_the_bucket_offsets_are_missing(site: Site, new:
     _local(site, "0\n1\n0 0\n", 305)
     lost = _restore(site.bucket, new, *_SAID, sources=(site.log_dir,)).json["lost"]
     assert any("offsets 300 to 304" in line for line in lost), lost
+
+
+def test_epochs_of_another_log_are_refused(site: Site, new: Path) -> None:
+    """A leader that began with them would delete all segments of the partition."""
+    site.segments("readings")[-1].object(EPOCHS_SUFFIX).write_text("0\n2\n0 0\n7 290\n")
+    site.segments("payments")[-1].object(SNAPSHOT_SUFFIX).write_bytes(b"no snapshot")
+    refused = _restore(site.bucket, new, *_SAID, "--accept-loss")
+    assert refused.code == ExitCode.USAGE
+    assert any("whose leader epochs and producers a leader begins with" in line for line in refused.json["refused"])
+
+
+def test_logs_whose_beginning_no_bucket_has(site: Site, new: Path) -> None:
+    folder = _local(site, "0\n1\n0 0\n", 300)
+    folder.rename(site.log_dir / "readings-7")
+    (site.log_dir / LOG_START_OFFSET_CHECKPOINT).write_text("0\n1\nreadings 7 100\n")
+    lost = _restore(site.bucket, new, *_SAID, sources=(site.log_dir,)).json["lost"]
+    assert any("readings-7: offsets 100 to 299 were in a bucket" in line for line in lost), lost
 
 
 def _without_places(plan: Mapping[str, Any]) -> dict[str, Any]:
