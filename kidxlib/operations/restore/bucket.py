@@ -203,7 +203,7 @@ def taken_from(
     inventory: Inventory,
     surviving: SurvivingMetadata | None,
     brokers: Sequence[NewBroker],
-    cluster_id: str,
+    cluster_id: str | None,
     engine: Engine,
 ) -> Taken:
     """Look at a bucket's objects, and make the log dir of what the other sources lack. Nothing is taken from no bucket.
@@ -535,7 +535,7 @@ def _metadata_folders(
     remotes: Sequence[_Remote],
     metadata: RemoteMetadata,
     surviving: SurvivingMetadata | None,
-    cluster_id: str,
+    cluster_id: str | None,
 ) -> dict[TopicPartition, MadeFolder]:
     """The partitions of `__remote_log_metadata` that no source has, each with what it is to say of the bucket."""
     taken.made = [number for number in range(taken.metadata_partitions) if number not in metadata.read]

@@ -236,8 +236,7 @@ def plan_restore(
         surviving = surviving_metadata(inventory.paths)
     except ClusterMetadataError as error:
         raise UsageError(f"{error}; take this copy away only if you know that another or none is better") from error
-    new_id = controllers[0].properties.cluster_id or ""
-    taken = taken_from(bucket, inventory, surviving, brokers, new_id, engine)
+    taken = taken_from(bucket, inventory, surviving, brokers, controllers[0].properties.cluster_id, engine)
     inventory = taken.inventory
     sorted_out = _sort_out(inventory, surviving)
     choices = choose(sorted_out.partitions, inventory.known, engine)
