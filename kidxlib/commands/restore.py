@@ -55,6 +55,13 @@ class Restore(WithoutCatalog):
         help="Output of kafka-configs --describe --all --entity-type topics, for topics whose settings no surviving "
         "metadata has. Only values that were set for a topic itself count. May be repeated.",
     )
+    topics: str = option(
+        "--topics",
+        metavar="REGEX",
+        default=".*",
+        help="Restore only topics whose full name matches. Topics of brokers are among them only if they match: "
+        "__consumer_offsets for the offsets of groups, __transaction_state for transactions that are open.",
+    )
     holds: bool = option(
         "--hold-retention/--no-hold-retention",
         "holds",
@@ -89,6 +96,7 @@ class Restore(WithoutCatalog):
 
     @cached_property
     def resolved(self) -> RestoreRequest:
+        from kidxlib.indexing.source import parse_topics
         from kidxlib.operations.restore.restore import RestoreRequest
         from kidxlib.operations.restore.restore_plan import RestoreOptions
 
@@ -102,6 +110,7 @@ class Restore(WithoutCatalog):
                 keeps_cluster_id=self.keeps_cluster_id,
                 accepts_loss=self.accepts_loss,
                 accepts_divergence=self.accepts_divergence,
+                topics=parse_topics(self.topics),
             ),
             apply=self.apply,
             now=datetime.now(UTC),

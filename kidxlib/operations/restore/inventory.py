@@ -5,6 +5,7 @@ and what the logs say of producers and coordinators. Nothing is written, and eve
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -158,14 +159,24 @@ class Inventory:
         return [log_dir.path for broker in self.brokers for log_dir in broker.log_dirs]
 
     def evidence(self) -> LogEvidence:
-        """What the logs say of producers and of coordinators' records, of which all are read."""
-        highest = -1
+        """What the logs say of producers and of coordinators' records, of which all are read; and the producer
+        snapshots, also of topics that are not restored.
+        """
+        highest = max(
+            (
+                producer_id
+                for broker in self.brokers
+                for listed in broker.place.directories.values()
+                if listed.problem is None
+                for producer_id in _ids_in_snapshots(Path(str(listed.path)))
+            ),
+            default=-1,
+        )
         versions: dict[tuple[str, int], int] = {}
         for replicas in self.replicas.values():
             for replica in replicas:
                 recoveries = replica.forecast.recoveries.values()
                 highest = max([highest, *(recovery.highest_producer_id for recovery in recoveries)])
-                highest = max([highest, *_ids_in_snapshots(replica.directory)])
                 if replica.topic_partition.topic in COORDINATOR_TOPICS:
                     highest = max(highest, _read_coordinator_records(replica, versions))
         return LogEvidence(highest_producer_id=highest, coordinator_records=versions)
@@ -204,8 +215,10 @@ def source_brokers(texts: Sequence[str]) -> list[tuple[Place, StoppedBroker]]:
     return brokers
 
 
-def take_inventory(sources: Sequence[tuple[Place, StoppedBroker]], engine: Engine) -> Inventory:
-    """Read all logs of all sources, as a start without recovery points would."""
+def take_inventory(
+    sources: Sequence[tuple[Place, StoppedBroker]], engine: Engine, topics: re.Pattern[str]
+) -> Inventory:
+    """Read all logs of these topics in all sources, as a start without recovery points would."""
     log_dirs = [log_dir for _, broker in sources for log_dir in broker.log_dirs]
     known = read_known_topics(MetadataOptions(), map(source_of, log_dirs))
     brokers = []
@@ -222,6 +235,7 @@ def take_inventory(sources: Sequence[tuple[Place, StoppedBroker]], engine: Engin
             engine=engine,
             scans=None,
             name=f"forecasts-{number}",
+            topics=topics,
         )
         assert broker.node_id is not None
         brokers.append(

@@ -78,7 +78,7 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         for path in sorted(new_dirs - of_sources):
             stack.enter_context(locked_to_read(path) if request.apply is None else locked(path))
         controllers = [_controller(path) for path in request.controllers]
-        inventory = take_inventory(sources, backend.engine)
+        inventory = take_inventory(sources, backend.engine, request.options.topics)
         plan = plan_restore(request.options, inventory, brokers, controllers, proven, backend.engine)
         warn_of_first(inventory.known.warnings)
         _tell(outcome, plan, request.now)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from kidxlib.operations.restore.cluster import (
 from kidxlib.operations.restore.formatted import FormattedController
 from kidxlib.operations.restore.inventory import Inventory, OldReplica
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, with_settings
+from kidxlib.operations.restore.subset import ALL_TOPICS, left_out_topics, only_topics
 from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_metadata
 from kidxlib.operations.restore.targets import NewBroker, why_not_into
 
@@ -41,12 +43,14 @@ class RestoreOptions:
         keeps_cluster_id: no node of the old cluster lives.
         accepts_loss: go on without records that are gone.
         accepts_divergence: of replicas that disagree, the leader's records are taken.
+        topics: only topics whose full names match.
     """
 
     holds: bool
     keeps_cluster_id: bool
     accepts_loss: bool
     accepts_divergence: bool
+    topics: re.Pattern[str] = ALL_TOPICS
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,10 +232,12 @@ def plan_restore(
 ) -> RestorePlan:
     """Plan a restore. Nothing is written."""
     try:
-        surviving = surviving_metadata(inventory.paths)
+        all_surviving = surviving_metadata(inventory.paths)
     except ClusterMetadataError as error:
         raise UsageError(f"{error}; take this copy away only if you know that another or none is better") from error
-    sorted_out = _sort_out(inventory, surviving)
+    surviving = only_topics(all_surviving, options.topics)
+    of_other_topics = list(left_out_topics(inventory, all_surviving, options.topics))
+    sorted_out = _sort_out(inventory, surviving, options.topics)
     choices = choose(sorted_out.partitions, inventory.known, engine)
     placed = _Placing(brokers, surviving)
     replicas = [replica for choice in choices for replica in placed.place(choice)]
@@ -270,7 +276,7 @@ def plan_restore(
         replicas=replicas,
         lost=lost,
         disagreements=disagreements,
-        left_out=sorted_out.left_out,
+        left_out=[*of_other_topics, *sorted_out.left_out],
         refusals=list(dict.fromkeys(refusals)),
     )
 
@@ -296,7 +302,7 @@ class _SortedOut:
     refusals: Sequence[str]
 
 
-def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None) -> _SortedOut:
+def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None, topics: re.Pattern[str]) -> _SortedOut:
     """Leave out folders of other topics of the same name, and of nodes that the metadata does not assign."""
     partitions: list[list[OldReplica]] = []
     left_out: list[str] = []
@@ -336,18 +342,19 @@ def _sort_out(inventory: Inventory, surviving: SurvivingMetadata | None) -> _Sor
                 f"topic {topic}: folders with several topic ids ({', '.join(sorted(of_topic))}), and no metadata says "
                 "which of them was deleted: take those of the deleted topic out of the sources"
             )
-    aside, of_aside = _aside(inventory)
+    aside, of_aside = _aside(inventory, topics)
     return _SortedOut(partitions, [*left_out, *aside], [*refusals, *of_aside])
 
 
-def _aside(inventory: Inventory) -> tuple[list[str], list[str]]:
+def _aside(inventory: Inventory, topics: re.Pattern[str]) -> tuple[list[str], list[str]]:
     """Folders that a broker deletes, moves or has set aside; and refusals where such a folder is the only one."""
     left_out: list[str] = []
     refusals: list[str] = []
     for broker in inventory.brokers:
         for folder in broker.plan.aside:
             partition = loaded_as(folder.path.name)
-            if partition is None or partition in inventory.replicas or folder.kind == "-delete":
+            is_wanted = partition is not None and topics.fullmatch(partition.topic) is not None
+            if not is_wanted or partition is None or partition in inventory.replicas or folder.kind == "-delete":
                 left_out.append(f"{folder.path}: a folder {folder.kind}")
             else:
                 refusals.append(
