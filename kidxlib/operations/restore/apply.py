@@ -21,6 +21,7 @@ from kidxlib.format.checkpoint_files import (
     HIGH_WATERMARK_CHECKPOINT,
     LEADER_EPOCH_CHECKPOINT,
     LOG_START_OFFSET_CHECKPOINT,
+    LeaderEpochs,
     offset_checkpoint,
 )
 from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_file
@@ -41,6 +42,7 @@ from kidxlib.storage.directory import Directory
 from kidxlib.storage.file_copy import Copied, FileCopy, copy_files, make_directory
 from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.storage.publisher import Owner, Publisher
+from kidxlib.storage.small_files import read_leader_epochs
 from kidxlib.terminal.progress import begin_phase
 
 #: Files of a partition that are copied besides its logs, and its producer snapshots up to the end of the log. All
@@ -64,6 +66,7 @@ def apply_restore(plan: RestorePlan, backend: Backend) -> Copied:
     for path, replicas in by_log_dir.items():
         done = copy_files(_files(path, replicas), _owner(path))
         copied = Copied(copied.reflinked + done.reflinked, copied.written + done.written)
+    _cut_epochs(plan.copied)
     _publish({path: _checkpoints(by_log_dir[path]) for path in log_dirs})
     _make_ready(plan, by_log_dir, backend)
     begin_phase("writing the cluster's metadata")
@@ -95,6 +98,24 @@ def _files_of(source: OldReplica) -> Iterator[tuple[str, int]]:
             offset = parse_snapshot(entry.name)
             if entry.name in _COPIED or (offset is not None and offset <= source.end_offset):
                 yield entry.name, entry.stat().st_size
+
+
+def _cut_epochs(replicas: Iterable[PlannedReplica]) -> None:
+    """Take leader epochs away that begin behind the ends of the copies, as a start does
+    (`LeaderEpochFileCache.truncateFromEndAsyncFlush`).
+    """
+    with Publisher() as publisher:
+        for replica in replicas:
+            assert replica.source is not None and replica.log_dir is not None
+            directory = Directory(str(replica.log_dir), replica.topic_partition.directory)
+            path = replica.log_dir / replica.topic_partition.directory
+            epochs = read_leader_epochs(path)
+            entries = () if epochs is None else epochs.entries
+            kept = [entry for entry in entries if entry.start_offset < replica.source.end_offset]
+            if len(kept) < len(entries):
+                owner = replace(Owner.of(path.stat()), mode=0o644)
+                publisher.stage(directory, LEADER_EPOCH_CHECKPOINT, LeaderEpochs(kept).checkpoint(), owner)
+        publisher.commit()
 
 
 def _checkpoints(replicas: Sequence[PlannedReplica]) -> dict[str, bytes]:

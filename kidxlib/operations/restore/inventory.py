@@ -11,51 +11,28 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Final
 
 from kidxlib.audit.startup.last_stop import LastStop
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import (
     CheckpointError,
-    MalformedError,
-    MalformedRecordsError,
     SnapshotError,
-    UnknownRecordTypeError,
-    UnreadableMessageError,
     UsageError,
 )
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
-from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_file
+from kidxlib.format.segment_files import parse_snapshot
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.messages.typed_records import (
-    CONSUMER_OFFSETS,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-    read_coordinator_record,
-)
 from kidxlib.operations.compare.place import Place, list_place
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.restore.cluster import LogEvidence
-from kidxlib.records.batch_headers import batches
-from kidxlib.records.reader import records
+from kidxlib.operations.restore.coordinators import COORDINATOR_TOPICS, CoordinatorLog, read_coordinator_log
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import read_leader_epochs
 from kidxlib.storage.store.s3 import is_object
-
-#: The topics whose records coordinators write, and the definitions of these.
-COORDINATOR_TOPICS: Final = {
-    "__consumer_offsets": CONSUMER_OFFSETS,
-    "__transaction_state": TRANSACTION_STATE,
-    "__share_group_state": SHARE_GROUP_STATE,
-}
-_TRANSACTIONS: Final = "__transaction_state"
-#: Fields of a `TransactionLogValue` with ids of producers.
-_PRODUCER_IDS: Final = ("producerId", "previousProducerId", "nextProducerId")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,6 +110,12 @@ class OldBroker:
     def log_dirs(self) -> Sequence[LogDir]:
         return self.plan.broker.log_dirs
 
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions that it has folders of, of all topics."""
+        listed = (directory.topic_partition for directory in self.place.directories.values())
+        return {partition for partition in listed if partition is not None}
+
 
 @dataclass(frozen=True)
 class Inventory:
@@ -153,6 +136,16 @@ class Inventory:
             for replica in broker.replicas:
                 by_partition[replica.topic_partition].append(replica)
         return dict(sorted(by_partition.items()))
+
+    @cached_property
+    def coordinator_logs(self) -> Mapping[Path, CoordinatorLog]:
+        """What each replica of coordinators' topics says, by its directory. All of it is read."""
+        return {
+            replica.directory: read_coordinator_log(replica.forecast)
+            for partition, replicas in self.replicas.items()
+            if partition.topic in COORDINATOR_TOPICS
+            for replica in replicas
+        }
 
     @property
     def paths(self) -> list[Path]:
@@ -177,8 +170,10 @@ class Inventory:
             for replica in replicas:
                 recoveries = replica.forecast.recoveries.values()
                 highest = max([highest, *(recovery.highest_producer_id for recovery in recoveries)])
-                if replica.topic_partition.topic in COORDINATOR_TOPICS:
-                    highest = max(highest, _read_coordinator_records(replica, versions))
+        for read in self.coordinator_logs.values():
+            highest = max(highest, read.highest_producer_id)
+            for kind, version in read.versions.items():
+                versions[kind] = max(versions.get(kind, 0), version)
         return LogEvidence(highest_producer_id=highest, coordinator_records=versions)
 
 
@@ -277,31 +272,3 @@ def _ids_in_snapshots(directory: Path) -> Iterator[int]:
             with contextlib.suppress(OSError, SnapshotError), path.open("rb") as file:
                 entries = read_snapshot(file.read(SNAPSHOT_BYTES_MAX))
                 yield int(entries["producer_id"].max(initial=-1))
-
-
-def _read_coordinator_records(replica: OldReplica, versions: dict[tuple[str, int], int]) -> int:
-    """Note the largest version of each record's value, and return the largest producer id in the records."""
-    topic, highest = replica.topic_partition.topic, -1
-    module = COORDINATOR_TOPICS[topic]
-    for key, value in _keyed_records(replica):
-        try:
-            record = read_coordinator_record(key, value, module)
-        except (UnreadableMessageError, UnknownRecordTypeError):
-            continue  # of a newer Kafka: its version is not known
-        if record.value is None or record.value_version is None:
-            continue
-        kind = (module, record.record_type)
-        versions[kind] = max(versions.get(kind, 0), record.value_version)
-        if topic == _TRANSACTIONS:
-            highest = max(highest, *(int(record.value.get(name, -1)) for name in _PRODUCER_IDS))
-    return highest
-
-
-def _keyed_records(replica: OldReplica) -> Iterator[tuple[bytes, bytes | None]]:
-    for segment in replica.forecast.simulation.segments:
-        log = LogFile(str(replica.directory / segment_file(segment.base_offset, LOG_SUFFIX)))
-        log.keep_valid(segment.kept_bytes)
-        with contextlib.closing(log), contextlib.suppress(MalformedError, MalformedRecordsError):
-            for batch in batches(log):
-                if not batch.is_control:
-                    yield from ((record.key, record.value) for record in records(log, batch) if record.key is not None)
