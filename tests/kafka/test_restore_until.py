@@ -1,4 +1,4 @@
-"""A cluster restored to given offsets: at the ends Kafka's own logs have nothing open, consumers get what was below them,
+"""A cluster restored to given offsets: at the ends Kafka's own logs have nothing open, consumers get what was below,
 and Kafka's tool sets groups back with our file.
 """
 

@@ -126,7 +126,7 @@ def read_until_offsets(path: Path) -> dict[TopicPartition, int]:
     for row in rows:
         values = [row.get(name) for name in ("topic", "partition", "offset")] if isinstance(row, dict) else []
         match values:
-            case [str(topic), int(number), int(offset)] if number >= 0 and offset >= 0:
+            case [str(topic), int(number), int(offset)] if min(number, offset) >= 0 and bool not in map(type, values):
                 partition = TopicPartition(topic, number)
             case _:
                 raise UsageError(f"{what}: {json.dumps(row)}; {_FORM}")
