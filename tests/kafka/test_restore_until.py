@@ -8,10 +8,12 @@ import json
 import random
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import pytest
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from kidxlib.engine.local import LocalEngine
 from kidxlib.engine.processes import Workers
@@ -23,7 +25,7 @@ from kidxlib.storage.log_dir import META_PROPERTIES, PARTITION_METADATA
 from kidxlib.terminal.exit_codes import ExitCode
 from tests.faults.processes import Ended, kidx
 from tests.kafka.crashed import killed_broker
-from tests.kafka.reading import TIMEOUT_SECONDS, Seen, read_all
+from tests.kafka.reading import TIMEOUT_SECONDS, PartitionRead, read
 from tests.kafka.traffic import PARTITIONS
 from tests.support.kafka.broker import Broker
 from tests.support.kafka.classes import Kafka
@@ -33,7 +35,15 @@ _PARTITIONS: Final = 4
 _STEPS: Final = 40
 _NEW_CLUSTER: Final = "bmV3LWNsdXN0ZXItMDAwMQ"
 _GROUPS: Final = ("first, with a comma", "second")
+_TRANSFERS: Final = ("transfers", 0)
+_TRANSACTIONS: Final = 5
+_RECORDS: Final = 3
+_ALL: Final = [*PARTITIONS, _TRANSFERS]
+_ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 _TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+
+#: What consumers get, by isolation.
+_Read: TypeAlias = dict[str, dict[tuple[str, int], PartitionRead]]
 
 
 def _log_dir(root: Path, logs: Mapping[int, tuple[Written, set[int]]]) -> Path:
@@ -89,30 +99,47 @@ def test_ends_are_the_last_stable_ones(kafka: Kafka, tmp_path: Path, rng: random
     assert earlier
 
 
-def _commit(broker: Broker) -> None:
-    """Groups at the ends of all partitions."""
+def _use(broker: Broker) -> None:
+    """Transactions one after the other, and groups at the ends of all partitions."""
     with broker.running():
+        admin = AdminClient({"bootstrap.servers": broker.bootstrap})
+        [created] = admin.create_topics([NewTopic(_TRANSFERS[0], 1, 1)]).values()
+        created.result(TIMEOUT_SECONDS)
+        producer = Producer({"bootstrap.servers": broker.bootstrap, "transactional.id": "transfers"})
+        producer.init_transactions(TIMEOUT_SECONDS)
+        for number in range(_TRANSACTIONS):
+            producer.begin_transaction()
+            for _ in range(_RECORDS):
+                producer.produce(_TRANSFERS[0], b"%d" % number, partition=0)
+            if number % 2:
+                producer.abort_transaction(TIMEOUT_SECONDS)
+            else:
+                producer.commit_transaction(TIMEOUT_SECONDS)
         for group in _GROUPS:
             consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": group, "enable.auto.commit": False})
             ends = [
                 TopicPartition(*place, consumer.get_watermark_offsets(TopicPartition(*place), TIMEOUT_SECONDS)[1])
-                for place in PARTITIONS
+                for place in _ALL
             ]
             consumer.commit(offsets=ends, asynchronous=False)
             consumer.close()
 
 
+def _read(broker: Broker) -> _Read:
+    return {isolation: read(broker.bootstrap, _ALL, isolation) for isolation in _ISOLATIONS}
+
+
 @pytest.fixture(scope="module")
 def killed(tmp_path_factory: pytest.TempPathFactory, broker_version: str) -> Broker:
-    return killed_broker(tmp_path_factory.mktemp("until") / "broker", broker_version, _commit)
+    return killed_broker(tmp_path_factory.mktemp("until") / "broker", broker_version, _use)
 
 
 @pytest.fixture(scope="module")
-def alone(killed: Broker, tmp_path_factory: pytest.TempPathFactory) -> Seen:
+def alone(killed: Broker, tmp_path_factory: pytest.TempPathFactory) -> _Read:
     """What consumers get of the disk where its own broker starts on it."""
     broker = killed.copy(tmp_path_factory.mktemp("alone") / "broker")
     with broker.running():
-        return read_all(broker.bootstrap, PARTITIONS)
+        return _read(broker)
 
 
 def _restore(old: Broker, new: Broker, *options: str) -> Ended:
@@ -124,7 +151,7 @@ def _restore(old: Broker, new: Broker, *options: str) -> Ended:
 
 def _committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    found = consumer.committed([TopicPartition(*place) for place in PARTITIONS], TIMEOUT_SECONDS)
+    found = consumer.committed([TopicPartition(*place) for place in _ALL], TIMEOUT_SECONDS)
     consumer.close()
     return {(each.topic, each.partition): each.offset for each in found}
 
@@ -137,14 +164,17 @@ def _ends(plan: Mapping[str, Any]) -> dict[tuple[str, int], int]:
     return found
 
 
-def test_a_cluster_comes_back_to_given_offsets(killed: Broker, alone: Seen, tmp_path: Path, rng: random.Random) -> None:
+def test_a_cluster_comes_back_to_given_offsets(
+    killed: Broker, alone: _Read, tmp_path: Path, rng: random.Random
+) -> None:
     old = killed.copy(tmp_path / "old")
     new = Broker(tmp_path / "new", {}, more_log_dirs=["more"], version=killed.version, cluster_id=_NEW_CLUSTER)
     until, resets = tmp_path / "until.json", tmp_path / "resets.csv"
     given = [
-        {"topic": topic, "partition": number, "offset": rng.randint(1, alone.uncommitted[topic, number].end)}
+        {"topic": topic, "partition": number, "offset": rng.randint(1, alone[_ISOLATIONS[0]][topic, number].end)}
         for topic, number in PARTITIONS
     ]
+    given.append({"topic": _TRANSFERS[0], "partition": 0, "offset": 2 * (_RECORDS + 1) + 1})
     until.write_text(json.dumps({"partitions": given, "version": 1}))
     refused = _restore(old, new, "--until-offsets", str(until))
     assert refused.code == ExitCode.USAGE and any("--reset-offsets FILE" in line for line in refused.json["refused"])
@@ -154,7 +184,7 @@ def test_a_cluster_comes_back_to_given_offsets(killed: Broker, alone: Seen, tmp_
     applied = _restore(old, new, *options, "--apply", planned.json["plan"])
     assert applied.code == ExitCode.OK and applied.json["applied"], applied
     ends = _ends(applied.json)
-    assert ends.keys() == set(PARTITIONS) and any(ends[place] < alone.uncommitted[place].end for place in PARTITIONS)
+    assert ends.keys() == set(_ALL) and ends[_TRANSFERS] == 2 * (_RECORDS + 1)
     with new.running() as run:
         before = {group: _committed(new.bootstrap, group) for group in _GROUPS}
         reset = ("--bootstrap-server", new.bootstrap, "--reset-offsets", "--execute", "--all-groups")
@@ -162,10 +192,10 @@ def test_a_cluster_comes_back_to_given_offsets(killed: Broker, alone: Seen, tmp_
         for group in _GROUPS:
             expected = {place: min(offset, ends[place]) for place, offset in before[group].items()}
             assert _committed(new.bootstrap, group) == expected and expected != before[group]
-        restored = read_all(new.bootstrap, PARTITIONS)
+        restored = _read(new)
     for place, end in ends.items():
-        for isolation in ("uncommitted", "committed"):
-            of_alone, found = getattr(alone, isolation)[place], getattr(restored, isolation)[place]
+        for isolation in _ISOLATIONS:
+            of_alone, found = alone[isolation][place], restored[isolation][place]
             assert found.records == [record for record in of_alone.records if record.offset < end], (place, isolation)
             assert found.end == end
     assert "stray" not in "\n".join(run.lines())

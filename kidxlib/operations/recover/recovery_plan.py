@@ -438,13 +438,15 @@ def forecast_partitions(tasks: Iterable[ForecastTask], use_mmap: bool) -> Iterat
             )
 
 
-def planned_log_dirs(broker: StoppedBroker, known: KnownTopics, engine: Engine, name: str) -> list[PlannedLogDir]:
-    """The log dirs of a broker, with what its start would make of each partition."""
+def planned_log_dirs(
+    broker: StoppedBroker, known: KnownTopics, engine: Engine, name: str, scans: Path | None
+) -> list[PlannedLogDir]:
+    """The log dirs of a broker, with what its start would make of each partition. `scans` is as in `recovery_plan`."""
     listed = {log_dir.path: listed_partitions(log_dir, known) for log_dir in broker.log_dirs}
     policy_of = known.policy_of(
         (*partition.key[:2], partition.topic_id) for plan in listed.values() for partition in plan.partitions
     )
-    tasks = _tasks(broker, listed, policy_of, everything=False, untrusted=None, scans=None)
+    tasks = _tasks(broker, listed, policy_of, everything=False, untrusted=None, scans=scans)
     return _forecast(broker, listed, tasks, engine, name)
 
 

@@ -37,6 +37,7 @@ from kidxlib.operations.restore.inventory import OldReplica
 from kidxlib.operations.restore.records import records_of
 from kidxlib.operations.restore.restore_plan import PlannedReplica, RestorePlan
 from kidxlib.operations.restore.targets import UNFINISHED, NewBroker
+from kidxlib.run.heartbeat import scratch_directory
 from kidxlib.run.known_topics import KnownTopics, TopicsOfSource
 from kidxlib.storage.directory import Directory
 from kidxlib.storage.file_copy import Copied, FileCopy, copy_files, make_directory
@@ -64,11 +65,12 @@ def apply_restore(plan: RestorePlan, backend: Backend) -> Copied:
     copied = Copied(0, 0)
     begin_phase("copying")
     for path, replicas in by_log_dir.items():
-        done = copy_files(_files(path, replicas), _owner(path))
+        done = copy_files(_files(path, replicas), _owner(path), backend.engine.cores)
         copied = Copied(copied.reflinked + done.reflinked, copied.written + done.written)
     _cut_epochs(plan.copied)
     _publish({path: _checkpoints(by_log_dir[path]) for path in log_dirs})
-    _make_ready(plan, by_log_dir, backend)
+    with scratch_directory() as scans:
+        _make_ready(plan, by_log_dir, backend, scans)
     begin_phase("writing the cluster's metadata")
     write_metadata(plan.controllers, records_of(plan.cluster, plan.controllers[0].records))
     with Publisher() as publisher:
@@ -139,14 +141,19 @@ def _checkpoints(replicas: Sequence[PlannedReplica]) -> dict[str, bytes]:
     return {name: offset_checkpoint(of_name) for name, of_name in offsets.items()}
 
 
-def _make_ready(plan: RestorePlan, by_log_dir: Mapping[Path, Sequence[PlannedReplica]], backend: Backend) -> None:
+def _make_ready(
+    plan: RestorePlan, by_log_dir: Mapping[Path, Sequence[PlannedReplica]], backend: Backend, scans: Path
+) -> None:
     """Make the new log dirs ready for the first start, as `recover --level marker` does, and see that brokers come to
     the logs that the plan says.
     """
     planned: list[PlannedLogDir] = []
     for broker in plan.brokers:
         stopped = stopped_broker([str(path) for path in broker.log_dirs])
-        planned += planned_log_dirs(stopped, _known(plan, broker), backend.engine, f"copies-{broker.node_id}")
+        of_broker = scans / str(broker.node_id)  # tasks are numbered by broker
+        of_broker.mkdir()
+        name = f"copies-{broker.node_id}"
+        planned += planned_log_dirs(stopped, _known(plan, broker), backend.engine, name, of_broker)
     expected = {
         log_dir / replica.topic_partition.directory: replica.source
         for log_dir, replicas in by_log_dir.items()
