@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeAlias
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
 
@@ -39,6 +39,9 @@ _TRANSFERS: Final = ("transfers", 0)
 _TRANSACTIONS: Final = 5
 _RECORDS: Final = 3
 _ALL: Final = [*PARTITIONS, _TRANSFERS]
+_TRIES: Final = 100
+_MOMENT_SECONDS: Final = 0.1
+_NOT_YET: Final = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 _ISOLATIONS: Final = ("read_uncommitted", "read_committed")
 _TOOL: Final = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
 
@@ -150,9 +153,19 @@ def _restore(old: Broker, new: Broker, *options: str) -> Ended:
 
 
 def _committed(bootstrap: str, group: str) -> dict[tuple[str, int], int]:
+    """A group's offsets, once its coordinator, which begins after the broker, answers."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
-    found = consumer.committed([TopicPartition(*place) for place in _ALL], TIMEOUT_SECONDS)
-    consumer.close()
+    try:
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                found = consumer.committed([TopicPartition(*place) for place in _ALL], TIMEOUT_SECONDS)
+                break
+            except KafkaException as error:
+                if error.args[0].code() not in _NOT_YET or not tries_left:
+                    raise
+                consumer.poll(_MOMENT_SECONDS)
+    finally:
+        consumer.close()
     return {(each.topic, each.partition): each.offset for each in found}
 
 
@@ -186,13 +199,13 @@ def test_a_cluster_comes_back_to_given_offsets(
     ends = _ends(applied.json)
     assert ends.keys() == set(_ALL) and ends[_TRANSFERS] == 2 * (_RECORDS + 1)
     with new.running() as run:
+        restored = _read(new)
         before = {group: _committed(new.bootstrap, group) for group in _GROUPS}
         reset = ("--bootstrap-server", new.bootstrap, "--reset-offsets", "--execute", "--all-groups")
         new.run_tool(_TOOL, *reset, "--from-file", str(resets))
         for group in _GROUPS:
             expected = {place: min(offset, ends[place]) for place, offset in before[group].items()}
             assert _committed(new.bootstrap, group) == expected and expected != before[group]
-        restored = _read(new)
     for place, end in ends.items():
         for isolation in _ISOLATIONS:
             of_alone, found = alone[isolation][place], restored[isolation][place]
