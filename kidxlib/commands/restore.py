@@ -59,6 +59,36 @@ class Restore(WithoutCatalog):
         help="Output of kafka-configs --describe --all --entity-type topics, for topics whose settings no surviving "
         "metadata has. Only values that were set for a topic itself count. May be repeated.",
     )
+    topics: str = option(
+        "--topics",
+        metavar="REGEX",
+        default=".*",
+        help="Restore only topics whose full name matches. Topics of brokers are among them only if they match: "
+        "__consumer_offsets for the offsets of groups, __transaction_state for transactions that are open.",
+    )
+    until_offsets: Path | None = option(
+        "--until-offsets",
+        "until_offsets",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="End partitions before these offsets, or earlier, where no transaction is open: a file as kafka-delete-"
+        "records has it. Partitions that it does not name are restored whole.",
+    )
+    propose_until: str | None = option(
+        "--propose-until",
+        "propose_until",
+        metavar="TIME",
+        help="Only write --until-offsets FILE: each partition before its first batch with a record that is later than "
+        "this: ISO 8601 with a zone, or ms since the epoch.",
+    )
+    reset_offsets: Path | None = option(
+        "--reset-offsets",
+        "reset_offsets",
+        metavar="FILE",
+        type=click.Path(path_type=Path),
+        help="Write the offsets of groups that lie behind the ends of partitions, for kafka-consumer-groups "
+        "--reset-offsets --from-file.",
+    )
     holds: bool = option(
         "--hold-retention/--no-hold-retention",
         "holds",
@@ -110,6 +140,12 @@ class Restore(WithoutCatalog):
     def __post_init__(self) -> None:
         if self.bucket is None:
             self.refuse(["layout", "bucket_protected", "living_cluster_stopped"], "{option}: only with --bucket")
+        else:
+            why = "{option}: not with --bucket: a tiered partition ends where its log and its remote segments end"
+            self.refuse(["until_offsets", "propose_until"], why)
+        if self.propose_until is not None:
+            self._check_proposal()
+            return
         for what, given in (
             (
                 "DIR[,DIR]…: missing; name the log dirs of each old broker, or a --bucket",
@@ -121,12 +157,24 @@ class Restore(WithoutCatalog):
             if not given:
                 raise UsageError(what)
 
+    def _check_proposal(self) -> None:
+        if self.until_offsets is None:
+            raise UsageError("--propose-until: --until-offsets FILE is missing; name a new file for the proposal")
+        if self.apply is not None:
+            raise UsageError("--propose-until with --apply: a proposal is written alone; look at it first")
+        if not self.sources:
+            raise UsageError("DIR[,DIR]…: missing; name the log dirs of each old broker")
+
     @cached_property
     def resolved(self) -> RestoreRequest:
+        from kidxlib.indexing.source import parse_topics
         from kidxlib.operations.restore.protection import Protected
         from kidxlib.operations.restore.restore import BucketOptions, RestoreRequest
         from kidxlib.operations.restore.restore_plan import RestoreOptions
+        from kidxlib.operations.restore.until import read_until_offsets
+        from kidxlib.text.times import parse_milliseconds
 
+        is_proposal, until = self.propose_until is not None, self.until_offsets
         return RestoreRequest(
             sources=self.sources,
             bucket=None
@@ -145,9 +193,14 @@ class Restore(WithoutCatalog):
                 keeps_cluster_id=self.keeps_cluster_id,
                 accepts_loss=self.accepts_loss,
                 accepts_divergence=self.accepts_divergence,
+                topics=parse_topics(self.topics),
+                until=None if until is None or is_proposal else read_until_offsets(until),
+                resets=self.reset_offsets,
             ),
             apply=self.apply,
             now=datetime.now(UTC),
+            until=until,
+            proposes_ms=None if self.propose_until is None else parse_milliseconds(self.propose_until),
         )
 
 
@@ -166,9 +219,10 @@ def run_restore(request: Restore, backend: Backend) -> Outcome:
     Exit codes: 0 nothing is lost; 2 refused or wrong options, nothing written; 3 something is lost, replicas disagree,
     or records are missing within a log, and you have accepted it; 1 failed.
     """
-    from kidxlib.operations.restore.restore import restore
+    from kidxlib.operations.restore.restore import propose, restore
 
-    return restore(request.resolved, backend)
+    resolved = request.resolved
+    return restore(resolved, backend) if resolved.proposes_ms is None else propose(resolved, backend)
 
 
 restore = kidx_command("restore", Restore, run_restore, opened=open_once, reports_as="restore")

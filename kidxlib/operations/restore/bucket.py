@@ -64,10 +64,11 @@ from kidxlib.messages.remote_log_metadata import (
     RemoteSegmentUpdate,
     TopicIdPartition,
 )
+from kidxlib.operations.restore.formatted import FormattedController
 from kidxlib.operations.restore.inventory import BUCKET_NODE, Inventory, OldReplica, read_broker
 from kidxlib.operations.restore.made_log_dir import MadeFolder, metadata_log, write_log_dir
 from kidxlib.operations.restore.protection import Protected, protection_of
-from kidxlib.operations.restore.surviving import SurvivingMetadata
+from kidxlib.operations.restore.surviving import SurvivingMetadata, surviving_or_refused
 from kidxlib.operations.restore.targets import NewBroker, overlapping
 from kidxlib.operations.tiered.remote_metadata import MetadataReader, RemoteMetadata
 from kidxlib.operations.tiered.tiered_request import bucket_at
@@ -201,16 +202,17 @@ def opened_bucket(
 def taken_from(
     bucket: Bucket | None,
     inventory: Inventory,
-    surviving: SurvivingMetadata | None,
+    topics: re.Pattern[str],
     brokers: Sequence[NewBroker],
-    cluster_id: str | None,
+    controllers: Sequence[FormattedController],
     engine: Engine,
 ) -> Taken:
     """Look at a bucket's objects, and make the log dir of what the other sources lack. Nothing is taken from no bucket.
 
     Args:
+        topics: only topics whose full names match.
         brokers: the new ones.
-        cluster_id: the new cluster's, from which the id of a `__remote_log_metadata` without any copy is made.
+        controllers: of the new cluster's id the id of a `__remote_log_metadata` without any copy is made.
 
     Raises:
         UsageError: the bucket cannot be listed, or its metadata in a log dir cannot be read.
@@ -218,12 +220,18 @@ def taken_from(
     if bucket is None:
         return Taken(inventory=inventory)
     begin_phase("reading the bucket")
+    surviving = surviving_or_refused(inventory.paths)
     taken = TakenBucket(bucket=bucket, inventory=inventory)
+    if topics.fullmatch(REMOTE_LOG_METADATA_TOPIC) is None:
+        taken.refusals.append(
+            f"--topics {topics.pattern}: without {REMOTE_LOG_METADATA_TOPIC} no broker finds what is in the bucket: "
+            f"add |{REMOTE_LOG_METADATA_TOPIC}"
+        )
     taken.refusals += _in_the_way(bucket, brokers)
     try:
         metadata = MetadataReader(inventory.paths, _ANY).read()
         taken.metadata_partitions = _metadata_partitions(taken, metadata, surviving)
-        wanted = _wanted(taken, surviving)
+        wanted = _wanted(taken, surviving, topics)
         remotes = [*_remotes(taken, wanted, metadata)]
         protection = protection_of(
             bucket.place, wanted.values(), bucket.protected, brokers, is_cluster_stopped=bucket.is_cluster_stopped
@@ -237,23 +245,29 @@ def taken_from(
             "plugin writes to, and its --layout"
         )
     taken.refusals += protection.refusals
+    folders = _folders(taken, remotes)
+    taken.lost += _nowhere(inventory, remotes)
+    if remotes:
+        folders |= _metadata_folders(taken, remotes, metadata, surviving, controllers[0].properties.cluster_id)
+    if folders:
+        write_log_dir(bucket.log_dir, folders)
+        taken.inventory = _with(inventory, bucket, folders, engine)
+    return taken
+
+
+def _folders(taken: TakenBucket, remotes: Sequence[_Remote]) -> dict[TopicPartition, MadeFolder]:
+    """The folders of partitions that no log dir has; those of the others are compared with their remote segments."""
     folders: dict[TopicPartition, MadeFolder] = {}
     for remote in remotes:
         _count(taken, remote)
         name = TopicPartition(remote.partition.topic, remote.partition.partition)
-        replicas = inventory.replicas.get(name, ())
+        replicas = taken.inventory.replicas.get(name, ())
         _tell_gaps(taken, remote, min((replica.start_offset for replica in replicas), default=None))
         for replica in replicas:
             _compare(taken, remote, replica)
         if not replicas and (folder := _folder_of(taken, remote)) is not None:
             folders[name] = folder
-    taken.lost += _nowhere(inventory, remotes)
-    if remotes:
-        folders |= _metadata_folders(taken, remotes, metadata, surviving, cluster_id)
-    if folders:
-        write_log_dir(bucket.log_dir, folders)
-        taken.inventory = _with(inventory, bucket, folders, engine)
-    return taken
+    return folders
 
 
 def _nowhere(inventory: Inventory, remotes: Sequence[_Remote]) -> Iterator[str]:
@@ -290,7 +304,9 @@ def _metadata_partitions(taken: TakenBucket, metadata: RemoteMetadata, surviving
     return count
 
 
-def _wanted(taken: TakenBucket, surviving: SurvivingMetadata | None) -> dict[TopicIdPartition, Location]:
+def _wanted(
+    taken: TakenBucket, surviving: SurvivingMetadata | None, topics: re.Pattern[str]
+) -> dict[TopicIdPartition, Location]:
     """The directories in the bucket of topics that are to be restored. Another topic of the same name was deleted."""
     ids: dict[str, set[str]] = defaultdict(set)
     for local, replicas in taken.inventory.replicas.items():
@@ -306,7 +322,9 @@ def _wanted(taken: TakenBucket, surviving: SurvivingMetadata | None) -> dict[Top
     wanted = {}
     for partition, place in listed.items():
         topic, known = partition.topic, ids.get(partition.topic, set())
-        if known and partition.topic_id not in known:
+        if topics.fullmatch(topic) is None:
+            taken.left_out.append(f"{place}: --topics does not match")
+        elif known and partition.topic_id not in known:
             taken.left_out.append(f"{place}: topic id {partition.topic_id}, and topic {topic} has {min(known)}")
         elif surviving is not None and known and configs.get(topic, {}).get(_ENABLED) != "true":
             taken.left_out.append(f"{place}: the metadata does not say {_ENABLED}=true of topic {topic}")
@@ -560,7 +578,7 @@ def _metadata_folders(
     return folders
 
 
-def _metadata_topic_id(inventory: Inventory, surviving: SurvivingMetadata | None, cluster_id: str) -> str:
+def _metadata_topic_id(inventory: Inventory, surviving: SurvivingMetadata | None, cluster_id: str | None) -> str:
     """The id that the topic has in a source; else one that is made of the new cluster's."""
     if surviving is not None and REMOTE_LOG_METADATA_TOPIC in surviving.metadata.topics:
         return surviving.metadata.topics[REMOTE_LOG_METADATA_TOPIC]

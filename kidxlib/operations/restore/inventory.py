@@ -5,6 +5,7 @@ and what the logs say of producers and coordinators. Nothing is written, and eve
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,49 +17,28 @@ from kidxlib.audit.startup.last_stop import LastStop
 from kidxlib.engine.protocol import Engine
 from kidxlib.errors import (
     CheckpointError,
-    MalformedError,
-    MalformedRecordsError,
     SnapshotError,
-    UnknownRecordTypeError,
-    UnreadableMessageError,
     UsageError,
 )
 from kidxlib.format.checkpoint_files import EpochEntry
 from kidxlib.format.producer_snapshot import SNAPSHOT_BYTES_MAX, read_snapshot
-from kidxlib.format.segment_files import LOG_SUFFIX, parse_snapshot, segment_file
+from kidxlib.format.segment_files import parse_snapshot
 from kidxlib.format.topic_partition import TopicPartition
-from kidxlib.messages.typed_records import (
-    CONSUMER_OFFSETS,
-    SHARE_GROUP_STATE,
-    TRANSACTION_STATE,
-    read_coordinator_record,
-)
 from kidxlib.operations.compare.place import Place, list_place
 from kidxlib.operations.recover.broker import LogDir, StoppedBroker, stopped_broker
 from kidxlib.operations.recover.forecast import Forecast
 from kidxlib.operations.recover.recovery_plan import Level, RecoveryPlan, recovery_plan, source_of
 from kidxlib.operations.restore.cluster import LogEvidence
-from kidxlib.records.batch_headers import batches
-from kidxlib.records.reader import records
+from kidxlib.operations.restore.coordinators import COORDINATOR_TOPICS, CoordinatorLog, read_coordinator_log
 from kidxlib.run.known_topics import KnownTopics, read_known_topics
 from kidxlib.run.options import MetadataOptions
 from kidxlib.storage.location import Location
 from kidxlib.storage.log_dir import META_PROPERTIES
-from kidxlib.storage.opened_log import LogFile
 from kidxlib.storage.small_files import read_leader_epochs
 from kidxlib.storage.store.s3 import is_object
 
-#: The topics whose records coordinators write, and the definitions of these.
-COORDINATOR_TOPICS: Final = {
-    "__consumer_offsets": CONSUMER_OFFSETS,
-    "__transaction_state": TRANSACTION_STATE,
-    "__share_group_state": SHARE_GROUP_STATE,
-}
-_TRANSACTIONS: Final = "__transaction_state"
 #: The node id of what is made of a bucket: no broker has it.
 BUCKET_NODE: Final = -1
-#: Fields of a `TransactionLogValue` with ids of producers.
-_PRODUCER_IDS: Final = ("producerId", "previousProducerId", "nextProducerId")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -159,6 +139,12 @@ class OldBroker:
     def log_dirs(self) -> Sequence[LogDir]:
         return self.plan.broker.log_dirs
 
+    @property
+    def partitions(self) -> set[TopicPartition]:
+        """The partitions that it has folders of, of all topics."""
+        listed = (directory.topic_partition for directory in self.place.directories.values())
+        return {partition for partition in listed if partition is not None}
+
 
 @dataclass(frozen=True)
 class Inventory:
@@ -180,21 +166,43 @@ class Inventory:
                 by_partition[replica.topic_partition].append(replica)
         return dict(sorted(by_partition.items()))
 
+    @cached_property
+    def coordinator_logs(self) -> Mapping[Path, CoordinatorLog]:
+        """What each replica of coordinators' topics says, by its directory. All of it is read."""
+        return {
+            replica.directory: read_coordinator_log(replica.forecast)
+            for partition, replicas in self.replicas.items()
+            if partition.topic in COORDINATOR_TOPICS
+            for replica in replicas
+        }
+
     @property
     def paths(self) -> list[Path]:
         return [log_dir.path for broker in self.brokers for log_dir in broker.log_dirs]
 
     def evidence(self) -> LogEvidence:
-        """What the logs say of producers and of coordinators' records, of which all are read."""
-        highest = -1
+        """What the logs say of producers and of coordinators' records, of which all are read; and the producer
+        snapshots, also of topics that are not restored.
+        """
+        highest = max(
+            (
+                producer_id
+                for broker in self.brokers
+                for listed in broker.place.directories.values()
+                if listed.problem is None
+                for producer_id in _ids_in_snapshots(Path(str(listed.path)))
+            ),
+            default=-1,
+        )
         versions: dict[tuple[str, int], int] = {}
         for replicas in self.replicas.values():
             for replica in replicas:
                 recoveries = replica.forecast.recoveries.values()
                 highest = max([highest, *(recovery.highest_producer_id for recovery in recoveries)])
-                highest = max([highest, *_ids_in_snapshots(replica.directory)])
-                if replica.topic_partition.topic in COORDINATOR_TOPICS:
-                    highest = max(highest, _read_coordinator_records(replica, versions))
+        for read in self.coordinator_logs.values():
+            highest = max(highest, read.highest_producer_id)
+            for kind, version in read.versions.items():
+                versions[kind] = max(versions.get(kind, 0), version)
         return LogEvidence(highest_producer_id=highest, coordinator_records=versions)
 
 
@@ -231,24 +239,29 @@ def source_brokers(texts: Sequence[str]) -> list[tuple[Place, StoppedBroker]]:
     return brokers
 
 
-def take_inventory(sources: Sequence[tuple[Place, StoppedBroker]], engine: Engine) -> Inventory:
-    """Read all logs of all sources, as a start without recovery points would."""
+def take_inventory(
+    sources: Sequence[tuple[Place, StoppedBroker]], engine: Engine, topics: re.Pattern[str]
+) -> Inventory:
+    """Read all logs of these topics in all sources, as a start without recovery points would."""
     log_dirs = [log_dir for _, broker in sources for log_dir in broker.log_dirs]
     known = read_known_topics(MetadataOptions(), map(source_of, log_dirs))
     brokers = [
-        _old_broker(place, broker, known, engine, f"forecasts-{number}")
+        _old_broker(place, broker, known, engine, f"forecasts-{number}", topics)
         for number, (place, broker) in enumerate(sources)
     ]
     return Inventory(brokers, known)
 
 
 def read_broker(text: str, known: KnownTopics, engine: Engine, name: str) -> OldBroker:
-    """Read one more source, as `take_inventory` does."""
+    """Read one more source, as `take_inventory` does, with all of its topics."""
     place = list_place(text, is_copy=True)
-    return _old_broker(place, stopped_broker([str(path) for path in place.log_dirs]), known, engine, name)
+    broker = stopped_broker([str(path) for path in place.log_dirs])
+    return _old_broker(place, broker, known, engine, name, re.compile(".*"))
 
 
-def _old_broker(place: Place, broker: StoppedBroker, known: KnownTopics, engine: Engine, name: str) -> OldBroker:
+def _old_broker(
+    place: Place, broker: StoppedBroker, known: KnownTopics, engine: Engine, name: str, topics: re.Pattern[str]
+) -> OldBroker:
     plan = recovery_plan(
         broker,
         known,
@@ -261,6 +274,7 @@ def _old_broker(place: Place, broker: StoppedBroker, known: KnownTopics, engine:
         engine=engine,
         scans=None,
         name=name,
+        topics=topics,
     )
     assert broker.node_id is not None
     return OldBroker(
@@ -302,31 +316,3 @@ def _ids_in_snapshots(directory: Path) -> Iterator[int]:
             with contextlib.suppress(OSError, SnapshotError), path.open("rb") as file:
                 entries = read_snapshot(file.read(SNAPSHOT_BYTES_MAX))
                 yield int(entries["producer_id"].max(initial=-1))
-
-
-def _read_coordinator_records(replica: OldReplica, versions: dict[tuple[str, int], int]) -> int:
-    """Note the largest version of each record's value, and return the largest producer id in the records."""
-    topic, highest = replica.topic_partition.topic, -1
-    module = COORDINATOR_TOPICS[topic]
-    for key, value in _keyed_records(replica):
-        try:
-            record = read_coordinator_record(key, value, module)
-        except (UnreadableMessageError, UnknownRecordTypeError):
-            continue  # of a newer Kafka: its version is not known
-        if record.value is None or record.value_version is None:
-            continue
-        kind = (module, record.record_type)
-        versions[kind] = max(versions.get(kind, 0), record.value_version)
-        if topic == _TRANSACTIONS:
-            highest = max(highest, *(int(record.value.get(name, -1)) for name in _PRODUCER_IDS))
-    return highest
-
-
-def _keyed_records(replica: OldReplica) -> Iterator[tuple[bytes, bytes | None]]:
-    for segment in replica.forecast.simulation.segments:
-        log = LogFile(str(replica.directory / segment_file(segment.base_offset, LOG_SUFFIX)))
-        log.keep_valid(segment.kept_bytes)
-        with contextlib.closing(log), contextlib.suppress(MalformedError, MalformedRecordsError):
-            for batch in batches(log):
-                if not batch.is_control:
-                    yield from ((record.key, record.value) for record in records(log, batch) if record.key is not None)

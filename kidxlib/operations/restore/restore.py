@@ -19,11 +19,14 @@ from kidxlib.log.remote.metadata_topic import REMOTE_LOG_METADATA_TOPIC
 from kidxlib.operations.backend import Backend
 from kidxlib.operations.restore.apply import apply_restore
 from kidxlib.operations.restore.bucket import Bucket, opened_bucket
+from kidxlib.operations.restore.choose import leader_of
 from kidxlib.operations.restore.cluster import CannotComeBack, ConfigProof, RestoredTopic
 from kidxlib.operations.restore.formatted import FormattedController, read_formatted
+from kidxlib.operations.restore.group_offsets import write_resets
 from kidxlib.operations.restore.inventory import OldReplica, source_brokers, take_inventory
+from kidxlib.operations.restore.propose import propose_ends, write_proposal
 from kidxlib.operations.restore.protection import Protected
-from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore
+from kidxlib.operations.restore.restore_plan import RestoreOptions, RestorePlan, plan_restore, wanted
 from kidxlib.operations.restore.settings import ProvenSettings, lifts, unproven
 from kidxlib.operations.restore.targets import new_brokers
 from kidxlib.storage.file_copy import Copied
@@ -70,6 +73,8 @@ class RestoreRequest:
         topic_configs: outputs of `kafka-configs --describe --all`.
         apply: the id of the plan that is to be carried out; None: only plan.
         now: for what retention would remove.
+        until: the file of `--until-offsets`.
+        proposes_ms: only propose ends by this time, in ms since the epoch, and write them to `until`; None: restore.
     """
 
     sources: Sequence[str]
@@ -79,6 +84,8 @@ class RestoreRequest:
     options: RestoreOptions
     apply: str | None
     now: datetime
+    until: Path | None = None
+    proposes_ms: int | None = None
     bucket: BucketOptions | None = None
 
 
@@ -101,10 +108,11 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
         for path in sorted(new_dirs - of_sources):
             stack.enter_context(locked_to_read(path) if request.apply is None else locked(path))
         controllers = [_controller(path) for path in request.controllers]
-        inventory = take_inventory(sources, backend.engine)
+        inventory = take_inventory(sources, backend.engine, request.options.topics)
         bucket = None if request.bucket is None else stack.enter_context(_opened(request.bucket))
         plan = plan_restore(request.options, inventory, brokers, controllers, proven, backend.engine, bucket)
         warn_of_first(inventory.known.warnings)
+        _ensure_elsewhere("--reset-offsets", request.options.resets, [*of_sources, *new_dirs])
         _tell(outcome, plan, request.now)
         applies = request.apply is not None and not plan.refusals
         if applies and request.apply != plan.id:
@@ -112,6 +120,8 @@ def restore(request: RestoreRequest, backend: Backend) -> Outcome:
                 f"--apply {request.apply}: the plan is {plan.id} by now, as sources, targets or options have changed; "
                 "nothing was written: look at the plan again"
             )
+        if request.options.resets is not None and not plan.refusals:
+            write_resets(request.options.resets, plan.groups.behind)
         copied = apply_restore(plan, backend) if applies else None
     _tell_end(outcome, plan, copied)
     outcome.values.update(
@@ -131,6 +141,48 @@ def _opened(options: BucketOptions) -> AbstractContextManager[Bucket]:
     return opened_bucket(
         options.place, options.layout, options.protected, is_cluster_stopped=options.is_cluster_stopped
     )
+
+
+def propose(request: RestoreRequest, backend: Backend) -> Outcome:
+    """Write where partitions end by a time, for somebody to look at. No source is written to."""
+    assert request.until is not None and request.proposes_ms is not None
+    outcome, sources = Outcome(), source_brokers(request.sources)
+    of_sources = [log_dir.path for _, broker in sources for log_dir in broker.log_dirs]
+    _ensure_elsewhere("--until-offsets", request.until, of_sources)
+    with contextlib.ExitStack() as stack:
+        for path in of_sources:
+            stack.enter_context(locked_to_read(path))
+        inventory = take_inventory(sources, backend.engine, request.options.topics)
+        _, sorted_out = wanted(inventory, request.options.topics)
+        proposed = propose_ends(sorted_out.partitions, request.proposes_ms, backend.engine.cores)
+    write_proposal(request.until, proposed)
+    warnings = [text for each in proposed if (text := each.warning(request.proposes_ms)) is not None]
+    earlier = sum(each.offset < each.end for each in proposed)
+    outcome.line(
+        f"{request.until}: the ends of {counted(len(proposed), 'partition')} by {show_time(request.proposes_ms)}, of "
+        f"which {earlier} are before the ends of their logs; look at it, and give the same command without "
+        "--propose-until"
+    )
+    _tell_kind(outcome, "later", warnings)
+    _tell_kind(outcome, "left out", sorted_out.left_out)
+    unread = [refusal.text for each in inventory.replicas.values() for refusal in leader_of(each).forecast.refusals]
+    _tell_kind(outcome, "no end", [*sorted_out.refusals, *unread])
+    outcome.values.update(
+        ends=[each.as_json() for each in proposed], warnings=warnings, left_out=list(sorted_out.left_out)
+    )
+    return Outcome(
+        code=ExitCode.OK,
+        counts={"partitions": len(proposed)},
+        items=outcome.items,
+        values=outcome.values,
+        messages=outcome.messages,
+    )
+
+
+def _ensure_elsewhere(option: str, path: Path | None, log_dirs: Iterable[Path]) -> None:
+    """See that a file which is written lies in no log dir."""
+    if path is not None and any(path.resolve().is_relative_to(log_dir) for log_dir in log_dirs):
+        raise UsageError(f"{option} {path}: in a log dir, where nothing is written; name a file elsewhere")
 
 
 def _controller(path: Path) -> FormattedController:
@@ -179,6 +231,9 @@ def _tell(outcome: Outcome, plan: RestorePlan, now: datetime) -> None:
     behind = [f"{each.topic_partition.directory} on broker {each.node_id}: {each.why}" for each in plan.replicas]
     behind = [line for line, each in zip(behind, plan.replicas, strict=True) if not each.in_sync]
     _tell_kind(outcome, "not in sync", behind)
+    _tell_kind(outcome, "ends", [end.text for _, end in sorted(plan.ends.by_partition.items())])
+    _tell_kind(outcome, "no end", plan.ends.without_end)
+    _tell_kind(outcome, "groups", [*plan.groups.lines])
     _tell_kind(outcome, "cut", plan.cut)
     _tell_kind(outcome, "left out", plan.left_out)
     _tell_kind(outcome, "disagrees", plan.disagreements)
@@ -334,6 +389,11 @@ def _steps(plan: RestorePlan, is_to_apply: bool) -> Iterator[str]:
     yield f"start the controllers ({names}); one of them takes the metadata as it becomes active"
     order = ", ".join(str(broker.node_id) for broker in plan.brokers)
     yield f"start the brokers ({order}), with no client; none may say 'Found stray log dir'"
+    if plan.groups.behind and plan.options.resets is not None:
+        yield (
+            "set the groups' offsets back, once all groups are Empty (members of old leave by their timeouts): "
+            f"kafka-consumer-groups --all-groups --reset-offsets --from-file {plan.options.resets} --execute"
+        )
     yield "compare kafka-topics --describe with this plan, and consume what matters, before producers start"
     yield "set what cannot come back: ACLs, users, quotas"
     if plan.bucket is not None:

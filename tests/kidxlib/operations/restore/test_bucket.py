@@ -312,6 +312,22 @@ def test_logs_whose_beginning_no_bucket_has(site: Site, new: Path) -> None:
     assert any("readings-7: offsets 100 to 299 were in a bucket" in line for line in lost), lost
 
 
+def test_a_part_of_the_topics_needs_the_metadata_topic(site: Site, new: Path) -> None:
+    refused = _restore(site.bucket, new, *_SAID, "--accept-loss", "--topics", "payments")
+    assert any(f"add |{REMOTE_LOG_METADATA_TOPIC}" in line for line in refused.json["refused"])
+    plan = _restore(site.bucket, new, *_SAID, "--accept-loss", "--topics", f"payments|{REMOTE_LOG_METADATA_TOPIC}").json
+    assert plan["bucket"]["topics"] == ["payments"] and plan["refused"] == []
+    assert sum("--topics does not match" in line for line in plan["left_out"]) == 2
+
+
+def test_given_ends_are_refused_with_a_bucket(site: Site, new: Path, tmp_path: Path) -> None:
+    until = tmp_path / "until.json"
+    until.write_text('{"partitions": []}')
+    _restore(site.bucket, new, *_SAID, "--until-offsets", str(until)).assert_one_line(
+        ExitCode.USAGE, "--until-offsets: not with --bucket"
+    )
+
+
 def _without_places(plan: Mapping[str, Any]) -> dict[str, Any]:
     of_place = ("plan", "sources", "bucket", "replicas", "lost", "left_out")
     replicas = [{name: value for name, value in each.items() if name != "from"} for each in plan["replicas"]]
