@@ -141,7 +141,7 @@ class Restore(WithoutCatalog):
         if self.bucket is None:
             self.refuse(["layout", "bucket_protected", "living_cluster_stopped"], "{option}: only with --bucket")
         else:
-            why = "{option}: not with --bucket: a tiered partition ends where its log and its remote segments end"
+            why = "{option}: only without --bucket: a tiered partition ends where its log ends; leave it out"
             self.refuse(["until_offsets", "propose_until"], why)
         if self.propose_until is not None:
             self._check_proposal()

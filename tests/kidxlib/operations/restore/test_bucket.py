@@ -324,7 +324,7 @@ def test_given_ends_are_refused_with_a_bucket(site: Site, new: Path, tmp_path: P
     until = tmp_path / "until.json"
     until.write_text('{"partitions": []}')
     _restore(site.bucket, new, *_SAID, "--until-offsets", str(until)).assert_one_line(
-        ExitCode.USAGE, "--until-offsets: not with --bucket"
+        ExitCode.USAGE, "--until-offsets: only without --bucket"
     )
 
 
